@@ -1,0 +1,121 @@
+"""AdmissionReview bytes in, AdmissionReview bytes out: always an answer, always allowed.
+
+Whatever goes wrong in between costs the pod nothing but its remedies: it is admitted unchanged,
+with a warning and a counted reason. `failurePolicy: Ignore` would not cover a denial or a patch
+that does not apply (kubernetes `apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go`).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import NamedTuple
+
+import msgspec
+
+from webhook.core.decide import Settings, decide
+from webhook.core.decision import Decision, Outcome, Reason
+from webhook.core.review import Request, Review, decode_review, uid_of
+from webhook.core.view import ClusterView
+
+API_VERSION = "admission.k8s.io/v1"
+_GROUP = "admission.k8s.io/"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class UnreadableReviewError(Exception):
+    """A body without a uid to answer to: not an AdmissionReview at all."""
+
+
+class Answer(NamedTuple):
+    """What goes back, and what it rests on."""
+
+    body: bytes
+    decision: Decision
+    request: Request | None
+    defect: Exception | None
+    """The defect behind an `InternalError`, for the log."""
+
+
+def admit(body: bytes, view: ClusterView, settings: Settings) -> Answer:
+    """Answer one AdmissionReview. Raises UnreadableReviewError, and nothing else."""
+    try:
+        review = decode_review(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        uid = uid_of(body)
+        if uid is None:
+            raise UnreadableReviewError(f"not an AdmissionReview: {error}") from None
+        decision = _only(Reason.UNSUPPORTED_REVIEW, f"podsettle cannot read it: {error}")
+        return Answer(_envelope(API_VERSION, uid, decision), decision, None, None)
+    request = review.request
+    if review.kind != "AdmissionReview" or review.api_version != API_VERSION:
+        decision = _only(
+            Reason.UNSUPPORTED_REVIEW,
+            f"{review.kind or 'no kind'} of {review.api_version or 'no apiVersion'}; "
+            f"podsettle answers AdmissionReview of {API_VERSION}",
+        )
+        return Answer(_envelope(_version(review), request.uid, decision), decision, request, None)
+    decision, defect = decide_safely(request, view, settings)
+    return Answer(_envelope(API_VERSION, request.uid, decision), decision, request, defect)
+
+
+def decide_safely(
+    request: Request, view: ClusterView, settings: Settings
+) -> tuple[Decision, Exception | None]:
+    """A decision whatever happens, and the defect where one got in the way."""
+    try:
+        return decide(request, view, settings), None
+    except msgspec.DecodeError as error:
+        return _only(Reason.MALFORMED_POD, f"the pod was admitted unchanged: {error}"), None
+    except Exception as error:
+        return _only(Reason.INTERNAL_ERROR, f"the pod was admitted unchanged: {error!r}"), error
+
+
+def review_of(pod: object, namespace: str) -> Request:
+    """The request in which the API server would ask about this pod."""
+    review = {
+        "apiVersion": API_VERSION,
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "00000000-0000-0000-0000-000000000000",
+            "operation": "CREATE",
+            "namespace": namespace,
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "object": pod,
+        },
+    }
+    return decode_review(_encode(review)).request
+
+
+def _only(reason: Reason, message: str) -> Decision:
+    return Decision((Outcome(reason, message=message),))
+
+
+def _version(review: Review) -> str:
+    """A version that the asker understands: its own, where it is one of the group's."""
+    return review.api_version if review.api_version.startswith(_GROUP) else API_VERSION
+
+
+class _Response(msgspec.Struct, rename="camel", omit_defaults=True):
+    uid: str
+    allowed: bool | None = None
+    patch_type: str = ""
+    patch: str = ""
+    warnings: list[str] = []
+    audit_annotations: dict[str, str] = {}
+
+
+class _ReviewResponse(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    response: _Response
+
+
+def _envelope(api_version: str, uid: str, decision: Decision) -> bytes:
+    response = _Response(uid, True)
+    if decision.operations:
+        response.patch_type = "JSONPatch"
+        response.patch = b64encode(_encode(decision.operations)).decode()
+    response.warnings = decision.warnings
+    response.audit_annotations = decision.audit_annotations
+    return _encode(_ReviewResponse(api_version, "AdmissionReview", response))

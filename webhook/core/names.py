@@ -1,0 +1,34 @@
+"""The names that podsettle reads and writes on objects. They are part of the contract."""
+
+from __future__ import annotations
+
+GROUP = "podsettle.dev"
+API_VERSION = f"{GROUP}/v1alpha1"
+KIND = "SettlePolicy"
+
+LABEL_POLICY = f"{GROUP}/policy"
+"""On a namespace: the name of one policy that covers it."""
+LABEL_ENABLED = f"{GROUP}/enabled"
+"""On a namespace: `"false"` switches podsettle off there."""
+LABEL_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
+ANNOTATION_SKIP = f"{GROUP}/skip"
+"""On a pod: `"true"`, or remedies with commas between them, to be left out."""
+ANNOTATION_APPLIED = f"{GROUP}/applied"
+"""On a settled pod: `policy/remedy` pairs with commas between them."""
+ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
+
+SKIP_RELABEL_ANNOTATIONS = (
+    "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",
+    "try-skip-volume-selinux-label.crio.io",
+)
+"""CRI-O's two spellings: the first since 1.21.4, the second since 1.35.0 (cri-o PR 9537). Each
+release ignores the one that it does not know, so both are written."""
+
+OWN_ANNOTATIONS = frozenset({ANNOTATION_APPLIED, *SKIP_RELABEL_ANNOTATIONS})
+
+HELPER = "podsettle-linger"
+"""Init container and volume of the helper."""
+HELPER_MOUNT = "/podsettle"
+HELPER_PATH = f"{HELPER_MOUNT}/linger"
+HELPER_IN_IMAGE = "/linger"

@@ -1,0 +1,110 @@
+"""The nodes of a cluster, and which of them a pod could land on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.review import NodeSelectorTerm, PodSpec
+from webhook.core.selectors import compile_requirement
+from webhook.core.versions import (
+    Runtime,
+    Version,
+    loses_exit_codes,
+    mounts_image_volumes,
+    parse_runtime,
+    parse_version,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What podsettle reads of a Node."""
+
+    name: str
+    labels: Mapping[str, str]
+    runtime: Runtime
+    kubelet: Version | None
+
+    @classmethod
+    def read(
+        cls, name: str, labels: Mapping[str, str], runtime_version: str, kubelet_version: str
+    ) -> Node:
+        """A node from the texts of its `metadata` and `status.nodeInfo`."""
+        return cls(name, labels, parse_runtime(runtime_version), parse_version(kubelet_version))
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """All nodes of the view. Made once per change; what is asked per pod is worked out here."""
+
+    all: tuple[Node, ...] = ()
+    losing_exit_codes: tuple[Node, ...] = field(init=False)
+    without_image_volumes: tuple[Node, ...] = field(init=False)
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        known = tuple(nodes)
+        object.__setattr__(self, "all", known)
+        object.__setattr__(
+            self, "losing_exit_codes", tuple(n for n in known if loses_exit_codes(n.runtime))
+        )
+        object.__setattr__(
+            self,
+            "without_image_volumes",
+            tuple(n for n in known if not mounts_image_volumes(n.kubelet, n.runtime)),
+        )
+
+    def may_lose_exit_codes(self, pod: PodSpec) -> bool:
+        """Whether a node that the pod could land on reports 255 for quick containers.
+
+        With no node known the answer is yes: a needless sleep costs less than a failed run.
+        """
+        return not self.all or any_could_run(self.losing_exit_codes, pod)
+
+    def mount_image_volumes(self, pod: PodSpec) -> bool:
+        """Whether every node that the pod could land on mounts image volumes.
+
+        With no node known the answer is no. A cordoned node counts: it may be back before the
+        pod is scheduled.
+        """
+        return bool(self.all) and not any_could_run(self.without_image_volumes, pod)
+
+
+def any_could_run(nodes: Iterable[Node], pod: PodSpec) -> bool:
+    """Whether one of the nodes matches the pod's nodeName, nodeSelector and required affinity.
+
+    Taints, resources and what the scheduler weighs are not looked at: they change by the minute.
+    """
+    if pod.node_name:
+        return any(node.name == pod.node_name for node in nodes)
+    affinity = pod.affinity.node_affinity if pod.affinity else None
+    terms = affinity.required.node_selector_terms if affinity and affinity.required else None
+    wanted = pod.node_selector
+    if not wanted and terms is None:
+        return any(True for _ in nodes)
+    matchers = [_matcher(term) for term in terms] if terms is not None else None
+    return any(
+        (not wanted or wanted.items() <= node.labels.items())
+        and (matchers is None or any(matches(node) for matches in matchers))
+        for node in nodes
+    )
+
+
+def _matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
+    try:
+        labels = [
+            compile_requirement(r.operator, r.key, r.values or ())
+            for r in term.match_expressions or ()
+        ]
+        fields = [
+            compile_requirement(r.operator, r.key, r.values or ()) for r in term.match_fields or ()
+        ]
+    except (ValueError, IndexError):
+        # The API server refuses such a pod after the webhooks have run.
+        return lambda _node: False
+    if not labels and not fields:
+        return lambda _node: False  # An empty term matches no node (core/v1 NodeSelectorTerm).
+    return lambda node: (
+        all(matches(node.labels) for matches in labels)
+        and all(matches({"metadata.name": node.name}) for matches in fields)
+    )

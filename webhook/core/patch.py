@@ -1,0 +1,214 @@
+"""The edits of a decision as a JSON Patch (RFC 6902), and the check that it does what it says.
+
+Remedies say what they want (`annotate`, `set_command`, …); this module knows what the received
+pod already has, so that each operation applies: a parent that is absent or null is created, an
+index is that of the received list. No `test` operations: a failing one is a denial that
+`failurePolicy: Ignore` does not cover (kubernetes `mutating/dispatcher.go`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+import jsonpatch
+
+from webhook.core.decision import Operation
+from webhook.core.names import HELPER, OWN_ANNOTATIONS
+from webhook.core.review import Container, Pod
+
+ContainerList: TypeAlias = Literal["initContainers", "containers"]
+
+
+class PatchError(Exception):
+    """A patch that must not be answered: it does not apply, or it does what it should not."""
+
+
+def escape(key: str) -> str:
+    """A key as one segment of a JSON Pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+class PodPatch:
+    """Collects edits to one received pod and gives the operations for them, in a safe order.
+
+    Edits of containers use the received indices; init containers are put in or moved after that.
+    """
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        self._annotations: dict[str, str] = {}
+        self._commands: dict[tuple[ContainerList, int], list[str]] = {}
+        self._mounts: dict[tuple[ContainerList, int], dict[str, Any]] = {}
+        self._volumes: list[dict[str, Any]] = []
+        self._runtime_class_name: str | None = None
+        self._first_init_container: dict[str, Any] | None = None
+        self._moved_first: int | None = None
+
+    @property
+    def runtime_class_name(self) -> str | None:
+        """The class that the pod will name: the one set here, else its own."""
+        return self._runtime_class_name or self._pod.spec.runtime_class_name
+
+    def annotate(self, key: str, value: str) -> None:
+        """Set an annotation."""
+        self._annotations[key] = value
+
+    def set_runtime_class(self, name: str) -> None:
+        """Set `spec.runtimeClassName`."""
+        self._runtime_class_name = name
+
+    def set_command(self, where: ContainerList, index: int, command: list[str]) -> None:
+        """Replace a container's command."""
+        self._commands[where, index] = command
+
+    def add_mount(self, where: ContainerList, index: int, mount: dict[str, Any]) -> None:
+        """Append a volume mount to a container."""
+        self._mounts[where, index] = mount
+
+    def add_volume(self, volume: dict[str, Any]) -> None:
+        """Append a volume."""
+        self._volumes.append(volume)
+
+    def put_init_container_first(self, container: dict[str, Any]) -> None:
+        """Insert an init container before all others."""
+        self._first_init_container = container
+
+    def move_init_container_first(self, index: int) -> None:
+        """Move the init container at `index` before all others."""
+        self._moved_first = index
+
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations for all edits; empty where there are none."""
+        return tuple(self._operations())
+
+    def _operations(self) -> Iterable[Operation]:
+        metadata, spec = self._pod.metadata, self._pod.spec
+        if self._annotations:
+            if metadata.annotations is None:
+                yield _add("/metadata/annotations", self._annotations)
+            else:
+                for key, value in self._annotations.items():
+                    yield _add(f"/metadata/annotations/{escape(key)}", value)
+        if self._runtime_class_name is not None:
+            yield _add("/spec/runtimeClassName", self._runtime_class_name)
+        for (where, index), command in self._commands.items():
+            path = f"/spec/{where}/{index}/command"
+            yield {"op": "replace", "path": path, "value": command}
+        for (where, index), mount in self._mounts.items():
+            path = f"/spec/{where}/{index}/volumeMounts"
+            yield _append(path, self._container(where, index).volume_mounts is None, mount)
+        for position, volume in enumerate(self._volumes):
+            yield _append("/spec/volumes", spec.volumes is None and position == 0, volume)
+        if self._moved_first is not None:
+            source = f"/spec/initContainers/{self._moved_first}"
+            yield {"op": "move", "from": source, "path": "/spec/initContainers/0"}
+        if self._first_init_container is not None:
+            if spec.init_containers is None:
+                yield _add("/spec/initContainers", [self._first_init_container])
+            else:
+                yield _add("/spec/initContainers/0", self._first_init_container)
+
+    def checked_operations(self) -> tuple[Operation, ...]:
+        """The operations, once they were seen to do what they should to what was received.
+
+        They are applied to the part of the received pod that a patch may touch. Raises PatchError.
+        """
+        operations = self.operations()
+        if not operations:
+            return operations
+        before, after = _projection(self._pod), _projection(self._pod)
+        try:
+            after = jsonpatch.apply_patch(after, operations, in_place=True)
+        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+            raise PatchError(f"the patch does not apply: {error}") from error
+        check_edits(before, after)
+        return operations
+
+    def _container(self, where: ContainerList, index: int) -> Container:
+        spec = self._pod.spec
+        containers = spec.init_containers if where == "initContainers" else spec.containers
+        return (containers or [])[index]
+
+
+def _add(path: str, value: Any) -> Operation:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _append(path: str, absent: bool, value: Any) -> Operation:
+    return _add(path, [value]) if absent else _add(f"{path}/-", value)
+
+
+def _projection(pod: Pod) -> dict[str, Any]:
+    """The part of the received pod that a patch may touch, as JSON; null counts as absent."""
+    metadata: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+    if pod.metadata.annotations is not None:
+        metadata["annotations"] = dict(pod.metadata.annotations)
+    if pod.spec.runtime_class_name is not None:
+        spec["runtimeClassName"] = pod.spec.runtime_class_name
+    if pod.spec.volumes is not None:
+        spec["volumes"] = [{"name": volume.name} for volume in pod.spec.volumes]
+    if pod.spec.init_containers is not None:
+        spec["initContainers"] = [_projected(c) for c in pod.spec.init_containers]
+    if pod.spec.containers is not None:
+        spec["containers"] = [_projected(c) for c in pod.spec.containers]
+    return {"metadata": metadata, "spec": spec}
+
+
+def _projected(container: Container) -> dict[str, Any]:
+    projected: dict[str, Any] = {"name": container.name}
+    if container.command is not None:
+        projected["command"] = container.command
+    if container.volume_mounts is not None:
+        projected["volumeMounts"] = [
+            {"name": mount.name, "mountPath": mount.mount_path} for mount in container.volume_mounts
+        ]
+    return projected
+
+
+def check_edits(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Raise PatchError where `after` differs from `before` in a way that podsettle must not cause.
+
+    Allowed: own annotations, a runtimeClassName where there was none, appended volumes and
+    mounts, a wrapper in front of a command, podsettle's own init container first.
+    """
+    old, new = before["spec"], after["spec"]
+    _require(after.keys() <= {"metadata", "spec"}, "top-level keys")
+    _require(after["metadata"].keys() <= {"annotations"}, "metadata")
+    _require(
+        new.keys() <= {"runtimeClassName", "volumes", "initContainers", "containers"}, "spec keys"
+    )
+    old_annotations = before["metadata"].get("annotations", {})
+    for key, value in after["metadata"].get("annotations", {}).items():
+        _require(key in OWN_ANNOTATIONS or old_annotations.get(key) == value, f"annotation {key}")
+    _require(old.get("runtimeClassName") in (None, new.get("runtimeClassName")), "runtimeClassName")
+    _require(_extends(old.get("volumes", []), new.get("volumes", [])), "volumes")
+    inits = [c for c in new.get("initContainers", []) if c["name"] != HELPER]
+    helpers = len(new.get("initContainers", [])) - len(inits)
+    _require(helpers <= 1, "init containers of podsettle's own")
+    _check_containers([c for c in old.get("initContainers", []) if c["name"] != HELPER], inits)
+    _check_containers(old.get("containers", []), new.get("containers", []))
+
+
+def _check_containers(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
+    _require([c["name"] for c in old] == [c["name"] for c in new], "names of containers")
+    for before, after in zip(old, new, strict=True):
+        name = before["name"]
+        _require(after.keys() <= {"name", "command", "volumeMounts"}, f"container {name}")
+        command, wrapped = before.get("command"), after.get("command")
+        kept = command is None if wrapped is None else wrapped[-len(command or ()) :] == command
+        _require(kept, f"command of {name}")
+        _require(
+            _extends(before.get("volumeMounts", []), after.get("volumeMounts", [])),
+            f"mounts of {name}",
+        )
+
+
+def _extends(old: list[Any], new: list[Any]) -> bool:
+    return new[: len(old)] == old and len(new) <= len(old) + 1
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise PatchError(f"the patch changes what it must not: {what}")

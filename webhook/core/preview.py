@@ -1,0 +1,95 @@
+"""A decision as people look at it: reasons, patch, the pod before and after, and the difference."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jsonpatch
+import yaml
+
+from webhook.core.admit import decide_safely, review_of
+from webhook.core.decide import Settings
+from webhook.core.decision import Decision
+from webhook.core.view import ClusterView
+from webhook.core.workloads import Workload, pods_of
+
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would happen to one pod of a workload."""
+
+    workload: Workload
+    namespace: str
+    decision: Decision
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    @property
+    def diff(self) -> str:
+        """The unified diff of the pod as YAML; empty where nothing changes."""
+        title = self.workload.title
+        return "".join(
+            difflib.unified_diff(
+                to_yaml(self.before).splitlines(keepends=True),
+                to_yaml(self.after).splitlines(keepends=True),
+                f"{title} as it is",
+                f"{title} as admitted",
+            )
+        )
+
+
+def preview_all(
+    document: object,
+    view: RelabellableView,
+    settings: Settings,
+    *,
+    namespace: str | None = None,
+    namespace_labels: Mapping[str, str] | None = None,
+    template_path: str | None = None,
+) -> Iterator[Preview]:
+    """Decide about every pod in a document, as the webhook would.
+
+    `namespace` wins over the workload's own, as `kubectl -n` would have it; `namespace_labels`
+    stand in for the labels that the namespace has in the view; `template_path` is for kinds that
+    podsettle does not know. Raises WorkloadError.
+    """
+    for workload in pods_of(document, template_path):
+        chosen = namespace or workload.namespace or DEFAULT_NAMESPACE
+        seen: ClusterView = view
+        if namespace_labels is not None:
+            seen = view.with_namespace_labels(chosen, namespace_labels)
+        decision, _ = decide_safely(review_of(workload.pod, chosen), seen, settings)
+        after = jsonpatch.apply_patch(workload.pod, list(decision.operations))
+        yield Preview(workload, chosen, decision, workload.pod, after)
+
+
+class RelabellableView(ClusterView, Protocol):
+    """A view that can tell what if a namespace had other labels."""
+
+    def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> ClusterView:
+        """The same cluster, but for one namespace's labels."""
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Block style, texts of several lines as blocks, no aliases."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(value: object) -> str:
+    """YAML for people, keys in the order that they have."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)

@@ -1,0 +1,311 @@
+"""postInitSleep: keep quick containers alive until the runtime has looked at them.
+
+CRI-O before the releases in `webhook.core.versions` reports exit 255 for a container whose first
+process is gone when it asks for its state, right after the start (cri-o issue 9840). What counts
+is how long that process lives, so the remedy is a minimum lifetime: the command runs, then the
+wrapper sleeps for what is missing, then exits with the command's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from webhook.core import duration, shell_wrapper
+from webhook.core.decision import Reason
+from webhook.core.duration import Delay
+from webhook.core.globs import Glob, compile_globs
+from webhook.core.names import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER_PATH
+from webhook.core.patch import ContainerList, PodPatch
+from webhook.core.remedy import Context, Finding
+from webhook.core.review import Container, Pod, Volume, is_set
+from webhook.core.schema import Model
+from webhook.core.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_DEFAULT
+
+
+class PostInitSleep(Model):
+    """Settings of the remedy `postInitSleep`."""
+
+    when: Literal["NodesNeedIt", "Always"] = Field(
+        default="NodesNeedIt",
+        description="NodesNeedIt: step aside once no node that the pod could land on runs an "
+        "affected CRI-O. Always: whatever the nodes run.",
+    )
+    min_lifetime: Delay = Field(
+        default=500,
+        description="A container lives at least this long; a slower command is not held up.",
+    )
+    sleep: Delay = Field(
+        default=10, description="Sleep at least this long once the command has finished."
+    )
+    init_containers: tuple[Glob, ...] = Field(
+        default=("*",), strict=False, description="Init containers to wrap: globs on names."
+    )
+    containers: tuple[Glob, ...] = Field(
+        default=(),
+        strict=False,
+        description="Regular containers to wrap, in pods whose restartPolicy is Never or "
+        "OnFailure: globs on names.",
+    )
+    delivery: Literal["Auto", "Shell", "Binary", "ImageVolume"] = Field(
+        default="Auto",
+        description="How the wrapper gets into the container. Shell: a script in the command. "
+        "Binary: an init container copies the helper. ImageVolume: the helper's image is mounted "
+        "(Kubernetes 1.36). Auto: the cheapest that works.",
+    )
+
+    @model_validator(mode="after")
+    def _has_an_effect(self) -> PostInitSleep:
+        if not self.min_lifetime and not self.sleep:
+            raise PydanticCustomError(
+                "no_effect", "minLifetime and sleep are both 0: leave the remedy out instead"
+            )
+        return self
+
+    @cached_property
+    def wants_init_container(self) -> Callable[[str], bool]:
+        """Whether an init container of this name is to be wrapped."""
+        return compile_globs(self.init_containers)
+
+    @cached_property
+    def wants_container(self) -> Callable[[str], bool]:
+        """Whether a regular container of this name is to be wrapped."""
+        return compile_globs(self.containers)
+
+    @cached_property
+    def helper_command(self) -> list[str]:
+        """The helper and its options, up to and including `--`."""
+        sleep, least = duration.text(self.sleep), duration.text(self.min_lifetime)
+        return [HELPER_PATH, "--sleep", sleep, "--min-lifetime", least, "--"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    where: ContainerList
+    index: int
+    container: Container
+    command: list[str]
+
+
+def apply(
+    pod: Pod, settings: PostInitSleep, context: Context, patch: PodPatch
+) -> Iterator[Finding]:
+    """Wrap each container that the settings name, once, by the cheapest delivery that works."""
+    needed: bool | None = None
+    served: list[_Target] = []
+    for where, index, container in _named(pod, settings):
+        reason = _unfit(pod, where, container)
+        if reason is None and settings.when == "NodesNeedIt":
+            if needed is None:
+                needed = context.view.nodes.may_lose_exit_codes(pod.spec)
+            reason = None if needed else Reason.NOT_NEEDED
+        if reason is not None or not container.command:
+            yield Finding(reason or Reason.NO_COMMAND, container.name)
+            continue
+        if _takes_shell(container, settings.delivery):
+            yield _wrap_by_shell(
+                _Target(where, index, container, container.command), settings, patch
+            )
+            continue
+        reason = _helper_objection(pod, container, settings, context)
+        if reason is not None:
+            yield Finding(reason, container.name)
+            continue
+        served.append(_Target(where, index, container, container.command))
+        patch.set_command(where, index, [*settings.helper_command, *container.command])
+        patch.add_mount(where, index, {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True})
+        message = f"wrapped by the helper from {context.linger_image}"
+        yield Finding(Reason.APPLIED, container.name, changed=True, message=message)
+    _bring_helper(pod, served, settings, context, patch)
+
+
+def _named(pod: Pod, settings: PostInitSleep) -> Iterator[tuple[ContainerList, int, Container]]:
+    for index, container in enumerate(pod.spec.init_containers or ()):
+        if container.name != HELPER and settings.wants_init_container(container.name):
+            yield "initContainers", index, container
+    if settings.containers:
+        for index, container in enumerate(pod.spec.containers or ()):
+            if settings.wants_container(container.name):
+                yield "containers", index, container
+
+
+# Injected by service meshes. They need what a wrapper takes away (a mount, an exact command), and
+# a pod whose network set-up fails is worse off than one that is retried.
+_MESH = frozenset(
+    {"istio-init", "istio-validation", "linkerd-init", "linkerd-network-validator", "kuma-init"}
+)
+
+
+def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | None:
+    """Why a container is never wrapped, whatever the delivery; None where it may be."""
+    if container.restart_policy == "Always" or container.name.startswith("sidecar-"):
+        # Tekton stops a sidecar by swapping its image for one in which the command must be absent.
+        return Reason.NATIVE_SIDECAR
+    if where == "initContainers":
+        if container.name in _MESH:
+            return Reason.MESH_INIT_CONTAINER
+    elif (
+        (pod.spec.restart_policy or "Always") == "Always"
+        or is_set(container.liveness_probe)
+        or is_set(container.readiness_probe)
+        or is_set(container.startup_probe)
+    ):
+        return Reason.LONG_RUNNING
+    command = container.command
+    if command and (command[0] == HELPER_PATH or shell_wrapper.is_wrapped(command)):
+        return Reason.ALREADY_SETTLED
+    return None
+
+
+def _takes_shell(container: Container, delivery: str) -> bool:
+    return (
+        delivery in ("Auto", "Shell")
+        and bool(container.command)
+        and shell_wrapper.is_shell((container.command or [""])[0])
+        and not container.stdin
+        and not container.tty
+    )
+
+
+def _wrap_by_shell(target: _Target, settings: PostInitSleep, patch: PodPatch) -> Finding:
+    command = shell_wrapper.wrap(
+        target.command, sleep_ms=settings.sleep, min_lifetime_ms=settings.min_lifetime
+    )
+    patch.set_command(target.where, target.index, command)
+    message = f"wrapped by its own shell, {target.command[0]}"
+    return Finding(Reason.APPLIED, target.container.name, changed=True, message=message)
+
+
+def _helper_objection(
+    pod: Pod, container: Container, settings: PostInitSleep, context: Context
+) -> Reason | None:
+    if settings.delivery == "Shell":
+        interactive = container.stdin or container.tty
+        return Reason.INTERACTIVE if interactive else Reason.NO_SHELL
+    if context.linger_image is None:
+        return Reason.HELPER_IMAGE_MISSING
+    if any(mount.mount_path.rstrip("/") == HELPER_MOUNT for mount in container.volume_mounts or ()):
+        return Reason.NAME_CONFLICT
+    volume = _helper_volume(pod)
+    if volume is not None and not is_set(volume.empty_dir) and not is_set(volume.image):
+        return Reason.NAME_CONFLICT
+    index = _helper_index(pod)
+    if index is not None:
+        command = (pod.spec.init_containers or [])[index].command
+        if not command or command[0] != HELPER_IN_IMAGE:
+            return Reason.NAME_CONFLICT
+    server = context.view.server_version
+    if settings.delivery == "ImageVolume" and server and server < IMAGE_VOLUMES_ON_BY_DEFAULT:
+        return Reason.SERVER_TOO_OLD
+    return None
+
+
+def _bring_helper(
+    pod: Pod, served: list[_Target], settings: PostInitSleep, context: Context, patch: PodPatch
+) -> None:
+    """Make sure that the helper is there before the first container that starts with it."""
+    volume, index = _helper_volume(pod), _helper_index(pod)
+    if served and volume is None:
+        if _by_image_volume(pod, settings, context):
+            image = {"reference": context.linger_image, "pullPolicy": "IfNotPresent"}
+            patch.add_volume({"name": HELPER, "image": image})
+            return
+        patch.add_volume({"name": HELPER, "emptyDir": {}})
+    if volume is not None and is_set(volume.image):
+        return
+    if index is None:
+        if served:
+            container = _copying_container(pod, served[0].container, settings, context)
+            patch.put_init_container_first(container)
+        return
+    # Another webhook may have put init containers before the helper since it was injected.
+    wrapped_now = {target.index for target in served if target.where == "initContainers"}
+    before = (pod.spec.init_containers or [])[:index]
+    if any(
+        position in wrapped_now or (container.command or [""])[0] == HELPER_PATH
+        for position, container in enumerate(before)
+    ):
+        patch.move_init_container_first(index)
+
+
+def _by_image_volume(pod: Pod, settings: PostInitSleep, context: Context) -> bool:
+    if settings.delivery == "ImageVolume":
+        return True
+    server = context.view.server_version
+    return (
+        settings.delivery == "Auto"
+        and (server is None or server >= IMAGE_VOLUMES_LOCKED_ON)
+        # Without a server to ask, its nodes tell: a kubelet is never newer than its API server.
+        and context.view.nodes.mount_image_volumes(pod.spec)
+    )
+
+
+def _helper_volume(pod: Pod) -> Volume | None:
+    return next((volume for volume in pod.spec.volumes or () if volume.name == HELPER), None)
+
+
+def _helper_index(pod: Pod) -> int | None:
+    inits = enumerate(pod.spec.init_containers or ())
+    return next((index for index, container in inits if container.name == HELPER), None)
+
+
+def _copying_container(
+    pod: Pod, served: Container, settings: PostInitSleep, context: Context
+) -> dict[str, Any]:
+    """The init container that copies the helper into the shared volume.
+
+    It must pass whatever the pod's own containers pass. Its resources are those of the container
+    that it serves: that keeps the QoS class, satisfies a ResourceQuota and a LimitRange as that
+    container does, and never raises what the scheduler reserves for the pod. No runAsUser:
+    OpenShift assigns it.
+    """
+    security: dict[str, Any] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    pod_security = pod.spec.security_context
+    if pod_security is None or pod_security.run_as_user != 0:
+        # In a pod that runs as root this would keep the container from starting.
+        security["runAsNonRoot"] = True
+    container: dict[str, Any] = {
+        "name": HELPER,
+        "image": context.linger_image,
+        "imagePullPolicy": "IfNotPresent",
+        # It is as quick as any, so it has to settle as well.
+        "command": [HELPER_IN_IMAGE, *settings.helper_command[1:], HELPER_IN_IMAGE],
+        "args": ["install", HELPER_PATH],
+        "securityContext": security,
+        "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],
+    }
+    resources = _resources(served)
+    if resources:
+        container["resources"] = resources
+    return container
+
+
+_COUNTED = ("cpu", "memory", "ephemeral-storage")
+
+
+class _Resources(msgspec.Struct):
+    limits: dict[str, Any] | None = None
+    requests: dict[str, Any] | None = None
+
+
+def _resources(served: Container) -> dict[str, dict[str, Any]]:
+    """Limits and requests of the container, without devices and huge pages."""
+    if not is_set(served.resources):
+        return {}
+    resources = msgspec.json.decode(served.resources, type=_Resources)
+    copied = {
+        "limits": {k: v for k, v in (resources.limits or {}).items() if k in _COUNTED},
+        "requests": {k: v for k, v in (resources.requests or {}).items() if k in _COUNTED},
+    }
+    return {key: values for key, values in copied.items() if values}

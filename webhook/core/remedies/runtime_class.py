@@ -1,0 +1,37 @@
+"""runtimeClass: put the pod onto nodes that are set up not to have the problem.
+
+For the containerd report (a slow umount of a finished init container's rootfs leaves it
+Running): a class whose scheduling picks nodes with volatile overlayfs mounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from webhook.core.decision import Reason
+from webhook.core.patch import PodPatch
+from webhook.core.remedy import Context, Finding
+from webhook.core.review import Pod
+from webhook.core.runtime_classes import RuntimeClassName, objection
+from webhook.core.schema import Model
+
+
+class RuntimeClass(Model):
+    """Settings of the remedy `runtimeClass`."""
+
+    name: RuntimeClassName = Field(description="The RuntimeClass that pods are to run under.")
+
+
+def apply(pod: Pod, settings: RuntimeClass, context: Context, patch: PodPatch) -> Iterator[Finding]:
+    """Set `spec.runtimeClassName` where the API server will accept it."""
+    if pod.spec.runtime_class_name == settings.name:
+        yield Finding(Reason.ALREADY_SETTLED)
+        return
+    found = objection(settings.name, context.view.runtime_class(settings.name), pod.spec, patch)
+    if found:
+        yield Finding(found[0], message=found[1])
+        return
+    patch.set_runtime_class(settings.name)
+    yield Finding(Reason.APPLIED, changed=True, message=f"runs under {settings.name}")

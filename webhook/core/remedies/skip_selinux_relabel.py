@@ -1,0 +1,98 @@
+"""skipSELinuxRelabel: CRI-O compares the volume's top directory instead of relabelling all of it.
+
+CRI-O's TrySkipVolumeSELinuxLabel (cri-o `server/label_linux.go`): an annotation on the pod, which
+the runtime handler or workload has to allow. It helps only where the SELinux level stays the same
+from start to start; without that it does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from webhook.core.decision import Reason
+from webhook.core.names import SKIP_RELABEL_ANNOTATIONS
+from webhook.core.patch import PodPatch
+from webhook.core.remedy import Context, Finding
+from webhook.core.review import Pod, SecurityContext, is_set
+from webhook.core.runtime_classes import RuntimeClassName, objection
+from webhook.core.schema import Model
+
+
+class SkipSELinuxRelabel(Model):
+    """Settings of the remedy `skipSELinuxRelabel`."""
+
+    pods: Literal["WithPersistentVolumes", "All"] = Field(
+        default="WithPersistentVolumes",
+        description="WithPersistentVolumes: only pods that mount a persistent volume claim or a "
+        "generic ephemeral volume. All: every pod.",
+    )
+    runtime_class_name: RuntimeClassName | None = Field(
+        default=None,
+        description="The RuntimeClass whose CRI-O handler allows the annotation. Omitted: "
+        "annotations only, for a CRI-O workload or a default handler that allows it.",
+    )
+
+
+def apply(
+    pod: Pod, settings: SkipSELinuxRelabel, context: Context, patch: PodPatch
+) -> Iterator[Finding]:
+    """Set both annotations and the class, or neither."""
+    if settings.pods == "WithPersistentVolumes" and not _has_persistent_volume(pod):
+        yield Finding(Reason.NO_PERSISTENT_VOLUME)
+        return
+    if _relabels_nothing(pod.spec.security_context):
+        yield Finding(Reason.NOT_NEEDED, message="seLinuxOptions.type spc_t is never relabelled")
+        return
+    annotations = pod.metadata.annotations or {}
+    for key in SKIP_RELABEL_ANNOTATIONS:
+        value = annotations.get(key, "true")
+        if value != "true":
+            yield Finding(Reason.ANNOTATION_PRESET, message=f"the pod sets {key}: {value!r}")
+            return
+    wanted = settings.runtime_class_name
+    if wanted is not None and wanted != pod.spec.runtime_class_name:
+        found = objection(wanted, context.view.runtime_class(wanted), pod.spec, patch)
+        if found:
+            yield Finding(found[0], message=found[1])
+            return
+    missing = [key for key in SKIP_RELABEL_ANNOTATIONS if key not in annotations]
+    class_missing = wanted is not None and wanted != pod.spec.runtime_class_name
+    if not missing and not class_missing:
+        yield Finding(Reason.ALREADY_SETTLED)
+        return
+    for key in missing:
+        patch.annotate(key, "true")
+    if wanted is not None and class_missing:
+        patch.set_runtime_class(wanted)
+    stable = _level_is_stable(pod) or context.namespace.fixed_selinux_level
+    if not stable:
+        yield Finding(Reason.UNSTABLE_SELINUX_LEVEL, changed=True)
+        return
+    message = "annotated" + (f", runs under {wanted}" if class_missing else "")
+    yield Finding(Reason.APPLIED, changed=True, message=message)
+
+
+def _has_persistent_volume(pod: Pod) -> bool:
+    return any(
+        is_set(volume.persistent_volume_claim) or is_set(volume.ephemeral)
+        for volume in pod.spec.volumes or ()
+    )
+
+
+def _relabels_nothing(context: SecurityContext | None) -> bool:
+    options = context.se_linux_options if context else None
+    return options is not None and options.type == "spc_t"
+
+
+def _level_is_stable(pod: Pod) -> bool:
+    return _fixes_level(pod.spec.security_context) or all(
+        _fixes_level(container.security_context) for container in pod.spec.containers or ()
+    )
+
+
+def _fixes_level(context: SecurityContext | None) -> bool:
+    options = context.se_linux_options if context else None
+    return options is not None and bool(options.level)

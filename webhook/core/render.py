@@ -1,0 +1,70 @@
+"""A preview as JSON: the one shape behind `POST /preview`, the page and `podsettle preview -o`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from webhook.core.decision import Reason
+from webhook.core.preview import Preview
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class Outcome(_Wire):
+    """Why a remedy was or was not applied to the pod or to one of its containers."""
+
+    reason: Reason
+    remedy: str = Field(description="Empty where the reason holds for the whole pod.")
+    policy: str
+    container: str = Field(description="Empty where the reason holds for the whole pod.")
+    changed: bool = Field(description="Whether the patch carries something for it.")
+    message: str = Field(description="What it means, in a sentence.")
+
+
+class PodPreview(_Wire):
+    """What would happen to one pod."""
+
+    kind: str = Field(description="The kind of the object that is or would create the pod.")
+    name: str
+    namespace: str
+    path: str = Field(description="Where the pod was found in the document; empty for a Pod.")
+    policies: list[str] = Field(description="Policies that cover the pod, first wins.")
+    outcomes: list[Outcome]
+    warnings: list[str] = Field(description="What `kubectl` would print.")
+    patch: list[dict[str, Any]] = Field(description="RFC 6902, as the API server would get it.")
+    before: dict[str, Any]
+    after: dict[str, Any]
+    diff: str = Field(description="Unified diff of the pod as YAML; empty: nothing changes.")
+
+
+def render(preview: Preview) -> PodPreview:
+    """The preview, ready to be encoded."""
+    workload, decision = preview.workload, preview.decision
+    return PodPreview(
+        kind=workload.kind,
+        name=workload.name,
+        namespace=preview.namespace,
+        path=workload.path,
+        policies=list(decision.policies),
+        outcomes=[
+            Outcome(
+                reason=outcome.reason,
+                remedy=outcome.remedy,
+                policy=outcome.policy,
+                container=outcome.container,
+                changed=outcome.changed,
+                message=outcome.message or outcome.reason.meaning,
+            )
+            for outcome in decision.outcomes
+        ],
+        warnings=decision.warnings,
+        patch=list(decision.operations),
+        before=preview.before,
+        after=preview.after,
+        diff=preview.diff,
+    )

@@ -1,0 +1,197 @@
+"""The parts of an AdmissionReview and of a Pod that podsettle reads, as wire structs.
+
+msgspec decodes these fields and skips the rest of the bytes. Nothing is ever encoded back from
+them: a typed round trip would lose fields that are newer than this file, so a patch names only
+the paths it changes. `null` reads as absent everywhere, as the API server treats it.
+
+Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ and
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+ABSENT = Raw()
+
+
+def is_set(raw: Raw) -> bool:
+    """Whether a field that stays undecoded is there and not null."""
+    return bool(raw) and raw != b"null"
+
+
+class _Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    pass
+
+
+class SELinuxOptions(_Wire):
+    """`securityContext.seLinuxOptions`."""
+
+    level: str | None = None
+    type: str | None = None
+
+
+class SecurityContext(_Wire):
+    """`securityContext` of a pod or a container."""
+
+    run_as_user: int | None = None
+    se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
+
+
+class VolumeMount(_Wire):
+    """One entry of `volumeMounts`."""
+
+    name: str = ""
+    mount_path: str = ""
+
+
+class Container(_Wire):
+    """A regular or an init container."""
+
+    name: str = ""
+    command: list[str] | None = None
+    stdin: bool | None = None
+    tty: bool | None = None
+    restart_policy: str | None = None
+    volume_mounts: list[VolumeMount] | None = None
+    resources: Raw = ABSENT
+    security_context: SecurityContext | None = None
+    liveness_probe: Raw = ABSENT
+    readiness_probe: Raw = ABSENT
+    startup_probe: Raw = ABSENT
+
+
+class Volume(_Wire):
+    """One entry of `volumes`; only what tells a persistent one, and podsettle's own."""
+
+    name: str = ""
+    empty_dir: Raw = ABSENT
+    image: Raw = ABSENT
+    persistent_volume_claim: Raw = ABSENT
+    ephemeral: Raw = ABSENT
+
+
+class NodeSelectorRequirement(_Wire):
+    """One requirement of a node selector term."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(_Wire):
+    """Requirements on a node's labels and fields, all of which have to hold."""
+
+    match_expressions: list[NodeSelectorRequirement] | None = None
+    match_fields: list[NodeSelectorRequirement] | None = None
+
+
+class NodeSelector(_Wire):
+    """Terms, one of which has to hold."""
+
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class NodeAffinity(_Wire):
+    """`affinity.nodeAffinity`; preferences bind nothing and are not read."""
+
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(_Wire):
+    """`affinity`."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodOS(_Wire):
+    """`spec.os`."""
+
+    name: str = ""
+
+
+class PodSpec(_Wire):
+    """`spec` of a pod."""
+
+    init_containers: list[Container] | None = None
+    containers: list[Container] | None = None
+    volumes: list[Volume] | None = None
+    restart_policy: str | None = None
+    runtime_class_name: str | None = None
+    overhead: dict[str, Any] | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    security_context: SecurityContext | None = None
+    os: PodOS | None = None
+
+
+class ObjectMeta(_Wire):
+    """`metadata` of a pod."""
+
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+
+
+class Pod(_Wire):
+    """A pod as it is admitted: often without a name, never with a status that matters."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
+class GroupVersionResource(_Wire):
+    """`request.resource`."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class Request(_Wire):
+    """`request` of an AdmissionReview; the object stays undecoded until a policy wants it."""
+
+    uid: str
+    operation: str = ""
+    namespace: str | None = None
+    resource: GroupVersionResource = msgspec.field(default_factory=GroupVersionResource)
+    sub_resource: str | None = None
+    object: Raw = ABSENT
+
+
+class Review(_Wire):
+    """An AdmissionReview of any version."""
+
+    request: Request
+    api_version: str = ""
+    kind: str = ""
+
+
+class _BareRequest(_Wire):
+    uid: str
+
+
+class _BareReview(_Wire):
+    request: _BareRequest
+
+
+decode_review = msgspec.json.Decoder(Review).decode
+"""Bytes to Review. Raises msgspec.DecodeError for what is not JSON or not a review."""
+
+decode_pod = msgspec.json.Decoder(Pod).decode
+"""Bytes to Pod. Raises msgspec.DecodeError where a field that is read has another type."""
+
+_decode_bare = msgspec.json.Decoder(_BareReview).decode
+
+
+def uid_of(body: bytes) -> str | None:
+    """The uid to answer to in a body that is JSON but no Review podsettle can read, else None."""
+    try:
+        return _decode_bare(body).request.uid
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,146 @@
+"""Kubernetes label selectors, compiled once to closures.
+
+Semantics: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and
+`metav1.LabelSelector`; a missing key satisfies NotIn and DoesNotExist, as it does there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from webhook.core.schema import Model
+
+Labels: TypeAlias = Mapping[str, str]
+Matcher: TypeAlias = Callable[[Labels], bool]
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+def _check_key(key: str) -> str:
+    prefix, slash, name = key.rpartition("/")
+    if not _NAME.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
+        raise ValueError(f"{key!r} is not a label key")
+    return key
+
+
+def _check_value(value: str) -> str:
+    if value and not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is not a label value")
+    return value
+
+
+LabelKey = Annotated[str, AfterValidator(_check_key)]
+LabelValue = Annotated[str, AfterValidator(_check_value)]
+
+
+class Requirement(Model):
+    """One entry of `matchExpressions`."""
+
+    key: LabelKey = Field(description="The label's key.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(
+        description="How the key's value relates to `values`."
+    )
+    values: tuple[LabelValue, ...] = Field(
+        default=(),
+        strict=False,
+        description="The values for In and NotIn; none for Exists and DoesNotExist.",
+    )
+
+    @model_validator(mode="after")
+    def _values_fit_operator(self) -> Requirement:
+        if self.operator in ("In", "NotIn") and not self.values:
+            raise PydanticCustomError("values", "operator {op} needs values", {"op": self.operator})
+        if self.operator in ("Exists", "DoesNotExist") and self.values:
+            raise PydanticCustomError(
+                "values", "operator {op} takes no values", {"op": self.operator}
+            )
+        return self
+
+
+class LabelSelector(Model):
+    """A Kubernetes label selector: every part has to hold. `{}` selects everything."""
+
+    match_labels: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, description="Labels that have to be there with exactly these values."
+    )
+    match_expressions: tuple[Requirement, ...] = Field(
+        default=(), strict=False, description="Requirements, all of which have to hold."
+    )
+
+    def names(self, key: str) -> frozenset[str]:
+        """The values of `key` that the selector spells out by `matchLabels` or `In`."""
+        spelled = {self.match_labels[key]} if key in self.match_labels else set()
+        for requirement in self.match_expressions:
+            if requirement.key == key and requirement.operator == "In":
+                spelled.update(requirement.values)
+        return frozenset(spelled)
+
+
+def parse_labels(pairs: Iterable[str]) -> dict[str, str]:
+    """Labels from texts such as `team=build`. Raises ValueError."""
+    labels = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise ValueError(f"label {pair!r} is not of the form key=value")
+        labels[_check_key(key)] = _check_value(value)
+    return labels
+
+
+def everything(_labels: Labels) -> bool:
+    """The matcher of an empty selector."""
+    return True
+
+
+def compile_selector(selector: LabelSelector) -> Matcher:
+    """A predicate over labels that holds exactly where the selector does."""
+    tests = [_equals(key, value) for key, value in selector.match_labels.items()]
+    tests += [compile_requirement(r.operator, r.key, r.values) for r in selector.match_expressions]
+    if not tests:
+        return everything
+    if len(tests) == 1:
+        return tests[0]
+    return lambda labels: all(test(labels) for test in tests)
+
+
+def compile_requirement(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
+    """A predicate for one requirement; the operators are those of labels and of node affinity.
+
+    Raises ValueError for an operator that it does not know.
+    """
+    chosen = frozenset(values)
+    match operator:
+        case "In":
+            return lambda labels: labels.get(key) in chosen
+        case "NotIn":
+            return lambda labels: labels.get(key) not in chosen
+        case "Exists":
+            return lambda labels: key in labels
+        case "DoesNotExist":
+            return lambda labels: key not in labels
+        case "Gt" | "Lt":
+            return _compares(operator, key, values)
+    raise ValueError(f"unknown selector operator {operator!r}")
+
+
+def _equals(key: str, value: str) -> Matcher:
+    return lambda labels: labels.get(key) == value
+
+
+def _compares(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
+    bound = int(values[0])
+
+    def compare(labels: Labels) -> bool:
+        try:
+            number = int(labels.get(key, ""))
+        except ValueError:
+            return False
+        return number > bound if operator == "Gt" else number < bound
+
+    return compare

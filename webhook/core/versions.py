@@ -1,0 +1,89 @@
+"""Versions as nodes and servers state them, and which releases carry which cure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(-(?:alpha|beta|rc|dev)\b)?", re.ASCII)
+
+
+class Version(NamedTuple):
+    """A release; `final` is False for a pre-release, which sorts before its release.
+
+    A vendor's rebuild (`1.33.5-2.rhaos4.20…`) counts as the release that it names.
+    """
+
+    major: int
+    minor: int
+    patch: int = 0
+    final: bool = True
+
+
+def parse_version(text: str) -> Version | None:
+    """The version at the start of a text such as `v1.36.2` or `1.33.12-5.el9`, if there is one."""
+    found = _VERSION.match(text)
+    if not found:
+        return None
+    major, minor, patch, pre = found.groups()
+    return Version(int(major), int(minor), int(patch or 0), not pre)
+
+
+class Runtime(NamedTuple):
+    """A node's container runtime, from `status.nodeInfo.containerRuntimeVersion`."""
+
+    name: str
+    version: Version | None
+
+
+def parse_runtime(text: str) -> Runtime:
+    """`cri-o://1.33.12` gives `cri-o` and its version; what cannot be read has no version."""
+    name, _, version = text.partition("://")
+    return Runtime(name, parse_version(version))
+
+
+# "Wait for exit file before defaulting to exit code 255": cri-o issue 9840, fixed on main by
+# PR 9846 and released in 1.36.0. 1.32 and older have no fix.
+_EXIT_255_FIXED_IN = {
+    33: 13,  # PR 9932
+    34: 9,  # PR 9879
+    35: 3,  # PR 9871
+}
+_EXIT_255_FIXED_ON_MAIN = Version(1, 36, 0)
+
+
+def loses_exit_codes(runtime: Runtime) -> bool:
+    """Whether the runtime reports exit 255 for containers that finish at once.
+
+    Only CRI-O does, until the releases above; a CRI-O of unknown version is taken to.
+    """
+    if runtime.name != "cri-o":
+        return False
+    version = runtime.version
+    if version is None:
+        return True
+    fixed_patch = _EXIT_255_FIXED_IN.get(version.minor) if version.major == 1 else None
+    if fixed_patch is not None:
+        return version < Version(1, version.minor, fixed_patch)
+    return version < _EXIT_255_FIXED_ON_MAIN
+
+
+# KEP-4639: image volumes are locked on from Kubernetes 1.36 and on by default in 1.35. Before
+# that an API server drops the field and then refuses the pod for a volume without a source.
+IMAGE_VOLUMES_LOCKED_ON = Version(1, 36)
+IMAGE_VOLUMES_ON_BY_DEFAULT = Version(1, 35)
+
+# The first runtime releases that mount image volumes: cri-o PR 8317, containerd PR 10579.
+_IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
+
+
+def mounts_image_volumes(kubelet: Version | None, runtime: Runtime) -> bool:
+    """Whether a node is certain to mount `volumes[].image`, whatever its feature gates say."""
+    since = _IMAGE_VOLUMES_SINCE.get(runtime.name)
+    return (
+        kubelet is not None
+        and kubelet >= IMAGE_VOLUMES_LOCKED_ON
+        and since is not None
+        and runtime.version is not None
+        and runtime.version >= since
+    )
