@@ -1,0 +1,24 @@
+"""The command line: `podsettle`, also installed as `kubectl-settle`."""
+
+from __future__ import annotations
+
+import click
+
+from webhook import __version__
+from webhook.cli.certs import certs
+from webhook.cli.check import check
+from webhook.cli.preview import preview
+from webhook.cli.serve import serve
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="podsettle")
+def main() -> None:
+    """Settle pods that their container runtime or kubelet would lose a race with.
+
+    Exit codes: 0 fine, 1 findings, 2 usage or input error.
+    """
+
+
+for _command in (serve, preview, check, certs):
+    main.add_command(_command)

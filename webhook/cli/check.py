@@ -1,0 +1,96 @@
+"""podsettle check: are these policies right?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from webhook.cli.options import InputError
+from webhook.cluster.manifests import (
+    FoundObject,
+    ManifestsError,
+    Problem,
+    manifest_files,
+    read_manifest,
+    read_text,
+)
+from webhook.core.names import KIND
+
+
+@click.command()
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(allow_dash=True, path_type=Path),
+    metavar="PATH...",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text: file:line: path: problem. json: a list of the same.",
+)
+@click.pass_context
+def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
+    """Check policies and the manifests beside them: files, directories, or - for standard input.
+
+    Exit code 1 where anything is wrong, with file, line and path of each problem.
+    """
+    objects: list[FoundObject] = []
+    problems: list[Problem] = []
+    for found, wrong in _read(paths):
+        objects += found
+        problems += wrong
+    policies = [found.name for found in objects if found.kind == KIND]
+    problems += _twice(policies)
+    if output == "json":
+        click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
+    else:
+        for problem in problems:
+            click.echo(str(problem))
+        click.echo(_summary(len(policies), len(problems)), err=True)
+    if problems:
+        context.exit(1)
+
+
+def _read(paths: tuple[Path, ...]) -> Iterator[tuple[list[FoundObject], tuple[Problem, ...]]]:
+    for path in paths:
+        if str(path) == "-":
+            yield read_text(sys.stdin.buffer.read(), "stdin")
+            continue
+        if not path.exists():
+            raise InputError(f"{path}: no such file or directory")
+        try:
+            files = manifest_files(path) if path.is_dir() else [path]
+        except ManifestsError as error:
+            raise InputError(str(error)) from None
+        for file in files:
+            yield read_manifest(file)
+
+
+def _twice(names: list[str]) -> list[Problem]:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    return [Problem(f"{KIND}/{name}", 0, "is defined more than once") for name in repeated]
+
+
+def _as_json(problem: Problem) -> dict[str, str | int]:
+    return {
+        "source": problem.source,
+        "line": problem.line,
+        "path": problem.path,
+        "message": problem.message,
+    }
+
+
+def _summary(policies: int, problems: int) -> str:
+    good = "1 policy is fine" if policies == 1 else f"{policies} policies are fine"
+    if not problems:
+        return f"podsettle: {good}"
+    return f"podsettle: {problems} problem{'s' if problems > 1 else ''}; {good}"

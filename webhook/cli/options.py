@@ -1,0 +1,70 @@
+"""Options that more than one command takes, and the errors they end in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from webhook import __version__
+from webhook.cluster.manifests import ManifestsError, ManifestsSource
+
+PLACEHOLDER_IMAGE = f"podsettle/linger:{__version__}"
+
+
+class InputError(click.ClickException):
+    """Input that cannot be used: exit code 2."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message as it is, for people and for tools that parse it."""
+        click.echo(f"podsettle: {self.format_message()}", file=file, err=True)
+
+
+paths_argument = click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(allow_dash=True, path_type=Path),
+    metavar="PATH...",
+)
+manifests_option = click.option(
+    "--manifests",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    envvar="PODSETTLE_MANIFESTS",
+    show_envvar=True,
+    metavar="DIR",
+    help="The cluster, as files: SettlePolicy, Namespace, RuntimeClass and Node documents.",
+)
+certs_dir_option = click.option(
+    "--certs-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("certs"),
+    envvar="PODSETTLE_CERTS_DIR",
+    show_envvar=True,
+    show_default=True,
+    metavar="DIR",
+    help="Where ca.crt, tls.crt and tls.key are.",
+)
+linger_image_option = click.option(
+    "--linger-image",
+    default=PLACEHOLDER_IMAGE,
+    envvar="PODSETTLE_LINGER_IMAGE",
+    show_envvar=True,
+    show_default=True,
+    metavar="IMAGE",
+    help="The image of the helper, where containers without a shell get it from.",
+)
+
+
+def load_manifests(directory: Path) -> ManifestsSource:
+    """The manifests in a directory, read once."""
+    source = ManifestsSource(directory)
+    try:
+        source.refresh()
+    except ManifestsError as error:
+        raise InputError(str(error)) from None
+    return source

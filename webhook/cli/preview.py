@@ -1,0 +1,173 @@
+"""podsettle preview: what would happen to these pods?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from webhook.cli.options import (
+    InputError,
+    linger_image_option,
+    load_manifests,
+    manifests_option,
+)
+from webhook.cluster.manifests import ManifestsError, manifest_files
+from webhook.core.decide import Settings
+from webhook.core.decision import Outcome
+from webhook.core.documents import DocumentError, load_documents
+from webhook.core.preview import Preview, preview_all, to_yaml
+from webhook.core.render import render
+from webhook.core.selectors import parse_labels
+from webhook.core.workloads import WorkloadError
+
+
+@click.command()
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(allow_dash=True, path_type=Path),
+    metavar="PATH...",
+)
+@manifests_option
+@linger_image_option
+@click.option("-n", "--namespace", metavar="NAME", help="The namespace, instead of the pod's own.")
+@click.option(
+    "--namespace-label",
+    "namespace_labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="The namespace's labels, instead of those in the manifests; may be repeated.",
+)
+@click.option(
+    "--template-path",
+    metavar="PATH",
+    help="Where a kind that podsettle does not know keeps its pod template: spec.template",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "diff", "patch", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="text: reasons and diff. diff: the diff alone. patch: the JSON Patch. json: everything. "
+    "yaml: the pods as admitted.",
+)
+@click.option("--fail-on-change", is_flag=True, help="Exit code 1 if any pod would change.")
+@click.pass_context
+def preview(
+    context: click.Context,
+    paths: tuple[Path, ...],
+    manifests: Path,
+    linger_image: str,
+    namespace: str | None,
+    namespace_labels: tuple[str, ...],
+    template_path: str | None,
+    output: str,
+    fail_on_change: bool,
+) -> None:
+    """Show what would happen to the pods of workloads: files, directories, or - for standard input.
+
+    The code that decides is the webhook's own; only the view of the cluster comes from files.
+    """
+    source = load_manifests(manifests)
+    for problem in source.problems:
+        click.echo(f"podsettle: {problem}", err=True)
+    previews: list[Preview] = []
+    try:
+        labels = parse_labels(namespace_labels)
+        for name, text in _read(paths):
+            for document in load_documents(text, name):
+                try:
+                    previews += preview_all(
+                        document.value,
+                        source.view,
+                        Settings(linger_image=linger_image),
+                        namespace=namespace,
+                        namespace_labels=labels or None,
+                        template_path=template_path,
+                    )
+                except WorkloadError as error:
+                    raise InputError(f"{name}:{document.line(())}: {error}") from None
+    except (DocumentError, ValueError) as error:
+        raise InputError(str(error)) from None
+    click.echo(_FORMATS[output](previews), nl=False)
+    if fail_on_change and any(found.decision.operations for found in previews):
+        context.exit(1)
+
+
+def _read(paths: tuple[Path, ...]) -> Iterator[tuple[str, bytes]]:
+    for path in paths:
+        if str(path) == "-":
+            yield "stdin", sys.stdin.buffer.read()
+            continue
+        try:
+            for file in manifest_files(path) if path.is_dir() else [path]:
+                yield str(file), file.read_bytes()
+        except ManifestsError as error:
+            raise InputError(str(error)) from None
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from None
+
+
+def _as_text(previews: list[Preview]) -> str:
+    return "\n".join(_pod_text(found) for found in previews)
+
+
+def _pod_text(found: Preview) -> str:
+    decision = found.decision
+    title = click.style(found.workload.title, bold=True)
+    policies = f"  policies: {', '.join(decision.policies)}" if decision.policies else ""
+    lines = [f"{title} in namespace {found.namespace}{policies}"]
+    lines += [f"  {_outcome_text(outcome)}" for outcome in decision.outcomes]
+    return "\n".join(lines) + "\n" + _coloured(found.diff)
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    colour = "green" if outcome.changed else "yellow" if outcome.reason.warns else None
+    subject = " ".join(part for part in (outcome.remedy, outcome.container) if part)
+    reason = click.style(str(outcome.reason), fg=colour)
+    message = outcome.message or outcome.reason.meaning
+    return f"{reason}{f' {subject}' if subject else ''}: {message}"
+
+
+_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def _coloured(diff: str) -> str:
+    return "".join(
+        click.style(line, fg=_DIFF_COLOURS[line[0]]) if line[0] in _DIFF_COLOURS else line
+        for line in diff.splitlines(keepends=True)
+    )
+
+
+def _as_json(previews: list[Preview]) -> str:
+    pods = [render(found).model_dump(mode="json", by_alias=True) for found in previews]
+    return json.dumps({"pods": pods}, indent=2) + "\n"
+
+
+def _as_patch(previews: list[Preview]) -> str:
+    """The patch of one pod as it is; of several, a list of patches in their order."""
+    patches = [list(found.decision.operations) for found in previews]
+    return json.dumps(patches[0] if len(patches) == 1 else patches, indent=2) + "\n"
+
+
+def _as_diff(previews: list[Preview]) -> str:
+    return "".join(_coloured(found.diff) for found in previews)
+
+
+def _as_yaml(previews: list[Preview]) -> str:
+    return "---\n".join(to_yaml(found.after) for found in previews)
+
+
+_FORMATS: dict[str, Callable[[list[Preview]], str]] = {
+    "text": _as_text,
+    "diff": _as_diff,
+    "patch": _as_patch,
+    "json": _as_json,
+    "yaml": _as_yaml,
+}

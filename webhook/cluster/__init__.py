@@ -1,0 +1,1 @@
+"""The view of the cluster, and where it comes from."""

@@ -1,0 +1,38 @@
+"""The cluster at one moment, as decisions read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from webhook.core.names import LABEL_NAMESPACE_NAME
+from webhook.core.nodes import Nodes
+from webhook.core.policies import PolicySet
+from webhook.core.runtime_classes import RuntimeClass
+from webhook.core.versions import Version
+from webhook.core.view import Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A ClusterView that never changes; a change of the cluster makes a new one."""
+
+    policies: PolicySet = field(default_factory=PolicySet)
+    namespaces: Mapping[str, Namespace] = field(default_factory=dict)
+    runtime_classes: Mapping[str, RuntimeClass] = field(default_factory=dict)
+    nodes: Nodes = field(default_factory=Nodes)
+    server_version: Version | None = None
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The namespace; one that no manifest describes has no labels but its name."""
+        known = self.namespaces.get(name)
+        return known or Namespace(name, {LABEL_NAMESPACE_NAME: name})
+
+    def runtime_class(self, name: str) -> RuntimeClass | None:
+        """The RuntimeClass, or None where it does not exist."""
+        return self.runtime_classes.get(name)
+
+    def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> Snapshot:
+        """The same cluster, but for one namespace's labels: for a preview of what if."""
+        changed = Namespace(name, {LABEL_NAMESPACE_NAME: name, **labels})
+        return replace(self, namespaces={**self.namespaces, name: changed})

@@ -1,0 +1,76 @@
+"""What podsettle counts. Labels come from closed sets only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+
+from webhook.core.decision import Decision, Reason
+
+# A second series per counter with the time of its creation: nobody asks for it, scrapes carry it.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+class Metrics:
+    """The metrics of one server, in a registry of their own."""
+
+    def __init__(self, version: str) -> None:
+        self.registry = CollectorRegistry()
+        reviews = Counter(
+            "podsettle_reviews",
+            "Admission reviews answered, by what the answer does to the pod.",
+            ["result"],
+            registry=self.registry,
+        )
+        self._patched = reviews.labels("patched")
+        self._unchanged = reviews.labels("unchanged")
+        self._refused = Counter(
+            "podsettle_requests_refused",
+            "Requests to /mutate that were no admission review, by HTTP status.",
+            ["status"],
+            registry=self.registry,
+        )
+        self._outcomes = Counter(
+            "podsettle_outcomes",
+            "Reasons given, by remedy; no remedy where the reason holds for the whole pod.",
+            ["remedy", "reason"],
+            registry=self.registry,
+        )
+        self._outcome: dict[tuple[str, Reason], Callable[[], None]] = {}
+        duration = Histogram(
+            "podsettle_review_duration_seconds",
+            "From the last byte of a review received to its answer made.",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.observe_duration: Callable[[float], None] = duration.observe
+        self.policies = Gauge("podsettle_policies", "Policies in force.", registry=self.registry)
+        self.manifest_problems = Gauge(
+            "podsettle_manifest_problems",
+            "Things wrong with the manifests; what a broken file last said stays in force.",
+            registry=self.registry,
+        )
+        self.certificate_expiry = Gauge(
+            "podsettle_certificate_expiry_timestamp_seconds",
+            "When the certificate that is served expires, in seconds since 1970.",
+            registry=self.registry,
+        )
+        build = Gauge("podsettle_build_info", "Always 1.", ["version"], registry=self.registry)
+        build.labels(version).set(1)
+
+    def count_refused(self, status: int) -> None:
+        """Count a request that was not answered with a review."""
+        self._refused.labels(str(status)).inc()
+
+    def count(self, decision: Decision) -> None:
+        """Count an answered review and the reasons in it."""
+        (self._patched if decision.operations else self._unchanged).inc()
+        for outcome in decision.outcomes:
+            key = (outcome.remedy, outcome.reason)
+            increment = self._outcome.get(key)
+            if increment is None:
+                increment = self._outcome[key] = self._outcomes.labels(*key).inc
+            increment()

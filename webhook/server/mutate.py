@@ -1,0 +1,110 @@
+"""POST /mutate: the hot path. A plain ASGI application; no model, no dependency injection.
+
+Bytes in, bytes out, all decisions in `webhook.core`. Every request that carries the uid of a
+review is answered 200 with an allowed review, so that no `failurePolicy` ever comes into play.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import perf_counter
+
+from starlette.types import Receive, Scope, Send
+
+from webhook.core.admit import Answer, UnreadableReviewError, admit
+from webhook.core.decide import Settings
+from webhook.core.view import ClusterView
+from webhook.server.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes. The API server takes objects up to 3 MiB (kubernetes `MaxRequestBodyBytes`)."""
+
+_JSON = (b"content-type", b"application/json")
+_CLOSE = (b"connection", b"close")
+
+
+class Mutate:
+    """The ASGI application behind `/mutate`."""
+
+    def __init__(
+        self, view: Callable[[], ClusterView], settings: Settings, metrics: Metrics
+    ) -> None:
+        self._view = view
+        self._settings = settings
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["method"] != "POST":
+            await self._refuse(send, 405, "POST an AdmissionReview here", close=True)
+            return
+        if not _is_json(scope):
+            await self._refuse(send, 415, "send Content-Type: application/json", close=True)
+            return
+        body = await _read(receive)
+        if body is None:
+            await self._refuse(send, 413, f"the body is longer than {MAX_BODY} bytes", close=True)
+            return
+        start = perf_counter()
+        try:
+            answer = admit(body, self._view(), self._settings)
+        except UnreadableReviewError as error:
+            await self._refuse(send, 400, str(error), close=False)
+            return
+        self._metrics.observe_duration(perf_counter() - start)
+        self._metrics.count(answer.decision)
+        _log(answer)
+        await _respond(send, 200, answer.body, (_JSON,))
+
+    async def _refuse(self, send: Send, status: int, message: str, *, close: bool) -> None:
+        self._metrics.count_refused(status)
+        headers = ((b"content-type", b"text/plain; charset=utf-8"), *((_CLOSE,) if close else ()))
+        await _respond(send, status, f"{message}\n".encode(), headers)
+
+
+def _is_json(scope: Scope) -> bool:
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            return bytes(value).partition(b";")[0].strip().lower() == b"application/json"
+    return False
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The whole body; None once it is longer than any review."""
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        chunks, size = [body], len(body)
+        while message.get("more_body") and size <= MAX_BODY:
+            message = await receive()
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+        body = b"".join(chunks)
+    return body if len(body) <= MAX_BODY else None
+
+
+async def _respond(
+    send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...]
+) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _log(answer: Answer) -> None:
+    decision, request = answer.decision, answer.request
+    if answer.defect is not None:
+        log.error(
+            "a defect in podsettle; the pod was admitted unchanged (uid %s)",
+            request.uid if request else "unknown",
+            exc_info=answer.defect,
+        )
+    elif request is not None and decision.policies and log.isEnabledFor(logging.INFO):
+        log.info(
+            "%s: %s",
+            f"uid {request.uid} namespace {request.namespace}",
+            " ".join(f"{key}: {value};" for key, value in decision.audit_annotations.items()),
+        )

@@ -1,0 +1,107 @@
+"""POST /preview: any workload, in JSON or YAML, answered with what would happen to its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from pydantic import BaseModel, Field
+
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.decide import Settings
+from webhook.core.documents import DocumentError, load_documents
+from webhook.core.preview import preview_all
+from webhook.core.render import PodPreview, render
+from webhook.core.selectors import parse_labels
+from webhook.core.workloads import WorkloadError
+
+MAX_BODY = 4 * 1024 * 1024
+
+
+class PreviewAnswer(BaseModel):
+    """One entry per pod, in the order of the documents."""
+
+    pods: list[PodPreview]
+
+
+class Problem(BaseModel):
+    """Why a preview could not be made."""
+
+    detail: str = Field(examples=["body:3: not YAML: did not find expected key"])
+
+
+def preview_router(view: Callable[[], Snapshot], settings: Settings) -> APIRouter:
+    """The route, over a view and the operator's settings."""
+    router = APIRouter()
+
+    @router.post(
+        "/preview",
+        summary="What podsettle would do to the pods of a workload",
+        responses={413: {"model": Problem}, 422: {"model": Problem}},
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "description": "A Pod, or anything that holds a pod template; several YAML "
+                "documents and Lists are fine.",
+                "content": {
+                    "application/yaml": {"schema": {"type": "string"}},
+                    "application/json": {"schema": {"type": "object"}},
+                },
+            }
+        },
+    )
+    async def post_preview(
+        request: Request,
+        namespace: Annotated[
+            str | None, Query(description="The namespace, instead of the one in the object.")
+        ] = None,
+        namespace_labels: Annotated[
+            list[str] | None,
+            Query(
+                alias="namespaceLabel",
+                description="`key=value`, repeated: the namespace's labels, instead of those in "
+                "the cluster.",
+            ),
+        ] = None,
+        template_path: Annotated[
+            str | None,
+            Query(
+                alias="templatePath",
+                description="Where a kind that podsettle does not know keeps its pod template, "
+                "such as `spec.template`.",
+            ),
+        ] = None,
+    ) -> PreviewAnswer:
+        body = await _read(request)
+        try:
+            labels = None if namespace_labels is None else parse_labels(namespace_labels)
+            documents = load_documents(body, "body")
+            if not documents:
+                raise WorkloadError("the body is empty: send a Pod or a workload")
+            found = [
+                render(pod)
+                for document in documents
+                for pod in preview_all(
+                    document.value,
+                    view(),
+                    settings,
+                    namespace=namespace,
+                    namespace_labels=labels,
+                    template_path=template_path,
+                )
+            ]
+        except (DocumentError, WorkloadError, ValueError) as error:
+            raise HTTPException(422, str(error)) from None
+        return PreviewAnswer(pods=found)
+
+    return router
+
+
+async def _read(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise HTTPException(413, f"the body is longer than {MAX_BODY} bytes")
+    return bytes(body)

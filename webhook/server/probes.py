@@ -1,0 +1,56 @@
+"""GET /livez, /readyz and /version, in the form that Kubernetes' own components give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+
+class Check(NamedTuple):
+    """One thing that readiness looks at.
+
+    A note is something wrong that does not keep the server from answering well.
+    """
+
+    name: str
+    ready: bool
+    note: str = ""
+
+
+def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]) -> APIRouter:
+    """The routes, over the checks and what /version says."""
+    router = APIRouter()
+
+    @router.get("/livez", summary="Whether the process is alive", response_class=PlainTextResponse)
+    async def livez() -> str:
+        return "ok"
+
+    @router.get(
+        "/readyz",
+        summary="Whether to send reviews here",
+        response_class=PlainTextResponse,
+        responses={503: {"description": "Not ready."}},
+    )
+    async def readyz(
+        verbose: str | None = Query(None, description="Give it, even empty, for every check."),
+    ) -> PlainTextResponse:
+        found = list(checks())
+        ready = all(check.ready for check in found)
+        if ready and verbose is None:
+            return PlainTextResponse("ok")
+        lines = [
+            f"[{'+' if check.ready else '-'}]{check.name} {'ok' if check.ready else 'failed'}"
+            + (f": {check.note}" if check.note else "")
+            for check in found
+        ]
+        lines.append(f"readyz check {'passed' if ready else 'failed'}")
+        return PlainTextResponse("\n".join(lines) + "\n", 200 if ready else 503)
+
+    @router.get("/version", summary="What runs here")
+    async def get_version() -> JSONResponse:
+        return JSONResponse(version)
+
+    return router

@@ -1,0 +1,1 @@
+"""Where the server's certificate comes from."""

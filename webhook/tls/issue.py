@@ -1,0 +1,121 @@
+"""Issue certificates: a CA and leaves under it, P-256 throughout.
+
+P-256 because the API server opens a TLS connection for every call beyond the 25 that it keeps
+idle, and a P-256 handshake costs a server a tenth of an RSA-2048 one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_CLOCK_SKEW = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """The certificate, PEM."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The private key, PKCS 8 PEM, without a password."""
+        return self.key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+
+def issue_ca(common_name: str, life: timedelta, now: datetime | None = None) -> KeyPair:
+    """A CA that may sign leaves and nothing else."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(common_name)
+    certificate = (
+        _builder(name, name, key.public_key(), life, now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return KeyPair(certificate, key)
+
+
+def issue_leaf(
+    ca: KeyPair, names: Iterable[str], life: timedelta, now: datetime | None = None
+) -> KeyPair:
+    """A server certificate for DNS names and IP addresses, the first of which is its subject."""
+    hosts = list(names)
+    key = ec.generate_private_key(ec.SECP256R1())
+    identifier = x509.SubjectKeyIdentifier.from_public_key(ca.key.public_key())
+    certificate = (
+        _builder(_name(hosts[0]), ca.certificate.subject, key.public_key(), life, now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(sign_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(map(_general_name, hosts)), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
+            critical=False,
+        )
+        .sign(ca.key, hashes.SHA256())
+    )
+    return KeyPair(certificate, key)
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    life: timedelta,
+    now: datetime | None,
+) -> x509.CertificateBuilder:
+    start = now or datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start - _CLOCK_SKEW)
+        .not_valid_after(start + life)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
