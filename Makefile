@@ -61,10 +61,14 @@ lint: $(VENV)/.dev ## ruff, mypy --strict and the layer rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: docs
+docs: $(VENV)/.dev ## Write the reference pages in docs/ from the code
+	$(BIN)/python docs/generate.py
+
 .PHONY: lock
 lock: $(VENV)/.dev ## Renew the locked dependencies in requirements/
 	$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/run.txt
-	for set in build dev go; do $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header requirements/$$set.in -o requirements/$$set.txt || exit 1; done
+	for set in build linger dev go; do $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header requirements/$$set.in -o requirements/$$set.txt || exit 1; done
 
 .PHONY: clean
 clean: ## Remove what make made (.venv, caches, development certificates)
