@@ -77,8 +77,10 @@ def _greeting(
     url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     curl = f"curl --cacert {certificates.ca}"
     count = "1 policy" if policies == 1 else f"{policies} policies"
-    pod = next(iter(sorted(manifests.glob("pods/*.yaml"))), Path("pod.yaml"))
     review = next(iter(sorted(manifests.glob("reviews/*.json"))), Path("review.json"))
+    pod = Path("pod.yaml")
+    if (example := manifests / "pods" / f"{review.stem}.yaml").exists():
+        pod = example
     return f"""\
 podsettle serves {url} on {count} in {manifests}
 

@@ -171,6 +171,7 @@ class ManifestsSource:
     def refresh(self) -> bool:
         """Read what has changed; whether anything had. Raises ManifestsError."""
         paths = manifest_files(self.directory)
+        before = self.problems
         changed = [path for path in self._files if path not in paths]
         for path in changed:
             del self._files[path]
@@ -182,7 +183,6 @@ class ManifestsSource:
                 _read(path, file)
                 changed.append(path)
         if changed:
-            before = self.problems
             self._rebuild()
             for problem in self.problems:
                 if problem not in before:

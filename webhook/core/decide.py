@@ -8,6 +8,7 @@ from typing import Any
 
 from webhook.core.decision import Decision, Outcome, Reason
 from webhook.core.names import ANNOTATION_APPLIED, ANNOTATION_MIRROR, ANNOTATION_SKIP
+from webhook.core.nodes import runs_on_windows
 from webhook.core.patch import PodPatch
 from webhook.core.policies import Policy
 from webhook.core.policy import REMEDIES
@@ -93,12 +94,7 @@ def _left_alone(pod: Pod) -> Reason | None:
             return Reason.MIRROR_POD
         if annotations.get(ANNOTATION_SKIP, "").strip() == "true":
             return Reason.POD_OPTED_OUT
-    selector = pod.spec.node_selector
-    if (pod.spec.os and pod.spec.os.name == "windows") or (
-        selector and selector.get("kubernetes.io/os") == "windows"
-    ):
-        return Reason.WINDOWS_POD
-    return None
+    return Reason.WINDOWS_POD if runs_on_windows(pod.spec) else None
 
 
 def _skipped_remedies(pod: Pod) -> frozenset[str]:

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$|^0$"
 _WHOLE = re.compile(PATTERN, re.ASCII)
@@ -42,6 +42,7 @@ def _parse_at_most_a_minute(value: object) -> int:
 Delay = Annotated[
     int,
     BeforeValidator(_parse_at_most_a_minute),
+    PlainSerializer(text, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": PATTERN, "maxLength": _LONGEST_TEXT}),
 ]
 """A duration in a policy: at most one minute, held as milliseconds."""

@@ -16,6 +16,8 @@ from webhook.core.versions import (
     parse_version,
 )
 
+_OS = "kubernetes.io/os"
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -70,6 +72,26 @@ class Nodes:
         return bool(self.all) and not any_could_run(self.without_image_volumes, pod)
 
 
+def runs_on_windows(pod: PodSpec) -> bool:
+    """Whether the pod says that it runs on Windows, by `os`, nodeSelector or node affinity."""
+    if pod.os is not None and pod.os.name:
+        return pod.os.name == "windows"
+    if pod.node_selector and _OS in pod.node_selector:
+        return pod.node_selector[_OS] == "windows"
+    terms = _required_terms(pod)
+    return (
+        terms is not None
+        and terms != []
+        and all(
+            any(
+                r.key == _OS and r.operator == "In" and r.values == ("windows",)
+                for r in term.match_expressions or ()
+            )
+            for term in terms
+        )
+    )
+
+
 def any_could_run(nodes: Iterable[Node], pod: PodSpec) -> bool:
     """Whether one of the nodes matches the pod's nodeName, nodeSelector and required affinity.
 
@@ -77,8 +99,7 @@ def any_could_run(nodes: Iterable[Node], pod: PodSpec) -> bool:
     """
     if pod.node_name:
         return any(node.name == pod.node_name for node in nodes)
-    affinity = pod.affinity.node_affinity if pod.affinity else None
-    terms = affinity.required.node_selector_terms if affinity and affinity.required else None
+    terms = _required_terms(pod)
     wanted = pod.node_selector
     if not wanted and terms is None:
         return any(True for _ in nodes)
@@ -88,6 +109,11 @@ def any_could_run(nodes: Iterable[Node], pod: PodSpec) -> bool:
         and (matchers is None or any(matches(node) for matches in matchers))
         for node in nodes
     )
+
+
+def _required_terms(pod: PodSpec) -> list[NodeSelectorTerm] | None:
+    affinity = pod.affinity.node_affinity if pod.affinity else None
+    return affinity.required.node_selector_terms if affinity and affinity.required else None
 
 
 def _matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
