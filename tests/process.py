@@ -1,0 +1,100 @@
+"""A real `podsettle serve`, and the commands as a person runs them."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+PODSETTLE = str(Path(sys.executable).with_name("podsettle"))
+_PATIENCE = 30.0
+
+
+def podsettle(
+    *arguments: str | Path, stdin: str | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [PODSETTLE, *map(str, arguments)],
+        input=stdin,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@dataclass
+class RunningServer:
+    """A server process that answers."""
+
+    process: subprocess.Popen[str]
+    url: str
+    ca: Path
+    log: Path
+
+    def client(self) -> httpx.Client:
+        """A client that trusts the server's CA and no other."""
+        return httpx.Client(base_url=self.url, verify=ssl.create_default_context(cafile=self.ca))
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def start_server(
+    manifests: Path, certs: Path, *arguments: str, port: int | None = None
+) -> Iterator[RunningServer]:
+    """A server on the given manifests, with development certificates of its own."""
+    made = podsettle("certs", "--certs-dir", certs)
+    assert made.returncode == 0, made.stderr
+    port = port or free_port()
+    log = certs / "serve.log"
+    command = [PODSETTLE, "serve", "--manifests", str(manifests), "--certs-dir", str(certs)]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--port", str(port), *arguments], stdout=output, stderr=output, text=True
+        )
+    server = RunningServer(process, f"https://127.0.0.1:{port}", certs / "ca.crt", log)
+    try:
+        _await_ready(server)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(_PATIENCE)
+
+
+def _await_ready(server: RunningServer) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    with server.client() as client:
+        while True:
+            try:
+                if client.get("/readyz").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            if server.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the server did not start:\n{server.log.read_text()}")
+            time.sleep(0.02)
+
+
+def await_that(condition: Callable[[], object], what: str) -> None:
+    """Wait until a callable returns something true; fail with `what` where it never does."""
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.02)

@@ -1,0 +1,130 @@
+"""POST /mutate: an allowed review for whatever carries a uid, a plain 4xx for the rest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.reviews import PODS, UID, load_pod, patch_of, review
+from webhook.server.mutate import MAX_BODY
+
+TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
+
+
+async def post(client: httpx.AsyncClient, body: Any) -> dict[str, Any]:
+    answer = await client.post("/mutate", json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    decoded: dict[str, Any] = answer.json()
+    assert decoded["kind"] == "AdmissionReview"
+    assert decoded["response"]["uid"] == UID
+    assert decoded["response"]["allowed"] is True
+    return decoded
+
+
+async def test_a_pod_that_a_policy_covers_is_patched(client: httpx.AsyncClient) -> None:
+    answer = await post(client, review(TEKTON))
+    assert answer["apiVersion"] == "admission.k8s.io/v1"
+    paths = [operation["path"] for operation in patch_of(answer)]
+    assert "/spec/initContainers/0/command" in paths
+    assert (
+        "tekton-on-crio/postInitSleep[prepare]=Applied"
+        in (answer["response"]["auditAnnotations"]["applied"])
+    )
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"operation": "UPDATE"},
+        {"operation": "DELETE", "object": None},
+        {"operation": "CONNECT"},
+        {"subResource": "ephemeralcontainers"},
+        {"subResource": "binding"},
+        {"resource": {"group": "apps", "version": "v1", "resource": "deployments"}},
+        {"resource": {"group": "example.com", "version": "v1", "resource": "pods"}},
+    ],
+    ids=str,
+)
+async def test_anything_but_the_creation_of_a_pod_is_allowed_as_it_is(
+    client: httpx.AsyncClient, request_: dict[str, Any]
+) -> None:
+    answer = await post(client, review(TEKTON, **request_))
+    assert patch_of(answer) == []
+    assert answer["response"]["auditAnnotations"] == {"skipped": "NotPodCreate"}
+
+
+async def test_another_version_of_the_review_is_answered_in_that_version(
+    client: httpx.AsyncClient,
+) -> None:
+    body = review(TEKTON) | {"apiVersion": "admission.k8s.io/v1beta1"}
+    answer = await post(client, body)
+    assert answer["apiVersion"] == "admission.k8s.io/v1beta1"
+    assert patch_of(answer) == []
+    assert "UnsupportedReview" in answer["response"]["warnings"][0]
+
+
+@pytest.mark.parametrize("pod", [None, 1, "pod", [], {"spec": {"containers": {"name": "a"}}}])
+async def test_a_malformed_pod_is_allowed_as_it_is(client: httpx.AsyncClient, pod: Any) -> None:
+    answer = await post(client, review({}, namespace="ci", object=pod))
+    assert patch_of(answer) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"{}", b'{"request":{}}', b"\xff\xfe"])
+async def test_what_has_no_uid_is_refused_with_a_reason(
+    client: httpx.AsyncClient, body: bytes
+) -> None:
+    answer = await client.post(
+        "/mutate", content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 400
+    assert answer.text.startswith("not an AdmissionReview: ")
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/yaml", None])
+async def test_another_content_type_is_refused(
+    client: httpx.AsyncClient, content_type: str | None
+) -> None:
+    headers = {"content-type": content_type} if content_type else {}
+    answer = await client.post("/mutate", content=json.dumps(review(TEKTON)), headers=headers)
+    assert answer.status_code == 415
+    assert "application/json" in answer.text
+
+
+async def test_a_charset_beside_the_content_type_is_fine(client: httpx.AsyncClient) -> None:
+    headers = {"content-type": "Application/JSON; charset=utf-8"}
+    answer = await client.post("/mutate", content=json.dumps(review(TEKTON)), headers=headers)
+    assert answer.status_code == 200
+
+
+async def test_a_body_up_to_the_limit_is_read_and_a_longer_one_is_not(
+    client: httpx.AsyncClient,
+) -> None:
+    body = json.dumps(review(TEKTON)).encode()
+    headers = {"content-type": "application/json"}
+    padded = body + b" " * (MAX_BODY - len(body))
+    assert (await client.post("/mutate", content=padded, headers=headers)).status_code == 200
+    answer = await client.post("/mutate", content=padded + b" ", headers=headers)
+    assert answer.status_code == 413
+    assert str(MAX_BODY) in answer.text
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
+async def test_only_post_is_answered(client: httpx.AsyncClient, method: str) -> None:
+    assert (await client.request(method, "/mutate")).status_code == 405
+
+
+async def test_answers_and_reasons_are_counted(client: httpx.AsyncClient) -> None:
+    await post(client, review(TEKTON))
+    await post(client, review(TEKTON, operation="UPDATE"))
+    await client.post("/mutate", content=b"{", headers={"content-type": "application/json"})
+    lines = (await client.get("/metrics")).text.splitlines()
+    assert 'podsettle_reviews_total{result="patched"} 1.0' in lines
+    assert 'podsettle_reviews_total{result="unchanged"} 1.0' in lines
+    assert 'podsettle_outcomes_total{reason="Applied",remedy="postInitSleep"} 2.0' in lines
+    assert 'podsettle_outcomes_total{reason="NotPodCreate",remedy=""} 1.0' in lines
+    assert 'podsettle_requests_refused_total{status="400"} 1.0' in lines
+    assert "podsettle_review_duration_seconds_count 2.0" in lines

@@ -1,0 +1,118 @@
+"""POST /preview: any workload in, every pod's fate out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+TEMPLATE = {
+    "metadata": {"labels": {"tekton.dev/taskRun": "x"}},
+    "spec": {
+        "initContainers": [{"name": "prepare", "image": "a", "command": ["sh", "-c", "true"]}],
+        "containers": [{"name": "main", "image": "a"}],
+    },
+}
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web", "namespace": "ci"},
+    "spec": {"template": TEMPLATE},
+}
+
+
+async def preview(client: httpx.AsyncClient, body: Any, **params: Any) -> list[dict[str, Any]]:
+    answer = await client.post(
+        "/preview", content=yaml.safe_dump(body, sort_keys=False), params=params
+    )
+    assert answer.status_code == 200, answer.text
+    pods: list[dict[str, Any]] = answer.json()["pods"]
+    return pods
+
+
+async def test_a_deployment_in_yaml_or_json(client: httpx.AsyncClient) -> None:
+    (pod,) = await preview(client, DEPLOYMENT)
+    assert (pod["kind"], pod["name"], pod["namespace"]) == ("Deployment", "web", "ci")
+    assert pod["path"] == "spec.template"
+    assert pod["policies"][0] == "tekton-on-crio"
+    assert pod["outcomes"][0]["reason"] == "Applied"
+    assert pod["before"]["spec"]["initContainers"][0]["command"] == ["sh", "-c", "true"]
+    assert pod["after"]["spec"]["initContainers"][0]["command"][-3:] == ["sh", "-c", "true"]
+    assert "+    podsettle.dev/applied: tekton-on-crio/postInitSleep" in pod["diff"]
+    assert (await client.post("/preview", json=DEPLOYMENT)).json()["pods"] == [pod]
+
+
+async def test_a_cronjob_a_list_and_several_documents(client: httpx.AsyncClient) -> None:
+    cron = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}},
+    }
+    listed = {"apiVersion": "v1", "kind": "List", "items": [DEPLOYMENT, cron]}
+    text = yaml.safe_dump_all([listed, DEPLOYMENT])
+    answer = await client.post("/preview", content=text)
+    found = [(pod["kind"], pod["path"]) for pod in answer.json()["pods"]]
+    assert found == [
+        ("Deployment", "items[0].spec.template"),
+        ("CronJob", "items[1].spec.jobTemplate.spec.template"),
+        ("Deployment", "spec.template"),
+    ]
+
+
+async def test_a_custom_resource_by_its_template_path(client: httpx.AsyncClient) -> None:
+    custom = {
+        "apiVersion": "example.com/v1",
+        "kind": "Fleet",
+        "metadata": {"name": "f", "namespace": "ci"},
+        "spec": {"workers": {"template": TEMPLATE}},
+    }
+    (pod,) = await preview(client, custom, templatePath="spec.workers.template")
+    assert pod["outcomes"][0]["reason"] == "Applied"
+    answer = await client.post("/preview", json=custom)
+    assert answer.status_code == 422
+    assert "does not know where it keeps its pod template" in answer.json()["detail"]
+
+
+async def test_the_namespace_and_its_labels_can_be_given(client: httpx.AsyncClient) -> None:
+    (pod,) = await preview(client, DEPLOYMENT, namespace="leave-us-alone")
+    assert pod["outcomes"][0]["reason"] == "NamespaceDisabled"
+    (pod,) = await preview(
+        client, DEPLOYMENT, namespace="leave-us-alone", namespaceLabel=["team=ci"]
+    )
+    assert pod["outcomes"][0]["reason"] == "Applied"
+    (pod,) = await preview(client, DEPLOYMENT, namespaceLabel="podsettle.dev/policy=none-such")
+    assert "none-such" in pod["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("", "the body is empty"),
+        ("a: [}", "body:1: not YAML"),
+        ("kind: Service", "does not know where it keeps its pod template"),
+        ("just text", "is not a Kubernetes object"),
+        ("kind: Deployment\nspec: {}", "spec.template of this Deployment is missing"),
+        ("kind: Pod", "spec of this Pod is missing"),
+        ("a: 1\na: 2", "body:2: key 'a' stands twice"),
+    ],
+)
+async def test_what_cannot_be_previewed_is_said_in_words(
+    client: httpx.AsyncClient, body: str, words: str
+) -> None:
+    answer = await client.post("/preview", content=body)
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
+
+
+async def test_a_namespace_label_has_to_be_one(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/preview", json=DEPLOYMENT, params={"namespaceLabel": "team"})
+    assert answer.status_code == 422
+    assert "'team' is not of the form key=value" in answer.json()["detail"]
+
+
+async def test_too_long_a_body_is_refused(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/preview", content=b" " * (4 * 1024 * 1024 + 1))
+    assert answer.status_code == 413

@@ -1,0 +1,120 @@
+"""A real server process: TLS, connections that stay, manifests that change under it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.process import RunningServer, await_that, free_port, podsettle, start_server
+from tests.reviews import PODS, load_pod, patch_of, review
+
+TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
+
+POLICY = """\
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: all}
+spec:
+  namespaceSelector: {}
+  remedies: {postInitSleep: {}}
+"""
+
+
+def test_it_patches_over_tls_and_keeps_the_connection(server: RunningServer) -> None:
+    with server.client() as client:
+        for _ in range(3):
+            answer = client.post("/mutate", json=review(TEKTON))
+            assert patch_of(answer.json())
+        stream = client.stream("POST", "/mutate", json=review(TEKTON))
+        with stream as response:
+            assert response.http_version == "HTTP/1.1"
+            assert "connection" not in response.headers
+
+
+def test_plain_http_is_not_answered(server: RunningServer) -> None:
+    with pytest.raises(httpx.TransportError):
+        httpx.get(server.url.replace("https", "http") + "/livez")
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_tls_below_1_2_is_refused(server: RunningServer) -> None:
+    context = ssl.create_default_context(cafile=server.ca)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    host, port = server.url.removeprefix("https://").split(":")
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        # Refused by an alert, or by hanging up, as uvloop does.
+        pytest.raises(ssl.SSLError, match=r"PROTOCOL_VERSION|EOF occurred"),
+        context.wrap_socket(plain, server_hostname=host),
+    ):
+        pass
+
+
+def test_a_chunked_body_is_read_whole(server: RunningServer) -> None:
+    body = json.dumps(review(TEKTON)).encode()
+    chunks = (body[start : start + 100] for start in range(0, len(body), 100))
+    with server.client() as client:
+        answer = client.post(
+            "/mutate", content=chunks, headers={"content-type": "application/json"}
+        )
+    assert patch_of(answer.json())
+
+
+def test_a_manifest_that_changes_breaks_and_is_mended(tmp_path: Path) -> None:
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    policy = manifests / "policy.yaml"
+    with start_server(manifests, tmp_path / "certs") as server, server.client() as client:
+
+        def patched() -> bool:
+            return bool(patch_of(client.post("/mutate", json=review(TEKTON)).json()))
+
+        assert not patched()
+        policy.write_text(POLICY)
+        await_that(patched, "the new policy is in force")
+        policy.write_text(POLICY.replace("postInitSleep", "postInitSlep"))
+        await_that(
+            lambda: "did you mean postInitSleep?" in client.get("/readyz?verbose").text,
+            "the broken policy is reported",
+        )
+        assert patched()
+        assert "did you mean postInitSleep?" in server.log.read_text()
+        policy.write_text(POLICY.replace("{postInitSleep: {}}", "{runtimeClass: {name: none}}"))
+        await_that(lambda: not patched(), "the mended policy is in force")
+        assert client.get("/readyz?verbose").text == "[+]manifests ok\nreadyz check passed\n"
+        policy.unlink()
+        await_that(
+            lambda: "podsettle_policies 0.0" in client.get("/metrics").text, "the policy is gone"
+        )
+
+
+def test_without_certificates_it_says_how_to_make_some(tmp_path: Path) -> None:
+    done = podsettle("serve", "--manifests", tmp_path, "--certs-dir", tmp_path / "none")
+    assert done.returncode == 2
+    assert f"podsettle certs --certs-dir {tmp_path / 'none'}" in done.stderr
+
+
+def test_without_the_manifests_it_says_what_is_missing(tmp_path: Path) -> None:
+    podsettle("certs", "--certs-dir", tmp_path)
+    done = podsettle("serve", "--manifests", tmp_path / "none", "--certs-dir", tmp_path)
+    assert done.returncode == 2
+    assert f"{tmp_path / 'none'}: No such file or directory" in done.stderr
+
+
+def test_a_port_in_use_ends_it(tmp_path: Path) -> None:
+    podsettle("certs", "--certs-dir", tmp_path)
+    port = free_port()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        done = podsettle(
+            "serve", "--manifests", tmp_path, "--certs-dir", tmp_path, "--port", str(port)
+        )
+    assert done.returncode != 0
+    assert "address already in use" in done.stderr
