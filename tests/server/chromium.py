@@ -1,0 +1,197 @@
+"""Headless Chromium, driven through chromedriver in plain W3C WebDriver: JSON over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+CONTROL, SHIFT, ENTER, TAB, END, LEFT = "\ue009", "\ue008", "\ue007", "\ue004", "\ue010", "\ue012"
+"""Keys, as WebDriver spells them."""
+
+_ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+_PATIENCE = 15.0
+
+
+def find_chromium() -> tuple[str, str]:
+    """Chromium and chromedriver; skips the test where they are missing, but fails it in CI."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if browser and driver:
+        return browser, driver
+    missing = "chromium and chromedriver are not installed (Debian: chromium chromium-driver)"
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
+class Chromium:
+    """One browser window."""
+
+    def __init__(self, client: httpx.Client, session: str) -> None:
+        self._client = client
+        self._session = session
+
+    def open(self, url: str) -> None:
+        """Load a page and forget what the logs hold of earlier ones."""
+        self._call("POST", "url", {"url": "about:blank"})
+        self.console()
+        self.requests()
+        self._call("POST", "url", {"url": url})
+
+    def run(self, script: str, *arguments: object) -> Any:
+        """The value that a JavaScript function body returns; elements come as references."""
+        return self._call("POST", "execute/sync", {"script": script, "args": list(arguments)})
+
+    def wait_for(self, expression: str, *arguments: object) -> Any:
+        """The value of a JavaScript expression as soon as it is true, looked at in each frame."""
+        script = f"""
+            const done = arguments[arguments.length - 1];
+            const deadline = performance.now() + {_PATIENCE * 1000};
+            const look = () => {{
+                const value = {expression};
+                if (value || performance.now() > deadline) done(value || null);
+                else setTimeout(look, 10);
+            }};
+            look();
+        """
+        value = self._call("POST", "execute/async", {"script": script, "args": list(arguments)})
+        assert value, f"never came true: {expression}\n{self.text('body')}"
+        return value
+
+    def text(self, selector: str) -> str:
+        """What the first element that matches holds, as text."""
+        return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
+
+    def texts(self, selector: str) -> list[str]:
+        """The same for every visible element that matches."""
+        found: list[str] = self.run(
+            "return [...document.querySelectorAll(arguments[0])]"
+            ".filter((e) => e.checkVisibility()).map((e) => e.textContent)",
+            selector,
+        )
+        return found
+
+    def click(self, selector: str, text: str = "") -> None:
+        """Click where the mouse would, on the first match that holds the text."""
+        element = self.run(
+            "return [...document.querySelectorAll(arguments[0])]"
+            ".find((e) => e.textContent.includes(arguments[1]))",
+            selector,
+            text,
+        )
+        assert element, f"no {selector} with {text!r}"
+        self._call("POST", f"element/{element[_ELEMENT]}/click", {})
+
+    def type(self, selector: str, text: str) -> None:
+        """Focus an element and type into it, key by key."""
+        element = self.run("return document.querySelector(arguments[0])", selector)
+        self._call("POST", f"element/{element[_ELEMENT]}/value", {"text": text})
+
+    def press(self, *keys: str) -> None:
+        """Hold the keys down in turn, wherever the focus is, and let them go again."""
+        down = [{"type": "keyDown", "value": key} for key in keys]
+        up = [{"type": "keyUp", "value": key} for key in reversed(keys)]
+        actions = [{"type": "key", "id": "keyboard", "actions": down + up}]
+        self._call("POST", "actions", {"actions": actions})
+
+    def paste(self, selector: str, text: str) -> None:
+        """Replace what a field holds, as a paste would."""
+        self.run(
+            "const field = document.querySelector(arguments[0]); field.focus();"
+            "field.value = arguments[1]; field.dispatchEvent(new Event('input', {bubbles: true}))",
+            selector,
+            text,
+        )
+
+    def emulate(self, *, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
+        """Another window size and colour scheme."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.devtools("Emulation.setDeviceMetricsOverride", **metrics)
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self.devtools("Emulation.setEmulatedMedia", features=[feature])
+
+    def devtools(self, command: str, **parameters: object) -> Any:
+        """A command of the DevTools protocol."""
+        return self._call("POST", "goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def console(self) -> list[dict[str, Any]]:
+        """What the console logged since it was last asked."""
+        entries: list[dict[str, Any]] = self._call("POST", "se/log", {"type": "browser"})
+        return entries
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Every request since they were last asked for: url, method and headers."""
+        entries = self._call("POST", "se/log", {"type": "performance"})
+        messages = [json.loads(entry["message"])["message"] for entry in entries]
+        return [
+            message["params"]["request"]
+            for message in messages
+            if message["method"] == "Network.requestWillBeSent"
+        ]
+
+    def _call(self, method: str, path: str, body: dict[str, object]) -> Any:
+        response = self._client.request(method, f"/session/{self._session}/{path}", json=body)
+        value = response.json()["value"]
+        assert response.is_success, f"{path}: {value['error']}: {value['message']}"
+        return value
+
+
+@contextmanager
+def start_chromium(profile: Path) -> Iterator[Chromium]:
+    """A browser with a profile of its own, which takes certificates that nobody signed."""
+    browser, driver = find_chromium()
+    options = {
+        "binary": browser,
+        "args": [
+            "--headless=new",
+            # Containers seldom allow the sandbox, and only our own page is opened.
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--no-first-run",
+            "--no-proxy-server",
+            f"--user-data-dir={profile}",
+        ],
+    }
+    capabilities = {
+        "acceptInsecureCerts": True,
+        "timeouts": {"script": int(_PATIENCE * 2000)},
+        "goog:chromeOptions": options,
+        "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+    }
+    with subprocess.Popen(
+        [driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            url = f"http://127.0.0.1:{_port(process)}"
+            with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+                wanted = {"capabilities": {"alwaysMatch": capabilities}}
+                value = client.post("/session", json=wanted).json()["value"]
+                assert "sessionId" in value, value
+                try:
+                    yield Chromium(client, value["sessionId"])
+                finally:
+                    client.delete(f"/session/{value['sessionId']}")
+        finally:
+            process.terminate()
+
+
+def _port(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if found := re.search(r"started successfully on port (\d+)", line):
+            return int(found[1])
+    raise AssertionError(f"chromedriver did not start: {said}")
