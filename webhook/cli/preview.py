@@ -139,9 +139,9 @@ _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def _coloured(diff: str) -> str:
-    return "".join(
-        click.style(line, fg=_DIFF_COLOURS[line[0]]) if line[0] in _DIFF_COLOURS else line
-        for line in diff.splitlines(keepends=True)
+    return "\n".join(
+        click.style(line, fg=_DIFF_COLOURS[line[0]]) if line[:1] in _DIFF_COLOURS else line
+        for line in diff.split("\n")
     )
 
 

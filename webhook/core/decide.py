@@ -132,4 +132,5 @@ def _run(
 def _audited(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
     for o in outcomes:
         reason = Reason.WOULD_APPLY if o.changed else o.reason
-        yield Outcome(reason, o.remedy, o.policy, o.container, message=o.message)
+        message = f"would be {o.message}" if o.changed and o.message else o.message
+        yield Outcome(reason, o.remedy, o.policy, o.container, message=message)

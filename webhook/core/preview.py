@@ -33,14 +33,15 @@ class Preview:
     def diff(self) -> str:
         """The unified diff of the pod as YAML; empty where nothing changes."""
         title = self.workload.title
-        return "".join(
-            difflib.unified_diff(
-                to_yaml(self.before).splitlines(keepends=True),
-                to_yaml(self.after).splitlines(keepends=True),
-                f"{title} as it is",
-                f"{title} as admitted",
-            )
+        # Not splitlines(): it also splits at characters that are no line ends in YAML's eyes.
+        lines = difflib.unified_diff(
+            to_yaml(self.before).rstrip("\n").split("\n"),
+            to_yaml(self.after).rstrip("\n").split("\n"),
+            f"{title} as it is",
+            f"{title} as admitted",
+            lineterm="",
         )
+        return "".join(f"{line}\n" for line in lines)
 
 
 def preview_all(

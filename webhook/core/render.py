@@ -23,6 +23,7 @@ class Outcome(_Wire):
     policy: str
     container: str = Field(description="Empty where the reason holds for the whole pod.")
     changed: bool = Field(description="Whether the patch carries something for it.")
+    warns: bool = Field(description="Whether a person should act on it.")
     message: str = Field(description="What it means, in a sentence.")
 
 
@@ -58,6 +59,7 @@ def render(preview: Preview) -> PodPreview:
                 policy=outcome.policy,
                 container=outcome.container,
                 changed=outcome.changed,
+                warns=outcome.reason.warns,
                 message=outcome.message or outcome.reason.meaning,
             )
             for outcome in decision.outcomes

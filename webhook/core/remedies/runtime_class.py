@@ -34,4 +34,4 @@ def apply(pod: Pod, settings: RuntimeClass, context: Context, patch: PodPatch) -
         yield Finding(found[0], message=found[1])
         return
     patch.set_runtime_class(settings.name)
-    yield Finding(Reason.APPLIED, changed=True, message=f"runs under {settings.name}")
+    yield Finding(Reason.APPLIED, changed=True, message=f"put under {settings.name}")

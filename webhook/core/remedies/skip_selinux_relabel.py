@@ -71,7 +71,7 @@ def apply(
     if not stable:
         yield Finding(Reason.UNSTABLE_SELINUX_LEVEL, changed=True)
         return
-    message = "annotated" + (f", runs under {wanted}" if class_missing else "")
+    message = "annotated" + (f", put under {wanted}" if class_missing else "")
     yield Finding(Reason.APPLIED, changed=True, message=message)
 
 
