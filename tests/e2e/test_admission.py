@@ -1,0 +1,283 @@
+"""Every pod passes a real API server with podsettle in its way, settled once and unharmed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import HEAVY, Json, init_names, normal, registered, simple_pod, wrappers
+from tests.e2e.neighbour import neighbour
+from tests.kube.cluster import KubeCluster
+from tests.process import await_that
+from tests.reviews import PODS, load_pod
+
+UNTOUCHED = {"hostnetwork-daemonset", "static-mirror", "windows-tekton"}
+RESTRICTED: Json = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def create(cluster: KubeCluster, pod: Json, *, dry_run: bool = False) -> Json:
+    status, created, _ = cluster.create_pod(pod, dry_run=dry_run)
+    assert status == 201, created
+    return created
+
+
+def fresh(pod: Json) -> Json:
+    """The pod under a name that no pod has yet."""
+    metadata = {key: value for key, value in pod["metadata"].items() if key != "name"}
+    return pod | {"metadata": metadata | {"name": f"p-{uuid.uuid4().hex[:10]}"}}
+
+
+def is_wrappable(container: Json, *, init: bool) -> bool:
+    if container["name"].startswith("sidecar-") or container.get("restartPolicy") == "Always":
+        return False
+    probes = ("livenessProbe", "readinessProbe", "startupProbe")
+    return bool(container.get("command")) and (init or not any(p in container for p in probes))
+
+
+@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_every_pod_is_created_and_wrapped_exactly_once(
+    path: Path, settling: KubeCluster, baselines: dict[str, Json]
+) -> None:
+    baseline = baselines[path.stem]
+    pod = load_pod(path)
+    created = create(settling, fresh(pod) if "name" in pod["metadata"] else pod)
+    if path.stem in UNTOUCHED:
+        assert normal(created) == normal(baseline)
+        return
+    finishes = created["spec"]["restartPolicy"] != "Always"
+    for kind in ("initContainers", "containers"):
+        ours = [c for c in created["spec"].get(kind, []) if c["name"] != "podsettle-linger"]
+        theirs = baseline["spec"].get(kind, [])
+        assert [c["name"] for c in ours] == [c["name"] for c in theirs]
+        for container, before in zip(ours, theirs, strict=True):
+            init = kind == "initContainers"
+            expected = is_wrappable(before, init=init) and (init or finishes)
+            assert wrappers(container) == int(expected), container["name"]
+            assert container.get("args") == before.get("args")
+            if "command" in before:
+                assert container["command"][-len(before["command"]) :] == before["command"]
+    assert init_names(created).count("podsettle-linger") <= 1
+    assert created["status"]["qosClass"] == baseline["status"]["qosClass"]
+
+
+@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_the_runtime_class_brings_its_overhead_and_scheduling(
+    path: Path, settling: KubeCluster, baselines: dict[str, Json]
+) -> None:
+    baseline = baselines[path.stem]
+    if path.stem in UNTOUCHED:
+        return
+    spec = create(settling, load_pod(path), dry_run=True)["spec"]
+    if "runtimeClassName" in baseline["spec"]:
+        for key in ("runtimeClassName", "overhead", "nodeSelector", "tolerations"):
+            assert spec.get(key) == baseline["spec"].get(key)
+        return
+    assert spec["runtimeClassName"] == "heavy"
+    assert spec["overhead"] == HEAVY["overhead"]["podFixed"]
+    assert spec["nodeSelector"] == {**baseline["spec"].get("nodeSelector", {}), "heavy": "true"}
+    assert HEAVY["scheduling"]["tolerations"][0] in spec["tolerations"]
+
+
+@pytest.mark.parametrize("position", [None, 0, 1], ids=["last", "first", "second"])
+@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_an_init_container_that_another_webhook_adds_is_wrapped_too(
+    path: Path, position: int | None, settling: KubeCluster, neighbours: dict[int | None, str]
+) -> None:
+    if path.stem in UNTOUCHED:
+        return
+    pod = load_pod(path)
+    if position == 1 and not pod["spec"].get("initContainers"):
+        return
+    pod["metadata"].setdefault("labels", {})["neighbour"] = neighbours[position]
+    created = create(settling, pod, dry_run=True)
+    names = init_names(created)
+    assert names.count("late") == 1
+    assert names[0] == "podsettle-linger"
+    assert names.count("podsettle-linger") == 1
+    for container in created["spec"]["initContainers"]:
+        if container["name"] != "podsettle-linger":
+            assert wrappers(container) == int(is_wrappable(container, init=True))
+    mounts = created["spec"]["initContainers"][names.index("late")]["volumeMounts"]
+    assert [m["mountPath"] for m in mounts].count("/podsettle") == 1
+    assert [v["name"] for v in created["spec"]["volumes"]].count("podsettle-linger") == 1
+
+
+@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_a_dry_run_shows_the_same_and_leaves_no_trace(path: Path, settling: KubeCluster) -> None:
+    pod = load_pod(path)
+    if "name" in pod["metadata"]:
+        pod = fresh(pod)
+    namespace = pod["metadata"]["namespace"]
+    listing = f"/api/v1/namespaces/{namespace}/pods"
+    before = len(settling.request("GET", listing).body["items"])
+    shown = settling.kubectl(
+        "create", "--dry-run=server", "-o", "yaml", "-f", "-", input=yaml.safe_dump(pod)
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert len(settling.request("GET", listing).body["items"]) == before
+    assert normal(yaml.safe_load(shown.stdout)) == normal(create(settling, pod))
+
+
+LEFT_ALONE: dict[str, Json] = {
+    "opted out": {"metadata": {"annotations": {"podsettle.dev/skip": "true"}}},
+    "mirror": {
+        "metadata": {"annotations": {"kubernetes.io/config.mirror": "0123456789abcdef"}},
+        "spec": {"nodeName": "node-1"},
+    },
+    "windows": {"spec": {"os": {"name": "windows"}}},
+    "windows by selector": {"spec": {"nodeSelector": {"kubernetes.io/os": "windows"}}},
+}
+
+
+@pytest.mark.parametrize("why", LEFT_ALONE)
+def test_what_is_left_alone_is_left_alone_to_the_byte(why: str, settling: KubeCluster) -> None:
+    """The same pod created in a namespace where podsettle is off comes out the same."""
+
+    def made(namespace: str) -> Json:
+        pod = simple_pod("left-alone", namespace)
+        for key, change in LEFT_ALONE[why].items():
+            pod[key] |= change
+        return create(settling, pod, dry_run=True)
+
+    assert json.dumps(normal(made("default"))) == json.dumps(normal(made("off")))
+
+
+def test_a_class_that_does_not_exist_admits_the_pod_with_a_warning(settling: KubeCluster) -> None:
+    pod = fresh(simple_pod("missing"))
+    pod["metadata"]["labels"] = {"test-delivery": "missing-class"}
+    done = settling.kubectl("create", "-f", "-", input=yaml.safe_dump(pod))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        "Warning: podsettle: runtimeClass: RuntimeClassMissing: "
+        "RuntimeClass 'none-such' does not exist\n"
+    )
+
+
+@pytest.mark.parametrize("delivery", ["binary", "image-volume"])
+def test_a_restricted_namespace_admits_what_podsettle_injects(
+    delivery: str, settling: KubeCluster
+) -> None:
+    namespace = settling.namespace(
+        "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}
+    )
+    pod = simple_pod("a", namespace, securityContext=RESTRICTED)
+    if delivery == "image-volume":
+        pod["metadata"]["labels"] = {"test-delivery": "image-volume"}
+    created = create(settling, pod)
+    names = ["prepare"] if delivery == "image-volume" else ["podsettle-linger", "prepare"]
+    assert init_names(created) == names
+    assert wrappers(created["spec"]["initContainers"][-1]) == 1
+
+
+def test_the_restricted_namespace_does_enforce(settling: KubeCluster) -> None:
+    namespace = settling.namespace(
+        "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}
+    )
+    assert settling.create_pod(simple_pod("a", namespace)).status == 403
+
+
+RESOURCES: dict[str, Json] = {
+    "BestEffort": {},
+    "Burstable": {"requests": {"cpu": "50m"}, "limits": {"cpu": "1", "memory": "64Mi"}},
+    "Guaranteed": {"limits": {"cpu": "100m", "memory": "64Mi"}},
+}
+
+
+@pytest.mark.parametrize("qos", RESOURCES)
+def test_the_qos_class_stays(qos: str, settling: KubeCluster) -> None:
+    pod = simple_pod("a", resources=RESOURCES[qos])
+    created = create(settling, fresh(pod))
+    assert created["status"]["qosClass"] == qos
+    assert init_names(created) == ["podsettle-linger", "prepare"]
+
+
+@pytest.mark.parametrize("qos", ["Burstable", "Guaranteed"])
+def test_a_quota_on_limits_admits_what_podsettle_injects(qos: str, settling: KubeCluster) -> None:
+    namespace = settling.namespace("quota-")
+    hard = {
+        "limits.cpu": "2",
+        "limits.memory": "1Gi",
+        "requests.cpu": "2",
+        "requests.memory": "1Gi",
+    }
+    settling.quota(namespace, hard)
+    refused = settling.create_pod(simple_pod("without", namespace))
+    assert refused.status == 403, "the quota does not enforce"
+    created = create(settling, simple_pod("a", namespace, resources=RESOURCES[qos]))
+    assert init_names(created) == ["podsettle-linger", "prepare"]
+    assert "limits" in created["spec"]["initContainers"][0]["resources"]
+
+
+def test_a_limit_range_admits_what_podsettle_injects(settling: KubeCluster) -> None:
+    namespace = settling.namespace("range-")
+    limits = {
+        "type": "Container",
+        "min": {"cpu": "50m", "memory": "32Mi"},
+        "maxLimitRequestRatio": {"cpu": "2"},
+    }
+    body = {"metadata": {"name": "range"}, "spec": {"limits": [limits]}}
+    settling.create(f"/api/v1/namespaces/{namespace}/limitranges", body)
+    small = simple_pod("small", namespace, resources={"limits": {"cpu": "10m", "memory": "64Mi"}})
+    await_that(
+        lambda: settling.create_pod(small, dry_run=True).status == 403, "the limit range enforces"
+    )
+    created = create(settling, simple_pod("a", namespace, resources=RESOURCES["Guaranteed"]))
+    assert init_names(created) == ["podsettle-linger", "prepare"]
+
+
+def test_the_audit_log_says_what_was_done_and_why(settling: KubeCluster) -> None:
+    identifier = str(uuid.uuid4())
+    answer = settling.create_pod(fresh(simple_pod("a")), headers={"Audit-ID": identifier})
+    assert answer.status == 201
+    annotations = settling.audit_event(identifier)["annotations"]
+    assert annotations["pods.podsettle.dev/applied"] == (
+        "settle/runtimeClass=Applied settle/postInitSleep[prepare]=Applied"
+    )
+    assert annotations["pods.podsettle.dev/skipped"] == (
+        "settle/skipSELinuxRelabel=NoPersistentVolume settle/postInitSleep[main]=NoCommand"
+    )
+
+
+def test_updates_and_other_sub_resources_pass(settling: KubeCluster) -> None:
+    pod = create(settling, fresh(simple_pod("a")))
+    path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+    patched = settling.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}})
+    assert patched.status == 200
+    assert patched.body["spec"] == pod["spec"]
+
+
+@pytest.fixture(scope="module")
+def neighbours(
+    settling: KubeCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[int | None, str]]:
+    """Three neighbours, one per position; a pod asks for one by a label. Called after podsettle."""
+    labels: dict[int | None, str] = {None: "last", 0: "first", 1: "second"}
+    with ExitStack() as stack:
+        for position, label in labels.items():
+            directory = tmp_path_factory.mktemp(f"neighbour-{label}")
+            url, ca = stack.enter_context(neighbour(directory, position))
+            webhook = registered(settling, f"zz-neighbour-{label}", url, ca)
+            hook = webhook.body["webhooks"][0]
+            hook["objectSelector"] = {"matchLabels": {"neighbour": label}}
+            hook["reinvocationPolicy"] = "Never"
+            stack.enter_context(webhook)
+        for label in labels.values():
+            probe = simple_pod("probe")
+            probe["metadata"]["labels"] = {"neighbour": label}
+
+            def called(probe: Json = probe) -> bool:
+                return "late" in init_names(create(settling, probe, dry_run=True))
+
+            await_that(called, f"the neighbour {label} is called")
+        yield labels
