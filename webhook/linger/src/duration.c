@@ -1,0 +1,92 @@
+#include "linger.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* The order matters: "ms" must be tried before "m". */
+static const struct unit {
+    const char *name;
+    nanoseconds length;
+} units[] = {
+    {"ns", 1},
+    {"us", 1000},
+    {"\xc2\xb5s", 1000}, /* U+00B5, the micro sign */
+    {"\xce\xbcs", 1000}, /* U+03BC, the Greek letter mu */
+    {"ms", 1000000},
+    {"s", NANOSECONDS_PER_SECOND},
+    {"m", 60 * NANOSECONDS_PER_SECOND},
+    {"h", 3600 * NANOSECONDS_PER_SECOND},
+};
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static const struct unit *take_unit(const char **text)
+{
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        size_t length = strlen(units[i].name);
+        if (strncmp(*text, units[i].name, length) == 0) {
+            *text += length;
+            return &units[i];
+        }
+    }
+    return NULL;
+}
+
+/* Adds one number with its unit, such as "1.5s", to the total. */
+static bool take_term(const char **text, nanoseconds *total)
+{
+    const char *whole = *text;
+    const char *end = whole;
+    while (is_digit(*end))
+        end++;
+    const char *whole_end = end;
+    const char *fraction = end;
+    if (*end == '.') {
+        fraction = ++end;
+        while (is_digit(*end))
+            end++;
+    }
+    if (whole == whole_end && fraction == end)
+        return false; /* no digit on either side of the point */
+
+    *text = end;
+    const struct unit *unit = take_unit(text);
+    if (!unit)
+        return false;
+
+    nanoseconds number = 0;
+    for (; whole < whole_end; whole++)
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, *whole - '0', &number))
+            return false;
+    if (__builtin_mul_overflow(number, unit->length, &number) ||
+        __builtin_add_overflow(*total, number, total))
+        return false;
+
+    /* Digit by digit, because "0.5h" is exact in integers and fractions may be of any length. */
+    nanoseconds place = unit->length;
+    for (; fraction < end; fraction++) {
+        place /= 10;
+        if (__builtin_add_overflow(*total, (*fraction - '0') * place, total))
+            return false;
+    }
+    return true;
+}
+
+bool parse_duration(const char *text, nanoseconds *duration)
+{
+    nanoseconds total = 0;
+
+    if (strcmp(text, "0") != 0) {
+        if (*text == '\0')
+            return false;
+        while (*text)
+            if (!take_term(&text, &total) || total > DURATION_MAX)
+                return false;
+    }
+    *duration = total;
+    return true;
+}

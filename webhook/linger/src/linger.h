@@ -1,0 +1,65 @@
+/*
+ * linger runs a command and keeps its container alive until the container runtime has had time to
+ * see it end. Built static, without stdio and without the heap: it must start within microseconds
+ * and fit beside its command in a container limited to 5 MiB of memory and 5m of CPU.
+ */
+#ifndef LINGER_H
+#define LINGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LINGER_VERSION "0.1.0"
+
+/* The codes that shells and container runtimes give their meaning; others are the command's own. */
+enum {
+    EXIT_OWN_FAULT = 1,
+    EXIT_BAD_USAGE = 2,
+    EXIT_NOT_EXECUTABLE = 126,
+    EXIT_NOT_FOUND = 127,
+    EXIT_KILLED_BY = 128, /* plus the signal's number */
+};
+
+/* clock.c */
+
+typedef int64_t nanoseconds;
+
+#define NANOSECONDS_PER_SECOND 1000000000LL
+
+/* Time since some point in the past. It counts while the machine's wall clock is being set. */
+nanoseconds monotonic_now(void);
+
+/* duration.c */
+
+/* Half of what fits, so that a point in time plus a duration never overflows: 146 years. */
+#define DURATION_MAX (INT64_MAX / 2)
+
+/* Reads a duration as Go writes it: "0", "10ms", "1.5s", "1m30s". False if it is not one. */
+bool parse_duration(const char *text, nanoseconds *duration);
+
+/* message.c */
+
+/* Writes the strings, then a newline, in one piece. The list ends with NULL. */
+void write_line(int fd, const char *const parts[]);
+
+#define PRINT(...) write_line(1, (const char *const[]){__VA_ARGS__, 0})
+#define COMPLAIN(...) write_line(2, (const char *const[]){"linger: ", __VA_ARGS__, 0})
+
+/* run.c */
+
+struct run {
+    nanoseconds started;      /* when linger itself did */
+    nanoseconds sleep;        /* how long to stay at least once the command has ended */
+    nanoseconds min_lifetime; /* how long to stay at least, counted from `started` */
+    char **command;           /* as execvp takes it: at least one string, then NULL */
+};
+
+/* Runs the command, lingers, and returns the exit code to leave with. */
+int run(const struct run *run);
+
+/* install.c */
+
+/* Copies this very executable to `destination`, a file or a directory. Returns an exit code. */
+int install(const char *destination);
+
+#endif

@@ -1,0 +1,85 @@
+#include "linger.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: linger [--sleep D] [--min-lifetime D] -- CMD [ARG...]\n"
+    "       linger install DEST\n"
+    "       linger --version | --help";
+
+static const char help[] =
+    "\n\n"
+    "Runs CMD as a child, forwards signals to it, reaps orphans and exits with its code,\n"
+    "but only once the container has lived long enough for its runtime to see it end.\n\n"
+    "  --sleep D         stay at least this long after CMD has ended (default 0)\n"
+    "  --min-lifetime D  stay until linger has run for this long (default 0)\n"
+    "  install DEST      copy linger to the file DEST or into the directory DEST\n\n"
+    "D is a duration such as 500ms, 1.5s or 1m30s. Of two delays the longer one counts.\n"
+    "TERM, INT, QUIT and HUP end the delay, or prevent it if they come while CMD runs.\n\n"
+    "Exits with CMD's code; 128+n if signal n ended it; 126 if it cannot be executed;\n"
+    "127 if it was not found; 2 on bad usage; 1 if install fails.";
+
+static int misused(const char *problem, const char *argument)
+{
+    COMPLAIN(problem, argument, "\n", usage);
+    return EXIT_BAD_USAGE;
+}
+
+/* The text after "NAME" or "NAME=", or NULL if the argument is not this option. */
+static const char *after_name(const char *argument, const char *name)
+{
+    size_t length = strlen(name);
+
+    if (strncmp(argument, name, length) != 0)
+        return NULL;
+    return argument[length] == '\0' || argument[length] == '=' ? argument + length : NULL;
+}
+
+static int run_arguments(char **arguments, struct run *request)
+{
+    for (; *arguments; arguments++) {
+        if (strcmp(*arguments, "--") == 0) {
+            request->command = arguments + 1;
+            if (!*request->command)
+                return misused("a command is missing after ", "--");
+            return run(request);
+        }
+
+        nanoseconds *value = &request->sleep;
+        const char *rest = after_name(*arguments, "--sleep");
+        if (!rest) {
+            value = &request->min_lifetime;
+            rest = after_name(*arguments, "--min-lifetime");
+        }
+        if (!rest)
+            return misused("unknown argument ", *arguments);
+        if (*rest == '\0' && !arguments[1])
+            return misused("a duration is missing after ", *arguments);
+        const char *duration = *rest == '=' ? rest + 1 : *++arguments;
+        if (!parse_duration(duration, value))
+            return misused("not a duration: ", duration);
+    }
+    return misused("a command is missing: ", "-- CMD");
+}
+
+int main(int argc, char **argv)
+{
+    struct run request = {.started = monotonic_now()};
+
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        PRINT("linger " LINGER_VERSION);
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        PRINT(usage, help);
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "install") == 0) {
+        if (argc != 3)
+            return misused("install takes one destination", "");
+        return install(argv[2]);
+    }
+    /* argv may be empty: execve() allows it. */
+    return run_arguments(argc > 0 ? argv + 1 : argv, &request);
+}
