@@ -1,0 +1,176 @@
+"""Write the reference pages and the schemas from the code: `make docs`. A test compares them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from webhook.cli import main
+from webhook.core.crd import crd, editor_schema
+from webhook.core.decision import Reason
+from webhook.core.policy import SettlePolicySpec
+from webhook.server.metrics import Metrics
+
+HERE = Path(__file__).parent
+NOTICE = "<!-- Written by docs/generate.py from the code: change that, then run `make docs`. -->\n"
+
+
+def policy_page() -> str:
+    """Every key of a SettlePolicy's spec."""
+    lines = [
+        "# SettlePolicy reference",
+        "",
+        "`apiVersion: podsettle.dev/v1alpha1`, `kind: SettlePolicy`, cluster-scoped. Examples: "
+        "[examples/policies.yaml](../examples/policies.yaml). Check yours with "
+        "`podsettle check FILE`.",
+        "",
+        "| key of `spec` | type | default | what it says |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{path}` | {kind} | {default} | {about} |"
+        for path, kind, default, about in _keys(SettlePolicySpec, "")
+    ]
+    return _page(lines)
+
+
+def _keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        inner = _model_of(field.annotation)
+        about = (field.description or "").replace("|", "\\|")
+        yield path, _type_of(field), _default_of(field), about
+        if inner is not None:
+            is_list = typing.get_origin(field.annotation) is tuple
+            yield from _keys(inner, f"{path}[]." if is_list else f"{path}.")
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_model_of(part) for part in typing.get_args(annotation))
+    return next((model for model in found if model is not None), None)
+
+
+def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
+    """The field's type with its constraints, which pydantic keeps apart."""
+    annotation: Any = field.annotation
+    return TypeAdapter(
+        typing.Annotated[annotation, *field.metadata] if field.metadata else annotation
+    )
+
+
+def _type_of(field: FieldInfo) -> str:
+    schema = _adapter(field).json_schema()
+    options = [option for option in schema.get("anyOf", [schema]) if option.get("type") != "null"]
+    (schema,) = options
+    if "enum" in schema:
+        return " \\| ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "string" and "(ms|s|m|h)" in schema.get("pattern", ""):
+        return "duration, at most `1m`"
+    if schema.get("type") == "array":
+        return "list"
+    return {"object": "mapping", "string": "string", "integer": "whole number"}.get(
+        schema.get("type", "object"), "mapping"
+    )
+
+
+def _default_of(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None:
+        return "left out"
+    text = _adapter(field).dump_json(value, by_alias=True, exclude_defaults=True)
+    decoded = json.loads(text)
+    return f"`{decoded}`" if isinstance(decoded, str) and decoded else f"`{text.decode()}`"
+
+
+def reasons_page() -> str:
+    """Every reason code."""
+    lines = [
+        "# Reasons",
+        "",
+        "One code per remedy and container, the same in `kubectl` warnings, in the audit "
+        "annotations `applied` and `skipped` (behind the webhook's name), the metric "
+        "`podsettle_outcomes_total`, the log, `/preview`, the page and `podsettle preview`.",
+        "",
+        "| reason | `kubectl` warns | meaning |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| `{reason}` | {'yes' if reason.warns else 'no'} | {reason.meaning} |"
+        for reason in Reason
+    ]
+    return _page(lines)
+
+
+def metrics_page() -> str:
+    """Every metric."""
+    lines = [
+        "# Metrics",
+        "",
+        "`GET /metrics`.",
+        "",
+        "| metric | labels | meaning |",
+        "|---|---|---|",
+    ]
+    registry = Metrics("0").registry
+    for family in registry.collect():
+        suffix = "_total" if family.type == "counter" else ""
+        labels = getattr(_collector(registry, family.name), "_labelnames", ())
+        names = ", ".join(f"`{label}`" for label in labels) or "none"
+        lines.append(f"| `{family.name}{suffix}` | {names} | {family.documentation} |")
+    return _page(lines)
+
+
+def _collector(registry: Any, name: str) -> Any:
+    return registry._names_to_collectors[name]
+
+
+def commands_page() -> str:
+    """Every command with its options."""
+    lines = ["# Commands", "", inspect.cleandoc(main.help or ""), ""]
+    for name, command in main.commands.items():
+        context = click.Context(command, info_name=f"podsettle {name}", max_content_width=96)
+        lines += [f"## podsettle {name}", "", "```", command.get_help(context), "```", ""]
+    return _page(lines)
+
+
+def crd_page() -> str:
+    """The CustomResourceDefinition, as the chart installs it."""
+    notice = NOTICE.replace("<!-- ", "# ").replace(" -->", "")
+    return notice + yaml.safe_dump(crd(), sort_keys=False, width=100)
+
+
+def editor_schema_page() -> str:
+    """The JSON Schema by which editors complete and check a SettlePolicy."""
+    return json.dumps(editor_schema(), indent=2) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "policy.md": policy_page,
+    "reasons.md": reasons_page,
+    "metrics.md": metrics_page,
+    "commands.md": commands_page,
+    "settlepolicy.schema.json": editor_schema_page,
+    "../charts/podsettle/crds/podsettle.dev_settlepolicies.yaml": crd_page,
+}
+
+
+def _page(lines: list[str]) -> str:
+    return NOTICE + "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page(), encoding="utf-8")
