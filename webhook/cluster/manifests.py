@@ -50,6 +50,9 @@ class Problem:
         return ": ".join(part for part in (where, self.path, self.message) if part)
 
 
+_GROUPS = {"RuntimeClass": "node.k8s.io"}
+
+
 class FoundObject(NamedTuple):
     """An object that podsettle reads, as its own model of it."""
 
@@ -120,7 +123,10 @@ _READERS: dict[str, Callable[[object], Any]] = {
 
 def _items(value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
     if isinstance(value, dict) and value.get("kind") == "List":
-        return [(("items", index), item) for index, item in enumerate(value.get("items") or ())]
+        items = value.get("items")
+        if isinstance(items, list):
+            return [(("items", index), item) for index, item in enumerate(items)]
+        return [(("items",), items)] if items is not None else []
     return [((), value)]
 
 
@@ -139,7 +145,8 @@ def _read_object(document: Document, path: tuple[str | int, ...], value: Any) ->
     if str(value.get("apiVersion", "")).startswith(f"{GROUP}/"):
         message = f"is {kind!r}; the only kind of {GROUP} is {KIND}"
         raise _ProblemsError(_problem(document, (*path, "kind"), message))
-    if kind not in _READERS:
+    group = str(value.get("apiVersion", "")).rpartition("/")[0]
+    if kind not in _READERS or group not in ("", _GROUPS.get(kind, "")):
         return None
     try:
         found = _READERS[kind](value)

@@ -14,7 +14,7 @@ import msgspec
 
 from webhook.core.decide import Settings, decide
 from webhook.core.decision import Decision, Outcome, Reason
-from webhook.core.review import Request, Review, decode_review, uid_of
+from webhook.core.review import UNREADABLE, Request, Review, decode_review, uid_of
 from webhook.core.view import ClusterView
 
 API_VERSION = "admission.k8s.io/v1"
@@ -41,7 +41,7 @@ def admit(body: bytes, view: ClusterView, settings: Settings) -> Answer:
     """Answer one AdmissionReview. Raises UnreadableReviewError, and nothing else."""
     try:
         review = decode_review(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         uid = uid_of(body)
         if uid is None:
             raise UnreadableReviewError(f"not an AdmissionReview: {error}") from None
@@ -65,7 +65,7 @@ def decide_safely(
     """A decision whatever happens, and the defect where one got in the way."""
     try:
         return decide(request, view, settings), None
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         return _only(Reason.MALFORMED_POD, f"the pod was admitted unchanged: {error}"), None
     except Exception as error:
         return _only(Reason.INTERNAL_ERROR, f"the pod was admitted unchanged: {error!r}"), error

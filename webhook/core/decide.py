@@ -30,7 +30,7 @@ class Settings:
 def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
     """What to do with one admission request.
 
-    Raises msgspec.DecodeError for a pod that Kubernetes would not send, and PatchError where the
+    Raises one of `review.UNREADABLE` for a pod that Kubernetes would not send, and PatchError where the
     self-check refuses the patch; the caller admits the pod unchanged in either case.
     """
     resource = request.resource
@@ -60,7 +60,7 @@ def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
     reason = _left_alone(pod)
     if reason is not None:
         return _whole(reason)
-    labels = pod.metadata.labels or {}
+    labels = pod.labels or {}
     policies = [policy for policy in coverage.policies if policy.covers_pod(labels)]
     if not policies:
         return Decision(notes or (Outcome(Reason.NO_POLICY),))
@@ -77,7 +77,7 @@ def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
     )
     applied = dict.fromkeys(f"{o.policy}/{o.remedy}" for o in outcomes if o.changed)
     if applied:
-        before = (pod.metadata.annotations or {}).get(ANNOTATION_APPLIED, "")
+        before = (pod.annotations or {}).get(ANNOTATION_APPLIED, "")
         known = dict.fromkeys(part for part in before.split(",") if part)
         patch.annotate(ANNOTATION_APPLIED, ",".join(known | applied))
     return Decision(outcomes, patch.checked_operations(), tuple(policy.name for policy in policies))
@@ -88,7 +88,7 @@ def _whole(reason: Reason, message: str = "") -> Decision:
 
 
 def _left_alone(pod: Pod) -> Reason | None:
-    annotations = pod.metadata.annotations
+    annotations = pod.annotations
     if annotations:
         if ANNOTATION_MIRROR in annotations:
             return Reason.MIRROR_POD
@@ -98,7 +98,7 @@ def _left_alone(pod: Pod) -> Reason | None:
 
 
 def _skipped_remedies(pod: Pod) -> frozenset[str]:
-    text = (pod.metadata.annotations or {}).get(ANNOTATION_SKIP, "")
+    text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")
     return frozenset(part.strip() for part in text.split(","))
 
 

@@ -1,21 +1,27 @@
 """YAML and JSON text as documents that remember their lines.
 
-Scalars read as Kubernetes' own YAML reader reads them, not as YAML 1.1 would have it: a date is a
-string and so is `1:30`. A key that stands twice is an error, an alias cannot be used to blow up a
-document, and deep nesting is an error.
+Scalars and keys read as a Kubernetes client reads them (`goyaml.v2/resolve.go` and `yaml.go` in
+kubernetes-sigs/yaml), not as YAML 1.1 would have it: a date is a string and so is `1:30`. A key that
+stands twice is an error, aliases cannot be used to blow up a document, and nesting is bounded.
+
+The parser's events are put together here, without recursion: PyYAML's own composer overflows the
+stack in C on deep nesting, which takes the process with it.
 """
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import msgspec
 import yaml
 
 Path: TypeAlias = tuple[str | int, ...]
 
+_MAX_DEPTH = 200
 _MAX_VALUES = 500_000
 
 
@@ -49,105 +55,277 @@ class Document:
         return self.lines.get(path, 1)
 
 
-class _Loader(yaml.CSafeLoader):
-    """SafeLoader with the scalars of Kubernetes: no dates, no base-60 numbers."""
-
-
-_TAGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TAGS]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int",
-    re.compile(r"^[-+]?(0|[1-9][0-9_]*|0[0-7_]+|0x[0-9a-fA-F_]+|0b[01_]+)$"),
-    list("-+0123456789"),
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9][0-9_]*)([eE][-+]?[0-9]+)?$"),
-    list("-+.0123456789"),
-)
-
-
 def load_documents(text: str | bytes, source: str) -> list[Document]:
     """Every document in the text that is not empty; `source` names it in errors.
 
     Raises DocumentError.
     """
     try:
-        loader = _Loader(text)
+        events = yaml.parse(_decoded(text), Loader=yaml.CSafeLoader)
+        return [found for found in _documents(events, source) if found.value is not None]
+    except UnicodeDecodeError as error:
+        raise DocumentError(source, 0, f"not YAML: not UTF-8 text ({error.reason})") from None
     except yaml.YAMLError as error:
         raise _error(error, source) from None
-    try:
-        return [document for document in _documents(loader, source) if document.value is not None]
-    except yaml.YAMLError as error:
-        raise _error(error, source) from None
-    except (RecursionError, UnboundLocalError):
-        # PyYAML's C composer turns the one into the other on its way out.
-        raise DocumentError(source, 0, "nested too deeply") from None
-    finally:
-        loader.dispose()
 
 
-def _documents(loader: _Loader, source: str) -> Iterator[Document]:
-    while loader.check_node():
-        builder = _Builder(loader, source)
-        value = builder.build(loader.get_node(), ())  # type: ignore[arg-type]  # check_node said so
-        yield Document(value, source, builder.lines)
+_SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+
+def _decoded(text: str | bytes) -> str:
+    decoded = text.decode() if isinstance(text, bytes) else text
+    if _SURROGATES.search(decoded):
+        # JSON writes characters beyond 16 bits in two halves, which libyaml takes for nonsense.
+        decoded = _SURROGATES.sub(lambda pair: str(msgspec.json.decode(f'"{pair[0]}"')), decoded)
+    return decoded
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping that is still being read."""
+
+    value: list[Any] | dict[str, Any]
+    path: Path
+    line: int
+    anchor: str | None
+    key: str | None = None
+    key_line: int = 0
+    merging: bool = False
+    """Whether the value that comes next is to be merged."""
+    merged_before: bool = False
+    merged: dict[str, Any] = field(default_factory=dict)
+
+
+def _documents(events: Iterable[yaml.Event], source: str) -> Iterator[Document]:
+    builder = _Builder(source)
+    for event in events:
+        if isinstance(event, yaml.DocumentStartEvent):
+            builder = _Builder(source)
+        elif isinstance(event, yaml.DocumentEndEvent):
+            yield Document(builder.root, source, builder.lines)
+        elif isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
+            builder.take(event)
 
 
 class _Builder:
-    """Turns the node tree of one document into plain values and remembers the lines."""
+    """Puts the events of one document together."""
 
-    def __init__(self, loader: _Loader, source: str) -> None:
+    def __init__(self, source: str) -> None:
+        self.root: Any = None
         self.lines: dict[Path, int] = {}
-        self._loader = loader
         self._source = source
-        self._open: set[int] = set()
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, Any] = {}
+        self._sizes: dict[str, int] = {}
+        self._count = 0
 
-    def build(self, node: yaml.Node, path: Path) -> Any:
-        self.lines[path] = node.start_mark.line + 1
-        if len(self.lines) > _MAX_VALUES:
-            raise self._error(node, f"more than {_MAX_VALUES} values (are aliases multiplying?)")
-        if isinstance(node, yaml.ScalarNode):
-            return self._loader.construct_object(node)
-        if id(node) in self._open:
-            raise self._error(node, "an alias that contains itself")
-        self._open.add(id(node))
+    def take(self, event: yaml.Event) -> None:
+        line = event.start_mark.line + 1 if event.start_mark else 0
+        if isinstance(event, yaml.CollectionEndEvent):
+            self._close()
+        elif isinstance(event, yaml.AliasEvent):
+            self._put(self._aliased(event, line), line)
+        elif isinstance(event, yaml.ScalarEvent):
+            self._scalar(event, line)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._open(event, line)
+
+    def _open(self, event: yaml.CollectionStartEvent, line: int) -> None:
+        if self._wants_key():
+            raise self._refused(line, "a key has to be a plain value")
+        if len(self._stack) == _MAX_DEPTH:
+            raise self._refused(line, "nested too deeply")
+        if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+            raise self._refused(line, _no_constructor(event.tag))
+        value: list[Any] | dict[str, Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
+        self._tally(1, line)
+        self._stack.append(_Open(value, self._path(), line, event.anchor))
+
+    def _close(self) -> None:
+        closed = self._stack.pop()
+        value = closed.value
+        if isinstance(value, dict) and closed.merged:
+            value = closed.merged | value
+        self._remember(closed.anchor, value)
+        self._put(value, closed.line)
+
+    def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
+        plain = event.implicit[0] and event.tag in (None, "!")
+        if self._wants_key():
+            top = self._stack[-1]
+            if plain and event.value == "<<":
+                if top.merged_before:
+                    raise self._refused(line, "key '<<' stands twice")
+                top.merging = top.merged_before = True
+                top.key, top.key_line = "<<", line
+                return
+            key = _as_key(resolve(event.value) if plain else event.value)
+            assert isinstance(top.value, dict)
+            if key in top.value:
+                raise self._refused(line, f"key {key!r} stands twice")
+            top.key, top.key_line = key, line
+            self._remember(event.anchor, key)
+            return
         try:
-            if isinstance(node, yaml.SequenceNode):
-                return [self.build(item, (*path, i)) for i, item in enumerate(node.value)]
-            return self._mapping(node, path)
-        finally:
-            self._open.discard(id(node))
+            value = resolve(event.value) if plain else _tagged(event)
+        except ValueError as error:
+            raise self._refused(line, str(error)) from None
+        self._tally(1, line)
+        self._remember(event.anchor, value)
+        self._put(value, line)
 
-    def _mapping(self, node: yaml.Node, path: Path) -> dict[str, Any]:
-        mapping: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                value = self.build(value_node, path)
-                for part in value if isinstance(value, list) else [value]:
-                    if not isinstance(part, dict):
-                        raise self._error(value_node, "`<<` merges mappings only")
-                    merged = part | merged
-                continue
-            key = self._key(key_node)
-            if key in mapping:
-                raise self._error(key_node, f"key {key!r} stands twice")
-            mapping[key] = self.build(value_node, (*path, key))
-            self.lines[(*path, key)] = key_node.start_mark.line + 1
-        return merged | mapping
+    def _aliased(self, event: yaml.AliasEvent, line: int) -> Any:
+        if self._wants_key():
+            raise self._refused(line, "a key has to be a plain value")
+        if any(still_open.anchor == event.anchor for still_open in self._stack):
+            raise self._refused(line, "an alias that contains itself")
+        if event.anchor not in self._anchors:
+            raise self._refused(line, f"not YAML: found undefined alias {event.anchor!r}")
+        self._tally(self._sizes[event.anchor], line)
+        return copy.deepcopy(self._anchors[event.anchor])
 
-    def _key(self, node: yaml.Node) -> str:
-        if not isinstance(node, yaml.ScalarNode):
-            raise self._error(node, "a key has to be a plain value")
-        # `on: 1` and `8080: x` have string keys in JSON, with the text that was written.
-        return str(node.value)
+    def _put(self, value: Any, line: int) -> None:
+        """Add a finished value to what is open, or make it the document."""
+        if not self._stack:
+            self.root, self.lines[()] = value, line
+            return
+        top = self._stack[-1]
+        if isinstance(top.value, list):
+            self.lines[self._path()] = line
+            top.value.append(value)
+        elif top.merging:
+            self._merge(top, value, line)
+        else:
+            assert top.key is not None
+            self.lines[self._path()] = top.key_line
+            top.value[top.key] = value
+        top.key, top.merging = None, False
 
-    def _error(self, node: yaml.Node, message: str) -> DocumentError:
-        return DocumentError(self._source, node.start_mark.line + 1, message)
+    def _merge(self, top: _Open, value: Any, line: int) -> None:
+        for part in value if isinstance(value, list) else [value]:
+            if not isinstance(part, dict):
+                raise self._refused(line, "`<<` merges mappings only")
+            top.merged = part | top.merged
+
+    def _wants_key(self) -> bool:
+        return (
+            bool(self._stack)
+            and isinstance(self._stack[-1].value, dict)
+            and (self._stack[-1].key is None)
+        )
+
+    def _path(self) -> Path:
+        """The path of the value that comes next."""
+        if not self._stack:
+            return ()
+        top = self._stack[-1]
+        if isinstance(top.value, list):
+            return (*top.path, len(top.value))
+        return top.path if top.merging else (*top.path, top.key or "")
+
+    def _remember(self, anchor: str | None, value: Any) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = value
+            self._sizes[anchor] = _size(value)
+
+    def _tally(self, values: int, line: int) -> None:
+        self._count += values
+        if self._count > _MAX_VALUES:
+            message = f"more than {_MAX_VALUES} values (are aliases multiplying?)"
+            raise self._refused(line, message)
+
+    def _refused(self, line: int, message: str) -> DocumentError:
+        return DocumentError(self._source, line, message)
+
+
+def _size(value: Any) -> int:
+    """How many values a value holds, itself included."""
+    count, rest = 0, [value]
+    while rest:
+        item = rest.pop()
+        count += 1
+        if isinstance(item, dict):
+            rest.extend(item.values())
+        elif isinstance(item, list):
+            rest.extend(item)
+    return count
+
+
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **{
+        word: value
+        for value, lower in (
+            (True, ("y", "yes", "true", "on")),
+            (False, ("n", "no", "false", "off")),
+        )
+        for short in lower
+        for word in (short, short.capitalize(), short.upper())
+    },
+}
+_INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_LONGEST_NUMBER = 400
+
+
+def resolve(text: str) -> Any:
+    """A plain scalar as a Kubernetes client reads it. Raises ValueError for a monstrous number."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "-+.0123456789":
+        return text
+    digits = text.replace("_", "")
+    if _INTEGER.fullmatch(digits):
+        _refuse_monster(digits)
+        sign = -1 if digits[0] == "-" else 1
+        return sign * _integer(digits.lstrip("+-"))
+    if _FLOAT.fullmatch(digits):
+        _refuse_monster(digits)
+        return float(digits)
+    return text
+
+
+def _integer(digits: str) -> int:
+    lower = digits.lower()
+    if lower.startswith(("0x", "0b", "0o")):
+        return int(lower, 0)
+    return int(lower, 8) if len(lower) > 1 and lower[0] == "0" else int(lower)
+
+
+def _refuse_monster(digits: str) -> None:
+    if len(digits) > _LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(digits)} characters")
+
+
+def _tagged(event: yaml.ScalarEvent) -> Any:
+    """A scalar that is quoted or says its type. Raises ValueError."""
+    tag, text = (event.tag or "!").removeprefix("tag:yaml.org,2002:"), event.value
+    if tag in ("!", "str"):
+        return text
+    resolved = resolve(text)
+    wanted: dict[str, tuple[type, ...]] = {
+        "bool": (bool,),
+        "int": (int,),
+        "float": (int, float),
+        "null": (type(None),),
+    }
+    if tag not in wanted:
+        raise ValueError(_no_constructor(event.tag))
+    is_bool = isinstance(resolved, bool)
+    if not isinstance(resolved, wanted[tag]) or is_bool is not (tag == "bool"):
+        raise ValueError(f"{text!r} is no {tag}")
+    return float(resolved) if isinstance(resolved, int) and tag == "float" else resolved
+
+
+def _no_constructor(tag: str | None) -> str:
+    return f"not YAML: could not determine a constructor for the tag {tag!r}"
+
+
+def _as_key(value: Any) -> str:
+    """A key as JSON writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)
 
 
 def _error(error: yaml.YAMLError, source: str) -> DocumentError:

@@ -20,7 +20,7 @@ def parse(text: object) -> int:
 
     Raises ValueError, in words meant for the person who wrote it, for anything else.
     """
-    if not isinstance(text, str) or len(text) > _LONGEST_TEXT or not _WHOLE.match(text):
+    if not isinstance(text, str) or len(text) > _LONGEST_TEXT or not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration: write it as 10ms, 1.5s or 1m30s")
     return int(sum(Decimal(n) * _MILLISECONDS[unit] for n, unit in _PART.findall(text)))
 
@@ -43,6 +43,19 @@ Delay = Annotated[
     int,
     BeforeValidator(_parse_at_most_a_minute),
     PlainSerializer(text, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": PATTERN, "maxLength": _LONGEST_TEXT}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": PATTERN,
+            "maxLength": _LONGEST_TEXT,
+            "x-kubernetes-validations": [
+                {
+                    # What does not match is told by the pattern; fractions of 1ms are cut off.
+                    "rule": f"!self.matches(r'{PATTERN}') || duration(self) < duration('60001ms')",
+                    "message": "is longer than 1m, the longest a pod may be held up",
+                }
+            ],
+        }
+    ),
 ]
 """A duration in a policy: at most one minute, held as milliseconds."""

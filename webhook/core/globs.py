@@ -13,7 +13,7 @@ _VALID = re.compile(PATTERN, re.ASCII)
 
 
 def _check(glob: str) -> str:
-    if not _VALID.match(glob):
+    if not _VALID.fullmatch(glob):
         raise ValueError(
             f"{glob!r} can match no container name: use a-z, 0-9, '-', and '*' or '?' as wildcards"
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from webhook.core.review import NodeSelectorTerm, PodSpec
 from webhook.core.selectors import compile_requirement
 from webhook.core.versions import (
+    IMAGE_VOLUMES_LOCKED_ON,
+    IMAGE_VOLUMES_ON_BY_DEFAULT,
     Runtime,
     Version,
     loses_exit_codes,
@@ -42,6 +44,7 @@ class Nodes:
 
     all: tuple[Node, ...] = ()
     losing_exit_codes: tuple[Node, ...] = field(init=False)
+    doubtful_image_volumes: tuple[Node, ...] = field(init=False)
     without_image_volumes: tuple[Node, ...] = field(init=False)
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
@@ -50,26 +53,32 @@ class Nodes:
         object.__setattr__(
             self, "losing_exit_codes", tuple(n for n in known if loses_exit_codes(n.runtime))
         )
-        object.__setattr__(
-            self,
-            "without_image_volumes",
-            tuple(n for n in known if not mounts_image_volumes(n.kubelet, n.runtime)),
-        )
+        for name, least in (
+            ("doubtful_image_volumes", IMAGE_VOLUMES_LOCKED_ON),
+            ("without_image_volumes", IMAGE_VOLUMES_ON_BY_DEFAULT),
+        ):
+            lacking = (n for n in known if not mounts_image_volumes(n.kubelet, n.runtime, least))
+            object.__setattr__(self, name, tuple(lacking))
 
     def may_lose_exit_codes(self, pod: PodSpec) -> bool:
         """Whether a node that the pod could land on reports 255 for quick containers.
 
-        With no node known the answer is yes: a needless sleep costs less than a failed run.
+        Where no known node fits, the answer is yes: the pod waits for one that nobody knows yet,
+        from an autoscaler for example, and a needless sleep costs less than a failed run.
         """
-        return not self.all or any_could_run(self.losing_exit_codes, pod)
+        return any_could_run(self.losing_exit_codes, pod) or not any_could_run(self.all, pod)
 
     def mount_image_volumes(self, pod: PodSpec) -> bool:
-        """Whether every node that the pod could land on mounts image volumes.
+        """Whether every node that the pod could land on is certain to mount image volumes.
 
-        With no node known the answer is no. A cordoned node counts: it may be back before the
-        pod is scheduled.
+        Where no known node fits, the answer is no. A cordoned node counts: it may be back before
+        the pod is scheduled.
         """
-        return bool(self.all) and not any_could_run(self.without_image_volumes, pod)
+        return not any_could_run(self.doubtful_image_volumes, pod) and any_could_run(self.all, pod)
+
+    def may_lack_image_volumes(self, pod: PodSpec) -> bool:
+        """Whether a known node that the pod could land on does not mount image volumes."""
+        return any_could_run(self.without_image_volumes, pod)
 
 
 def runs_on_windows(pod: PodSpec) -> bool:

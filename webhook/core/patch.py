@@ -85,7 +85,9 @@ class PodPatch:
     def _operations(self) -> Iterable[Operation]:
         metadata, spec = self._pod.metadata, self._pod.spec
         if self._annotations:
-            if metadata.annotations is None:
+            if metadata is None:
+                yield _add("/metadata", {"annotations": self._annotations})
+            elif metadata.annotations is None:
                 yield _add("/metadata/annotations", self._annotations)
             else:
                 for key, value in self._annotations.items():
@@ -141,10 +143,12 @@ def _append(path: str, absent: bool, value: Any) -> Operation:
 
 def _projection(pod: Pod) -> dict[str, Any]:
     """The part of the received pod that a patch may touch, as JSON; null counts as absent."""
-    metadata: dict[str, Any] = {}
+    projected: dict[str, Any] = {}
     spec: dict[str, Any] = {}
-    if pod.metadata.annotations is not None:
-        metadata["annotations"] = dict(pod.metadata.annotations)
+    if pod.metadata is not None:
+        projected["metadata"] = {}
+        if pod.metadata.annotations is not None:
+            projected["metadata"]["annotations"] = dict(pod.metadata.annotations)
     if pod.spec.runtime_class_name is not None:
         spec["runtimeClassName"] = pod.spec.runtime_class_name
     if pod.spec.volumes is not None:
@@ -153,7 +157,7 @@ def _projection(pod: Pod) -> dict[str, Any]:
         spec["initContainers"] = [_projected(c) for c in pod.spec.init_containers]
     if pod.spec.containers is not None:
         spec["containers"] = [_projected(c) for c in pod.spec.containers]
-    return {"metadata": metadata, "spec": spec}
+    return projected | {"spec": spec}
 
 
 def _projected(container: Container) -> dict[str, Any]:
@@ -175,20 +179,31 @@ def check_edits(before: dict[str, Any], after: dict[str, Any]) -> None:
     """
     old, new = before["spec"], after["spec"]
     _require(after.keys() <= {"metadata", "spec"}, "top-level keys")
-    _require(after["metadata"].keys() <= {"annotations"}, "metadata")
+    old_metadata, new_metadata = before.get("metadata", {}), after.get("metadata", {})
+    _require(new_metadata.keys() <= {"annotations"}, "metadata")
     _require(
         new.keys() <= {"runtimeClassName", "volumes", "initContainers", "containers"}, "spec keys"
     )
-    old_annotations = before["metadata"].get("annotations", {})
-    for key, value in after["metadata"].get("annotations", {}).items():
-        _require(key in OWN_ANNOTATIONS or old_annotations.get(key) == value, f"annotation {key}")
+    _require(
+        _foreign(old_metadata.get("annotations")) == _foreign(new_metadata.get("annotations")),
+        "annotations of others",
+    )
     _require(old.get("runtimeClassName") in (None, new.get("runtimeClassName")), "runtimeClassName")
     _require(_extends(old.get("volumes", []), new.get("volumes", [])), "volumes")
-    inits = [c for c in new.get("initContainers", []) if c["name"] != HELPER]
-    helpers = len(new.get("initContainers", [])) - len(inits)
-    _require(helpers <= 1, "init containers of podsettle's own")
-    _check_containers([c for c in old.get("initContainers", []) if c["name"] != HELPER], inits)
+    old_inits, new_inits = old.get("initContainers", []), new.get("initContainers", [])
+    helpers = [index for index, c in enumerate(new_inits) if c["name"] == HELPER]
+    known = [index for index, c in enumerate(old_inits) if c["name"] == HELPER]
+    _require(helpers in ([], [0], known), "init containers of podsettle's own")
+    _check_containers(_but_helpers(old_inits), _but_helpers(new_inits))
     _check_containers(old.get("containers", []), new.get("containers", []))
+
+
+def _foreign(annotations: dict[str, str] | None) -> dict[str, str]:
+    return {k: v for k, v in (annotations or {}).items() if k not in OWN_ANNOTATIONS}
+
+
+def _but_helpers(containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [container for container in containers if container["name"] != HELPER]
 
 
 def _check_containers(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:

@@ -21,8 +21,30 @@ from webhook.core.schema import Model
 from webhook.core.selectors import LabelSelector
 
 
+def _add_remedy_rules(schema: dict[str, Any]) -> None:
+    schema["minProperties"] = 1
+    schema["x-kubernetes-validations"] = [
+        {
+            "rule": " || ".join(f"has(self.{remedy})" for remedy in schema["properties"]),
+            "message": "no remedy is set: name at least one",
+        },
+        {
+            "rule": "!has(self.runtimeClass) || !has(self.skipSELinuxRelabel)"
+            " || !has(self.skipSELinuxRelabel.runtimeClassName)"
+            " || self.skipSELinuxRelabel.runtimeClassName == self.runtimeClass.name",
+            "message": "a pod has one RuntimeClass: this is not the one of runtimeClass.name",
+            "messageExpression": "'a pod has one RuntimeClass: this wants '"
+            " + self.skipSELinuxRelabel.runtimeClassName"
+            " + ' and runtimeClass.name wants ' + self.runtimeClass.name",
+            "fieldPath": ".skipSELinuxRelabel.runtimeClassName",
+        },
+    ]
+
+
 class Remedies(Model):
     """The remedies of a policy; what is left out is not applied by it."""
+
+    model_config = ConfigDict(json_schema_extra=_add_remedy_rules)
 
     runtime_class: RuntimeClass | None = Field(
         default=None, description="Run the pod under a RuntimeClass."
@@ -40,7 +62,7 @@ class Remedies(Model):
 
     @_model_validator(mode="after")
     def _one_class(self) -> Remedies:
-        if not self.model_fields_set:
+        if all(getattr(self, name) is None for name in type(self).model_fields):
             raise PydanticCustomError("no_remedy", "no remedy is set: name at least one")
         one = self.runtime_class.name if self.runtime_class else None
         other = self.skip_selinux_relabel and self.skip_selinux_relabel.runtime_class_name
@@ -69,7 +91,8 @@ class SettlePolicySpec(Model):
     priority: int = Field(
         default=0,
         ge=-(2**31),
-        lt=2**31,
+        le=2**31 - 1,
+        json_schema_extra={"format": "int32"},
         description="Higher wins; among equals the first name in the alphabet.",
     )
     action: Literal["Mutate", "Audit"] = Field(
@@ -107,16 +130,18 @@ class PolicyMetadata(BaseModel):
             max_length=253,
             pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
         ),
-    ]
+    ] = Field(description="The policy's name, by which namespaces choose it.")
 
 
 class SettlePolicy(Model):
     """A SettlePolicy, as an object in a cluster or as a document in a file."""
 
-    api_version: Literal["podsettle.dev/v1alpha1"]
-    kind: Literal["SettlePolicy"]
-    metadata: PolicyMetadata
-    spec: SettlePolicySpec
+    api_version: Literal["podsettle.dev/v1alpha1"] = Field(
+        description="The version of this document's schema."
+    )
+    kind: Literal["SettlePolicy"] = Field(description="What this document is.")
+    metadata: PolicyMetadata = Field(description="Name, labels and annotations of the policy.")
+    spec: SettlePolicySpec = Field(description="What is done, to which pods.")
     status: dict[str, Any] | None = Field(default=None, exclude=True)
 
 
@@ -166,7 +191,8 @@ def parse_policy(document: object) -> SettlePolicy:
 
 
 def _problem(detail: ErrorDetails) -> PolicyProblem:
-    path = tuple(detail["loc"])
+    # A key that is wrong itself: the path to it is the path to its value.
+    path = tuple(step for step in detail["loc"] if step != "[key]")
     context = detail.get("ctx", {})
     path += tuple(context.get("at", ()))
     given = detail["input"]

@@ -16,11 +16,15 @@ import msgspec
 from msgspec import Raw
 
 ABSENT = Raw()
+_NULL = Raw(b"null")
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that Kubernetes would not send."""
 
 
 def is_set(raw: Raw) -> bool:
     """Whether a field that stays undecoded is there and not null."""
-    return bool(raw) and raw != b"null"
+    return bool(raw) and raw != _NULL
 
 
 class _Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
@@ -141,8 +145,18 @@ class ObjectMeta(_Wire):
 class Pod(_Wire):
     """A pod as it is admitted: often without a name, never with a status that matters."""
 
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    spec: PodSpec
+    metadata: ObjectMeta | None = None
+
+    @property
+    def annotations(self) -> dict[str, str] | None:
+        """`metadata.annotations`."""
+        return self.metadata.annotations if self.metadata else None
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """`metadata.labels`."""
+        return self.metadata.labels if self.metadata else None
 
 
 class GroupVersionResource(_Wire):
@@ -181,10 +195,10 @@ class _BareReview(_Wire):
 
 
 decode_review = msgspec.json.Decoder(Review).decode
-"""Bytes to Review. Raises msgspec.DecodeError for what is not JSON or not a review."""
+"""Bytes to Review. Raises one of UNREADABLE for what is not JSON or not a review."""
 
 decode_pod = msgspec.json.Decoder(Pod).decode
-"""Bytes to Pod. Raises msgspec.DecodeError where a field that is read has another type."""
+"""Bytes to Pod. Raises one of UNREADABLE where a field that is read has another type."""
 
 _decode_bare = msgspec.json.Decoder(_BareReview).decode
 
@@ -193,5 +207,5 @@ def uid_of(body: bytes) -> str | None:
     """The uid to answer to in a body that is JSON but no Review podsettle can read, else None."""
     try:
         return _decode_bare(body).request.uid
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None

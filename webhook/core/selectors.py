@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core.schema import Model
@@ -18,29 +18,61 @@ from webhook.core.schema import Model
 Labels: TypeAlias = Mapping[str, str]
 Matcher: TypeAlias = Callable[[Labels], bool]
 
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+KEY_PATTERN = f"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}$"
+VALUE_PATTERN = f"^({_NAME})?$"
+_KEY = re.compile(KEY_PATTERN, re.ASCII)
+_VALUE = re.compile(VALUE_PATTERN, re.ASCII)
 
 
 def _check_key(key: str) -> str:
-    prefix, slash, name = key.rpartition("/")
-    if not _NAME.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
+    if not _KEY.fullmatch(key):
         raise ValueError(f"{key!r} is not a label key")
     return key
 
 
 def _check_value(value: str) -> str:
-    if value and not _NAME.fullmatch(value):
+    if not _VALUE.fullmatch(value):
         raise ValueError(f"{value!r} is not a label value")
     return value
 
 
-LabelKey = Annotated[str, AfterValidator(_check_key)]
-LabelValue = Annotated[str, AfterValidator(_check_value)]
+LabelKey = Annotated[
+    str,
+    AfterValidator(_check_key),
+    WithJsonSchema({"type": "string", "pattern": KEY_PATTERN}),
+]
+LabelValue = Annotated[
+    str,
+    AfterValidator(_check_value),
+    WithJsonSchema({"type": "string", "pattern": VALUE_PATTERN}),
+]
 
 
 class Requirement(Model):
     """One entry of `matchExpressions`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"operator": {"enum": ["In", "NotIn"]}}},
+            "then": {"required": ["values"], "properties": {"values": {"minItems": 1}}},
+            "else": {"properties": {"values": {"maxItems": 0}}},
+            "x-kubernetes-validations": [
+                {
+                    "rule": "!(self.operator in ['In', 'NotIn'])"
+                    " || (has(self.values) && size(self.values) > 0)",
+                    "message": "operators In and NotIn need values",
+                    "messageExpression": "'operator ' + self.operator + ' needs values'",
+                },
+                {
+                    "rule": "!(self.operator in ['Exists', 'DoesNotExist'])"
+                    " || !has(self.values) || size(self.values) == 0",
+                    "message": "operators Exists and DoesNotExist take no values",
+                    "messageExpression": "'operator ' + self.operator + ' takes no values'",
+                },
+            ],
+        }
+    )
 
     key: LabelKey = Field(description="The label's key.")
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(
@@ -63,11 +95,37 @@ class Requirement(Model):
         return self
 
 
+def _add_label_rules(schema: dict[str, Any]) -> None:
+    # Without a limit the rules may cost more than an API server allows.
+    schema["maxProperties"] = 1000
+    # Else the API server would drop an entry that is null, and the rest would select more.
+    for values in schema["patternProperties"].values():
+        values["nullable"] = True
+    schema["x-kubernetes-validations"] = [
+        {
+            "rule": f"self.all(key, key.matches('{KEY_PATTERN}'))",
+            "message": "has a key that is not a label key",
+            "messageExpression": f"self.filter(key, !key.matches('{KEY_PATTERN}'))[0]"
+            " + ' is not a label key'",
+        },
+        {
+            "rule": "self.all(key, type(self[key]) == string)",
+            "message": "has a key whose value is empty, should be a string",
+            "messageExpression": "self.filter(key, type(self[key]) != string)[0]"
+            " + ' is empty, should be a string'",
+        },
+    ]
+
+
 class LabelSelector(Model):
     """A Kubernetes label selector: every part has to hold. `{}` selects everything."""
 
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
     match_labels: dict[LabelKey, LabelValue] = Field(
-        default_factory=dict, description="Labels that have to be there with exactly these values."
+        default_factory=dict,
+        description="Labels that have to be there with exactly these values.",
+        json_schema_extra=_add_label_rules,
     )
     match_expressions: tuple[Requirement, ...] = Field(
         default=(), strict=False, description="Requirements, all of which have to hold."
@@ -134,13 +192,19 @@ def _equals(key: str, value: str) -> Matcher:
 
 
 def _compares(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
-    bound = int(values[0])
+    bound = _integer(values[0])
+    if bound is None:
+        raise ValueError(f"{operator} compares with a whole number, not with {values[0]!r}")
 
     def compare(labels: Labels) -> bool:
-        try:
-            number = int(labels.get(key, ""))
-        except ValueError:
+        number = _integer(labels.get(key, ""))
+        if number is None:
             return False
         return number > bound if operator == "Gt" else number < bound
 
     return compare
+
+
+def _integer(text: str) -> int | None:
+    """The number in a label, as Go's strconv.ParseInt takes it."""
+    return int(text) if re.fullmatch("[-+]?[0-9]{1,18}", text) else None

@@ -32,20 +32,20 @@ _MARKER = ": podsettle;"
 # - `wait` returns early, with 128 plus a number, when a trap has run, which looks just like a
 #   command that died of that signal. So it is called until `kill -0` fails: a command that was not
 #   reaped yet is there, if only as a zombie. bash reaps outside of `wait` too, and lets a signal
-#   that came after one `wait` interrupt the next; hence two more, with signals ignored: the first
-#   uses up what is left of an interruption, the second tells the truth.
+#   that came after one `wait` interrupt the next; hence two more: the first uses up what is left of
+#   an interruption, the second tells the truth.
 # - Asking again needs a shell that remembers. dash and BusyBox do, and bash does, except in POSIX
 #   mode, which the name `sh` puts it in. Another shell answers 127. Then the first answer stands,
 #   unless a signal may have falsified it.
-# - bash 5.2 loses the status (and answers -1) if a signal comes just as it reaps the command. That
-#   cannot be mended; it is reported as 143, and not as a misleading 255.
+# - bash 5.2 loses what it reaps in the very moment of a signal: asked again it answers -1, or waits
+#   until PID 1 has no children left, orphans included. For the command nothing better than the
+#   first answer is left, 128 plus the signal; what has lost its timer must not wait for it.
 # - `trap 'exit $r'` is set before `s` is looked at: a signal that comes between the two still ends
-#   the script. USR1 and USR2 stay ignored, or they would cut the sleep short.
+#   the script. USR1 and USR2 are ignored then, or they would cut the sleep short.
+# - Up to `exec 2>/dev/null` it is one line: between lines, bash reports what was killed.
 SCRIPT = (
     _MARKER
-    + r"""(shift 2;exec "$@")&
-c=$! s=
-exec 2>/dev/null
+    + r"""(shift 2;exec "$@")&c=$! s=;exec 2>/dev/null
 f(){ s=$1;kill -$2 $c;}
 trap 'f 143 1' 1
 trap 'f 130 15' 2
@@ -54,17 +54,17 @@ trap 'f "$s" 10' 10
 trap 'f "$s" 12' 12
 trap 'f 143 15' 15
 z(){ sleep $1||sleep 1;}
-z $1 >&2&
+z $1 >&2&t=$!
 shopt -uo posix
 while wait $c;r=$?;kill -0 $c;do :;done
-trap '' 1 2 3 10 12 15
+trap '' 10 12
+trap 'exit $r' 1 2 3 15
 wait $c
 wait $c;q=$?
-[ $q$s = 127 ]||r=$q
-trap 'exit $r' 1 2 3 15
-[ $s ]&&{ case $r in 143|-*)r=$s;esac;exit $r;}
-z $2 >&2&
-wait;exit $r"""
+case $q$s in 127|-*);;*)r=$q;esac
+[ $s ]&&{ [ $r = 143 ]&&r=$s;exit $r;}
+z $2 >&2&kill -0 $t&&wait $t
+wait $!;exit $r"""
 )
 """The script: `$1` is the minimum lifetime, `$2` the sleep, both in seconds; then the command."""
 

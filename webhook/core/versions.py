@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(-(?:alpha|beta|rc|dev)\b)?", re.ASCII)
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(-(?:alpha|beta|rc|dev)(?![a-z]))?", re.ASCII)
 
 
 class Version(NamedTuple):
@@ -77,12 +77,15 @@ IMAGE_VOLUMES_ON_BY_DEFAULT = Version(1, 35)
 _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
 
 
-def mounts_image_volumes(kubelet: Version | None, runtime: Runtime) -> bool:
-    """Whether a node is certain to mount `volumes[].image`, whatever its feature gates say."""
+def mounts_image_volumes(kubelet: Version | None, runtime: Runtime, least: Version) -> bool:
+    """Whether a node mounts `volumes[].image`, its kubelet being `least` or later.
+
+    From IMAGE_VOLUMES_LOCKED_ON on that is certain, whatever the node's feature gates say.
+    """
     since = _IMAGE_VOLUMES_SINCE.get(runtime.name)
     return (
         kubelet is not None
-        and kubelet >= IMAGE_VOLUMES_LOCKED_ON
+        and kubelet >= least
         and since is not None
         and runtime.version is not None
         and runtime.version >= since

@@ -141,12 +141,14 @@ def _complete(document: Mapping[str, Any], kind: str, name: str, pod: dict[str, 
 
 
 def _label(pod: dict[str, Any], labels: Mapping[str, str]) -> None:
-    metadata = pod["metadata"]
-    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+    known = pod["metadata"].get("labels") or {}
+    if isinstance(known, Mapping):
+        pod["metadata"]["labels"] = {**known, **labels}
 
 
 def _claim_volumes(document: Mapping[str, Any], name: str, pod: dict[str, Any]) -> None:
-    templates = (document.get("spec") or {}).get("volumeClaimTemplates")
+    spec = document.get("spec")
+    templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None
     if not isinstance(templates, list):
         return
     claims = [
@@ -160,8 +162,10 @@ def _claim_volumes(document: Mapping[str, Any], name: str, pod: dict[str, Any]) 
         {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}-0"}}
         for claim in claims
     ]
-    kept = [v for v in pod["spec"].get("volumes") or [] if v.get("name") not in claims]
-    pod["spec"] = {**pod["spec"], "volumes": volumes + kept}
+    known = pod["spec"].get("volumes") or []
+    if claims and isinstance(known, list):
+        kept = [v for v in known if not isinstance(v, Mapping) or v.get("name") not in claims]
+        pod["spec"] = {**pod["spec"], "volumes": volumes + kept}
 
 
 def _at(prefix: str) -> str:

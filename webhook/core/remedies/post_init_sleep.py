@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core import duration, shell_wrapper
@@ -31,6 +31,18 @@ from webhook.core.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_D
 
 class PostInitSleep(Model):
     """Settings of the remedy `postInitSleep`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "duration(self.minLifetime) >= duration('1ms')"
+                    " || duration(self.sleep) >= duration('1ms')",
+                    "message": "minLifetime and sleep are both 0: leave the remedy out instead",
+                }
+            ]
+        }
+    )
 
     when: Literal["NodesNeedIt", "Always"] = Field(
         default="NodesNeedIt",
@@ -190,7 +202,10 @@ def _helper_objection(
         return Reason.INTERACTIVE if interactive else Reason.NO_SHELL
     if context.linger_image is None:
         return Reason.HELPER_IMAGE_MISSING
-    if any(mount.mount_path.rstrip("/") == HELPER_MOUNT for mount in container.volume_mounts or ()):
+    if any(
+        f"{mount.mount_path}/".startswith(f"{HELPER_MOUNT}/")
+        for mount in container.volume_mounts or ()
+    ) or any(other.name == HELPER for other in pod.spec.containers or ()):
         return Reason.NAME_CONFLICT
     volume = _helper_volume(pod)
     if volume is not None and not is_set(volume.empty_dir) and not is_set(volume.image):
@@ -200,9 +215,12 @@ def _helper_objection(
         command = (pod.spec.init_containers or [])[index].command
         if not command or command[0] != HELPER_IN_IMAGE:
             return Reason.NAME_CONFLICT
-    server = context.view.server_version
-    if settings.delivery == "ImageVolume" and server and server < IMAGE_VOLUMES_ON_BY_DEFAULT:
-        return Reason.SERVER_TOO_OLD
+    if settings.delivery == "ImageVolume":
+        server = context.view.server_version
+        if (server and server < IMAGE_VOLUMES_ON_BY_DEFAULT) or (
+            context.view.nodes.may_lack_image_volumes(pod.spec)
+        ):
+            return Reason.SERVER_TOO_OLD
     return None
 
 

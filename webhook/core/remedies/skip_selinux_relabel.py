@@ -46,7 +46,7 @@ def apply(
     if _relabels_nothing(pod.spec.security_context):
         yield Finding(Reason.NOT_NEEDED, message="seLinuxOptions.type spc_t is never relabelled")
         return
-    annotations = pod.metadata.annotations or {}
+    annotations = pod.annotations or {}
     for key in SKIP_RELABEL_ANNOTATIONS:
         value = annotations.get(key, "true")
         if value != "true":

@@ -1,0 +1,360 @@
+"""The shell wrapper, in each shell that this machine has; as PID 1, see tests/linger."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.process import await_that
+from webhook.core.shell_wrapper import SCRIPT, is_shell, is_wrapped, wrap
+
+PATIENCE = 60.0
+SHELLS = {
+    "dash": ["dash"],
+    "bash": ["bash"],
+    "bash-as-sh": ["bash", "--posix"],
+    "ash": ["busybox", "ash"],
+}
+
+texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
+shells = st.sampled_from(["sh", "/bin/sh", "bash", "/usr/local/bin/bash", "/busybox/ash", "dash"])
+commands = st.builds(lambda shell, rest: [shell, *rest], shells, st.lists(texts))
+durations = st.integers(min_value=0, max_value=10**9)
+
+
+@pytest.fixture(params=sorted(SHELLS))
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    """How to start a shell, `-c` not included."""
+    start: list[str] = SHELLS[request.param]
+    if shutil.which(start[0]) is None:
+        pytest.skip(f"{start[0]} is not installed")
+    return start
+
+
+def wrapped(
+    shell: Sequence[str], *command: str, sleep_ms: int = 0, min_lifetime_ms: int = 0
+) -> list[str]:
+    """Any command, wrapped by a given shell."""
+    _, *rest, _ = wrap(["sh"], sleep_ms=sleep_ms, min_lifetime_ms=min_lifetime_ms)
+    return [*shell, *rest, *command]
+
+
+def run(
+    command: Sequence[str], *, path: str | None = None, **variables: str
+) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        executable=shutil.which(command[0]),
+        env={"PATH": os.environ["PATH"] if path is None else path, **variables},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+class Running:
+    """A wrapped command that has said `ready`, in a wrapper that has set its traps."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def await_traps(self) -> None:
+        """Wait for the wrapper's traps, or its end, without sleep: the tests aim at a moment."""
+        while self.process.poll() is None:
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+            caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+            if caught >> (signal.SIGTERM - 1) & 1:
+                return
+
+    def end(self) -> int:
+        """The exit code; whatever the wrapper has left behind is killed."""
+        assert self.process.stdout is not None
+        try:
+            return self.process.wait(PATIENCE)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(PATIENCE)
+            self.process.stdout.close()
+
+
+# --- the list of strings ---
+
+
+@given(commands, durations, durations)
+def test_wrapped_command_is_recognised_and_stays_as_it_is(
+    command: list[str], sleep: int, min_lifetime: int
+) -> None:
+    once = wrap(command, sleep_ms=sleep, min_lifetime_ms=min_lifetime)
+    assert not is_wrapped(command)
+    assert is_wrapped(once)
+    assert wrap(once, sleep_ms=sleep + 1, min_lifetime_ms=0) == once
+    assert once[:4] == [command[0], "-c", SCRIPT, "podsettle"]
+    assert [float(once[4]), float(once[5])] == [min_lifetime / 1000, sleep / 1000]
+    assert once[6:] == command
+
+
+def test_what_a_wrapped_command_looks_like() -> None:
+    assert wrap(["/bin/sh", "-c", "true"], sleep_ms=10, min_lifetime_ms=1500) == [
+        *("/bin/sh", "-c", SCRIPT, "podsettle", "1.5", "0.01"),
+        *("/bin/sh", "-c", "true"),
+    ]
+    assert wrap(["sh"], sleep_ms=0, min_lifetime_ms=2000)[4:6] == ["2", "0"]
+
+
+def test_other_versions_are_recognised() -> None:
+    assert is_wrapped(["bash", "-c", ": podsettle;something else", "podsettle", "bash"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["sh"],
+        ["sh", "-c", ": podsettle;"],
+        ["sh", "-c", ": podsettle;", "something else"],
+        ["sh", "-e", ": podsettle;", "podsettle", "sh"],
+        ["python", "-c", ": podsettle;", "podsettle", "sh"],
+        ["sh", "-c", "echo ': podsettle;'", "podsettle", "sh"],
+    ],
+)
+def test_others_are_not_recognised(command: list[str]) -> None:
+    assert not is_wrapped(command)
+
+
+@pytest.mark.parametrize("name", ["sh", "/bin/ash", "/usr/bin/dash", "/busybox/sh"])
+def test_shells(name: str) -> None:
+    assert is_shell(name)
+
+
+@pytest.mark.parametrize("name", ["", "zsh", "./sh", "/tmp/sh", "/bin/sh ", "SH", "bin/sh", "/sh"])
+def test_no_shells(name: str) -> None:
+    assert not is_shell(name)
+
+
+@pytest.mark.parametrize("command", [[], ["true"], ["/ko-app/entrypoint", "init"]])
+def test_only_a_shell_can_be_wrapped(command: list[str]) -> None:
+    with pytest.raises(ValueError, match="not a command that starts with a shell"):
+        wrap(command, sleep_ms=0, min_lifetime_ms=0)
+
+
+@pytest.mark.parametrize("negative", [(-1, 0), (0, -1)])
+def test_durations_are_not_negative(negative: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="negative"):
+        wrap(["sh"], sleep_ms=negative[0], min_lifetime_ms=negative[1])
+
+
+# --- the kubelet's expansion ---
+
+
+def expand(text: str, variables: dict[str, str]) -> str:
+    """Kubernetes' Expand and tryReadVariableName (third_party/forked/golang/expansion)."""
+    out = []
+    at = 0
+    while at < len(text):
+        if text[at] != "$" or at + 1 == len(text):
+            out.append(text[at])
+            at += 1
+        elif text[at + 1] == "$":
+            out.append("$")
+            at += 2
+        elif text[at + 1] == "(" and (end := text.find(")", at)) >= 0:
+            name = text[at + 2 : end]
+            out.append(variables.get(name, f"$({name})"))
+            at = end + 1
+        else:
+            # A lone operator, or one whose parenthesis never closes: both characters are kept.
+            out.append(text[at : at + 2])
+            at += 2
+    return "".join(out)
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("$(VAR)", "value"),
+        ("$$(VAR)", "$(VAR)"),
+        ("$(OTHER)", "$(OTHER)"),
+        ("$$", "$"),
+        ("$(VAR", "$(VAR"),
+        ("$1 $", "$1 $"),
+        ("a$(VAR)$$$(VAR)", "avalue$value"),
+    ],
+)
+def test_the_oracle_expands(text: str, expanded: str) -> None:
+    assert expand(text, {"VAR": "value"}) == expanded
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_expansion_leaves_the_script_alone(variables: dict[str, str]) -> None:
+    assert expand(SCRIPT, variables) == SCRIPT
+
+
+def test_script_is_short_plain_ascii() -> None:
+    assert SCRIPT.isascii()
+    assert SCRIPT.startswith(": podsettle;")
+    assert not any(forbidden in SCRIPT for forbidden in ("$(", "$$", "`", "/proc", "\r", "\t"))
+    assert len(SCRIPT) < 512
+
+
+# --- the script ---
+
+
+@pytest.mark.parametrize("code", [0, 1, 42, 126, 127, 128, 143, 255])
+def test_exit_code_is_the_commands(shell: list[str], code: int) -> None:
+    command = wrapped(shell, "sh", "-c", f"echo out; echo err >&2; exit {code}")
+    assert run(command) == (code, "out\n", "err\n")
+
+
+@pytest.mark.parametrize("number", [6, 9, 10, 11, 13, 15])
+def test_quick_death_by_signal_is_reported_without_a_word(shell: list[str], number: int) -> None:
+    for _ in range(15):
+        assert run(wrapped(shell, "sh", "-c", f"kill -{number} $$")) == (128 + number, "", "")
+
+
+@pytest.mark.parametrize(("command", "code"), [("/missing/command", 127), ("/tmp", 126)])
+def test_command_that_cannot_run(shell: list[str], command: str, code: int) -> None:
+    started = time.monotonic()
+    returned, out, err = run(wrapped(shell, command, min_lifetime_ms=300))
+    assert time.monotonic() - started >= 0.3
+    assert (returned, out) == (code, "")
+    assert command in err
+
+
+@pytest.mark.parametrize("durations", [{"sleep_ms": 300}, {"min_lifetime_ms": 300}])
+def test_delays(shell: list[str], durations: dict[str, int]) -> None:
+    started = time.monotonic()
+    assert run(wrapped(shell, "sh", "-c", "exit 3", **durations)) == (3, "", "")
+    assert time.monotonic() - started >= 0.3
+
+
+def test_arguments_are_kept_and_nothing_leaks_into_the_environment(shell: list[str]) -> None:
+    odd = ["", " ", "two\nlines", "'\"$(x)`y`$$", "\\", "*", "-c", "--"]
+    names = ["c", "s", "r", "q", "f", "z", "t"]  # any that the script might use
+    direct = ["sh", "-c", 'env | sort; printf "<%s>" "$0" "$@"', *odd]
+    code, out, err = run(wrapped(shell, *direct), **dict.fromkeys(names, "exported"))
+    assert (code, err) == (0, "")
+    # Shells export a few variables of their own, with or without a wrapper: PWD, OLDPWD, SHLVL, _.
+    own = ("PWD=", "OLDPWD=", "SHLVL=", "_=")
+    lines = [line for line in out.splitlines() if not line.startswith(own)]
+    direct_lines = run(direct, **dict.fromkeys(names, "exported"))[1].splitlines()
+    assert lines == [line for line in direct_lines if not line.startswith(own)]
+    assert all(f"{name}=exported" in lines for name in names)
+
+
+@pytest.fixture
+def bin_directory(tmp_path: Path) -> Path:
+    """An empty PATH."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    return directory
+
+
+def test_without_sleep_there_is_no_delay_and_no_noise(
+    shell: list[str], bin_directory: Path
+) -> None:
+    command = wrapped(shell, "/bin/sh", "-c", "exit 5", sleep_ms=50, min_lifetime_ms=50)
+    assert run(command, path=str(bin_directory)) == (5, "", "")
+
+
+# Not in BusyBox, which prefers its own applet to what PATH has.
+@pytest.mark.parametrize("shell", ["dash", "bash", "bash-as-sh"], indirect=True)
+def test_sleep_that_knows_no_fractions(shell: list[str], bin_directory: Path) -> None:
+    log = bin_directory / "log"
+    sleep = bin_directory / "sleep"
+    sleep.write_text(
+        "#!/bin/sh\n"
+        f'echo "$1" >> {log}\n'
+        'case $1 in *[!0-9]*) echo "sleep: invalid number" >&2; exit 1;; esac\n'
+    )
+    sleep.chmod(0o755)
+    command = wrapped(shell, "/bin/sh", "-c", "exit 5", sleep_ms=10, min_lifetime_ms=500)
+    assert run(command, path=str(bin_directory)) == (5, "", "")
+    assert sorted(log.read_text().split()) == ["0.01", "0.5", "1", "1"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        *((signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGQUIT, 131)),
+        *((signal.SIGTERM, 143), (signal.SIGUSR1, 138), (signal.SIGUSR2, 140)),
+    ],
+)
+def test_command_that_dies_of_a_forwarded_signal(
+    shell: list[str], number: signal.Signals, code: int
+) -> None:
+    running = Running(wrapped(shell, "sh", "-c", "echo ready; exec sleep 1000"))
+    running.await_traps()
+    running.process.send_signal(number)
+    assert running.end() == code
+
+
+@pytest.mark.parametrize("code", [0, 42, 127, 143])
+def test_command_that_handles_a_signal_later(shell: list[str], code: int) -> None:
+    script = (
+        f"trap 'n=0; while [ $n -lt 5000 ]; do n=$((n + 1)); done; exit {code}' TERM; echo ready;"
+        " while :; do sleep 1000 & wait; done"
+    )
+    running = Running(wrapped(shell, "sh", "-c", script, sleep_ms=3_600_000))
+    running.await_traps()
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end() == code
+
+
+def test_terminating_signal_ends_the_sleep_at_once(shell: list[str]) -> None:
+    command = wrapped(shell, "sh", "-c", "echo ready; exit 7", sleep_ms=3_600_000)
+    running = Running(command)
+    await_that(lambda: _is_asleep(running.process.pid), "the sleep began")
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end() == 7
+
+
+def _is_asleep(wrapper: int) -> bool:
+    """Whether the only child of a wrapper is a subshell whose only child is the long sleep."""
+    try:
+        (subshell,) = _children(wrapper)
+        (sleep,) = _children(subshell)
+        return b"3600" in Path(f"/proc/{sleep}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return False
+
+
+def _children(pid: int | str) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_signal_at_the_very_end_of_the_command(shell: list[str], number: signal.Signals) -> None:
+    """No status is lost or invented; but bash may lose it, and 128 plus the signal it is then."""
+    allowed = {42, 128 + number} if shell[0] == "bash" else {42}
+    deadline = time.monotonic() + 0.8
+    moments = random.Random(number)
+    rounds = 0
+    while time.monotonic() < deadline or rounds < 20:
+        running = Running(wrapped(shell, "sh", "-c", "trap '' TERM HUP; echo ready; exit 42"))
+        running.await_traps()
+        spin = time.monotonic() + moments.random() * 0.002
+        while time.monotonic() < spin:
+            pass
+        running.process.send_signal(number)
+        assert running.end() in allowed
+        rounds += 1

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from webhook.core.versions import (
+    Version,
+    loses_exit_codes,
+    IMAGE_VOLUMES_LOCKED_ON as LOCKED_ON,
+    mounts_image_volumes,
+    parse_runtime,
+    parse_version,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("v1.36.2", Version(1, 36, 2)),
+        ("1.33.12", Version(1, 33, 12)),
+        ("1.36", Version(1, 36, 0)),
+        ("v1.33.5-2.rhaos4.20.git1234.el9", Version(1, 33, 5)),
+        ("v1.31.4+k3s1", Version(1, 31, 4)),
+        ("v1.30.4-gke.1348000", Version(1, 30, 4)),
+        ("v1.29.0-eks-5e0fdde", Version(1, 29, 0)),
+        ("1.36.0-rc.1", Version(1, 36, 0, final=False)),
+        ("1.36.0-rc1", Version(1, 36, 0, final=False)),
+        ("1.36.0-beta2", Version(1, 36, 0, final=False)),
+        ("v1.36.0-alpha.3", Version(1, 36, 0, final=False)),
+        ("1.36.0-dev", Version(1, 36, 0, final=False)),
+        ("1.36.0-developer.el9", Version(1, 36, 0)),
+        ("", None),
+        ("latest", None),
+        ("1", None),
+    ],
+)
+def test_a_version_is_read_from_the_start_of_its_text(text: str, version: Version | None) -> None:
+    assert parse_version(text) == version
+
+
+def test_a_pre_release_sorts_before_its_release() -> None:
+    assert Version(1, 35, 9) < Version(1, 36, 0, final=False) < Version(1, 36, 0)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "loses"),
+    [
+        ("cri-o://1.20.0", True),
+        ("cri-o://1.32.99", True),
+        ("cri-o://1.33.0", True),
+        ("cri-o://1.33.12", True),
+        ("cri-o://1.33.5-2.rhaos4.20.git1234.el9", True),
+        ("cri-o://1.33.13-rc.1", True),
+        ("cri-o://1.33.13", False),
+        ("cri-o://1.33.13-2.rhaos4.20.git1234.el9", False),
+        ("cri-o://1.34.8", True),
+        ("cri-o://1.34.9", False),
+        ("cri-o://1.34.10", False),
+        ("cri-o://1.35.2", True),
+        ("cri-o://1.35.3", False),
+        ("cri-o://1.36.0-dev", True),
+        ("cri-o://1.36.0-rc.1", True),
+        ("cri-o://1.36.0-rc1", True),
+        ("cri-o://1.36.0", False),
+        ("cri-o://1.37.1", False),
+        ("cri-o://2.0.0", False),
+        ("cri-o://", True),
+        ("cri-o://unknown", True),
+        ("cri-o", True),
+        ("containerd://1.6.0", False),
+        ("containerd://2.1.5", False),
+        ("docker://20.10.7", False),
+        ("Unknown", False),
+        ("", False),
+    ],
+)
+def test_cri_o_loses_exit_codes_until_the_releases_that_carry_the_cure(
+    runtime: str, loses: bool
+) -> None:
+    assert loses_exit_codes(parse_runtime(runtime)) is loses
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "runtime", "mounts"),
+    [
+        ("v1.36.0", "cri-o://1.36.0", True),
+        ("v1.36.0", "cri-o://1.31.0", True),
+        ("v1.36.0", "cri-o://1.30.9", False),
+        ("v1.36.0", "containerd://2.1.0", True),
+        ("v1.36.0", "containerd://2.1.0-rc.1", False),
+        ("v1.36.0", "containerd://2.0.9", False),
+        ("v1.35.9", "containerd://2.1.0", False),
+        ("v1.36.0-rc.0", "containerd://2.1.0", False),
+        ("", "containerd://2.1.0", False),
+        ("v1.36.0", "containerd://", False),
+        ("v1.36.0", "docker://27.0.0", False),
+    ],
+)
+def test_image_volumes_need_a_kubelet_and_a_runtime_that_are_certain_to_mount_them(
+    kubelet: str, runtime: str, mounts: bool
+) -> None:
+    assert mounts_image_volumes(parse_version(kubelet), parse_runtime(runtime), LOCKED_ON) is mounts

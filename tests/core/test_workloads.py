@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import copy
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.workloads import Workload, WorkloadError, pods_of
+
+SPEC = {"containers": [{"name": "main"}], "unknown": [1]}
+TEMPLATE = {"metadata": {"labels": {"app": "x"}, "annotations": {"a": "b"}}, "spec": SPEC}
+
+
+def workload(kind: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "w", "namespace": "ns"}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def one(document: object, template_path: str | None = None) -> Workload:
+    (found,) = pods_of(document, template_path)
+    return found
+
+
+def test_a_pod_is_itself() -> None:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "ns"},
+        "spec": SPEC,
+        "status": {},
+    }
+    found = one(document)
+    assert (found.kind, found.name, found.namespace, found.path) == ("Pod", "p", "ns", "")
+    assert found.pod == document
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "ReplicaSet", "ReplicationController"])
+def test_a_controller_holds_a_template(kind: str) -> None:
+    found = one(workload(kind, template=TEMPLATE))
+    assert (found.kind, found.name, found.namespace) == (kind, "w", "ns")
+    assert found.path == "spec.template"
+    assert found.title == f"{kind}/w"
+    assert found.pod == {"apiVersion": "v1", "kind": "Pod", **TEMPLATE}
+
+
+def test_a_pod_template_holds_one_at_the_top() -> None:
+    found = one({"kind": "PodTemplate", "metadata": {"name": "w"}, "template": TEMPLATE})
+    assert (found.path, found.namespace) == ("template", None)
+    assert found.pod["spec"] == SPEC
+
+
+def test_the_pods_of_a_job_carry_its_labels() -> None:
+    found = one(workload("Job", template=TEMPLATE))
+    assert found.pod["metadata"]["labels"] == {
+        "app": "x",
+        "batch.kubernetes.io/job-name": "w",
+        "job-name": "w",
+    }
+
+
+def test_the_pods_of_a_cron_job_carry_those_of_its_jobs() -> None:
+    found = one(workload("CronJob", jobTemplate={"spec": {"template": {"spec": SPEC}}}))
+    assert found.path == "spec.jobTemplate.spec.template"
+    labels = found.pod["metadata"]["labels"]
+    assert labels.keys() == {"batch.kubernetes.io/job-name", "job-name"}
+    assert labels["job-name"].startswith("w-")
+
+
+def test_the_pods_of_a_stateful_set_carry_its_labels_and_claims() -> None:
+    template: dict[str, Any] = copy.deepcopy(TEMPLATE)
+    template["spec"]["volumes"] = [
+        {"name": "data", "emptyDir": {}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    claims = [{"metadata": {"name": "data"}}, {"metadata": {"name": "log"}}, {"metadata": {}}, None]
+    found = one(workload("StatefulSet", template=template, volumeClaimTemplates=claims))
+    assert found.pod["metadata"]["labels"] == {
+        "app": "x",
+        "apps.kubernetes.io/pod-index": "0",
+        "statefulset.kubernetes.io/pod-name": "w-0",
+    }
+    # A claim takes the place of a volume of its name, as the controller has it.
+    assert found.pod["spec"]["volumes"] == [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-w-0"}},
+        {"name": "log", "persistentVolumeClaim": {"claimName": "log-w-0"}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+
+
+@pytest.mark.parametrize("claims", [None, [], "x"])
+def test_a_stateful_set_without_claims_keeps_its_volumes(claims: Any) -> None:
+    found = one(workload("StatefulSet", template=TEMPLATE, volumeClaimTemplates=claims))
+    assert found.pod["spec"].get("volumes", []) == []
+
+
+def test_nothing_is_written_into_the_document() -> None:
+    claims = [{"metadata": {"name": "data"}}]
+    items = [
+        workload("Job", template=TEMPLATE),
+        workload("StatefulSet", template=TEMPLATE, volumeClaimTemplates=claims),
+        {"kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC},
+    ]
+    document = {"kind": "List", "items": items}
+    before = copy.deepcopy(document)
+    assert len(list(pods_of(document))) == 3
+    assert document == before
+
+
+def test_a_list_holds_what_its_items_hold() -> None:
+    items = [workload("Deployment", template=TEMPLATE), workload("Pod") | {"spec": SPEC}]
+    found = list(pods_of({"kind": "List", "items": [*items, {"kind": "List", "items": items[1:]}]}))
+    assert [f.path for f in found] == ["items[0].spec.template", "items[1]", "items[2].items[0]"]
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
+def test_a_typed_list_names_the_kind_of_its_items(kind: str) -> None:
+    item = workload(kind, template=TEMPLATE) if kind != "Pod" else {"spec": SPEC}
+    item.pop("kind", None)
+    (found,) = pods_of({"kind": f"{kind}List", "items": [item]})
+    assert found.kind == kind
+    assert found.pod["spec"] == SPEC
+
+
+@pytest.mark.parametrize("kind", ["List", "PodList"])
+def test_a_list_of_nothing_holds_nothing(kind: str) -> None:
+    assert list(pods_of({"kind": kind, "items": []})) == []
+
+
+def test_a_kind_that_nobody_knows_is_read_by_the_path_to_its_template() -> None:
+    document = workload("Workflow", workers={"template": TEMPLATE})
+    found = one(document, "spec.workers.template")
+    assert (found.kind, found.path) == ("Workflow", "spec.workers.template")
+    assert found.pod == {"apiVersion": "v1", "kind": "Pod", **TEMPLATE}
+
+
+def test_the_path_is_for_kinds_that_nobody_knows() -> None:
+    items = [workload("Job", template=TEMPLATE), workload("Workflow", workers=TEMPLATE)]
+    found = list(pods_of({"kind": "List", "items": items}, "spec.workers"))
+    assert [f.path for f in found] == ["items[0].spec.template", "items[1].spec.workers"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name", "title"),
+    [
+        ({"generateName": "w-"}, "w-", "Pod/w-"),
+        ({}, "", "Pod/(unnamed)"),
+        (None, "", "Pod/(unnamed)"),
+        ({"name": None}, "", "Pod/(unnamed)"),
+    ],
+)
+def test_a_pod_may_have_no_name(metadata: Any, name: str, title: str) -> None:
+    found = one({"kind": "Pod", "metadata": metadata, "spec": SPEC})
+    assert (found.name, found.title, found.namespace) == (name, title, None)
+
+
+KNOWN = (
+    "Known: Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, "
+    "CronJob, PodTemplate, List"
+)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (None, "the document is not a Kubernetes object"),
+        ([], "the document is not a Kubernetes object"),
+        ({}, "the document has no kind"),
+        ({"kind": 5}, "the document has no kind"),
+        ({"kind": ""}, "the document has no kind"),
+        ({"kind": "Pod"}, "spec of this Pod is missing or not a mapping"),
+        ({"kind": "Pod", "spec": []}, "spec of this Pod is missing or not a mapping"),
+        ({"kind": "Job"}, "spec of this Job is missing or not a mapping"),
+        (workload("Job"), "spec.template of this Job is missing or not a mapping"),
+        (
+            workload("CronJob", jobTemplate={"spec": 5}),
+            "spec.jobTemplate.spec of this CronJob is missing or not a mapping",
+        ),
+        (
+            workload("Deployment", template={}),
+            "spec.template.spec of this Deployment is missing or not a mapping",
+        ),
+        ({"kind": "List", "items": [5]}, "items[0] is not a Kubernetes object"),
+        ({"kind": "List", "items": [{}]}, "items[0] has no kind"),
+        (
+            {"kind": "List", "items": [workload("Job")]},
+            "items[0].spec.template of this Job is missing or not a mapping",
+        ),
+        (
+            {"kind": "PodList", "items": [{}]},
+            "items[0].spec of this Pod is missing or not a mapping",
+        ),
+        (
+            workload("Service"),
+            "the document is a Service, and podsettle does not know where it keeps its pod "
+            f"template; give the path, such as spec.template. {KNOWN}",
+        ),
+    ],
+)
+def test_an_object_without_a_pod_is_an_error_with_its_path(document: Any, message: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        list(pods_of(document))
+    assert str(caught.value) == message
+
+
+def test_a_path_that_leads_nowhere_is_an_error() -> None:
+    with pytest.raises(WorkloadError, match=r"^spec\.workers of this Workflow is missing"):
+        list(pods_of(workload("Workflow"), "spec.workers.template"))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        workload("Job", template={"metadata": {"labels": ["a"]}, "spec": SPEC}),
+        workload("Job", template={"metadata": {"labels": "a"}, "spec": SPEC}),
+        workload(
+            "StatefulSet",
+            template={"spec": {"volumes": ["a"]}},
+            volumeClaimTemplates=[{"metadata": {"name": "a"}}],
+        ),
+        workload("StatefulSet", template={"spec": {"volumes": 5}}, volumeClaimTemplates=[]),
+    ],
+)
+def test_a_template_of_the_wrong_shape_raises_nothing_but_a_workload_error(document: Any) -> None:
+    with suppress(WorkloadError):
+        list(pods_of(document))
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text("ab", max_size=2)
+KEYS = st.sampled_from(
+    ["kind", "metadata", "spec", "items", "template", "jobTemplate", "labels", "name", "volumes",
+     "volumeClaimTemplates"]
+)  # fmt: skip
+KINDS = st.sampled_from(
+    ["Pod", "Job", "CronJob", "StatefulSet", "List", "PodList", "PodTemplate", "Odd"]
+)
+JUNK = st.recursive(
+    LEAVES | KINDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(kind=KINDS, fields=st.dictionaries(KEYS, JUNK, max_size=4))
+def test_no_document_raises_anything_but_a_workload_error(
+    kind: str, fields: dict[str, Any]
+) -> None:
+    with suppress(WorkloadError):
+        list(pods_of({**fields, "kind": kind}))
