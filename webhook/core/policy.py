@@ -127,7 +127,7 @@ class PolicyMetadata(BaseModel):
         str,
         StringConstraints(
             strict=True,
-            max_length=253,
+            max_length=63,  # A namespace chooses it by a label's value, which is no longer.
             pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
         ),
     ] = Field(description="The policy's name, by which namespaces choose it.")
