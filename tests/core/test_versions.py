@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from webhook.core.versions import (
+    IMAGE_VOLUMES_LOCKED_ON as LOCKED_ON,
+)
+from webhook.core.versions import (
     Version,
     loses_exit_codes,
-    IMAGE_VOLUMES_LOCKED_ON as LOCKED_ON,
     mounts_image_volumes,
     parse_runtime,
     parse_version,

@@ -30,8 +30,8 @@ class Settings:
 def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
     """What to do with one admission request.
 
-    Raises one of `review.UNREADABLE` for a pod that Kubernetes would not send, and PatchError where the
-    self-check refuses the patch; the caller admits the pod unchanged in either case.
+    Raises one of `review.UNREADABLE` for a pod that Kubernetes would not send, and PatchError where
+    the self-check refuses the patch; the caller admits the pod unchanged in either case.
     """
     resource = request.resource
     if (

@@ -1,8 +1,8 @@
 """YAML and JSON text as documents that remember their lines.
 
 Scalars and keys read as a Kubernetes client reads them (`goyaml.v2/resolve.go` and `yaml.go` in
-kubernetes-sigs/yaml), not as YAML 1.1 would have it: a date is a string and so is `1:30`. A key that
-stands twice is an error, aliases cannot be used to blow up a document, and nesting is bounded.
+kubernetes-sigs/yaml), not as YAML 1.1 would have it: a date is a string and so is `1:30`. A key
+that stands twice is an error, aliases cannot be used to blow up a document, and nesting is bounded.
 
 The parser's events are put together here, without recursion: PyYAML's own composer overflows the
 stack in C on deep nesting, which takes the process with it.
@@ -159,20 +159,28 @@ class _Builder:
                 top.merging = top.merged_before = True
                 top.key, top.key_line = "<<", line
                 return
-            key = _as_key(resolve(event.value) if plain else event.value)
-            assert isinstance(top.value, dict)
+            key = _as_key(self._resolved(event.value, line) if plain else event.value)
             if key in top.value:
                 raise self._refused(line, f"key {key!r} stands twice")
             top.key, top.key_line = key, line
             self._remember(event.anchor, key)
             return
-        try:
-            value = resolve(event.value) if plain else _tagged(event)
-        except ValueError as error:
-            raise self._refused(line, str(error)) from None
+        value = self._resolved(event.value, line) if plain else self._tagged(event, line)
         self._tally(1, line)
         self._remember(event.anchor, value)
         self._put(value, line)
+
+    def _resolved(self, text: str, line: int) -> Any:
+        try:
+            return resolve(text)
+        except ValueError as error:
+            raise self._refused(line, str(error)) from None
+
+    def _tagged(self, event: yaml.ScalarEvent, line: int) -> Any:
+        try:
+            return _tagged(event)
+        except ValueError as error:
+            raise self._refused(line, str(error)) from None
 
     def _aliased(self, event: yaml.AliasEvent, line: int) -> Any:
         if self._wants_key():
@@ -196,9 +204,8 @@ class _Builder:
         elif top.merging:
             self._merge(top, value, line)
         else:
-            assert top.key is not None
             self.lines[self._path()] = top.key_line
-            top.value[top.key] = value
+            top.value[top.key or ""] = value
         top.key, top.merging = None, False
 
     def _merge(self, top: _Open, value: Any, line: int) -> None:
