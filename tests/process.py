@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import subprocess
@@ -57,17 +58,23 @@ def free_port() -> int:
 
 @contextmanager
 def start_server(
-    manifests: Path, certs: Path, *arguments: str, port: int | None = None
+    manifests: Path | None, certs: Path, *arguments: str, kubeconfig: Path | None = None
 ) -> Iterator[RunningServer]:
-    """A server on the given manifests, with development certificates of its own."""
+    """A server on manifests or a cluster, with development certificates of its own."""
     made = podsettle("certs", "--certs-dir", certs)
     assert made.returncode == 0, made.stderr
-    port = port or free_port()
+    port = free_port()
     log = certs / "serve.log"
-    command = [PODSETTLE, "serve", "--manifests", str(manifests), "--certs-dir", str(certs)]
+    command = [PODSETTLE, "serve", "--certs-dir", str(certs), "--port", str(port), *arguments]
+    if manifests is not None:
+        command += ["--manifests", str(manifests)]
     with log.open("w") as output:
         process = subprocess.Popen(
-            [*command, "--port", str(port), *arguments], stdout=output, stderr=output, text=True
+            command,
+            stdout=output,
+            stderr=output,
+            text=True,
+            env={**os.environ, "KUBECONFIG": str(kubeconfig)},
         )
     server = RunningServer(process, f"https://127.0.0.1:{port}", certs / "ca.crt", log)
     try:

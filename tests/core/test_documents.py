@@ -81,6 +81,7 @@ SCALARS: list[tuple[str, Any]] = [
     ("500m", "500m"),
     ("10ms", "10ms"),
     ("1e", "1e"),
+    ("1e999", "1e999"),  # Beyond a float64: a Kubernetes client leaves it as it is.
     ("0x", "0x"),
     ("0xG", "0xG"),
     ("0x_", "0x_"),
@@ -112,6 +113,7 @@ def test_a_quoted_scalar_is_a_string(text: str, quote: str) -> None:
         ("No", "false"),
         ("y", "true"),
         ("0x1F", "31"),
+        ("1.0", "1"),
     ],
 )
 def test_a_key_is_a_string_as_kubernetes_writes_it(written: str, key: str) -> None:
@@ -207,6 +209,11 @@ def test_an_error_names_the_file_the_line_and_the_cause(text: str, line: int, me
 def test_a_surrogate_pair_of_json_is_one_character_and_half_of_one_is_an_error() -> None:
     assert load('{"a": "\\ud83d\\ude00"}') == {"a": "\U0001f600"}
     refused('{"a": "\\ud83d"}')
+
+
+@pytest.mark.parametrize("quoted", ["{}", "'{}'", "|-\n  {}", ">-\n  {}"])
+def test_only_a_string_in_double_quotes_has_escapes(quoted: str) -> None:
+    assert load("a: " + quoted.format("\\ud83d\\ude00 \\n")) == {"a": "\\ud83d\\ude00 \\n"}
 
 
 @pytest.mark.parametrize("text", [b"a: \xff\n", b"\xff\xfe\x00", b"a: \x00", b"a: \x07"])

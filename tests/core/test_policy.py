@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.builders import policy, policy_document
-from webhook.cluster.manifests import Problem, read_text
+from webhook.cluster.manifests import read_text
+from webhook.cluster.problems import Problem
 from webhook.core.policy import (
     REMEDIES,
     InvalidPolicyError,

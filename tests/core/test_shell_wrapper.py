@@ -320,6 +320,29 @@ def test_command_that_handles_a_signal_later(shell: list[str], code: int) -> Non
     assert running.end() == code
 
 
+def test_command_that_handles_many_signals(shell: list[str]) -> None:
+    script = (
+        "trap 'echo got' USR1; trap 'exit 42' TERM; echo ready; while :; do sleep 1000 & wait; done"
+    )
+    running = Running(wrapped(shell, "sh", "-c", script))
+    running.await_traps()
+    for _ in range(6):
+        running.process.send_signal(signal.SIGUSR1)
+        assert running.process.stdout is not None
+        assert running.process.stdout.readline() == b"got\n"
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end() == 42
+
+
+@pytest.mark.parametrize("code", [0, 42, 127, 143])
+def test_shell_that_forgets_what_it_was_asked_for(code: int) -> None:
+    """A `sh` that is none of the shells here: bash in POSIX mode, not switched out of it."""
+    command = wrapped(["bash", "--posix"], "sh", "-c", f"exit {code}")
+    command[3] = command[3].replace("shopt -uo posix", ":")
+    assert command[3] != SCRIPT
+    assert run(command) == (code, "", "")
+
+
 def test_terminating_signal_ends_the_sleep_at_once(shell: list[str]) -> None:
     command = wrapped(shell, "sh", "-c", "echo ready; exit 7", sleep_ms=3_600_000)
     running = Running(command)

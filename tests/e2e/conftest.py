@@ -143,9 +143,9 @@ class registered:  # noqa: N801
         self.cluster.request("DELETE", f"{self.path}/{self.name}")
 
 
-def is_called(cluster: KubeCluster) -> bool:
+def is_called(cluster: KubeCluster, namespace: str = "default") -> bool:
     """Whether a pod is settled by now: the API server learns of a webhook with a delay."""
-    probe = simple_pod("probe")
+    probe = simple_pod("probe", namespace)
     annotations = cluster.create_pod(probe, dry_run=True).body["metadata"].get("annotations", {})
     return "podsettle.dev/applied" in annotations
 

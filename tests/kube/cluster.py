@@ -135,6 +135,12 @@ class KubeCluster:
         self._apiserver.stop()
         self._client = self._new_client()
 
+    def kill_apiserver(self) -> None:
+        """End the API server as an outage does: a graceful stop waits for watches to end."""
+        self._client.close()
+        self._apiserver.kill()
+        self._client = self._new_client()
+
     def restart_apiserver(self) -> None:
         """Stop the API server and start it: every watch ends, every cache is read anew."""
         self.stop_apiserver()

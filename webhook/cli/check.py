@@ -13,11 +13,11 @@ from webhook.cli.options import InputError
 from webhook.cluster.manifests import (
     FoundObject,
     ManifestsError,
-    Problem,
     manifest_files,
     read_manifest,
     read_text,
 )
+from webhook.cluster.problems import Problem
 from webhook.core.names import KIND
 
 

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
 import click
 
-from webhook.cli.options import (
-    InputError,
-    certs_dir_option,
-    linger_image_option,
-    load_manifests,
-    manifests_option,
-)
+from webhook.cli.options import PLACEHOLDER_IMAGE, InputError, certs_dir_option, load_manifests
+from webhook.cluster.in_cluster import in_cluster
+from webhook.cluster.source import Source
 from webhook.core.decide import Settings
 from webhook.tls.files import CertificateDirectory, CertificateError
 
 
 @click.command()
-@manifests_option
+@click.option(
+    "--manifests",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="PODSETTLE_MANIFESTS",
+    show_envvar=True,
+    metavar="DIR",
+    help="Files that stand in for a cluster: SettlePolicy, Namespace, RuntimeClass and Node "
+    "documents. Without it: the cluster that podsettle runs in, else that of the kubeconfig.",
+)
 @click.option(
     "--host",
-    default="127.0.0.1",
+    default=lambda: "0.0.0.0" if in_cluster() else "127.0.0.1",  # noqa: S104
     envvar="PODSETTLE_HOST",
     show_envvar=True,
-    show_default=True,
+    show_default="127.0.0.1; in a cluster 0.0.0.0",
     help="The address to listen on.",
 )
 @click.option(
@@ -38,7 +43,14 @@ from webhook.tls.files import CertificateDirectory, CertificateError
     help="The port to listen on.",
 )
 @certs_dir_option
-@linger_image_option
+@click.option(
+    "--linger-image",
+    envvar="PODSETTLE_LINGER_IMAGE",
+    show_envvar=True,
+    show_default=f"{PLACEHOLDER_IMAGE} with --manifests, else none",
+    metavar="IMAGE",
+    help="The image of the helper, where containers without a shell get it from.",
+)
 @click.option(
     "--own-namespace",
     envvar="PODSETTLE_NAMESPACE",
@@ -47,11 +59,11 @@ from webhook.tls.files import CertificateDirectory, CertificateError
     help="The namespace that podsettle itself runs in; its pods are never touched.",
 )
 def serve(
-    manifests: Path,
+    manifests: Path | None,
     host: str,
     port: int,
     certs_dir: Path,
-    linger_image: str,
+    linger_image: str | None,
     own_namespace: str | None,
 ) -> None:
     """Answer admission reviews and previews over TLS."""
@@ -65,24 +77,49 @@ def serve(
         expires = certificates.load().not_valid_after_utc
     except CertificateError as error:
         raise InputError(str(error)) from None
-    source = load_manifests(manifests)
+    source: Source
+    if manifests is not None:
+        source = load_manifests(manifests)
+        # Nothing runs these pods, so an image that nobody can pull does no harm.
+        linger_image = linger_image or PLACEHOLDER_IMAGE
+    else:
+        source = _connect()
     app = create_app(source, Settings(own_namespace, linger_image), expires)
-    click.echo(_greeting(host, port, certificates, manifests, len(source.view.policies)))
+    click.echo(_greeting(host, port, certificates, source, manifests))
     run(app, certificates, host, port)
 
 
+def _connect() -> Source:
+    """The cluster, its address and credentials read; the connection is made by the server."""
+    # The client takes a quarter of a second to import: only those who need it pay.
+    from webhook.cluster.api import ApiServer, Unreachable
+    from webhook.cluster.kubernetes import KubernetesSource
+
+    try:
+        return KubernetesSource(asyncio.run(ApiServer.connect()))
+    except Unreachable as error:
+        raise InputError(f"{error}; or give --manifests DIR") from None
+
+
 def _greeting(
-    host: str, port: int, certificates: CertificateDirectory, manifests: Path, policies: int
+    host: str,
+    port: int,
+    certificates: CertificateDirectory,
+    source: Source,
+    manifests: Path | None,
 ) -> str:
     url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    if manifests is None:
+        return f"podsettle serves {url} for the cluster at {source.title}"
     curl = f"curl --cacert {certificates.ca}"
+    policies = len(source.view.policies)
     count = "1 policy" if policies == 1 else f"{policies} policies"
     review = next(iter(sorted(manifests.glob("reviews/*.json"))), Path("review.json"))
-    pod = Path("pod.yaml")
-    if (example := manifests / "pods" / f"{review.stem}.yaml").exists():
-        pod = example
+    pod = manifests / "pods" / f"{review.stem}.yaml"
+    if not pod.exists():
+        pod = Path("pod.yaml")
     return f"""\
-podsettle serves {url} on {count} in {manifests}
+podsettle serves {url} on {count} in {source.title}
 
   page      {url}/
   preview   {curl} --data-binary @{pod} {url}/preview

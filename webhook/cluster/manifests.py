@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -16,7 +17,9 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from webhook.cluster.objects import read_namespace, read_node, read_runtime_class
+from webhook.cluster.problems import Problem
 from webhook.cluster.snapshot import Snapshot
+from webhook.cluster.source import Check
 from webhook.core.documents import Document, DocumentError, load_documents
 from webhook.core.names import GROUP, KIND
 from webhook.core.nodes import Nodes
@@ -33,21 +36,6 @@ _Signature: TypeAlias = tuple[int, int, int]
 
 class ManifestsError(Exception):
     """A directory that cannot be read at all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something wrong with a file, worded for the person who wrote it."""
-
-    source: str
-    line: int
-    message: str
-    path: str = ""
-    """The JSON path of the value, where the problem has one."""
-
-    def __str__(self) -> str:
-        where = f"{self.source}:{self.line}" if self.line else self.source
-        return ": ".join(part for part in (where, self.path, self.message) if part)
 
 
 _GROUPS = {"RuntimeClass": "node.k8s.io"}
@@ -195,6 +183,29 @@ class ManifestsSource:
                 if problem not in before:
                     log.error("%s (what the file last said stays in force)", problem)
         return bool(changed)
+
+    @property
+    def title(self) -> str:
+        """The directory."""
+        return str(self.directory)
+
+    def checks(self) -> Iterable[Check]:
+        """Always ready: what a broken file last said stays in force."""
+        yield Check("manifests", ready=True, note="; ".join(map(str, self.problems)))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Watch the directory while the block runs."""
+        watching = asyncio.create_task(self.watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def fetch_namespace(self, _name: str, _timeout: float) -> None:
+        """None: there is nobody to ask."""
+        return
 
     async def watch(self) -> None:
         """Look for changes once a second, until cancelled.

@@ -22,11 +22,15 @@ class Snapshot:
     runtime_classes: Mapping[str, RuntimeClass] = field(default_factory=dict)
     nodes: Nodes = field(default_factory=Nodes)
     server_version: Version | None = None
+    invents_namespaces: bool = True
+    """Whether a namespace that is not listed is taken to be there, with no labels but its name."""
 
     def namespace(self, name: str) -> Namespace | None:
-        """The namespace; one that no manifest describes has no labels but its name."""
+        """The namespace, or None where it is not known and may not be invented."""
         known = self.namespaces.get(name)
-        return known or Namespace(name, {LABEL_NAMESPACE_NAME: name})
+        if known is None and self.invents_namespaces:
+            return Namespace(name, {LABEL_NAMESPACE_NAME: name})
+        return known
 
     def runtime_class(self, name: str) -> RuntimeClass | None:
         """The RuntimeClass, or None where it does not exist."""

@@ -36,6 +36,13 @@ class Answer(NamedTuple):
     defect: Exception | None
     """The defect behind an `InternalError`, for the log."""
 
+    @property
+    def unknown_namespace(self) -> str | None:
+        """The namespace that kept the pod from being decided on, where it is not known."""
+        if self.request and self.decision.outcomes[0].reason is Reason.NAMESPACE_UNKNOWN:
+            return self.request.namespace
+        return None
+
 
 def admit(body: bytes, view: ClusterView, settings: Settings) -> Answer:
     """Answer one AdmissionReview. Raises UnreadableReviewError, and nothing else."""

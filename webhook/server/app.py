@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-from asyncio import create_task
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 
@@ -13,33 +12,26 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.routing import Route
 
 from webhook import __version__
-from webhook.cluster.manifests import ManifestsSource
+from webhook.cluster.source import Source
 from webhook.core.decide import Settings
 from webhook.server.metrics import Metrics
 from webhook.server.mutate import Mutate
 from webhook.server.page import page_router
 from webhook.server.preview import preview_router
-from webhook.server.probes import Check, probes_router
+from webhook.server.probes import probes_router
 
 
-def create_app(
-    source: ManifestsSource, settings: Settings, certificate_expires: datetime
-) -> FastAPI:
-    """The application. It watches the source for as long as it runs."""
+def create_app(source: Source, settings: Settings, certificate_expires: datetime) -> FastAPI:
+    """The application. It keeps the source up to date for as long as it runs."""
     metrics = Metrics(__version__)
     metrics.certificate_expiry.set(certificate_expires.timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
     metrics.manifest_problems.set_function(lambda: len(source.problems))
 
-    def checks() -> Iterable[Check]:
-        problems = "; ".join(map(str, source.problems))
-        yield Check("manifests", ready=True, note=problems)
-
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        watching = create_task(source.watch())
-        yield
-        watching.cancel()
+        async with source.running():
+            yield
 
     app = FastAPI(
         title="podsettle",
@@ -51,10 +43,10 @@ def create_app(
         redoc_url=None,
     )
     # A class instance is served as plain ASGI: FastAPI's request model costs half the throughput.
-    app.router.routes.append(Route("/mutate", Mutate(lambda: source.view, settings, metrics)))
+    app.router.routes.append(Route("/mutate", Mutate(source, settings, metrics)))
     app.include_router(preview_router(lambda: source.view, settings))
     app.include_router(
-        probes_router(checks, {"version": __version__, "python": platform.python_version()})
+        probes_router(source.checks, {"version": __version__, "python": platform.python_version()})
     )
     app.include_router(page_router())
 

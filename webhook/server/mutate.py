@@ -7,20 +7,22 @@ review is answered 200 with an allowed review, so that no `failurePolicy` ever c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from time import perf_counter
 
 from starlette.types import Receive, Scope, Send
 
+from webhook.cluster.source import Source
 from webhook.core.admit import Answer, UnreadableReviewError, admit
 from webhook.core.decide import Settings
-from webhook.core.view import ClusterView
 from webhook.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes. The API server takes objects up to 3 MiB (kubernetes `MaxRequestBodyBytes`)."""
+
+_SECONDS_FOR_A_NAMESPACE = 0.5
+"""A small share of the API server's patience, which ends in a pod without its remedies."""
 
 _JSON = (b"content-type", b"application/json")
 _CLOSE = (b"connection", b"close")
@@ -29,10 +31,8 @@ _CLOSE = (b"connection", b"close")
 class Mutate:
     """The ASGI application behind `/mutate`."""
 
-    def __init__(
-        self, view: Callable[[], ClusterView], settings: Settings, metrics: Metrics
-    ) -> None:
-        self._view = view
+    def __init__(self, source: Source, settings: Settings, metrics: Metrics) -> None:
+        self._source = source
         self._settings = settings
         self._metrics = metrics
 
@@ -50,7 +50,9 @@ class Mutate:
             return
         start = perf_counter()
         try:
-            answer = admit(body, self._view(), self._settings)
+            answer = admit(body, self._source.view, self._settings)
+            if answer.unknown_namespace is not None:
+                answer = await self._ask_again(body, answer)
         except UnreadableReviewError as error:
             await self._refuse(send, 400, str(error), close=False)
             return
@@ -58,6 +60,12 @@ class Mutate:
         self._metrics.count(answer.decision)
         _log(answer)
         await _respond(send, 200, answer.body, (_JSON,))
+
+    async def _ask_again(self, body: bytes, answer: Answer) -> Answer:
+        """Answer once more, if the namespace that was too new to be known can be had in time."""
+        name = answer.unknown_namespace or ""
+        found = await self._source.fetch_namespace(name, _SECONDS_FOR_A_NAMESPACE)
+        return admit(body, self._source.view, self._settings) if found else answer
 
     async def _refuse(self, send: Send, status: int, message: str, *, close: bool) -> None:
         self._metrics.count_refused(status)

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-
-class Check(NamedTuple):
-    """One thing that readiness looks at.
-
-    A note is something wrong that does not keep the server from answering well.
-    """
-
-    name: str
-    ready: bool
-    note: str = ""
+from webhook.cluster.source import Check
 
 
 def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]) -> APIRouter:

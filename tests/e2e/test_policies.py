@@ -1,0 +1,98 @@
+"""Policies as objects of a real cluster: in force as soon as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import is_called, registered
+from tests.kube.cluster import KubeCluster
+from tests.process import RunningServer, await_that, start_server
+
+CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
+POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
+
+
+def policy(name: str, **spec: Any) -> dict[str, Any]:
+    remedies = {"postInitSleep": {"when": "Always"}}
+    return {
+        "apiVersion": "podsettle.dev/v1alpha1",
+        "kind": "SettlePolicy",
+        "metadata": {"name": name},
+        "spec": {"remedies": remedies} | spec,
+    }
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[KubeCluster]:
+    with KubeCluster.start() as cluster:
+        crd = yaml.safe_load(CRD.read_text())
+        cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        await_that(lambda: cluster.request("GET", POLICIES).status == 200, "the CRD is served")
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def server(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    certs = tmp_path_factory.mktemp("certs")
+    image = ("--linger-image", "registry.example/linger:1")
+    with (
+        start_server(None, certs, *image, kubeconfig=own.kubeconfig) as found,
+        registered(own, "podsettle", f"{found.url}/mutate", found.ca.read_bytes()),
+    ):
+        yield found
+
+
+@pytest.mark.usefixtures("server")
+def test_a_namespace_opts_in_and_out_by_its_label(own: KubeCluster) -> None:
+    own.create(POLICIES, policy("opt-in"))
+    chosen = own.namespace("opt-", labels={"podsettle.dev/policy": "opt-in"})
+    other = own.namespace("opt-")
+    await_that(lambda: is_called(own, chosen), "the labelled namespace is covered")
+    assert not is_called(own, other)
+    own.namespace(chosen, labels={"podsettle.dev/policy": None})  # type: ignore[dict-item]
+    await_that(lambda: not is_called(own, chosen), "the label's removal counts")
+
+
+@pytest.mark.usefixtures("server")
+def test_an_edited_policy_is_in_force_and_a_deleted_one_is_not(own: KubeCluster) -> None:
+    namespace = own.namespace("edit-", labels={"team": "a"})
+    selects = {"namespaceSelector": {"matchLabels": {"team": "b"}}}
+    own.create(POLICIES, policy("edited", **selects))
+    assert not is_called(own, namespace)
+    selects["namespaceSelector"]["matchLabels"]["team"] = "a"
+    patched = own.request("PATCH", f"{POLICIES}/edited", {"spec": selects})
+    assert patched.status == 200, patched.body
+    await_that(lambda: is_called(own, namespace), "the edited policy is in force")
+    own.request("DELETE", f"{POLICIES}/edited")
+    await_that(lambda: not is_called(own, namespace), "the deleted policy is not")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_pod_in_a_namespace_as_old_as_itself_is_settled(own: KubeCluster) -> None:
+    own.create(POLICIES, policy("everywhere", namespaceSelector={}))
+    await_that(lambda: is_called(own), "the policy is in force")
+    for _ in range(20):
+        assert is_called(own, own.namespace("young-"))
+    own.request("DELETE", f"{POLICIES}/everywhere")
+
+
+def test_without_its_api_server_it_stays_ready_and_says_so(
+    own: KubeCluster, server: RunningServer
+) -> None:
+    with server.client() as client:
+        assert client.get("/readyz").text == "ok"
+        own.kill_apiserver()
+        await_that(
+            lambda: "Cannot connect" in client.get("/readyz?verbose").text, "the loss is told"
+        )
+        assert client.get("/readyz").status_code == 200
+        own.start_apiserver()
+        await_that(
+            lambda: "Cannot connect" not in client.get("/readyz?verbose").text,
+            "the connection is back",
+        )

@@ -1,0 +1,141 @@
+"""A connection to the API server: JSON in and out, on `kubernetes`' asyncio client.
+
+The client brings what has to be right and is tedious: kubeconfig with all its ways to log in, the
+in-cluster account with tokens that change, TLS, proxies. Its typed models stay out: they would
+cost the memory and lose the fields that are newer than they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config import load_incluster_config, load_kube_config
+
+from webhook.cluster.in_cluster import in_cluster
+
+Json = dict[str, Any]
+
+_decode = msgspec.json.Decoder().decode
+_TIMEOUT = 10.0
+
+
+class ApiError(Exception):
+    """What the API server refused: an HTTP status and its message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+class Unreachable(Exception):  # noqa: N818
+    """No answer from the API server, or no way to tell where it is."""
+
+
+class ApiServer:
+    """An API server that podsettle may ask."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._rest = RESTClientObject(configuration)
+        self.url: str = configuration.host
+
+    @classmethod
+    async def connect(cls) -> Self:
+        """The cluster that podsettle runs in, else the one of the kubeconfig.
+
+        Nothing is sent yet. The caller closes it.
+
+        Raises Unreachable where neither says which.
+        """
+        configuration = Configuration()
+        # Callers retry, each in its own way; a retry underneath would outlive their deadlines.
+        configuration.retries = False
+        try:
+            if in_cluster():
+                load_incluster_config(configuration)
+            else:
+                # Read here, not by the library: it looks at the variable once, when imported.
+                file = os.environ.get("KUBECONFIG", "~/.kube/config")
+                await load_kube_config(config_file=file, client_configuration=configuration)
+        except Exception as error:  # Whatever a broken kubeconfig makes the library raise.
+            raise Unreachable(f"no cluster to talk to: {error}") from None
+        return cls(configuration)
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._rest.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float = _TIMEOUT,  # noqa: ASYNC109
+    ) -> Json:
+        """One call; `path` carries its query. Raises ApiError and Unreachable."""
+        try:
+            response = await self._open(method, path, body, content_type, accept, timeout)
+            content = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{method} {path}: {str(error) or type(error).__name__}") from None
+        if response.status >= 300:
+            raise ApiError(response.status, _message(content))
+        try:
+            answer: Json = _decode(content)
+        except msgspec.DecodeError:
+            raise Unreachable(f"{method} {path}: the answer is not JSON") from None
+        return answer
+
+    @asynccontextmanager
+    async def lines(
+        self, path: str, accept: str, seconds: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of a watch, for `seconds` at the most. Raises ApiError and Unreachable."""
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_TIMEOUT)
+        try:
+            response = await self._open("GET", path, None, "application/json", accept, timeout)
+            async with response:
+                if response.status >= 300:
+                    raise ApiError(response.status, _message(await response.read()))
+                yield response.content.__aiter__()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"GET {path}: {str(error) or type(error).__name__}") from None
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        content_type: str,
+        accept: str,
+        timeout: Any,  # noqa: ASYNC109
+    ) -> aiohttp.ClientResponse:
+        headers = {"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"}
+        settings: Mapping[str, Any] = await self._configuration.auth_settings()
+        for setting in settings.values():
+            headers[setting["key"]] = setting["value"]
+        if not isinstance(timeout, aiohttp.ClientTimeout):
+            timeout = aiohttp.ClientTimeout(total=timeout)
+        made = await self._rest.request(
+            method, self.url + path, headers=headers, body=body, _request_timeout=timeout
+        )
+        response: aiohttp.ClientResponse = made.response
+        return response
+
+
+def _message(content: bytes) -> str:
+    try:
+        status = _decode(content)
+    except msgspec.DecodeError:
+        return content[:200].decode(errors="replace")
+    return str(status.get("message", status)) if isinstance(status, Mapping) else str(status)

@@ -1,0 +1,179 @@
+"""An API server as the cluster: four mirrors, and the snapshot that they make."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.objects import read_namespace, read_node, read_runtime_class
+from webhook.cluster.problems import Problem
+from webhook.cluster.reflector import METADATA, Reflector
+from webhook.cluster.snapshot import Snapshot
+from webhook.cluster.source import Check
+from webhook.core.names import API_VERSION, KIND
+from webhook.core.nodes import Nodes
+from webhook.core.policies import PolicySet
+from webhook.core.policy import InvalidPolicyError, SettlePolicy, json_path, parse_policy
+from webhook.core.versions import Version, parse_version
+from webhook.core.view import Namespace
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundPolicy:
+    """A SettlePolicy of the cluster: what it says, or what is wrong with it."""
+
+    name: str
+    generation: int
+    policy: SettlePolicy | None
+    problems: tuple[Problem, ...]
+
+
+class KubernetesSource:
+    """The cluster as its API server tells it, kept up to date."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.view = Snapshot(namespaces={}, invents_namespaces=False)
+        self._server = server
+        self._version: Version | None = None
+        self._good: dict[str, SettlePolicy] = {}
+        self._rebuild_due = False
+        self.namespaces = Reflector(
+            server, "/api/v1/namespaces", read_namespace, self._changed, metadata_only=True
+        )
+        self.policies = Reflector(
+            server, f"/apis/{API_VERSION}/settlepolicies", _read_policy, self._policies_changed
+        )
+        self.runtime_classes = Reflector(
+            server, "/apis/node.k8s.io/v1/runtimeclasses", read_runtime_class, self._changed
+        )
+        self.nodes = Reflector(server, "/api/v1/nodes", read_node, self._changed)
+        self.reflectors: dict[str, Reflector[Any]] = {
+            "namespaces": self.namespaces,
+            "policies": self.policies,
+            "runtimeclasses": self.runtime_classes,
+            "nodes": self.nodes,
+        }
+
+    @property
+    def title(self) -> str:
+        """The API server's address."""
+        return self._server.url
+
+    @property
+    def synced(self) -> bool:
+        """Whether each kind has been listed once."""
+        return all(reflector.synced.is_set() for reflector in self.reflectors.values())
+
+    def checks(self) -> Iterable[Check]:
+        """Ready once everything was listed; a connection that is lost later is a note."""
+        for name, reflector in self.reflectors.items():
+            yield Check(name, reflector.synced.is_set(), reflector.problem)
+        yield Check("policies in force", ready=True, note="; ".join(map(str, self.problems)))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with policies now; what each last said stays in force."""
+        found = self.policies.objects.values()
+        return tuple(problem for policy in found for problem in policy.problems)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Mirror the cluster while the block runs."""
+        tasks = [asyncio.create_task(r.run()) for r in self.reflectors.values()]
+        tasks.append(asyncio.create_task(self._watch_version()))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._server.close()
+
+    async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
+        """A namespace that the mirror does not have yet, asked for by one call.
+
+        A pod can be created before the watch has told of its namespace. None where the answer did
+        not come in `timeout` seconds, or was that there is no such namespace.
+        """
+        try:
+            found = await self._server.request(
+                "GET",
+                f"/api/v1/namespaces/{name}",
+                accept=METADATA.format(list=""),
+                timeout=timeout,
+            )
+        except (ApiError, Unreachable) as error:
+            log.warning("namespace %s: %s", name, error)
+            return None
+        namespace = read_namespace(found)
+        self.namespaces.objects.setdefault(name, namespace)
+        return namespace
+
+    def _changed(self) -> None:
+        """Make a new snapshot soon: one for all the changes that came together."""
+        if not self._rebuild_due:
+            self._rebuild_due = True
+            asyncio.get_running_loop().call_soon(self._rebuild)
+
+    def _policies_changed(self) -> None:
+        """Keep of each policy the last state that was right."""
+        found = self.policies.objects
+        self._good = {
+            name: policy.policy or self._good[name]
+            for name, policy in found.items()
+            if policy.policy is not None or name in self._good
+        }
+        policies = PolicySet(self._good.values())
+        self.view = Snapshot(
+            policies=policies,
+            namespaces=self.view.namespaces,
+            runtime_classes=self.view.runtime_classes,
+            nodes=self.view.nodes,
+            server_version=self._version,
+            invents_namespaces=False,
+        )
+        for problem in self.problems:
+            log.error("%s (what the policy last said stays in force)", problem)
+
+    def _rebuild(self) -> None:
+        self._rebuild_due = False
+        self.view = Snapshot(
+            policies=self.view.policies,
+            namespaces=self.namespaces.objects,
+            runtime_classes=self.runtime_classes.objects,
+            nodes=Nodes(self.nodes.objects.values()),
+            server_version=self._version,
+            invents_namespaces=False,
+        )
+
+    async def _watch_version(self) -> None:
+        """The server's version, asked again now and then: an upgrade is a restart for it alone."""
+        while True:
+            try:
+                answer = await self._server.request("GET", "/version")
+                self._version = parse_version(str(answer.get("gitVersion", "")))
+                self._changed()
+            except (ApiError, Unreachable):
+                await asyncio.sleep(5)
+                continue
+            await asyncio.sleep(300)
+
+
+def _read_policy(document: Json) -> _FoundPolicy:
+    metadata = document["metadata"]
+    name, generation = metadata["name"], metadata.get("generation", 0)
+    try:
+        # Items of a list leave out what they are.
+        policy = parse_policy({"apiVersion": API_VERSION, "kind": KIND, **document})
+    except InvalidPolicyError as error:
+        source = f"{KIND}/{name}"
+        problems = tuple(Problem(source, 0, p.message, json_path(p.path)) for p in error.problems)
+        return _FoundPolicy(name, generation, None, problems)
+    return _FoundPolicy(name, generation, policy, ())

@@ -1,0 +1,170 @@
+"""A mirror of one kind of object: listed once, then watched.
+
+Why not `kubernetes.informer`: it keeps whole typed objects (a Namespace costs kilobytes instead of
+a few labels), cannot ask for metadata only, does not ask for bookmarks, runs a thread per kind, and
+after a connection error it calls again without a pause. The rules here are those of client-go's
+Reflector (KEP-365, KEP-956, `tools/cache/reflector.go`):
+
+- the list is paged and says where the watch begins; a watch resumes from the last version it saw;
+- bookmarks keep that version young while nothing changes;
+- 410 Gone, as a status or as an event, means: list again;
+- a watch ends by itself after some minutes, so that a connection that died in silence is noticed;
+- errors back off, with jitter, up to half a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Generic, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FULL = "application/json"
+METADATA = (
+    "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json;q=0.5"
+)
+
+_PAGE = 500
+_WATCH_SECONDS = 290
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+
+_decode = msgspec.json.Decoder().decode
+
+
+class _Gone(Exception):  # noqa: N818
+    """The version to resume from is no longer known."""
+
+
+def _gone_or(error: ApiError) -> Exception:
+    return _Gone() if error.status == 410 else error
+
+
+class Reflector(Generic[T]):
+    """Keeps `objects` the way the API server has them, and says so on each change.
+
+    `read` turns an object into what is kept of it, or None for one that is of no use. `changed` is
+    called after each change, and once after each list.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        path: str,
+        read: Callable[[Json], T | None],
+        changed: Callable[[], None],
+        *,
+        metadata_only: bool = False,
+    ) -> None:
+        self.objects: dict[str, T] = {}
+        self.synced = asyncio.Event()
+        self.connected = False
+        """Whether the last call to the API server went through."""
+        self.problem = ""
+        self._server = server
+        self._path = path
+        self._read = read
+        self._changed = changed
+        self._metadata_only = metadata_only
+        self._version: str | None = None
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                await self._watch()
+                pause = _FIRST_PAUSE
+            except _Gone:
+                log.info("%s: the version to resume from is gone; listing again", self._path)
+                self._version = None
+            except (ApiError, Unreachable) as error:
+                if self.connected or not self.problem:
+                    log.warning("%s: %s; what is known stays in force", self._path, error)
+                self.connected, self.problem = False, str(error)
+                # Jitter, or all replicas come back at the same moment.
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _list(self) -> None:
+        found: dict[str, T] = {}
+        query = {"limit": str(_PAGE)}
+        while True:
+            try:
+                page = await self._server.request(
+                    "GET", f"{self._path}?{urlencode(query)}", accept=self._accept("List")
+                )
+            except ApiError as error:
+                raise _gone_or(error) from None
+            for item in page.get("items") or ():
+                kept = self._read(item)
+                if kept is not None:
+                    found[item["metadata"]["name"]] = kept
+            if not page["metadata"].get("continue"):
+                break
+            query["continue"] = page["metadata"]["continue"]
+        self.objects = found
+        self._version = page["metadata"]["resourceVersion"]
+        self._seen()
+        self.synced.set()
+        self._changed()
+
+    async def _watch(self) -> None:
+        seconds = int(_WATCH_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "1",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(seconds),
+        }
+        path = f"{self._path}?{urlencode(query)}"
+        try:
+            async with self._server.lines(path, self._accept(""), seconds + 10) as lines:
+                self._seen()
+                async for line in lines:
+                    self._take(_decode(line))
+        except ApiError as error:
+            raise _gone_or(error) from None
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"{self._path}: half an event: {error}") from None
+
+    def _take(self, event: Json) -> None:
+        kind, item = event["type"], event["object"]
+        if kind == "ERROR":
+            if item.get("code") == 410:
+                raise _Gone
+            raise ApiError(item.get("code", 0), item.get("message", ""))
+        metadata = item["metadata"]
+        self._version = metadata["resourceVersion"]
+        if kind == "BOOKMARK":
+            return
+        name = metadata["name"]
+        kept = None if kind == "DELETED" else self._read(item)
+        if kept is None:
+            if self.objects.pop(name, None) is None:
+                return
+        elif self.objects.get(name) == kept:
+            # A Node's heartbeat changes nothing that is kept of it.
+            return
+        else:
+            self.objects[name] = kept
+        self._changed()
+
+    def _seen(self) -> None:
+        if not self.connected and self.problem:
+            log.info("%s: connected again", self._path)
+        self.connected, self.problem = True, ""
+
+    def _accept(self, suffix: str) -> str:
+        return METADATA.format(list=suffix) if self._metadata_only else FULL
