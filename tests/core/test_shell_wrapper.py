@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,8 +75,15 @@ class Running:
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
         )
+        # Whoever reads from a command that says nothing would wait for ever.
+        self.watchdog = threading.Timer(PATIENCE, self._kill)
+        self.watchdog.start()
+        assert self.read_line() == "ready"
+
+    def read_line(self) -> str:
+        """The next line of the command's standard output."""
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == b"ready\n"
+        return self.process.stdout.readline().decode().rstrip("\n")
 
     def await_traps(self) -> None:
         """Wait for the wrapper's traps, or its end, without sleep: the tests aim at a moment."""
@@ -91,10 +99,14 @@ class Running:
         try:
             return self.process.wait(PATIENCE)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            self.watchdog.cancel()
+            self._kill()
             self.process.wait(PATIENCE)
             self.process.stdout.close()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 # --- the list of strings ---
@@ -328,8 +340,7 @@ def test_command_that_handles_many_signals(shell: list[str]) -> None:
     running.await_traps()
     for _ in range(6):
         running.process.send_signal(signal.SIGUSR1)
-        assert running.process.stdout is not None
-        assert running.process.stdout.readline() == b"got\n"
+        assert running.read_line() == "got"
     running.process.send_signal(signal.SIGTERM)
     assert running.end() == 42
 
