@@ -31,7 +31,17 @@ def policy_page() -> str:
         "",
         "`apiVersion: podsettle.dev/v1alpha1`, `kind: SettlePolicy`, cluster-scoped. Examples: "
         "[examples/policies.yaml](../examples/policies.yaml). Check yours with "
-        "`podsettle check FILE`.",
+        "`podsettle check FILE`. Durations are written `10ms`, `1.5s` or `1m30s`.",
+        "",
+        "```yaml",
+        "apiVersion: podsettle.dev/v1alpha1",
+        "kind: SettlePolicy",
+        "metadata: {name: quick-jobs}   # at most 63 characters",
+        "spec:",
+        "  namespaceSelector: {}         # every namespace; leave it out for opt-in by label",
+        "  remedies:",
+        "    postInitSleep: {}           # the defaults",
+        "```",
         "",
         "| key of `spec` | type | default | what it says |",
         "|---|---|---|---|",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,12 @@ import pytest
 from tests.kube.cluster import KubeCluster
 
 _skipped: list[str] = []
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in its background with both ignored; children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

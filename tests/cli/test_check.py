@@ -69,7 +69,16 @@ def test_two_policies_of_one_name_in_two_files(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text.partition("---")[0])
     done = podsettle("check", tmp_path)
     assert done.returncode == 1
-    assert done.stdout == "SettlePolicy/tekton-on-crio: is defined more than once\n"
+    assert done.stdout == (
+        f"{tmp_path / 'b.yaml'}:3: a second SettlePolicy named 'tekton-on-crio'; "
+        f"the one at {tmp_path / 'a.yaml'}:3 counts\n"
+    )
+
+
+def test_a_place_without_policies_is_a_finding(tmp_path: Path) -> None:
+    done = podsettle("check", tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"{tmp_path}: no SettlePolicy found (*.yaml, ")
 
 
 def test_a_missing_file_is_exit_code_2(tmp_path: Path) -> None:

@@ -94,6 +94,6 @@ def test_a_broken_policy_is_said_and_the_others_count(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text((EXAMPLES / "policies.yaml").read_text())
     (tmp_path / "bad.yaml").write_text("apiVersion: podsettle.dev/v1alpha1\nkind: SettlePolicy\n")
     done = podsettle("preview", "--manifests", tmp_path, TEKTON)
-    assert done.returncode == 0
-    assert f"{tmp_path / 'bad.yaml'}:1: metadata: is missing" in done.stderr
+    assert done.returncode == 2
+    assert done.stderr.count(f"{tmp_path / 'bad.yaml'}:1: metadata: is missing") == 1
     assert "Applied postInitSleep" in done.stdout

@@ -168,7 +168,7 @@ def test_a_linux_pod_is_not(spec: dict[str, Any]) -> None:
         (" postInitSleep , runtimeClass ", ["PodOptedOut", "PodOptedOut"]),
         ("false", ["Applied", "prepare: Applied"]),
         ("", ["Applied", "prepare: Applied"]),
-        ("nothing-of-ours", ["Applied", "prepare: Applied"]),
+        ("nothing-of-ours", ["UnknownRemedy", "Applied", "prepare: Applied"]),
     ],
 )
 def test_a_pod_opts_out_of_single_remedies(skip: str, reasons: list[str]) -> None:

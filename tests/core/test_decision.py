@@ -230,6 +230,9 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     ),
     Reason.UNSTABLE_SELINUX_LEVEL: lambda: relabel(pod(**CLAIM)),
     Reason.MALFORMED_POD: lambda: admitted(5),
+    Reason.UNKNOWN_REMEDY: lambda: ask(
+        pod(QUICK, annotations={"podsettle.dev/skip": "postinitsleep"})
+    ),
     Reason.UNSUPPORTED_REVIEW: lambda: admitted(pod(QUICK), kind="ConversionReview"),
     Reason.INTERNAL_ERROR: defective,
 }

@@ -28,7 +28,9 @@ def source() -> ManifestsSource:
 @pytest.fixture
 async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application itself: every byte but those of TLS and the socket."""
-    app = create_app(source, Settings(linger_image=LINGER_IMAGE), datetime(2027, 1, 1, tzinfo=UTC))
+    app = create_app(
+        source, Settings(linger_image=LINGER_IMAGE), lambda: datetime(2027, 1, 1, tzinfo=UTC)
+    )
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found:
         yield found

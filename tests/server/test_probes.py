@@ -38,7 +38,7 @@ async def test_a_broken_manifest_is_named_and_keeps_the_server_ready(
     source.refresh()
     answer = await client.get("/readyz?verbose")
     assert answer.status_code == 200
-    assert f"[+]manifests ok: {directory / 'bad.yaml'}:1: " in answer.text
+    assert f"[!]manifests {directory / 'bad.yaml'}:1: " in answer.text
     metrics = (await client.get("/metrics")).text.splitlines()
     count = next(line for line in metrics if line.startswith("podsettle_manifest_problems"))
     assert float(count.split()[1]) == len(source.problems) > 0

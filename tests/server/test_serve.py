@@ -13,6 +13,7 @@ import pytest
 from tests.process import RunningServer, await_that, free_port, podsettle, start_server
 from tests.reviews import PODS, load_pod, patch_of, review
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 
 POLICY = """\
@@ -94,6 +95,23 @@ def test_a_manifest_that_changes_breaks_and_is_mended(tmp_path: Path) -> None:
         )
 
 
+def test_new_certificates_are_served_without_a_restart(tmp_path: Path) -> None:
+    with start_server(EXAMPLES, tmp_path) as server:
+        podsettle("certs", "--certs-dir", tmp_path, "--name", "podsettle.example")
+
+        def trusted() -> bool:
+            try:
+                with server.client() as client:
+                    return client.get("/livez").status_code == 200
+            except httpx.TransportError:
+                return False
+
+        await_that(trusted, "the new certificate, of a new CA, is served")
+        (tmp_path / "tls.key").write_text("no key")
+        await_that(lambda: "is not the private key" in server.log.read_text(), "it is refused")
+        assert trusted()
+
+
 def test_without_certificates_it_says_how_to_make_some(tmp_path: Path) -> None:
     done = podsettle("serve", "--manifests", tmp_path, "--certs-dir", tmp_path / "none")
     assert done.returncode == 2
@@ -116,5 +134,9 @@ def test_a_port_in_use_ends_it(tmp_path: Path) -> None:
         done = podsettle(
             "serve", "--manifests", tmp_path, "--certs-dir", tmp_path, "--port", str(port)
         )
-    assert done.returncode != 0
-    assert "address already in use" in done.stderr
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == f"podsettle: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    )
+    assert done.stdout == ""

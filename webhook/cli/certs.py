@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -13,6 +14,8 @@ from webhook.tls.files import (
     CertificateError,
     ensure_development_certificates,
 )
+
+_HOST = re.compile(r"[A-Za-z0-9*]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
 @click.command()
@@ -29,15 +32,19 @@ def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
 
     They are for development: the CA's key is thrown away once it has signed.
     """
+    for name in names:
+        if not _HOST.fullmatch(name):
+            raise InputError(f"--name: {name!r} is neither a DNS name nor an IP address")
     directory = CertificateDirectory(certs_dir)
-    wanted = tuple(dict.fromkeys((*DEVELOPMENT_NAMES, *names)))
+    replaces = directory.ca.exists()
     try:
-        made = ensure_development_certificates(directory, wanted)
+        made = ensure_development_certificates(directory, (*DEVELOPMENT_NAMES, *names))
         expiry = directory.load().not_valid_after_utc
-    except (CertificateError, ValueError) as error:
+        hosts = ", ".join(directory.names())
+    except CertificateError as error:
         raise InputError(str(error)) from None
     verb = "made" if made else "kept"
-    click.echo(
-        f"{verb} {directory.certificate} for {', '.join(wanted)}, good until {expiry:%Y-%m-%d}"
-    )
+    click.echo(f"{verb} {directory.certificate} for {hosts}, good until {expiry:%Y-%m-%d}")
     click.echo(f"clients trust {directory.ca}")
+    if made and replaces:
+        click.echo("the CA is a new one: give it to clients and webhook configurations anew")

@@ -11,8 +11,10 @@ import click
 
 from webhook.cli.options import InputError
 from webhook.cluster.manifests import (
+    SUFFIXES,
     FoundObject,
     ManifestsError,
+    conflicts,
     manifest_files,
     read_manifest,
     read_text,
@@ -49,7 +51,12 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         objects += found
         problems += wrong
     policies = [found.name for found in objects if found.kind == KIND]
-    problems += _twice(policies)
+    problems += conflicts(objects)
+    if not policies and not problems:
+        where = ", ".join(map(str, paths))
+        kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
+        message = f"no SettlePolicy found ({kinds}; directories inside are not read)"
+        problems.append(Problem(where, 0, message))
     if output == "json":
         click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
     else:
@@ -73,11 +80,6 @@ def _read(paths: tuple[Path, ...]) -> Iterator[tuple[list[FoundObject], tuple[Pr
             raise InputError(str(error)) from None
         for file in files:
             yield read_manifest(file)
-
-
-def _twice(names: list[str]) -> list[Problem]:
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    return [Problem(f"{KIND}/{name}", 0, "is defined more than once") for name in repeated]
 
 
 def _as_json(problem: Problem) -> dict[str, str | int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +22,21 @@ class InputError(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message as it is, for people and for tools that parse it."""
         click.echo(f"podsettle: {self.format_message()}", file=file, err=True)
+
+
+_REFERENCE = re.compile(
+    r"([a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
+    r"(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?"
+)
+
+
+def image_reference(
+    _context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """The reference, or None for an empty one: a container without an image would be refused."""
+    if value and not _REFERENCE.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not an image reference", param=parameter)
+    return value or None
 
 
 paths_argument = click.argument(
@@ -55,6 +71,7 @@ linger_image_option = click.option(
     envvar="PODSETTLE_LINGER_IMAGE",
     show_envvar=True,
     show_default=True,
+    callback=image_reference,
     metavar="IMAGE",
     help="The image of the helper, where containers without a shell get it from.",
 )

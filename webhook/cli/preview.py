@@ -63,7 +63,7 @@ def preview(
     context: click.Context,
     paths: tuple[Path, ...],
     manifests: Path,
-    linger_image: str,
+    linger_image: str | None,
     namespace: str | None,
     namespace_labels: tuple[str, ...],
     template_path: str | None,
@@ -95,7 +95,13 @@ def preview(
                     raise InputError(f"{name}:{document.line(())}: {error}") from None
     except (DocumentError, ValueError) as error:
         raise InputError(str(error)) from None
+    for name in dict.fromkeys(found.namespace for found in previews):
+        if name not in source.view.namespaces and not labels:
+            note = f"namespace {name!r} is not in {manifests}: decided as one without labels"
+            click.echo(f"podsettle: {note}", err=True)
     click.echo(_FORMATS[output](previews), nl=False)
+    if source.problems:
+        context.exit(2)
     if fail_on_change and any(found.decision.operations for found in previews):
         context.exit(1)
 

@@ -8,11 +8,17 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options import PLACEHOLDER_IMAGE, InputError, certs_dir_option, load_manifests
+from webhook.cli.options import (
+    PLACEHOLDER_IMAGE,
+    InputError,
+    certs_dir_option,
+    image_reference,
+    load_manifests,
+)
 from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.source import Source
 from webhook.core.decide import Settings
-from webhook.tls.files import CertificateDirectory, CertificateError
+from webhook.tls.files import CertificateDirectory, CertificateError, ServedCertificate
 
 
 @click.command()
@@ -48,6 +54,7 @@ from webhook.tls.files import CertificateDirectory, CertificateError
     envvar="PODSETTLE_LINGER_IMAGE",
     show_envvar=True,
     show_default=f"{PLACEHOLDER_IMAGE} with --manifests, else none",
+    callback=image_reference,
     metavar="IMAGE",
     help="The image of the helper, where containers without a shell get it from.",
 )
@@ -68,25 +75,30 @@ def serve(
 ) -> None:
     """Answer admission reviews and previews over TLS."""
     from webhook.server.app import create_app
+    from webhook.server.serve import AddressError, listen
     from webhook.server.serve import serve as run
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    certificates = CertificateDirectory(certs_dir)
-    try:
-        certificates.ssl_context()
-        expires = certificates.load().not_valid_after_utc
-    except CertificateError as error:
-        raise InputError(str(error)) from None
     source: Source
     if manifests is not None:
         source = load_manifests(manifests)
         # Nothing runs these pods, so an image that nobody can pull does no harm.
         linger_image = linger_image or PLACEHOLDER_IMAGE
+        for problem in source.problems:
+            click.echo(f"podsettle: {problem}", err=True)
     else:
         source = _connect()
-    app = create_app(source, Settings(own_namespace, linger_image), expires)
-    click.echo(_greeting(host, port, certificates, source, manifests))
-    run(app, certificates, host, port)
+    try:
+        certificate = ServedCertificate(CertificateDirectory(certs_dir))
+        listener = listen(host, port)
+    except (CertificateError, AddressError) as error:
+        raise InputError(str(error)) from None
+    app = create_app(source, Settings(own_namespace, linger_image), lambda: certificate.expires)
+    # A wildcard is no name that a client could check the certificate against.
+    name = "localhost" if host in ("0.0.0.0", "::") else host  # noqa: S104
+    url = f"https://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
+    click.echo(_greeting(url, certificate.directory, source, manifests))
+    run(app, certificate, listener)
 
 
 def _connect() -> Source:
@@ -102,13 +114,8 @@ def _connect() -> Source:
 
 
 def _greeting(
-    host: str,
-    port: int,
-    certificates: CertificateDirectory,
-    source: Source,
-    manifests: Path | None,
+    url: str, certificates: CertificateDirectory, source: Source, manifests: Path | None
 ) -> str:
-    url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     if manifests is None:
         return f"podsettle serves {url} for the cluster at {source.title}"
     curl = f"curl --cacert {certificates.ca}"
@@ -122,7 +129,7 @@ def _greeting(
 podsettle serves {url} on {count} in {source.title}
 
   page      {url}/
-  preview   {curl} --data-binary @{pod} {url}/preview
+  preview   {curl} --data-binary @{pod} {url}/preview | python3 -m json.tool
   webhook   {curl} -H 'Content-Type: application/json' \\
               --data @{review} {url}/mutate
 """

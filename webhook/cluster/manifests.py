@@ -47,6 +47,8 @@ class FoundObject(NamedTuple):
     kind: str
     name: str
     model: Any
+    source: str
+    line: int
 
 
 @dataclass(slots=True)
@@ -96,6 +98,19 @@ def read_text(text: bytes, source: str) -> tuple[list[FoundObject], tuple[Proble
     return objects, tuple(problems)
 
 
+def conflicts(objects: Iterable[FoundObject]) -> tuple[Problem, ...]:
+    """What stands in more than one place: the first counts."""
+    first: dict[tuple[str, str], FoundObject] = {}
+    problems = []
+    for found in objects:
+        known = first.setdefault((found.kind, found.name), found)
+        if known is not found:
+            where = f"{known.source}:{known.line}"
+            message = f"a second {found.kind} named {found.name!r}; the one at {where} counts"
+            problems.append(Problem(found.source, found.line, message))
+    return tuple(problems)
+
+
 class _ProblemsError(Exception):
     def __init__(self, *problems: Problem) -> None:
         super().__init__()
@@ -129,7 +144,7 @@ def _read_object(document: Document, path: tuple[str | int, ...], value: Any) ->
             raise _ProblemsError(
                 *(_problem(document, (*path, *p.path), p.message) for p in error.problems)
             ) from None
-        return FoundObject(kind, policy.metadata.name, policy)
+        return FoundObject(kind, policy.metadata.name, policy, document.source, document.line(path))
     if str(value.get("apiVersion", "")).startswith(f"{GROUP}/"):
         message = f"is {kind!r}; the only kind of {GROUP} is {KIND}"
         raise _ProblemsError(_problem(document, (*path, "kind"), message))
@@ -140,7 +155,7 @@ def _read_object(document: Document, path: tuple[str | int, ...], value: Any) ->
         found = _READERS[kind](value)
     except msgspec.ValidationError as error:
         raise _ProblemsError(_problem(document, path, f"{kind}: {error}")) from None
-    return FoundObject(kind, found.name, found)
+    return FoundObject(kind, found.name, found, document.source, document.line(path))
 
 
 def _problem(document: Document, path: tuple[str | int, ...], message: str) -> Problem:
@@ -157,11 +172,14 @@ class ManifestsSource:
         """Counts the changes of `view`."""
         self._files: dict[Path, _File] = {}
         self._conflicts: tuple[Problem, ...] = ()
+        self._new_problems: list[Problem] = []
+        self._lost: tuple[Problem, ...] = ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the files now; empty while every one of them is in force."""
-        return tuple(p for file in self._files.values() for p in file.problems) + self._conflicts
+        found = tuple(p for file in self._files.values() for p in file.problems)
+        return found + self._conflicts + self._lost
 
     def refresh(self) -> bool:
         """Read what has changed; whether anything had. Raises ManifestsError."""
@@ -179,9 +197,7 @@ class ManifestsSource:
                 changed.append(path)
         if changed:
             self._rebuild()
-            for problem in self.problems:
-                if problem not in before:
-                    log.error("%s (what the file last said stays in force)", problem)
+            self._new_problems = [p for p in self.problems if p not in before]
         return bool(changed)
 
     @property
@@ -216,21 +232,26 @@ class ManifestsSource:
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
             try:
-                if self.refresh():
-                    log.info("manifests changed: %d policies in force", len(self.view.policies))
+                changed = self.refresh()
             except ManifestsError as error:
-                log.error("%s (the last state stays in force)", error)
+                if not self._lost:
+                    log.error("%s (the last state stays in force)", error)
+                self._lost = (Problem(str(self.directory), 0, str(error)),)
+                continue
+            if self._lost:
+                log.info("%s is back", self.directory)
+            self._lost = ()
+            if changed:
+                for problem in self._new_problems:
+                    log.error("%s (what the file last said stays in force)", problem)
+                log.info("manifests changed: %d policies in force", len(self.view.policies))
 
     def _rebuild(self) -> None:
         by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *_READERS)}
-        conflicts = []
-        for path, file in sorted(self._files.items()):
-            for kind, name, model in file.objects:
-                if name in by_kind[kind]:
-                    message = f"a second {kind} named {name!r}; the first one counts"
-                    conflicts.append(Problem(str(path), 0, message))
-                by_kind[kind].setdefault(name, model)
-        self._conflicts = tuple(conflicts)
+        objects = [found for _, file in sorted(self._files.items()) for found in file.objects]
+        for found in objects:
+            by_kind[found.kind].setdefault(found.name, found.model)
+        self._conflicts = conflicts(objects)
         self.view = Snapshot(
             policies=PolicySet(by_kind[KIND].values()),
             namespaces=by_kind["Namespace"],
@@ -249,7 +270,10 @@ def _signature(path: Path) -> _Signature | None:
 
 
 def _read(path: Path, file: _File) -> None:
-    """Read a file anew; where that fails, its last objects stay."""
+    """Read a file anew; where that fails, its last objects stay.
+
+    Of one that was never right, what is right in it counts.
+    """
     objects, file.problems = read_manifest(path)
-    if not file.problems:
+    if not file.problems or not file.objects:
         file.objects = objects

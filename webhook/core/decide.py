@@ -71,6 +71,7 @@ def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
     mutating = _plan(policies, audit=False)
     outcomes = (
         *notes,
+        *_unknown(skipped),
         *_run(mutating, pod, context, patch, skipped),
         # An audit never stands in the way of a policy that mutates, so it has a patch of its own.
         *_audited(_run(_plan(policies, audit=True), pod, context, PodPatch(pod), skipped)),
@@ -99,7 +100,14 @@ def _left_alone(pod: Pod) -> Reason | None:
 
 def _skipped_remedies(pod: Pod) -> frozenset[str]:
     text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")
-    return frozenset(part.strip() for part in text.split(","))
+    return frozenset(part.strip() for part in text.split(",")) if text else frozenset()
+
+
+def _unknown(skipped: frozenset[str]) -> Iterator[Outcome]:
+    for name in sorted(skipped - REMEDIES.keys() - {"", "false"}):
+        known = ", ".join(REMEDIES)
+        message = f"{ANNOTATION_SKIP} names {name!r}; remedies are {known}, or true for all"
+        yield Outcome(Reason.UNKNOWN_REMEDY, message=message)
 
 
 def _plan(policies: list[Policy], *, audit: bool) -> dict[str, tuple[Policy, Remedy, Any]]:

@@ -32,6 +32,7 @@ class Reason(StrEnum):
     PROTECTED_NAMESPACE = "ProtectedNamespace"
     NOT_POD_CREATE = "NotPodCreate"
     POD_OPTED_OUT = "PodOptedOut"
+    UNKNOWN_REMEDY = "UnknownRemedy"
     MIRROR_POD = "MirrorPod"
     WINDOWS_POD = "WindowsPod"
 
@@ -95,6 +96,9 @@ _ABOUT: dict[Reason, _About] = {
     ),
     Reason.NOT_POD_CREATE: _About("Only the creation of pods is covered."),
     Reason.POD_OPTED_OUT: _About("The pod's annotation `podsettle.dev/skip` says so."),
+    Reason.UNKNOWN_REMEDY: _About(
+        "The pod's annotation `podsettle.dev/skip` names a remedy that does not exist.", True
+    ),
     Reason.MIRROR_POD: _About(
         "A mirror pod: the kubelet would delete it if its spec were changed."
     ),

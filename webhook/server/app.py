@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 
@@ -21,10 +21,12 @@ from webhook.server.preview import preview_router
 from webhook.server.probes import probes_router
 
 
-def create_app(source: Source, settings: Settings, certificate_expires: datetime) -> FastAPI:
+def create_app(
+    source: Source, settings: Settings, certificate_expires: Callable[[], datetime]
+) -> FastAPI:
     """The application. It keeps the source up to date for as long as it runs."""
     metrics = Metrics(__version__)
-    metrics.certificate_expiry.set(certificate_expires.timestamp())
+    metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
     metrics.manifest_problems.set_function(lambda: len(source.problems))
 

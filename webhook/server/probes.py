@@ -32,8 +32,7 @@ def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]
         if ready and verbose is None:
             return PlainTextResponse("ok")
         lines = [
-            f"[{'+' if check.ready else '-'}]{check.name} {'ok' if check.ready else 'failed'}"
-            + (f": {check.note}" if check.note else "")
+            f"[{_sign(check)}]{check.name} " + (check.note or ("ok" if check.ready else "failed"))
             for check in found
         ]
         lines.append(f"readyz check {'passed' if ready else 'failed'}")
@@ -44,3 +43,9 @@ def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]
         return JSONResponse(version)
 
     return router
+
+
+def _sign(check: Check) -> str:
+    if check.ready:
+        return "!" if check.note else "+"
+    return "-"

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
 import ssl
 
 import uvicorn
 from fastapi import FastAPI
 
-from webhook.tls.files import CertificateDirectory
+from webhook.tls.files import ServedCertificate
+
+_BACKLOG = 2048
 
 
-def serve(app: FastAPI, certificates: CertificateDirectory, host: str, port: int) -> None:
-    """Serve until a signal ends it. Raises CertificateError before anything is bound."""
-    context = certificates.ssl_context()
+class AddressError(Exception):
+    """An address that cannot be listened on."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 finds a free one. Raises AddressError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except socket.gaierror as error:
+        raise AddressError(f"cannot listen on {host}: {error.strerror}") from None
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise AddressError(f"cannot listen on {host} port {port}: {reason}") from None
+
+
+def serve(app: FastAPI, certificate: ServedCertificate, listener: socket.socket) -> None:
+    """Serve until a signal ends it."""
 
     def use_context(_config: uvicorn.Config, _default: object) -> ssl.SSLContext:
-        return context
+        return certificate.context
 
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         ssl_context_factory=use_context,
         access_log=False,
         log_config=None,
@@ -30,3 +48,13 @@ def serve(app: FastAPI, certificates: CertificateDirectory, host: str, port: int
         timeout_keep_alive=120,
         ws="none",
     )
+
+    async def run() -> None:
+        watching = asyncio.create_task(certificate.watch())
+        try:
+            await uvicorn.Server(config).serve(sockets=[listener])
+        finally:
+            watching.cancel()
+
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(run())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import ssl
 from dataclasses import dataclass
@@ -12,6 +14,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from webhook.tls.issue import issue_ca, issue_leaf
+
+log = logging.getLogger(__name__)
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1")
 _LIFE = timedelta(days=90)
@@ -61,11 +65,57 @@ class CertificateDirectory:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_cert_chain(self.certificate, self.key)
-        except OSError as error:
+        except ssl.SSLError:
             raise CertificateError(
-                f"{self.key}: {error.strerror or 'does not belong to tls.crt'}"
+                f"{self.key}: is not the private key of {self.certificate.name}; remove both and "
+                f"make new ones with: podsettle certs --certs-dir {self.path}"
             ) from None
+        except OSError as error:
+            raise CertificateError(f"{self.key}: {error.strerror}") from None
         return context
+
+    def names(self) -> tuple[str, ...]:
+        """The DNS names and addresses that the server's certificate is for."""
+        return _names(self.load())
+
+
+class ServedCertificate:
+    """The certificate that a server shows now: that of a directory, as it is now."""
+
+    def __init__(self, directory: CertificateDirectory) -> None:
+        """Raises CertificateError."""
+        self.directory = directory
+        self.context = directory.ssl_context()
+        self.expires = directory.load().not_valid_after_utc
+        self._seen = self._signature()
+
+    async def watch(self) -> None:
+        """Look once a second for new files, until cancelled, and serve them without a restart.
+
+        A pair that does not fit, as while it is being written, leaves the old one in place.
+        Connections that are open keep the certificate that they began with.
+        """
+        while True:
+            await asyncio.sleep(1)
+            signature = self._signature()
+            if signature != self._seen:
+                self._seen = signature
+                self._reload()
+
+    def _reload(self) -> None:
+        try:
+            # On a context of its own first: a key that does not fit would spoil the one in use.
+            self.directory.ssl_context()
+            self.context.load_cert_chain(self.directory.certificate, self.directory.key)
+            self.expires = self.directory.load().not_valid_after_utc
+        except (CertificateError, OSError) as error:
+            log.error("%s (the certificate read before is served on)", error)
+        else:
+            log.info("%s changed and is served from now on", self.directory.certificate)
+
+    def _signature(self) -> tuple[object, ...]:
+        files = (self.directory.certificate, self.directory.key)
+        return tuple((f.stat().st_mtime_ns, f.stat().st_ino) if f.exists() else None for f in files)
 
 
 def ensure_development_certificates(
@@ -76,13 +126,14 @@ def ensure_development_certificates(
     """Make a CA and a certificate for `names` unless those there are good for them; whether made.
 
     The CA's key is thrown away once it has signed: whoever trusts this CA trusts one certificate.
-    A certificate that is past two thirds of its life is replaced. Raises CertificateError.
+    A certificate that is past two thirds of its life is replaced; a new one keeps the names of the
+    old. Raises CertificateError.
     """
     moment = now or datetime.now(UTC)
     if _still_good(directory, names, moment):
         return False
     ca = issue_ca("podsettle development CA", _LIFE, moment)
-    leaf = issue_leaf(ca, names, _LIFE, moment)
+    leaf = issue_leaf(ca, dict.fromkeys((*names, *_known_names(directory))), _LIFE, moment)
     try:
         directory.path.mkdir(parents=True, exist_ok=True)
         _write(directory.ca, ca.certificate_pem, 0o644)
@@ -102,21 +153,31 @@ def _still_good(directory: CertificateDirectory, names: tuple[str, ...], now: da
     except (OSError, ValueError, TypeError, InvalidSignature, CertificateError):
         return False
     life = leaf.not_valid_after_utc - leaf.not_valid_before_utc
-    return now < leaf.not_valid_before_utc + life * 2 / 3 and set(names) <= _names(leaf)
+    return now < leaf.not_valid_before_utc + life * 2 / 3 and set(names) <= set(_names(leaf))
 
 
-def _names(leaf: x509.Certificate) -> set[str]:
+def _known_names(directory: CertificateDirectory) -> tuple[str, ...]:
+    try:
+        return directory.names()
+    except CertificateError:
+        return ()
+
+
+def _names(leaf: x509.Certificate) -> tuple[str, ...]:
     try:
         extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
-        return set()
-    return {str(name.value) for name in extension.value}
+        return ()
+    return tuple(str(name.value) for name in extension.value)
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     """Write a file whole or not at all, never readable by more than `mode` says."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    temporary.replace(path)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        temporary.replace(path)
+    except OSError as error:
+        raise CertificateError(f"{path}: {error.strerror}") from None

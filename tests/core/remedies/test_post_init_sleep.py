@@ -534,4 +534,6 @@ def test_a_helper_by_image_volume_serves_those_who_come_later_wherever_they_stan
     inits(once).insert(0, container("early", "/early"))
     twice = settled(once, look)
     assert names(inits(twice)) == ["early", "prepare"]
-    assert len(twice["spec"]["volumes"]) == 1
+    assert [c["command"][: len(LINGER)] for c in inits(twice)] == [LINGER, LINGER]
+    assert [c["volumeMounts"] for c in inits(twice)] == [[MOUNT], [MOUNT]]
+    assert twice["spec"]["volumes"] == once["spec"]["volumes"]
