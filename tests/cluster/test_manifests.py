@@ -145,6 +145,17 @@ def test_a_kind_of_another_group_is_not_the_one_of_kubernetes() -> None:
     assert read_text(text, "f") == ([], ())
 
 
+def test_a_key_that_is_called_key_is_a_problem() -> None:
+    text = document("a").replace("spec:", '"[key]": 1\nspec:', 1).encode()
+    _, problems = read_text(text, "f")
+    assert "unknown key" in str(problems[0])
+
+
+def test_a_kind_that_is_nearly_ours_is_a_problem() -> None:
+    _, problems = read_text(b"kind: Settlepolicy\nmetadata: {name: a1}\n", "f")
+    assert "did you mean SettlePolicy?" in str(problems[0])
+
+
 def test_every_problem_of_every_document_is_told() -> None:
     text = document("a") + "---\n" + BROKEN + "---\nkind: Namespace\n---\n" + document("b")
     found, problems = read_text(text.encode(), "f")

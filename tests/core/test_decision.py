@@ -233,6 +233,7 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.UNKNOWN_REMEDY: lambda: ask(
         pod(QUICK, annotations={"podsettle.dev/skip": "postinitsleep"})
     ),
+    Reason.ANNOTATIONS_FULL: lambda: ask(pod(QUICK, annotations={"full": "x" * 256 * 1024})),
     Reason.UNSUPPORTED_REVIEW: lambda: admitted(pod(QUICK), kind="ConversionReview"),
     Reason.INTERNAL_ERROR: defective,
 }

@@ -254,6 +254,11 @@ def test_aliases_cannot_blow_up_a_document(line: str) -> None:
     assert "aliases multiplying" in refused(billion_laughs(line, 6)).message
 
 
+def test_aliases_cannot_nest_deeper_than_a_document_may() -> None:
+    text = f"a0: &a0 {'[' * 150}{']' * 150}\na1: {'[' * 100}*a0{']' * 100}\n"
+    assert refused(text).message == "nested too deeply"
+
+
 def test_merging_again_and_again_multiplies_nothing() -> None:
     line = "{new}: &{new} {{<<: [" + ", ".join(["{old}"] * 10) + "]}}\n"
     assert load(billion_laughs(line, 6))["l6"] == {"k": "v"}

@@ -107,9 +107,26 @@ async def test_a_body_up_to_the_limit_is_read_and_a_longer_one_is_not(
     headers = {"content-type": "application/json"}
     padded = body + b" " * (MAX_BODY - len(body))
     assert (await client.post("/mutate", content=padded, headers=headers)).status_code == 200
-    answer = await client.post("/mutate", content=padded + b" ", headers=headers)
+    longer = (await client.post("/mutate", content=padded + b" ", headers=headers)).json()
+    assert longer["response"]["allowed"] is True
+    assert patch_of(longer) == []
+    assert str(MAX_BODY) in longer["response"]["warnings"][0]
+
+
+async def test_a_body_without_end_is_refused(client: httpx.AsyncClient) -> None:
+    headers = {"content-type": "application/json"}
+    answer = await client.post("/mutate", content=b" " * (33 * 1024 * 1024), headers=headers)
     assert answer.status_code == 413
-    assert str(MAX_BODY) in answer.text
+
+
+async def test_nobody_else_writes_lines_of_the_log(
+    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await client.post("/mutate", json=review(TEKTON, uid="x\n2026-11-21 ERROR forged"))
+    (message,) = [record.getMessage() for record in caplog.records if "uid" in record.getMessage()]
+    assert "\n" not in message
+    assert r"\n2026-11-21 ERROR forged" in message
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])

@@ -22,7 +22,7 @@ from webhook.core.documents import DocumentError, load_documents
 from webhook.core.preview import Preview, preview_all, to_yaml
 from webhook.core.render import render
 from webhook.core.selectors import parse_labels
-from webhook.core.workloads import WorkloadError
+from webhook.core.workloads import NoPodError, WorkloadError
 
 
 @click.command()
@@ -78,6 +78,7 @@ def preview(
     for problem in source.problems:
         click.echo(f"podsettle: {problem}", err=True)
     previews: list[Preview] = []
+    passed_by: list[str] = []
     try:
         labels = parse_labels(namespace_labels)
         for name, text in _read(paths):
@@ -91,10 +92,14 @@ def preview(
                         namespace_labels=labels or None,
                         template_path=template_path,
                     )
+                except NoPodError as error:
+                    passed_by.append(f"{name}:{document.line(())}: {error}")
                 except WorkloadError as error:
                     raise InputError(f"{name}:{document.line(())}: {error}") from None
     except (DocumentError, ValueError) as error:
         raise InputError(str(error)) from None
+    if not previews:
+        raise InputError("\n".join(passed_by) or "no pod and no workload in what was given")
     for name in dict.fromkeys(found.namespace for found in previews):
         if name not in source.view.namespaces and not labels:
             note = f"namespace {name!r} is not in {manifests}: decided as one without labels"
@@ -126,11 +131,16 @@ def _as_text(previews: list[Preview]) -> str:
 
 def _pod_text(found: Preview) -> str:
     decision = found.decision
-    title = click.style(found.workload.title, bold=True)
+    title = click.style(_plain(found.workload.title), bold=True)
     policies = f"  policies: {', '.join(decision.policies)}" if decision.policies else ""
-    lines = [f"{title} in namespace {found.namespace}{policies}"]
+    lines = [f"{title} in namespace {_plain(found.namespace)}{policies}"]
     lines += [f"  {_outcome_text(outcome)}" for outcome in decision.outcomes]
     return "\n".join(lines) + "\n" + _coloured(found.diff)
+
+
+def _plain(text: str) -> str:
+    """A text from outside without what a terminal would obey."""
+    return text if text.isprintable() else ascii(text)
 
 
 def _outcome_text(outcome: Outcome) -> str:
@@ -138,7 +148,7 @@ def _outcome_text(outcome: Outcome) -> str:
     subject = " ".join(part for part in (outcome.remedy, outcome.container) if part)
     reason = click.style(str(outcome.reason), fg=colour)
     message = outcome.message or outcome.reason.meaning
-    return f"{reason}{f' {subject}' if subject else ''}: {message}"
+    return f"{reason}{f' {_plain(subject)}' if subject else ''}: {_plain(message)}"
 
 
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}

@@ -62,7 +62,10 @@ def manifest_files(directory: Path) -> list[Path]:
     """The manifests directly inside a directory, by name. Raises ManifestsError."""
     try:
         return sorted(
-            path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file()
+            path
+            for path in directory.iterdir()
+            # A link to nowhere is a file that cannot be read, not one that was taken away.
+            if path.suffix in SUFFIXES and (path.is_file() or path.is_symlink())
         )
     except OSError as error:
         raise ManifestsError(f"{directory}: {error.strerror}") from None
@@ -137,6 +140,9 @@ def _read_object(document: Document, path: tuple[str | int, ...], value: Any) ->
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise _ProblemsError(_problem(document, path, "is not a Kubernetes object: no kind"))
     kind = value["kind"]
+    if kind != KIND and KIND.casefold() in kind.casefold():
+        message = f"is {kind!r}; did you mean {KIND}?"
+        raise _ProblemsError(_problem(document, (*path, "kind"), message))
     if kind == KIND:
         try:
             policy = parse_policy(value)
@@ -185,7 +191,8 @@ class ManifestsSource:
         """Read what has changed; whether anything had. Raises ManifestsError."""
         paths = manifest_files(self.directory)
         before = self.problems
-        changed = [path for path in self._files if path not in paths]
+        present = set(paths)
+        changed = [path for path in self._files if path not in present]
         for path in changed:
             del self._files[path]
         for path in paths:
@@ -197,7 +204,8 @@ class ManifestsSource:
                 changed.append(path)
         if changed:
             self._rebuild()
-            self._new_problems = [p for p in self.problems if p not in before]
+            known = set(before)
+            self._new_problems = [p for p in self.problems if p not in known]
         return bool(changed)
 
     @property
@@ -232,10 +240,11 @@ class ManifestsSource:
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
             try:
-                changed = self.refresh()
-            except ManifestsError as error:
+                # In a thread: reading thousands of files takes seconds.
+                changed = await asyncio.to_thread(self.refresh)
+            except Exception as error:  # Whatever it is, the next look may be better.
                 if not self._lost:
-                    log.error("%s (the last state stays in force)", error)
+                    log.error("%s (the last state stays in force)", str(error) or repr(error))
                 self._lost = (Problem(str(self.directory), 0, str(error)),)
                 continue
             if self._lost:
@@ -275,5 +284,8 @@ def _read(path: Path, file: _File) -> None:
     Of one that was never right, what is right in it counts.
     """
     objects, file.problems = read_manifest(path)
+    if file.objects and not objects and not file.problems:
+        # As a file is while it is being rewritten.
+        file.problems = (Problem(str(path), 0, "says nothing any more; remove it if so meant"),)
     if not file.problems or not file.objects:
         file.objects = objects

@@ -61,7 +61,7 @@ class _RuntimeClass(msgspec.Struct):
 def read_namespace(document: object) -> Namespace:
     """A Namespace. The label that the API server always sets is there even if it was not."""
     metadata = msgspec.convert(document, _Namespace).metadata
-    labels = {LABEL_NAMESPACE_NAME: metadata.name, **(metadata.labels or {})}
+    labels = {**(metadata.labels or {}), LABEL_NAMESPACE_NAME: metadata.name}
     return Namespace(metadata.name, labels, _FIXED_LEVEL in (metadata.annotations or {}))
 
 

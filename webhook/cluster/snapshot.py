@@ -38,5 +38,5 @@ class Snapshot:
 
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> Snapshot:
         """The same cluster, but for one namespace's labels: for a preview of what if."""
-        changed = Namespace(name, {LABEL_NAMESPACE_NAME: name, **labels})
+        changed = Namespace(name, {**labels, LABEL_NAMESPACE_NAME: name})
         return replace(self, namespaces={**self.namespaces, name: changed})

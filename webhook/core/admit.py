@@ -66,6 +66,15 @@ def admit(body: bytes, view: ClusterView, settings: Settings) -> Answer:
     return Answer(_envelope(API_VERSION, request.uid, decision), decision, request, defect)
 
 
+def admit_unread(head: bytes, why: str) -> Answer:
+    """Admit unchanged what is too much to be read. Raises UnreadableReviewError without a uid."""
+    uid = uid_of(head)
+    if uid is None:
+        raise UnreadableReviewError(why)
+    decision = _only(Reason.UNSUPPORTED_REVIEW, why)
+    return Answer(_envelope(API_VERSION, uid, decision), decision, None, None)
+
+
 def decide_safely(
     request: Request, view: ClusterView, settings: Settings
 ) -> tuple[Decision, Exception | None]:

@@ -81,6 +81,8 @@ def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
         before = (pod.annotations or {}).get(ANNOTATION_APPLIED, "")
         known = dict.fromkeys(part for part in before.split(",") if part)
         patch.annotate(ANNOTATION_APPLIED, ",".join(known | applied))
+    if not patch.annotations_fit:
+        return _whole(Reason.ANNOTATIONS_FULL)
     return Decision(outcomes, patch.checked_operations(), tuple(policy.name for policy in policies))
 
 

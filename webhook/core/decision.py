@@ -33,6 +33,7 @@ class Reason(StrEnum):
     NOT_POD_CREATE = "NotPodCreate"
     POD_OPTED_OUT = "PodOptedOut"
     UNKNOWN_REMEDY = "UnknownRemedy"
+    ANNOTATIONS_FULL = "AnnotationsFull"
     MIRROR_POD = "MirrorPod"
     WINDOWS_POD = "WindowsPod"
 
@@ -98,6 +99,9 @@ _ABOUT: dict[Reason, _About] = {
     Reason.POD_OPTED_OUT: _About("The pod's annotation `podsettle.dev/skip` says so."),
     Reason.UNKNOWN_REMEDY: _About(
         "The pod's annotation `podsettle.dev/skip` names a remedy that does not exist.", True
+    ),
+    Reason.ANNOTATIONS_FULL: _About(
+        "The pod's annotations leave no room for podsettle's: the API server takes 256 KiB.", True
     ),
     Reason.MIRROR_POD: _About(
         "A mirror pod: the kubelet would delete it if its spec were changed."

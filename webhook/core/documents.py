@@ -11,6 +11,7 @@ stack in C on deep nesting, which takes the process with it.
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -74,7 +75,8 @@ _SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-
 
 def _decoded(text: str | bytes) -> str:
     decoded = text.decode() if isinstance(text, bytes) else text
-    if _SURROGATES.search(decoded):
+    # Only JSON: a YAML string without double quotes has no escapes.
+    if decoded.lstrip()[:1] in ("{", "[", '"') and _SURROGATES.search(decoded):
         # JSON writes characters beyond 16 bits in two halves, which libyaml takes for nonsense.
         decoded = _SURROGATES.sub(lambda pair: str(msgspec.json.decode(f'"{pair[0]}"')), decoded)
     return decoded
@@ -116,7 +118,8 @@ class _Builder:
         self._source = source
         self._stack: list[_Open] = []
         self._anchors: dict[str, Any] = {}
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+        """Values and depth of what an anchor stands for."""
         self._count = 0
 
     def take(self, event: yaml.Event) -> None:
@@ -189,7 +192,10 @@ class _Builder:
             raise self._refused(line, "an alias that contains itself")
         if event.anchor not in self._anchors:
             raise self._refused(line, f"not YAML: found undefined alias {event.anchor!r}")
-        self._tally(self._sizes[event.anchor], line)
+        values, depth = self._sizes[event.anchor]
+        self._tally(values, line)
+        if len(self._stack) + depth > _MAX_DEPTH:
+            raise self._refused(line, "nested too deeply")
         return copy.deepcopy(self._anchors[event.anchor])
 
     def _put(self, value: Any, line: int) -> None:
@@ -245,17 +251,17 @@ class _Builder:
         return DocumentError(self._source, line, message)
 
 
-def _size(value: Any) -> int:
-    """How many values a value holds, itself included."""
-    count, rest = 0, [value]
+def _size(value: Any) -> tuple[int, int]:
+    """How many values a value holds, itself included, and how deeply they are nested."""
+    count, deepest, rest = 0, 0, [(value, 0)]
     while rest:
-        item = rest.pop()
-        count += 1
+        item, depth = rest.pop()
+        count, deepest = count + 1, max(deepest, depth)
         if isinstance(item, dict):
-            rest.extend(item.values())
+            rest.extend((inner, depth + 1) for inner in item.values())
         elif isinstance(item, list):
-            rest.extend(item)
-    return count
+            rest.extend((inner, depth + 1) for inner in item)
+    return count, deepest
 
 
 _WORDS: dict[str, bool | None] = {
@@ -273,6 +279,8 @@ _WORDS: dict[str, bool | None] = {
 _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _LONGEST_NUMBER = 400
+_PLAIN_FLOATS = 1e21
+"""Where Go's strconv.FormatFloat begins to write exponents."""
 
 
 def resolve(text: str) -> Any:
@@ -288,7 +296,8 @@ def resolve(text: str) -> Any:
         return sign * _integer(digits.lstrip("+-"))
     if _FLOAT.fullmatch(digits):
         _refuse_monster(digits)
-        return float(digits)
+        number = float(digits)
+        return number if math.isfinite(number) else text
     return text
 
 
@@ -332,6 +341,8 @@ def _as_key(value: Any) -> str:
     """A key as JSON writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < _PLAIN_FLOATS:
+        return str(int(value))
     return "null" if value is None else str(value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.review import NodeSelectorTerm, PodSpec
+from webhook.core.review import NodeSelectorTerm, PodSpec, is_set
 from webhook.core.selectors import compile_requirement
 from webhook.core.versions import (
     IMAGE_VOLUMES_LOCKED_ON,
@@ -18,7 +18,10 @@ from webhook.core.versions import (
     parse_version,
 )
 
-_OS = "kubernetes.io/os"
+_OS = ("kubernetes.io/os", "beta.kubernetes.io/os")
+
+_MOST_COMPARISONS = 100_000
+"""Terms times nodes: beyond it a pod's affinity is not worth the time of everybody else's pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +88,22 @@ def runs_on_windows(pod: PodSpec) -> bool:
     """Whether the pod says that it runs on Windows, by `os`, nodeSelector or node affinity."""
     if pod.os is not None and pod.os.name:
         return pod.os.name == "windows"
-    if pod.node_selector and _OS in pod.node_selector:
-        return pod.node_selector[_OS] == "windows"
+    if pod.security_context is not None and is_set(pod.security_context.windows_options):
+        return True
+    for key in _OS:
+        if pod.node_selector and key in pod.node_selector:
+            return pod.node_selector[key] == "windows"
     terms = _required_terms(pod)
     return (
         terms is not None
         and terms != []
         and all(
             any(
-                r.key == _OS and r.operator == "In" and r.values == ("windows",)
+                r.key in _OS
+                and (
+                    (r.operator == "In" and set(r.values or ()) == {"windows"})
+                    or (r.operator == "NotIn" and "linux" in (r.values or ()))
+                )
                 for r in term.match_expressions or ()
             )
             for term in terms
@@ -109,14 +119,17 @@ def any_could_run(nodes: Iterable[Node], pod: PodSpec) -> bool:
     if pod.node_name:
         return any(node.name == pod.node_name for node in nodes)
     terms = _required_terms(pod)
+    known = nodes if isinstance(nodes, tuple) else tuple(nodes)
+    if terms is not None and len(terms) * len(known) > _MOST_COMPARISONS:
+        return bool(known)
     wanted = pod.node_selector
     if not wanted and terms is None:
-        return any(True for _ in nodes)
+        return bool(known)
     matchers = [_matcher(term) for term in terms] if terms is not None else None
     return any(
         (not wanted or wanted.items() <= node.labels.items())
         and (matchers is None or any(matches(node) for matches in matchers))
-        for node in nodes
+        for node in known
     )
 
 

@@ -20,6 +20,10 @@ from webhook.core.review import Container, Pod
 ContainerList: TypeAlias = Literal["initContainers", "containers"]
 
 
+_ANNOTATIONS = 256 * 1024
+"""kubernetes `TotalAnnotationSizeLimitB`: keys and values of all annotations together."""
+
+
 class PatchError(Exception):
     """A patch that must not be answered: it does not apply, or it does what it should not."""
 
@@ -77,6 +81,14 @@ class PodPatch:
     def move_init_container_first(self, index: int) -> None:
         """Move the init container at `index` before all others."""
         self._moved_first = index
+
+    @property
+    def annotations_fit(self) -> bool:
+        """Whether the pod's annotations stay within what the API server takes, in bytes."""
+        if not self._annotations:
+            return True
+        merged = {**(self._pod.annotations or {}), **self._annotations}
+        return sum(len(k.encode()) + len(v.encode()) for k, v in merged.items()) <= _ANNOTATIONS
 
     def operations(self) -> tuple[Operation, ...]:
         """The operations for all edits; empty where there are none."""

@@ -12,6 +12,10 @@ from webhook.core.remedy import Remedy
 from webhook.core.selectors import Matcher, compile_selector
 from webhook.core.view import Namespace
 
+_MOST_REMEMBERED = 20_000
+_LONGEST_NAME = 63
+"""Namespaces come and go, and a name in a request may be no namespace at all."""
+
 _PROTECTED_PREFIXES = ("kube-", "openshift-")
 
 
@@ -79,6 +83,8 @@ class PolicySet:
         if known is not None and known[0] is namespace.labels:
             return known[1]
         coverage = self._cover(namespace, own_namespace)
+        if len(self._covering) >= _MOST_REMEMBERED or len(namespace.name) > _LONGEST_NAME:
+            self._covering.clear()
         self._covering[namespace.name] = (namespace.labels, coverage)
         return coverage
 

@@ -197,7 +197,9 @@ def parse_policy(document: object) -> SettlePolicy:
 
 def _problem(detail: ErrorDetails) -> PolicyProblem:
     # A key that is wrong itself: the path to it is the path to its value.
-    path = tuple(step for step in detail["loc"] if step != "[key]")
+    path = tuple(detail["loc"])
+    if len(path) > 1 and path[-1] == "[key]":
+        path = path[:-1]
     context = detail.get("ctx", {})
     path += tuple(context.get("at", ()))
     given = detail["input"]

@@ -17,6 +17,8 @@ from webhook.core.view import ClusterView
 from webhook.core.workloads import Workload, pods_of
 
 DEFAULT_NAMESPACE = "default"
+_MOST_OPERATIONS = 500
+"""Beyond it a diff takes seconds to make and nobody reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Preview:
     def diff(self) -> str:
         """The unified diff of the pod as YAML; empty where nothing changes."""
         title = self.workload.title
+        if len(self.decision.operations) > _MOST_OPERATIONS:
+            return f"{title}: {len(self.decision.operations)} operations; see the patch\n"
         # Not splitlines(): it also splits at characters that are no line ends in YAML's eyes.
         lines = difflib.unified_diff(
             to_yaml(self.before).rstrip("\n").split("\n"),

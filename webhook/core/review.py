@@ -10,6 +10,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-con
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -42,6 +43,8 @@ class SecurityContext(_Wire):
     """`securityContext` of a pod or a container."""
 
     run_as_user: int | None = None
+    run_as_non_root: bool | None = None
+    windows_options: Raw = ABSENT
     se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
 
 
@@ -50,6 +53,12 @@ class VolumeMount(_Wire):
 
     name: str = ""
     mount_path: str = ""
+
+
+class VolumeDevice(_Wire):
+    """One entry of `volumeDevices`."""
+
+    device_path: str = ""
 
 
 class Container(_Wire):
@@ -61,6 +70,7 @@ class Container(_Wire):
     tty: bool | None = None
     restart_policy: str | None = None
     volume_mounts: list[VolumeMount] | None = None
+    volume_devices: list[VolumeDevice] | None = None
     resources: Raw = ABSENT
     security_context: SecurityContext | None = None
     liveness_probe: Raw = ABSENT
@@ -203,9 +213,18 @@ decode_pod = msgspec.json.Decoder(Pod).decode
 _decode_bare = msgspec.json.Decoder(_BareReview).decode
 
 
+_UID_AT_HEAD = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([-0-9A-Za-z]{1,128})"')
+_HEAD = 1024
+
+
 def uid_of(body: bytes) -> str | None:
-    """The uid to answer to in a body that is JSON but no Review podsettle can read, else None."""
+    """The uid to answer to in a body that is no Review podsettle can read, else None.
+
+    Where the body is not even JSON, or nested too deeply, or cut short, the API server's own order
+    of fields helps: the uid stands before the object.
+    """
     try:
         return _decode_bare(body).request.uid
     except UNREADABLE:
-        return None
+        found = _UID_AT_HEAD.search(body[:_HEAD])
+        return found[1].decode() if found else None

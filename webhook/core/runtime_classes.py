@@ -104,4 +104,7 @@ def _quantity(text: str) -> Decimal | str:
     if not found or found[1].count(".") > 1:
         return text
     number, exponent, suffix = found.groups()
-    return Decimal(number).scaleb(int(exponent or 0)) * _SUFFIXES.get(suffix or "", Decimal(1))
+    try:
+        return Decimal(number).scaleb(int(exponent or 0)) * _SUFFIXES.get(suffix or "", Decimal(1))
+    except ArithmeticError:
+        return text

@@ -30,6 +30,10 @@ class WorkloadError(Exception):
     """An object that holds no pod where one was looked for."""
 
 
+class NoPodError(WorkloadError):
+    """An object of a kind that holds no pods, as far as podsettle knows: a Service, for example."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """One pod that an object is or would create."""
@@ -77,7 +81,7 @@ def _pods_of(document: object, template_path: str | None, prefix: str) -> Iterat
     if kind in _TEMPLATE_PATHS:
         steps = _TEMPLATE_PATHS[kind]
     if steps is None:
-        raise WorkloadError(
+        raise NoPodError(
             f"{_at(prefix)}is a {kind}, and podsettle does not know where it keeps its pod "
             f"template; give the path, such as spec.template. Known: {', '.join(KINDS)}"
         )
@@ -114,6 +118,7 @@ def _workload(document: Mapping[str, Any], kind: str, path: str, pod: dict[str, 
     spec = pod.get("spec")
     if not isinstance(spec, Mapping):
         raise WorkloadError(f"{_join(path, 'spec')} of this {kind} is missing or not a mapping")
+    _fill_in_nulls(pod)
     name = metadata.get("name") or metadata.get("generateName") or ""
     namespace = metadata.get("namespace")
     _complete(document, kind, str(name), pod)
@@ -138,6 +143,16 @@ def _complete(document: Mapping[str, Any], kind: str, name: str, pod: dict[str, 
             },
         )
         _claim_volumes(document, name, pod)
+
+
+def _fill_in_nulls(pod: dict[str, Any]) -> None:
+    """A label or annotation without a value is an empty one to the API server."""
+    metadata = pod.get("metadata")
+    if isinstance(metadata, Mapping):
+        pod["metadata"] = metadata = dict(metadata)
+        for key in ("labels", "annotations"):
+            if isinstance(metadata.get(key), Mapping):
+                metadata[key] = {k: "" if v is None else v for k, v in metadata[key].items()}
 
 
 def _label(pod: dict[str, Any], labels: Mapping[str, str]) -> None:

@@ -12,14 +12,17 @@ from time import perf_counter
 from starlette.types import Receive, Scope, Send
 
 from webhook.cluster.source import Source
-from webhook.core.admit import Answer, UnreadableReviewError, admit
+from webhook.core.admit import Answer, UnreadableReviewError, admit, admit_unread
 from webhook.core.decide import Settings
 from webhook.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes. The API server takes objects up to 3 MiB (kubernetes `MaxRequestBodyBytes`)."""
+"""Bytes that are kept of a body. A longer review is read to its end and its pod admitted unchanged:
+the API server takes objects up to 3 MiB, and writes some characters as six (Go's JSON escapes)."""
+_MOST_BYTES = 8 * MAX_BODY
+"""Bytes after which no more is read: six times 3 MiB, and as much again as a review adds."""
 
 _SECONDS_FOR_A_NAMESPACE = 0.5
 """A small share of the API server's patience, which ends in a pod without its remedies."""
@@ -44,13 +47,18 @@ class Mutate:
         if not _is_json(scope):
             await self._refuse(send, 415, "send Content-Type: application/json", close=True)
             return
-        body = await _read(receive)
-        if body is None:
-            await self._refuse(send, 413, f"the body is longer than {MAX_BODY} bytes", close=True)
+        body, length = await _read(receive)
+        if length > _MOST_BYTES:
+            await self._refuse(
+                send, 413, f"the body is longer than {_MOST_BYTES} bytes", close=True
+            )
             return
         start = perf_counter()
         try:
-            answer = admit(body, self._source.view, self._settings)
+            if length > len(body):
+                answer = admit_unread(body, f"{length} bytes are more than the {MAX_BODY} it reads")
+            else:
+                answer = admit(body, self._source.view, self._settings)
             if answer.unknown_namespace is not None:
                 answer = await self._ask_again(body, answer)
         except UnreadableReviewError as error:
@@ -80,18 +88,21 @@ def _is_json(scope: Scope) -> bool:
     return False
 
 
-async def _read(receive: Receive) -> bytes | None:
-    """The whole body; None once it is longer than any review."""
+async def _read(receive: Receive) -> tuple[bytes, int]:
+    """The body, or its beginning where it is too long, and the number of bytes that came."""
     message = await receive()
     body: bytes = message.get("body", b"")
+    length = len(body)
     if message.get("more_body"):
-        chunks, size = [body], len(body)
-        while message.get("more_body") and size <= MAX_BODY:
+        chunks = [body]
+        while message.get("more_body") and length <= _MOST_BYTES:
             message = await receive()
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
+            chunk = message.get("body", b"")
+            if length <= MAX_BODY:
+                chunks.append(chunk)
+            length += len(chunk)
         body = b"".join(chunks)
-    return body if len(body) <= MAX_BODY else None
+    return body[:MAX_BODY], length
 
 
 async def _respond(
@@ -107,12 +118,21 @@ def _log(answer: Answer) -> None:
     if answer.defect is not None:
         log.error(
             "a defect in podsettle; the pod was admitted unchanged (uid %s)",
-            request.uid if request else "unknown",
+            _shown(request.uid) if request else "unknown",
             exc_info=answer.defect,
         )
     elif request is not None and decision.policies and log.isEnabledFor(logging.INFO):
         log.info(
             "%s: %s",
-            f"uid {request.uid} namespace {request.namespace}",
-            " ".join(f"{key}: {value};" for key, value in decision.audit_annotations.items()),
+            f"uid {_shown(request.uid)} namespace {_shown(request.namespace or '')}",
+            _shown(
+                " ".join(f"{key}: {value};" for key, value in decision.audit_annotations.items()),
+                2000,
+            ),
         )
+
+
+def _shown(text: str, longest: int = 128) -> str:
+    """A text from outside as one line of bounded length: nobody else writes lines of the log."""
+    cut = text[:longest]
+    return cut if cut.isprintable() else ascii(cut)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Lock, to_thread
 from collections.abc import Callable
 from typing import Annotated
 
@@ -10,13 +11,14 @@ from pydantic import BaseModel, Field
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.decide import Settings
-from webhook.core.documents import DocumentError, load_documents
+from webhook.core.documents import Document, DocumentError, load_documents
 from webhook.core.preview import preview_all
 from webhook.core.render import PodPreview, render
 from webhook.core.selectors import parse_labels
-from webhook.core.workloads import WorkloadError
+from webhook.core.workloads import NoPodError, WorkloadError
 
 MAX_BODY = 4 * 1024 * 1024
+MAX_PODS = 500
 
 
 class PreviewAnswer(BaseModel):
@@ -34,6 +36,7 @@ class Problem(BaseModel):
 def preview_router(view: Callable[[], Snapshot], settings: Settings) -> APIRouter:
     """The route, over a view and the operator's settings."""
     router = APIRouter()
+    one_at_a_time = Lock()
 
     @router.post(
         "/preview",
@@ -79,23 +82,46 @@ def preview_router(view: Callable[[], Snapshot], settings: Settings) -> APIRoute
             documents = load_documents(body, "body")
             if not documents:
                 raise WorkloadError("the body is empty: send a Pod or a workload")
-            found = [
-                render(pod)
-                for document in documents
-                for pod in preview_all(
-                    document.value,
-                    view(),
-                    settings,
-                    namespace=namespace,
-                    namespace_labels=labels,
-                    template_path=template_path,
+            # In a thread, one at a time: reviews go on being answered meanwhile.
+            async with one_at_a_time:
+                found = await to_thread(
+                    _previews, documents, view(), settings, namespace, labels, template_path
                 )
-            ]
         except (DocumentError, WorkloadError, ValueError) as error:
             raise HTTPException(422, str(error)) from None
         return PreviewAnswer(pods=found)
 
     return router
+
+
+def _previews(
+    documents: list[Document],
+    view: Snapshot,
+    settings: Settings,
+    namespace: str | None,
+    labels: dict[str, str] | None,
+    template_path: str | None,
+) -> list[PodPreview]:
+    found: list[PodPreview] = []
+    passed_by: list[NoPodError] = []
+    for document in documents:
+        try:
+            for pod in preview_all(
+                document.value,
+                view,
+                settings,
+                namespace=namespace,
+                namespace_labels=labels,
+                template_path=template_path,
+            ):
+                if len(found) == MAX_PODS:
+                    raise WorkloadError(f"more than {MAX_PODS} pods: send them in parts")
+                found.append(render(pod))
+        except NoPodError as error:
+            passed_by.append(error)
+    if not found and passed_by:
+        raise passed_by[0]
+    return found
 
 
 async def _read(request: Request) -> bytes:

@@ -46,6 +46,8 @@ def serve(app: FastAPI, certificate: ServedCertificate, listener: socket.socket)
         # An idle connection of the API server lives for 90 s (kubernetes client-go transport);
         # closing it sooner races with the next review on it.
         timeout_keep_alive=120,
+        # Seconds for what is under way when a signal comes; a slow client gets no more.
+        timeout_graceful_shutdown=10,
         ws="none",
     )
 

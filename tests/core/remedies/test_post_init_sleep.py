@@ -16,6 +16,7 @@ from tests.builders import (
     pod,
     policy,
     qos,
+    runtime_class,
     settled,
     view,
     why,
@@ -29,6 +30,7 @@ QUICK = container("prepare", "/entrypoint", "init")
 SHELL = container("script", "/bin/sh", "-c", "exit 3")
 MOUNT = {"name": "podsettle-linger", "mountPath": "/podsettle", "readOnly": True}
 HELPER = "podsettle-linger"
+HELPER_VOLUME = {"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
 
 
 def seen(*nodes: Json, server: Version | None = None, **settings: Any) -> Snapshot:
@@ -95,7 +97,7 @@ def test_a_pod_gets_one_copying_init_container_in_front_however_many_are_wrapped
     before = pod(*(container(f"c{n}", f"/c{n}") for n in range(5)), SHELL)
     after = settled(before, seen())
     assert names(inits(after)) == [HELPER, "c0", "c1", "c2", "c3", "c4", "script"]
-    assert after["spec"]["volumes"] == [{"name": HELPER, "emptyDir": {}}]
+    assert after["spec"]["volumes"] == [HELPER_VOLUME]
     assert [c["volumeMounts"] for c in inits(after)[1:6]] == [[MOUNT]] * 5
     assert "volumeMounts" not in inits(after)[6]
 
@@ -346,7 +348,7 @@ def test_a_delivery_brings_the_wrapper(delivery: str, found: Json, how: str) -> 
     assert wrapped["command"] == [*LINGER, *original]
     assert wrapped["volumeMounts"] == [MOUNT]
     if how == "helper":
-        assert after["spec"]["volumes"] == [{"name": HELPER, "emptyDir": {}}]
+        assert after["spec"]["volumes"] == [HELPER_VOLUME]
         assert names(inits(after)) == [HELPER, found["name"]]
     else:
         image = {"reference": IMAGE, "pullPolicy": "IfNotPresent"}
@@ -396,7 +398,7 @@ def test_binary_copies_the_helper_even_there() -> None:
     after = settled(
         pod(QUICK), seen(MODERN, server=Version(1, 36), when="Always", delivery="Binary")
     )
-    assert after["spec"]["volumes"] == [{"name": HELPER, "emptyDir": {}}]
+    assert after["spec"]["volumes"] == [HELPER_VOLUME]
 
 
 @pytest.mark.parametrize(
@@ -454,10 +456,14 @@ def test_without_an_image_of_the_helper_only_shells_are_wrapped(delivery: str) -
         pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/"}]}),
         pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/data"}]}),
         pod(QUICK, containers=[container(HELPER, "/something")]),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "//podsettle"}]}),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "podsettle"}]}),
+        pod(QUICK | {"volumeDevices": [{"name": "v", "devicePath": "/podsettle"}]}),
     ],
     ids=[
         "a volume", "a claim", "an init container", "one without a command", "the path",
         "the path with a slash", "a path below it", "a regular container",
+        "the path with two slashes", "a relative path", "a device",
     ],
 )  # fmt: skip
 def test_a_name_in_use_by_somebody_else_keeps_the_helper_away(before: Json) -> None:
@@ -537,3 +543,39 @@ def test_a_helper_by_image_volume_serves_those_who_come_later_wherever_they_stan
     assert [c["command"][: len(LINGER)] for c in inits(twice)] == [LINGER, LINGER]
     assert [c["volumeMounts"] for c in inits(twice)] == [[MOUNT], [MOUNT]]
     assert twice["spec"]["volumes"] == once["spec"]["volumes"]
+
+
+def test_a_class_that_chooses_nodes_is_looked_through_at_once() -> None:
+    """The API server merges its nodeSelector in; the second call must not decide otherwise."""
+    pool = runtime_class("volatile", selector={"pool": "volatile"})
+    other = node("other", "containerd://2.1.5", labels={"pool": "other"})
+    remedies: Json = {"runtimeClass": {"name": "volatile"}, "postInitSleep": {}}
+    look = view(policy(remedies=remedies), classes=[pool], nodes=[other])
+    before = pod(QUICK)
+    decision = decided(before, look)
+    assert why(decision) == ["Applied", "prepare: Applied"]
+    merged = patched(before, decision)
+    merged["spec"]["nodeSelector"] = {"pool": "volatile"}
+    assert decided(merged, look).operations == ()
+
+
+def test_in_a_pod_of_root_the_helper_runs_as_the_container_that_it_serves() -> None:
+    """PodSecurity restricted v1.22 to v1.24 takes runAsNonRoot of each container for the pod's."""
+    secured = QUICK | {"securityContext": {"runAsNonRoot": True, "runAsUser": 1000}}
+    found = settled(pod(secured, securityContext={"runAsUser": 0}), seen())
+    context = found["spec"]["initContainers"][0]["securityContext"]
+    assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 1000)
+
+
+def test_a_device_that_every_container_asks_for_is_asked_for_by_the_helper_too() -> None:
+    """A LimitRange may demand it of each."""
+    gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    found = settled(pod(QUICK | gpu, containers=[container("main", "/main", **gpu)]), seen())
+    assert found["spec"]["initContainers"][0]["resources"] == gpu["resources"]
+
+
+def test_annotations_that_are_full_leave_the_pod_as_it_is() -> None:
+    before = pod(QUICK, annotations={"full": "x" * (256 * 1024 - 4)})
+    decision = decided(before, seen())
+    assert why(decision) == ["AnnotationsFull"]
+    assert decision.operations == ()

@@ -8,6 +8,7 @@ wrapper sleeps for what is missing, then exits with the command's code.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ from webhook.core.globs import Glob, compile_globs
 from webhook.core.names import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER_PATH
 from webhook.core.patch import ContainerList, PodPatch
 from webhook.core.remedy import Context, Finding
-from webhook.core.review import Container, Pod, Volume, is_set
+from webhook.core.review import Container, Pod, PodSpec, Volume, is_set
 from webhook.core.schema import Model
 from webhook.core.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_DEFAULT
 
@@ -110,12 +111,14 @@ def apply(
 ) -> Iterator[Finding]:
     """Wrap each container that the settings name, once, by the cheapest delivery that works."""
     needed: bool | None = None
+    # The same for each container, so asked once: pods of thousands of containers exist.
+    no_helper = _helper_objection(pod, settings, context)
     served: list[_Target] = []
     for where, index, container in _named(pod, settings):
         reason = _unfit(pod, where, container)
         if reason is None and settings.when == "NodesNeedIt":
             if needed is None:
-                needed = context.view.nodes.may_lose_exit_codes(pod.spec)
+                needed = context.view.nodes.may_lose_exit_codes(_placed(pod, context, patch))
             reason = None if needed else Reason.NOT_NEEDED
         if reason is not None or not container.command:
             yield Finding(reason or Reason.NO_COMMAND, container.name)
@@ -125,7 +128,9 @@ def apply(
                 _Target(where, index, container, container.command), settings, patch
             )
             continue
-        reason = _helper_objection(pod, container, settings, context)
+        reason = _interactive_or_shell_less(container, settings) or no_helper
+        if reason is None and any(map(_takes_mount, _paths(container))):
+            reason = Reason.NAME_CONFLICT
         if reason is not None:
             yield Finding(reason, container.name)
             continue
@@ -135,6 +140,19 @@ def apply(
         message = f"wrapped by the helper from {context.linger_image}"
         yield Finding(Reason.APPLIED, container.name, changed=True, message=message)
     _bring_helper(pod, served, settings, context, patch)
+
+
+def _placed(pod: Pod, context: Context, patch: PodPatch) -> PodSpec:
+    """The pod's spec with the nodeSelector that the API server merges in from its RuntimeClass.
+
+    Without it the answer would change between the first call and the reinvocation.
+    """
+    name = patch.runtime_class_name
+    found = context.view.runtime_class(name) if name else None
+    if found is None or not found.node_selector:
+        return pod.spec
+    selector = {**found.node_selector, **(pod.spec.node_selector or {})}
+    return msgspec.structs.replace(pod.spec, node_selector=selector)
 
 
 def _named(pod: Pod, settings: PostInitSleep) -> Iterator[tuple[ContainerList, int, Container]]:
@@ -194,18 +212,18 @@ def _wrap_by_shell(target: _Target, settings: PostInitSleep, patch: PodPatch) ->
     return Finding(Reason.APPLIED, target.container.name, changed=True, message=message)
 
 
-def _helper_objection(
-    pod: Pod, container: Container, settings: PostInitSleep, context: Context
-) -> Reason | None:
-    if settings.delivery == "Shell":
-        interactive = container.stdin or container.tty
-        return Reason.INTERACTIVE if interactive else Reason.NO_SHELL
+def _interactive_or_shell_less(container: Container, settings: PostInitSleep) -> Reason | None:
+    """Why `delivery: Shell` cannot be had."""
+    if settings.delivery != "Shell":
+        return None
+    return Reason.INTERACTIVE if container.stdin or container.tty else Reason.NO_SHELL
+
+
+def _helper_objection(pod: Pod, settings: PostInitSleep, context: Context) -> Reason | None:
+    """Why the helper cannot be brought into the pod; None where it can."""
     if context.linger_image is None:
         return Reason.HELPER_IMAGE_MISSING
-    if any(
-        f"{mount.mount_path}/".startswith(f"{HELPER_MOUNT}/")
-        for mount in container.volume_mounts or ()
-    ) or any(other.name == HELPER for other in pod.spec.containers or ()):
+    if any(other.name == HELPER for other in pod.spec.containers or ()):
         return Reason.NAME_CONFLICT
     volume = _helper_volume(pod)
     if volume is not None and not is_set(volume.empty_dir) and not is_set(volume.image):
@@ -224,17 +242,32 @@ def _helper_objection(
     return None
 
 
+def _paths(container: Container) -> Iterator[str]:
+    for mount in container.volume_mounts or ():
+        yield mount.mount_path
+    for device in container.volume_devices or ():
+        yield device.device_path
+
+
+def _takes_mount(path: str) -> bool:
+    """Whether a path is the helper's or lies below it. The kubelet makes paths absolute."""
+    absolute = posixpath.normpath("/" + path.lstrip("/"))
+    return f"{absolute}/".startswith(f"{HELPER_MOUNT}/")
+
+
 def _bring_helper(
     pod: Pod, served: list[_Target], settings: PostInitSleep, context: Context, patch: PodPatch
 ) -> None:
     """Make sure that the helper is there before the first container that starts with it."""
     volume, index = _helper_volume(pod), _helper_index(pod)
     if served and volume is None:
-        if _by_image_volume(pod, settings, context):
+        if _by_image_volume(_placed(pod, context, patch), settings, context):
             image = {"reference": context.linger_image, "pullPolicy": "IfNotPresent"}
             patch.add_volume({"name": HELPER, "image": image})
             return
-        patch.add_volume({"name": HELPER, "emptyDir": {}})
+        # In memory: a disk may be mounted noexec, and the cluster autoscaler takes an emptyDir on
+        # disk for data that keeps a node from being removed.
+        patch.add_volume({"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
     if volume is not None and is_set(volume.image):
         return
     if index is None:
@@ -252,7 +285,7 @@ def _bring_helper(
         patch.move_init_container_first(index)
 
 
-def _by_image_volume(pod: Pod, settings: PostInitSleep, context: Context) -> bool:
+def _by_image_volume(spec: PodSpec, settings: PostInitSleep, context: Context) -> bool:
     if settings.delivery == "ImageVolume":
         return True
     server = context.view.server_version
@@ -260,7 +293,7 @@ def _by_image_volume(pod: Pod, settings: PostInitSleep, context: Context) -> boo
         settings.delivery == "Auto"
         and (server is None or server >= IMAGE_VOLUMES_LOCKED_ON)
         # Without a server to ask, its nodes tell: a kubelet is never newer than its API server.
-        and context.view.nodes.mount_image_volumes(pod.spec)
+        and context.view.nodes.mount_image_volumes(spec)
     )
 
 
@@ -289,10 +322,12 @@ def _copying_container(
         "readOnlyRootFilesystem": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    pod_security = pod.spec.security_context
+    pod_security, own = pod.spec.security_context, served.security_context
     if pod_security is None or pod_security.run_as_user != 0:
-        # In a pod that runs as root this would keep the container from starting.
         security["runAsNonRoot"] = True
+    elif own is not None and own.run_as_non_root and own.run_as_user:
+        # As the pod's own user, root, it could not start; its containers name another.
+        security |= {"runAsNonRoot": True, "runAsUser": own.run_as_user}
     container: dict[str, Any] = {
         "name": HELPER,
         "image": context.linger_image,
@@ -303,7 +338,7 @@ def _copying_container(
         "securityContext": security,
         "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],
     }
-    resources = _resources(served)
+    resources = _resources(pod, served)
     if resources:
         container["resources"] = resources
     return container
@@ -317,13 +352,25 @@ class _Resources(msgspec.Struct):
     requests: dict[str, Any] | None = None
 
 
-def _resources(served: Container) -> dict[str, dict[str, Any]]:
-    """Limits and requests of the container, without devices and huge pages."""
-    if not is_set(served.resources):
-        return {}
-    resources = msgspec.json.decode(served.resources, type=_Resources)
+def _resources(pod: Pod, served: Container) -> dict[str, dict[str, Any]]:
+    """Limits and requests of the served container.
+
+    Devices and huge pages only where every container of the pod asks for them: then a LimitRange
+    may demand them of each, else the helper has no use for them.
+    """
+    everyone = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+    own = _decoded(served)
+    wanted = {*_COUNTED}.union(own.limits or ()).intersection(
+        *({*_COUNTED, *(_decoded(container).limits or ())} for container in everyone)
+    )
     copied = {
-        "limits": {k: v for k, v in (resources.limits or {}).items() if k in _COUNTED},
-        "requests": {k: v for k, v in (resources.requests or {}).items() if k in _COUNTED},
+        "limits": {k: v for k, v in (own.limits or {}).items() if k in wanted},
+        "requests": {k: v for k, v in (own.requests or {}).items() if k in wanted},
     }
     return {key: values for key, values in copied.items() if values}
+
+
+def _decoded(container: Container) -> _Resources:
+    if not is_set(container.resources):
+        return _Resources()
+    return msgspec.json.decode(container.resources, type=_Resources)
