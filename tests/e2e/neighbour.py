@@ -15,7 +15,7 @@ from typing import Any
 import trustme
 import uvicorn
 
-from tests.process import free_port
+from tests.process import await_that, free_port
 
 INJECTED = {
     "name": "late",
@@ -85,6 +85,7 @@ def neighbour(directory: Path, position: int | None) -> Iterator[tuple[str, byte
     # Signals belong to the test run.
     thread = threading.Thread(target=lambda: asyncio.run(server._serve()))
     thread.start()
+    await_that(lambda: server.started, "the neighbour listens")
     try:
         yield f"https://127.0.0.1:{port}/mutate", ca.cert_pem.bytes()
     finally:

@@ -277,7 +277,8 @@ def neighbours(
             probe["metadata"]["labels"] = {"neighbour": label}
 
             def called(probe: Json = probe) -> bool:
-                return "late" in init_names(create(settling, probe, dry_run=True))
+                status, created, _ = settling.create_pod(probe, dry_run=True)
+                return status == 201 and "late" in init_names(created)
 
             await_that(called, f"the neighbour {label} is called")
         yield labels

@@ -7,6 +7,7 @@ cost the memory and lose the fields that are newer than they are.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -71,6 +72,9 @@ class ApiServer:
     async def close(self) -> None:
         """Close what is open."""
         await self._rest.close()
+        # aiohttp lets TLS connections end in the background ("Graceful Shutdown" in its client
+        # documentation); without this pause the event loop would be gone before they have.
+        await asyncio.sleep(0.25)
 
     async def request(
         self,
