@@ -309,3 +309,10 @@ def test_the_helper_image_is_the_one_that_the_operator_named() -> None:
     assert [c["image"] for c in found["spec"]["initContainers"]] == [IMAGE, QUICK["image"]]
     nobody = decided(pod(QUICK), view(policy()), settings=Settings())
     assert why(nobody) == ["prepare: HelperImageMissing"]
+
+
+def test_a_pod_opts_out_of_audits_too() -> None:
+    remedies: dict[str, object] = {"postInitSleep": {}}
+    audit = policy(remedies=remedies, action="Audit")
+    before = pod(QUICK, annotations={"podsettle.dev/skip": "postInitSleep"})
+    assert why(decided(before, view(audit))) == ["PodOptedOut"]

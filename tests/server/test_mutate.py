@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.reviews import PODS, UID, load_pod, patch_of, review
+from webhook.cluster.manifests import ManifestsSource
 from webhook.server.mutate import MAX_BODY
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -145,3 +147,15 @@ async def test_answers_and_reasons_are_counted(client: httpx.AsyncClient) -> Non
     assert 'podsettle_outcomes_total{reason="NotPodCreate",remedy=""} 1.0' in lines
     assert 'podsettle_requests_refused_total{status="400"} 1.0' in lines
     assert "podsettle_review_duration_seconds_count 2.0" in lines
+
+
+async def test_a_defect_is_logged_with_its_traceback(
+    client: httpx.AsyncClient, source: ManifestsSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    source.view = replace(source.view, runtime_classes=None)  # type: ignore[arg-type]
+    pod = load_pod(next(path for path in PODS if path.stem == "woodpecker-step"))
+    answer = await post(client, review(pod))
+    assert "InternalError" in answer["response"]["warnings"][0]
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert UID in record.getMessage()
+    assert record.exc_info is not None
