@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
@@ -130,27 +130,18 @@ class KubernetesSource:
             for name, policy in found.items()
             if policy.policy is not None or name in self._good
         }
-        policies = PolicySet(self._good.values())
-        self.view = Snapshot(
-            policies=policies,
-            namespaces=self.view.namespaces,
-            runtime_classes=self.view.runtime_classes,
-            nodes=self.view.nodes,
-            server_version=self._version,
-            invents_namespaces=False,
-        )
+        self.view = replace(self.view, policies=PolicySet(self._good.values()))
         for problem in self.problems:
             log.error("%s (what the policy last said stays in force)", problem)
 
     def _rebuild(self) -> None:
         self._rebuild_due = False
-        self.view = Snapshot(
-            policies=self.view.policies,
+        self.view = replace(
+            self.view,
             namespaces=self.namespaces.objects,
             runtime_classes=self.runtime_classes.objects,
             nodes=Nodes(self.nodes.objects.values()),
             server_version=self._version,
-            invents_namespaces=False,
         )
 
     async def _watch_version(self) -> None:

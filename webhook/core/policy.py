@@ -65,9 +65,10 @@ class Remedies(Model):
         if all(getattr(self, name) is None for name in type(self).model_fields):
             for name in self.model_fields_set:
                 key = type(self).model_fields[name].alias or name
-                message = "is empty; write {{}} for the defaults"
-                raise PydanticCustomError("empty_remedy", message.replace("{{}}", "{braces}"),
-                                          {"at": [key], "braces": "{}"})  # fmt: skip
+                about = {"at": [key], "empty": "{}"}
+                raise PydanticCustomError(
+                    "empty_remedy", "is empty; write {empty} for the defaults", about
+                )
             raise PydanticCustomError("no_remedy", "no remedy is set: name at least one")
         one = self.runtime_class.name if self.runtime_class else None
         other = self.skip_selinux_relabel and self.skip_selinux_relabel.runtime_class_name
