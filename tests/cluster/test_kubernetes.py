@@ -4,63 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from tests.cluster.cable import Cable
+from tests.cluster.conftest import POLICIES, eventually, policy
 from tests.kube.cluster import KubeCluster
 from webhook.cluster.api import ApiError, ApiServer, Unreachable
 from webhook.cluster.kubernetes import KubernetesSource
 from webhook.core.versions import Version
-
-CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
-POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
-
-
-@pytest.fixture(scope="module")
-def own_cluster() -> Any:
-    """A cluster that tests may stop."""
-    with KubeCluster.start() as cluster:
-        with_policies(cluster)
-        yield cluster
-
-
-def with_policies(cluster: KubeCluster) -> None:
-    crd = yaml.safe_load(CRD.read_text())
-    cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-    deadline = time.monotonic() + 30
-    while cluster.request("GET", POLICIES).status != 200:
-        assert time.monotonic() < deadline, "the CRD is not served"
-
-
-@pytest.fixture
-async def source(
-    own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[KubernetesSource]:
-    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
-    found = KubernetesSource(await ApiServer.connect())
-    async with found.running():
-        await eventually(lambda: found.synced and found.view.server_version is not None)
-        yield found
-
-
-async def eventually(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
-            await asyncio.sleep(0.02)
-
-
-def policy(name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "podsettle.dev/v1alpha1",
-        "kind": "SettlePolicy",
-        "metadata": {"name": name},
-        "spec": {"namespaceSelector": {}, "remedies": {"postInitSleep": {}}} | spec,
-    }
 
 
 async def test_what_is_there_is_seen_and_what_changes_follows(
@@ -99,7 +56,7 @@ async def test_a_policy_that_turns_bad_is_reported_and_what_it_said_stays(
     await eventually(lambda: len(source.view.policies) == 1)
     # Past the CRD's checks, as an older CRD or a write to etcd would have it.
     item = source.policies.objects["edited"]
-    source.policies.objects["edited"] = type(item)("edited", 2, None, ())
+    source.policies.objects["edited"] = replace(item, generation=2, policy=None)
     source._policies_changed()
     assert len(source.view.policies) == 1
     own_cluster.request("DELETE", f"{POLICIES}/edited")
@@ -146,14 +103,9 @@ async def test_nobody_to_ask_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -
             await ApiServer.connect()
 
 
-async def test_a_refusal_is_told_with_its_message(
-    own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
-    server = await ApiServer.connect()
+async def test_a_refusal_is_told_with_its_message(api: ApiServer) -> None:
     with pytest.raises(ApiError, match='404: namespaces "none" not found'):
-        await server.request("GET", "/api/v1/namespaces/none")
-    await server.close()
+        await api.request("GET", "/api/v1/namespaces/none")
 
 
 async def test_no_task_and_no_connection_is_left_behind(
@@ -162,9 +114,61 @@ async def test_no_task_and_no_connection_is_left_behind(
     monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        source = KubernetesSource(await ApiServer.connect())
-        async with source.running():
-            await eventually(lambda: source.synced)  # noqa: B023
+        async with await ApiServer.connect() as server:
+            source = KubernetesSource(server)
+            async with source.running():
+                await eventually(lambda: source.synced)  # noqa: B023
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1
     await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before + 1)
+
+
+async def test_a_restart_of_etcd_is_caught_up_with(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    own_cluster.stop_etcd()
+    own_cluster.start_etcd()
+    name = own_cluster.namespace("after-etcd-")
+    await eventually(lambda: source.view.namespace(name))
+
+
+@pytest.fixture
+async def cable(
+    own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Cable]:
+    """What lies between podsettle and the API server."""
+    configuration = yaml.safe_load(own_cluster.kubeconfig.read_text())
+    far = urlsplit(configuration["clusters"][0]["cluster"]["server"])
+    async with Cable(far.hostname or "", far.port or 0).plugged() as found:
+        configuration["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{found.port}"
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(configuration))
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        yield found
+
+
+async def test_watches_that_are_cut_go_on_where_they_were(
+    own_cluster: KubeCluster, cable: Cable
+) -> None:
+    async with await ApiServer.connect() as server:
+        source = KubernetesSource(server)
+        async with source.running():
+            await eventually(lambda: source.synced)
+            for _ in range(3):
+                cable.cut()
+                name = own_cluster.namespace("after-cut-")
+                await eventually(lambda: source.view.namespace(name))  # noqa: B023
+            await eventually(lambda: all(r.connected for r in source.reflectors.values()))
+
+
+async def test_a_watch_that_dies_in_silence_is_noticed(
+    own_cluster: KubeCluster, cable: Cable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.cluster.api._SILENCE", 1.0)
+    async with await ApiServer.connect() as server:
+        source = KubernetesSource(server)
+        async with source.running():
+            await eventually(lambda: source.synced)
+            cable.freeze()
+            name = own_cluster.namespace("after-silence-")
+            await eventually(lambda: source.view.namespace(name))

@@ -25,6 +25,9 @@ Json = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
 _TIMEOUT = 10.0
+_SILENCE = 90.0
+"""Seconds without a word on a watch until its connection counts as dead. The API server sends a
+bookmark a minute where nothing else happens (KEP-956)."""
 
 
 class ApiError(Exception):
@@ -51,7 +54,7 @@ class ApiServer:
     async def connect(cls) -> Self:
         """The cluster that podsettle runs in, else the one of the kubeconfig.
 
-        Nothing is sent yet. The caller closes it.
+        Nothing is sent yet. The caller closes it, by `async with`.
 
         Raises Unreachable where neither says which.
         """
@@ -69,7 +72,10 @@ class ApiServer:
             raise Unreachable(f"no cluster to talk to: {error}") from None
         return cls(configuration)
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         """Close what is open."""
         await self._rest.close()
         # aiohttp lets TLS connections end in the background ("Graceful Shutdown" in its client
@@ -105,7 +111,7 @@ class ApiServer:
         self, path: str, accept: str, seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of a watch, for `seconds` at the most. Raises ApiError and Unreachable."""
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_TIMEOUT)
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_TIMEOUT, sock_read=_SILENCE)
         try:
             response = await self._open("GET", path, None, "application/json", accept, timeout)
             async with response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,14 @@ from webhook.cluster.source import Check
 from webhook.core.names import API_VERSION, KIND
 from webhook.core.nodes import Nodes
 from webhook.core.policies import PolicySet
-from webhook.core.policy import InvalidPolicyError, SettlePolicy, json_path, parse_policy
+from webhook.core.policy import (
+    InvalidPolicyError,
+    PolicyProblem,
+    SettlePolicy,
+    json_path,
+    parse_policy,
+)
+from webhook.core.status import accepted
 from webhook.core.versions import Version, parse_version
 from webhook.core.view import Namespace
 
@@ -26,13 +33,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _FoundPolicy:
+class FoundPolicy:
     """A SettlePolicy of the cluster: what it says, or what is wrong with it."""
 
     name: str
+    uid: str
     generation: int
     policy: SettlePolicy | None
-    problems: tuple[Problem, ...]
+    problems: tuple[PolicyProblem, ...]
 
 
 class KubernetesSource:
@@ -43,12 +51,17 @@ class KubernetesSource:
         self._server = server
         self._version: Version | None = None
         self._good: dict[str, SettlePolicy] = {}
+        self._bad: dict[str, FoundPolicy] = {}
         self._rebuild_due = False
+        self.observers: list[Callable[[], None]] = []
+        """Called after each change of the view."""
+        self.statuses: dict[str, Json] = {}
+        """Of each policy, as the API server has it; apart, since it decides nothing."""
         self.namespaces = Reflector(
             server, "/api/v1/namespaces", read_namespace, self._changed, metadata_only=True
         )
         self.policies = Reflector(
-            server, f"/apis/{API_VERSION}/settlepolicies", _read_policy, self._policies_changed
+            server, f"/apis/{API_VERSION}/settlepolicies", self._read_policy, self._policies_changed
         )
         self.runtime_classes = Reflector(
             server, "/apis/node.k8s.io/v1/runtimeclasses", read_runtime_class, self._changed
@@ -80,8 +93,16 @@ class KubernetesSource:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with policies now; what each last said stays in force."""
-        found = self.policies.objects.values()
-        return tuple(problem for policy in found for problem in policy.problems)
+        return tuple(
+            Problem(f"{KIND}/{found.name}", 0, problem.message, json_path(problem.path))
+            for found in self.policies.objects.values()
+            for problem in found.problems
+        )
+
+    @property
+    def documents(self) -> Mapping[str, SettlePolicy]:
+        """The policies in force, by name: of each the last state that was right."""
+        return self._good
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -94,7 +115,6 @@ class KubernetesSource:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._server.close()
 
     async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
         """A namespace that the mirror does not have yet, asked for by one call.
@@ -131,8 +151,13 @@ class KubernetesSource:
             if policy.policy is not None or name in self._good
         }
         self.view = replace(self.view, policies=PolicySet(self._good.values()))
-        for problem in self.problems:
-            log.error("%s (what the policy last said stays in force)", problem)
+        bad = {f.name: f for f in found.values() if f.problems}
+        for name, policy in bad.items():
+            if self._bad.get(name) != policy:
+                verdict = accepted(policy.problems, name in self._good)
+                log.error("%s/%s: %s", KIND, name, verdict.message)
+        self._bad = bad
+        self._notify()
 
     def _rebuild(self) -> None:
         self._rebuild_due = False
@@ -143,6 +168,11 @@ class KubernetesSource:
             nodes=Nodes(self.nodes.objects.values()),
             server_version=self._version,
         )
+        self._notify()
+
+    def _notify(self) -> None:
+        for observer in self.observers:
+            observer()
 
     async def _watch_version(self) -> None:
         """The server's version, asked again now and then: an upgrade is a restart for it alone."""
@@ -156,15 +186,14 @@ class KubernetesSource:
                 continue
             await asyncio.sleep(300)
 
-
-def _read_policy(document: Json) -> _FoundPolicy:
-    metadata = document["metadata"]
-    name, generation = metadata["name"], metadata.get("generation", 0)
-    try:
-        # Items of a list leave out what they are.
-        policy = parse_policy({"apiVersion": API_VERSION, "kind": KIND, **document})
-    except InvalidPolicyError as error:
-        source = f"{KIND}/{name}"
-        problems = tuple(Problem(source, 0, p.message, json_path(p.path)) for p in error.problems)
-        return _FoundPolicy(name, generation, None, problems)
-    return _FoundPolicy(name, generation, policy, ())
+    def _read_policy(self, document: Json) -> FoundPolicy:
+        metadata = document["metadata"]
+        name, uid = metadata["name"], metadata.get("uid", "")
+        self.statuses[name] = document.get("status") or {}
+        generation = metadata.get("generation", 0)
+        try:
+            # Items of a list leave out what they are.
+            policy = parse_policy({"apiVersion": API_VERSION, "kind": KIND, **document})
+        except InvalidPolicyError as error:
+            return FoundPolicy(name, uid, generation, None, error.problems)
+        return FoundPolicy(name, uid, generation, policy, ())

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
@@ -53,7 +54,8 @@ class Reflector(Generic[T]):
     """Keeps `objects` the way the API server has them, and says so on each change.
 
     `read` turns an object into what is kept of it, or None for one that is of no use. `changed` is
-    called after each change, and once after each list.
+    called after each change, and once after each list. `name` narrows it to one object, which is
+    how RBAC lets somebody list and watch no other.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Reflector(Generic[T]):
         changed: Callable[[], None],
         *,
         metadata_only: bool = False,
+        name: str | None = None,
     ) -> None:
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
@@ -75,12 +78,14 @@ class Reflector(Generic[T]):
         self._read = read
         self._changed = changed
         self._metadata_only = metadata_only
+        self._selected = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._version: str | None = None
 
     async def run(self) -> None:
         """List and watch until cancelled."""
         pause = _FIRST_PAUSE
         while True:
+            began = time.monotonic()
             try:
                 if self._version is None:
                     await self._list()
@@ -93,13 +98,15 @@ class Reflector(Generic[T]):
                 if self.connected or not self.problem:
                     log.warning("%s: %s; what is known stays in force", self._path, error)
                 self.connected, self.problem = False, str(error)
+                if time.monotonic() - began > pause:
+                    pause = _FIRST_PAUSE  # It was well for longer than it was waited for.
                 # Jitter, or all replicas come back at the same moment.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _list(self) -> None:
         found: dict[str, T] = {}
-        query = {"limit": str(_PAGE)}
+        query = {"limit": str(_PAGE), **self._selected}
         while True:
             try:
                 page = await self._server.request(
@@ -127,6 +134,7 @@ class Reflector(Generic[T]):
             "allowWatchBookmarks": "1",
             "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
+            **self._selected,
         }
         path = f"{self._path}?{urlencode(query)}"
         try:

@@ -39,7 +39,8 @@ _CONDITION: Json = {
     "properties": {
         "type": {
             "type": "string",
-            "description": "What the condition is about: Accepted or StillNeeded.",
+            "description": "What the condition is about: Accepted, RuntimeClassesFound or "
+            "StillNeeded.",
             "maxLength": 316,
             "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
@@ -81,8 +82,9 @@ _STATUS: Json = {
     "properties": {
         "conditions": {
             "type": "array",
-            "description": "Accepted: the policy is valid and in force. StillNeeded: a node has "
-            "the problem that the policy is there for.",
+            "description": "Accepted: the policy is valid and in force. RuntimeClassesFound: the "
+            "RuntimeClasses that it names exist. StillNeeded: a node has the problem that the "
+            "policy is there for.",
             "items": _CONDITION,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],

@@ -16,7 +16,8 @@ _MOST_REMEMBERED = 20_000
 _LONGEST_NAME = 63
 """Namespaces come and go, and a name in a request may be no namespace at all."""
 
-_PROTECTED_PREFIXES = ("kube-", "openshift-")
+PROTECTED_PREFIXES = ("kube-", "openshift-")
+"""Namespaces that are left alone unless a policy's selector names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class PolicySet:
             return Coverage(disabled=True)
         if name == own_namespace:
             return Coverage(protected=True)
-        protected = name.startswith(_PROTECTED_PREFIXES)
+        protected = name.startswith(PROTECTED_PREFIXES)
         chosen = labels.get(LABEL_POLICY)
         covering = tuple(
             policy

@@ -123,6 +123,13 @@ class SettlePolicySpec(Model):
         }
         return {name: by_name[name] for name in REMEDIES if by_name[name] is not None}
 
+    def runtime_classes(self) -> tuple[str, ...]:
+        """The RuntimeClasses that the remedies put pods under: one at the most, or none."""
+        chosen = self.remedies.runtime_class
+        brought = self.remedies.skip_selinux_relabel
+        names = (chosen and chosen.name, brought and brought.runtime_class_name)
+        return tuple(dict.fromkeys(name for name in names if name))
+
 
 class PolicyMetadata(BaseModel):
     """Object metadata: the name is read, the rest is the API server's to judge."""

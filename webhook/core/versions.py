@@ -35,6 +35,9 @@ class Runtime(NamedTuple):
     name: str
     version: Version | None
 
+    def __str__(self) -> str:
+        return f"{self.name} {'.'.join(map(str, self.version[:3])) if self.version else '?'}"
+
 
 def parse_runtime(text: str) -> Runtime:
     """`cri-o://1.33.12` gives `cri-o` and its version; what cannot be read has no version."""

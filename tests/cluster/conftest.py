@@ -1,0 +1,68 @@
+"""A cluster for each module of tests, which they may stop, and podsettle's view of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kube.cluster import KubeCluster
+from webhook.cluster.api import ApiServer
+from webhook.cluster.kubernetes import KubernetesSource
+
+CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
+POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
+
+
+@pytest.fixture(scope="module")
+def own_cluster() -> Any:
+    """A cluster that tests may stop."""
+    with KubeCluster.start() as cluster:
+        with_policies(cluster)
+        yield cluster
+
+
+def with_policies(cluster: KubeCluster) -> None:
+    crd = yaml.safe_load(CRD.read_text())
+    cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+    deadline = time.monotonic() + 30
+    while cluster.request("GET", POLICIES).status != 200:
+        assert time.monotonic() < deadline, "the CRD is not served"
+
+
+@pytest.fixture
+async def api(
+    own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ApiServer]:
+    """A connection that may do everything."""
+    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
+    async with await ApiServer.connect() as server:
+        yield server
+
+
+@pytest.fixture
+async def source(api: ApiServer) -> AsyncIterator[KubernetesSource]:
+    found = KubernetesSource(api)
+    async with found.running():
+        await eventually(lambda: found.synced and found.view.server_version is not None)
+        yield found
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
+            await asyncio.sleep(0.02)
+
+
+def policy(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "podsettle.dev/v1alpha1",
+        "kind": "SettlePolicy",
+        "metadata": {"name": name},
+        "spec": {"namespaceSelector": {}, "remedies": {"postInitSleep": {}}} | spec,
+    }

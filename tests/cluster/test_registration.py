@@ -1,0 +1,189 @@
+"""The webhook configuration of a real API server, kept as it should be."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import POLICIES, eventually, policy
+from tests.kube.cluster import KubeCluster
+from webhook.cluster.api import ApiServer
+from webhook.cluster.kubernetes import KubernetesSource
+from webhook.cluster.registration import Registered, Registration
+from webhook.tls.issue import issue_ca
+
+PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+CA, OTHER_CA = (issue_ca(name, timedelta(days=1)).certificate_pem for name in ("one", "other"))
+
+
+class Wishes:
+    """What the registration is to follow."""
+
+    bundle: bytes | None = CA
+    may_write = True
+
+
+@pytest.fixture
+def wishes() -> Wishes:
+    return Wishes()
+
+
+@pytest.fixture
+async def registration(
+    own_cluster: KubeCluster, source: KubernetesSource, api: ApiServer, wishes: Wishes
+) -> AsyncIterator[Registration]:
+    own_cluster.create(PATH, as_the_chart_writes_it())
+    found = Registration(
+        api,
+        "podsettle",
+        policies=lambda: source.documents.values(),
+        bundle=lambda: wishes.bundle,
+        may_write=lambda: wishes.may_write,
+    )
+    source.observers.append(found.look)
+    async with found.running():
+        await eventually(lambda: found.synced)
+        yield found
+    own_cluster.request("DELETE", f"{PATH}/podsettle")
+
+
+def as_the_chart_writes_it() -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "podsettle"},
+        "webhooks": [
+            {
+                "name": "opt-in.podsettle.dev",
+                "clientConfig": {
+                    "service": {"namespace": "settle", "name": "hook", "path": "/mutate"}
+                },
+                "rules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "resources": ["pods"],
+                        "operations": ["CREATE"],
+                        "scope": "Namespaced",
+                    }
+                ],
+                "namespaceSelector": {
+                    "matchExpressions": [{"key": "podsettle.dev/policy", "operator": "Exists"}]
+                },
+                "matchConditions": [{"name": "not-windows", "expression": "true"}],
+                "admissionReviewVersions": ["v1"],
+                "sideEffects": "None",
+                "failurePolicy": "Ignore",
+                "timeoutSeconds": 2,
+            }
+        ],
+    }
+
+
+def overwrite(cluster: KubeCluster, body: dict[str, Any]) -> None:
+    """As by hand, or by a tool that writes the whole object."""
+    for _ in range(20):
+        found = cluster.request("GET", f"{PATH}/podsettle").body
+        body["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+        answer = cluster.request("PUT", f"{PATH}/podsettle", body)
+        if answer.status != 409:
+            break
+    assert answer.status == 200, answer.body
+
+
+def webhooks(cluster: KubeCluster) -> dict[str, Any]:
+    found = cluster.request("GET", f"{PATH}/podsettle").body["webhooks"]
+    return {webhook["name"]: webhook for webhook in found}
+
+
+def bundles(cluster: KubeCluster) -> list[bytes]:
+    return [
+        base64.b64decode(webhook["clientConfig"].get("caBundle", ""))
+        for webhook in webhooks(cluster).values()
+    ]
+
+
+async def test_the_bundle_is_put_in_replaced_and_put_back(
+    own_cluster: KubeCluster, registration: Registration, wishes: Wishes
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    expected = (Registered("opt-in.podsettle.dev", "hook.settle.svc", CA),)
+    await eventually(lambda: registration.entries == expected)
+    wishes.bundle = OTHER_CA + CA
+    await eventually(lambda: bundles(own_cluster) == [OTHER_CA + CA])
+    overwrite(own_cluster, as_the_chart_writes_it())
+    await eventually(lambda: bundles(own_cluster) == [OTHER_CA + CA])
+    assert not registration.problem
+
+
+async def test_the_scope_follows_the_policies(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    assert webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"}
+    own_cluster.create(POLICIES, policy("everywhere"))
+    await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
+    added = webhooks(own_cluster)["cluster.podsettle.dev"]
+    assert added["failurePolicy"] == "Ignore"
+    assert added["timeoutSeconds"] == 2
+    assert bundles(own_cluster) == [CA, CA]
+    # What the operator sets holds for both.
+    changed = as_the_chart_writes_it()
+    changed["webhooks"][0]["timeoutSeconds"] = 3
+    changed["webhooks"][0] |= {"clientConfig": added["clientConfig"]}
+    overwrite(own_cluster, changed)
+    await eventually(
+        lambda: [w["timeoutSeconds"] for w in webhooks(own_cluster).values()] == [3, 3]
+    )
+    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert bundles(own_cluster) == [CA]
+    assert not registration.problem
+
+
+async def test_somebody_else_s_bundle_is_left_alone_and_does_not_hold_the_scope(
+    own_cluster: KubeCluster, registration: Registration, wishes: Wishes
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    wishes.bundle = None
+    own_cluster.create(POLICIES, policy("everywhere"))
+    await eventually(lambda: len(webhooks(own_cluster)) == 2)
+    # As cert-manager's ca-injector does: every webhook, with an update.
+    whole = own_cluster.request("GET", f"{PATH}/podsettle").body
+    for webhook in whole["webhooks"]:
+        webhook["clientConfig"]["caBundle"] = base64.b64encode(OTHER_CA).decode()
+    overwrite(own_cluster, whole)
+    await eventually(lambda: bundles(own_cluster) == [OTHER_CA, OTHER_CA])
+    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert bundles(own_cluster) == [OTHER_CA]
+    assert not registration.problem
+
+
+async def test_without_the_lease_nothing_is_written(
+    own_cluster: KubeCluster, registration: Registration, wishes: Wishes
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    wishes.may_write = False
+    wishes.bundle = OTHER_CA
+    own_cluster.create(POLICIES, policy("everywhere"))
+    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
+    registration.look()
+    await eventually(lambda: not registration._due.is_set())
+    assert bundles(own_cluster) == [CA]
+
+
+async def test_a_configuration_that_is_none_of_podsettle_s_is_told(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    other = as_the_chart_writes_it()
+    other["webhooks"][0]["name"] = "other.podsettle.dev"
+    overwrite(own_cluster, other)
+    await eventually(lambda: "opt-in.podsettle.dev" in registration.problem)
+    own_cluster.request("DELETE", f"{PATH}/podsettle")
+    await eventually(lambda: not registration.exists and not registration.entries)

@@ -1,0 +1,161 @@
+"""The status of policies, as a person reads it from a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import POLICIES, eventually, policy
+from tests.kube.cluster import KubeCluster
+from tests.process import await_that
+from webhook.cluster.api import ApiServer
+from webhook.cluster.kubernetes import KubernetesSource
+from webhook.cluster.status import StatusWriter
+
+
+@pytest.fixture
+async def writer(source: KubernetesSource, api: ApiServer) -> AsyncIterator[StatusWriter]:
+    found = StatusWriter(api, source, "own", lambda: True)
+    async with found.running():
+        yield found
+
+
+def conditions(cluster: KubeCluster, name: str) -> dict[str, tuple[str, str]]:
+    status = cluster.request("GET", f"{POLICIES}/{name}").body.get("status", {})
+    return {c["type"]: (c["status"], c["reason"]) for c in status.get("conditions", ())}
+
+
+def status(cluster: KubeCluster, name: str) -> Any:
+    return cluster.request("GET", f"{POLICIES}/{name}").body.get("status", {})
+
+
+async def test_a_policy_says_what_became_of_it(
+    own_cluster: KubeCluster, writer: StatusWriter
+) -> None:
+    remedies = {"skipSELinuxRelabel": {"runtimeClassName": "quick"}, "postInitSleep": {}}
+    selector = {"matchLabels": {"team": "status"}}
+    created = own_cluster.create(
+        POLICIES, policy("told", namespaceSelector=selector, remedies=remedies)
+    )
+    assert created["metadata"]["generation"] == 1
+    own_cluster.namespace("told-", labels={"team": "status"})
+    await eventually(
+        lambda: (
+            conditions(own_cluster, "told")
+            == {
+                "Accepted": ("True", "Valid"),
+                "RuntimeClassesFound": ("False", "RuntimeClassMissing"),
+                "StillNeeded": ("True", "NoReleaseCures"),
+            }
+        )
+    )
+    await eventually(lambda: status(own_cluster, "told")["matchedNamespaces"] == 1)
+    since = status(own_cluster, "told")["conditions"][0]["lastTransitionTime"]
+
+    body = {"metadata": {"name": "quick"}, "handler": "quick"}
+    own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
+    await eventually(
+        lambda: conditions(own_cluster, "told")["RuntimeClassesFound"] == ("True", "Found")
+    )
+    own_cluster.request("PATCH", f"{POLICIES}/told", {"spec": {"priority": 5}})
+    await eventually(lambda: status(own_cluster, "told")["observedGeneration"] == 2)
+    assert status(own_cluster, "told")["conditions"][0]["lastTransitionTime"] == since
+    assert not writer.problem
+    own_cluster.request("DELETE", f"{POLICIES}/told")
+
+
+async def test_nodes_that_are_fixed_retire_the_policy(
+    own_cluster: KubeCluster, writer: StatusWriter
+) -> None:
+    own_cluster.create(POLICIES, policy("retired"))
+    await eventually(
+        lambda: conditions(own_cluster, "retired").get("StillNeeded") == ("Unknown", "NoNodes")
+    )
+    own_cluster.create("/api/v1/nodes", {"metadata": {"name": "old"}})
+    for version, expected in (
+        ("cri-o://1.33.12", ("True", "NodesAreAffected")),
+        ("cri-o://1.33.13", ("False", "NodesAreFixed")),
+    ):
+        body = {"status": {"nodeInfo": {"containerRuntimeVersion": version}}}
+        own_cluster.request("PATCH", "/api/v1/nodes/old/status", body)
+        await eventually(
+            lambda e=expected: conditions(own_cluster, "retired")["StillNeeded"] == e  # type: ignore[misc]
+        )
+    own_cluster.request("DELETE", "/api/v1/nodes/old")
+    own_cluster.request("DELETE", f"{POLICIES}/retired")
+    assert not writer.problem
+
+
+BAD = policy("bad", remedies={"postInitSlep": {}})
+
+
+@pytest.fixture
+def unchecked(own_cluster: KubeCluster) -> Iterator[None]:
+    """The CRD without its schema, as an older one was that let things in."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
+    versions = own_cluster.request("GET", path).body["spec"]["versions"]
+    loose = deepcopy(versions)
+    properties = loose[0]["schema"]["openAPIV3Schema"]["properties"]
+    properties["spec"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    loose[0]["additionalPrinterColumns"] = []
+    answer = own_cluster.request("PATCH", path, {"spec": {"versions": loose}})
+    assert answer.status == 200, answer.body
+    await_that(lambda: _kept(own_cluster, BAD), "the schema is gone")
+    yield
+    own_cluster.request("PATCH", path, {"spec": {"versions": versions}})
+
+
+def _kept(cluster: KubeCluster, body: dict[str, Any]) -> bool:
+    """Whether an object is taken as it is."""
+    answer = cluster.request("POST", f"{POLICIES}?dryRun=All", body)
+    return bool(answer.status == 201 and answer.body["spec"] == body["spec"])
+
+
+@pytest.mark.usefixtures("unchecked")  # Before podsettle watches: an old watch goes on pruning.
+async def test_a_policy_that_got_past_the_crd_is_told_what_is_wrong_with_it(
+    own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
+) -> None:
+    own_cluster.create(POLICIES, policy("good"))
+    own_cluster.create(POLICIES, BAD)
+    await eventually(lambda: conditions(own_cluster, "bad") == {"Accepted": ("False", "Invalid")})
+    assert status(own_cluster, "bad")["conditions"][0]["message"] == (
+        "Not in force: spec.remedies.postInitSlep: unknown key; did you mean postInitSleep?"
+    )
+    assert set(source.documents) == {"good"}
+    await eventually(lambda: conditions(own_cluster, "good").get("Accepted") == ("True", "Valid"))
+    own_cluster.request("PATCH", f"{POLICIES}/good", {"spec": {"priority": "high"}})
+    await eventually(lambda: conditions(own_cluster, "good")["Accepted"] == ("False", "Invalid"))
+    assert "stays in force" in status(own_cluster, "good")["conditions"][0]["message"]
+    assert source.documents["good"].spec.priority == 0
+    for name in ("good", "bad"):
+        own_cluster.request("DELETE", f"{POLICIES}/{name}")
+    assert not writer.problem
+
+
+async def test_what_is_right_is_not_written_again(
+    own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
+) -> None:
+    own_cluster.create(POLICIES, policy("quiet"))
+    await eventually(lambda: conditions(own_cluster, "quiet"))
+    name = own_cluster.namespace("more-")
+    await eventually(lambda: source.view.namespace(name))
+    await eventually(
+        lambda: status(own_cluster, "quiet")["matchedNamespaces"] == _covered(source, "quiet")
+    )
+    version = own_cluster.request("GET", f"{POLICIES}/quiet").body["metadata"]["resourceVersion"]
+    writer._due.set()
+    await eventually(lambda: not writer._due.is_set())
+    await asyncio.sleep(0)
+    after = own_cluster.request("GET", f"{POLICIES}/quiet").body["metadata"]["resourceVersion"]
+    assert after == version
+    own_cluster.request("DELETE", f"{POLICIES}/quiet")
+
+
+def _covered(source: KubernetesSource, name: str) -> int:
+    view = source.view
+    found = [view.policies.covering(ns, "own") for ns in view.namespaces.values()]
+    return sum(any(p.name == name for p in coverage.policies) for coverage in found)

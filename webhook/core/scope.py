@@ -1,0 +1,99 @@
+"""Which pods the API server asks podsettle about: a scope that it evaluates itself, made from the
+policies, so that pods that no policy can cover never wait for podsettle.
+
+The chart registers one webhook for the namespaces that opt in by label. A second one, for the rest,
+exists only while a policy selects namespaces. It is the first one's copy in all but its selector,
+so that what the operator has set there (failure policy, timeout, exclusions) holds for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+from webhook.core.names import GROUP, LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.policies import PROTECTED_PREFIXES
+from webhook.core.policy import SettlePolicy
+from webhook.core.selectors import LabelSelector
+
+Json: TypeAlias = dict[str, Any]
+
+OPT_IN = f"opt-in.{GROUP}"
+"""The webhook for namespaces that name a policy by label."""
+BY_SELECTOR = f"cluster.{GROUP}"
+"""The webhook for the other namespaces, while a policy selects any."""
+
+_OWN_CONDITION = "not-protected"
+
+
+def by_selector(opt_in: Mapping[str, Any], policies: Iterable[SettlePolicy]) -> Json | None:
+    """The webhook for namespaces that policies select; None where no policy selects any.
+
+    Takes the entry OPT_IN of a MutatingWebhookConfiguration, and the policies in force.
+
+    Pods are not told apart by `podSelector` here: a webhook that runs later may set the label that
+    is selected, and the API server calls again only those whose scope held the first time
+    (kubernetes `admission/plugin/webhook/mutating/dispatcher.go`).
+    """
+    selectors = [
+        policy.spec.namespace_selector
+        for policy in policies
+        if policy.spec.namespace_selector is not None
+    ]
+    if not selectors:
+        return None
+    named = frozenset[str]().union(*(s.names(LABEL_NAMESPACE_NAME) for s in selectors))
+    excluded = _excluded(opt_in)
+    if opt_in.get("failurePolicy") != "Fail":
+        # A policy may name a namespace that is otherwise left alone. Where an outage of podsettle
+        # would keep pods from being created, the operator's exclusions stand.
+        excluded -= named
+    made = deepcopy(dict(opt_in))
+    made["name"] = BY_SELECTOR
+    made["namespaceSelector"] = _selector(excluded | _own(opt_in), selectors)
+    made["matchConditions"] = [*made.get("matchConditions", ()), _not_protected(named)]
+    return made
+
+
+def _selector(excluded: Iterable[str], selectors: list[LabelSelector]) -> Json:
+    expressions: list[Json] = [
+        {"key": LABEL_POLICY, "operator": "DoesNotExist"},
+        {"key": LABEL_ENABLED, "operator": "NotIn", "values": ["false"]},
+    ]
+    if names := sorted(excluded):
+        expressions.append({"key": LABEL_NAMESPACE_NAME, "operator": "NotIn", "values": names})
+    selector: Json = {"matchExpressions": expressions}
+    if all(other == selectors[0] for other in selectors):
+        # Two different ones cannot be said in one: a selector has no "or".
+        shared = selectors[0].model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        expressions += shared.get("matchExpressions", ())
+        if shared.get("matchLabels"):
+            selector["matchLabels"] = shared["matchLabels"]
+    return selector
+
+
+def _excluded(opt_in: Mapping[str, Any]) -> frozenset[str]:
+    """The namespaces that the operator excludes by name."""
+    expressions = opt_in.get("namespaceSelector", {}).get("matchExpressions") or ()
+    return frozenset(
+        value
+        for expression in expressions
+        if expression["key"] == LABEL_NAMESPACE_NAME and expression["operator"] == "NotIn"
+        for value in expression["values"]
+    )
+
+
+def _own(opt_in: Mapping[str, Any]) -> frozenset[str]:
+    """The namespace of the webhook's own Service: podsettle must never wait for itself."""
+    service = opt_in.get("clientConfig", {}).get("service")
+    return frozenset({service["namespace"]} if service else ())
+
+
+def _not_protected(named: frozenset[str]) -> Json:
+    """A selector cannot tell prefixes; a match condition can (KEP-3716)."""
+    prefixes = " || ".join(f'request.namespace.startsWith("{p}")' for p in PROTECTED_PREFIXES)
+    protected = sorted(name for name in named if name.startswith(PROTECTED_PREFIXES))
+    names = ", ".join(f'"{name}"' for name in protected)
+    expression = f"!({prefixes})" + (f" || request.namespace in [{names}]" if names else "")
+    return {"name": _OWN_CONDITION, "expression": expression}
