@@ -17,6 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _CLOCK_SKEW = timedelta(minutes=5)
+# X.509's upper bound on a common name (RFC 5280, appendix A.1); the names that count are elsewhere.
+_LONGEST_COMMON_NAME = 64
+
+
+def clock_skew(life: timedelta) -> timedelta:
+    """By how much the clocks of those who make and who check a certificate may differ."""
+    return min(_CLOCK_SKEW, life / 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +50,13 @@ class KeyPair:
 
 def issue_ca(common_name: str, life: timedelta, now: datetime | None = None) -> KeyPair:
     """A CA that may sign leaves and nothing else."""
+    start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(common_name)
     certificate = (
-        _builder(name, name, key.public_key(), life, now)
+        _builder(name, name, key.public_key())
+        .not_valid_before(start - clock_skew(life))
+        .not_valid_after(start + life)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
@@ -57,12 +67,18 @@ def issue_ca(common_name: str, life: timedelta, now: datetime | None = None) -> 
 def issue_leaf(
     ca: KeyPair, names: Iterable[str], life: timedelta, now: datetime | None = None
 ) -> KeyPair:
-    """A server certificate for DNS names and IP addresses, the first of which is its subject."""
+    """A server certificate for DNS names and IP addresses, the first of which is its subject.
+
+    It is valid from when its CA is: a clock that is ahead by days would otherwise make a
+    certificate that nobody else accepts yet.
+    """
     hosts = list(names)
     key = ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(ca.key.public_key())
     certificate = (
-        _builder(_name(hosts[0]), ca.certificate.subject, key.public_key(), life, now)
+        _builder(_name(hosts[0]), ca.certificate.subject, key.public_key())
+        .not_valid_before(ca.certificate.not_valid_before_utc)
+        .not_valid_after((now or datetime.now(UTC)) + life)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -77,27 +93,20 @@ def issue_leaf(
 
 
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    life: timedelta,
-    now: datetime | None,
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
 ) -> x509.CertificateBuilder:
-    start = now or datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(start - _CLOCK_SKEW)
-        .not_valid_after(start + life)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 
 def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:_LONGEST_COMMON_NAME])])
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -1,0 +1,377 @@
+"""What a replica serves, writes and asks to be registered, through all that can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+
+from webhook.tls.authority import Authority, Life
+from webhook.tls.handshake import objection
+from webhook.tls.self_managed import Registered, SelfManaged, service_names
+from webhook.tls.store import StoreError
+
+NAMES = service_names("podsettle", "podsettle")
+HOST = NAMES[0]
+DAY = timedelta(days=1)
+LIFE = Life(leaf=30 * DAY, ca=365 * DAY)
+# A new CA waits for one second, and a leaf is due after three and a third.
+SHORT = Life(leaf=timedelta(seconds=5), ca=timedelta(seconds=20))
+
+
+class Memory:
+    """A store as strict as a Secret: a write on top of somebody else's is refused."""
+
+    title = "Secret podsettle/podsettle-tls"
+
+    def __init__(self, contents: Mapping[str, bytes] | None = None) -> None:
+        self.contents: Mapping[str, bytes] | None = {} if contents is None else contents
+        self.failure = ""
+        self.read_only = ""
+        self.writes = 0
+        self._read: Mapping[str, bytes] | None = None
+
+    async def read(self) -> Mapping[str, bytes] | None:
+        if self.failure:
+            raise StoreError(self.failure)
+        self._read = self.contents
+        return self.contents
+
+    async def write(self, contents: Mapping[str, bytes]) -> None:
+        if self.read_only:
+            raise StoreError(self.read_only)
+        if self.contents is not self._read:
+            raise StoreError("409: the object has been modified")
+        self.contents = self._read = {**(self.contents or {}), **contents}
+        self.writes += 1
+
+
+class Cluster:
+    """A store, a webhook configuration with one entry, and replicas."""
+
+    def __init__(self, life: Life, age: timedelta = timedelta(0)) -> None:
+        self.life = life
+        self.first = Authority().renewed(NAMES, life, datetime.now(UTC) - age)
+        self.store = Memory(self.first.contents)
+        self.bundle: bytes | None = None
+
+    def registered(self) -> Registered:
+        return [] if self.bundle is None else [(HOST, self.bundle)]
+
+    def replica(self, *, writes: bool = False) -> SelfManaged:
+        return SelfManaged(self.store, NAMES, self.life, lambda: writes, self.registered)
+
+    def replace(self) -> Authority:
+        """Another CA and a leaf of it, in the place of all that was stored."""
+        other = Authority().renewed(NAMES, self.life, datetime.now(UTC))
+        self.store.contents = other.contents
+        return other
+
+
+async def look(replica: SelfManaged) -> None:
+    """Look as if it were time to."""
+    replica._looked = None
+    await replica.look()
+
+
+async def eventually(replica: SelfManaged, condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await look(replica)
+            await asyncio.sleep(0.02)
+
+
+def served(replica: SelfManaged) -> x509.Certificate | None:
+    return replica._served.certificate if replica._served else None
+
+
+def leaf(authority: Authority) -> x509.Certificate:
+    assert authority.leaf
+    return authority.leaf.certificate
+
+
+async def test_the_writer_makes_what_every_replica_serves() -> None:
+    cluster = Cluster(LIFE)
+    cluster.store.contents = {}
+    writer, reader = cluster.replica(writes=True), cluster.replica()
+    assert not writer.ready
+    assert writer.problem == "Secret podsettle/podsettle-tls holds no certificate yet"
+    assert writer.bundle == b""
+    assert objection(writer.context, HOST, b"")
+    await look(reader)
+    assert not reader.ready
+    await look(writer)
+    assert writer.ready
+    await look(reader)
+    for replica in (writer, reader):
+        assert (replica.ready, replica.problem) == (True, "")
+        for name in NAMES:
+            assert objection(replica.context, name, writer.bundle) == ""
+    assert served(reader) == served(writer)
+    assert reader.bundle == writer.bundle
+
+
+async def test_the_probes_get_an_answer_before_the_store_does() -> None:
+    said = objection(Cluster(LIFE).replica().context, HOST, Cluster(LIFE).first.bundle)
+    assert "certificate" in said
+
+
+async def test_nothing_is_written_where_nothing_is_due() -> None:
+    cluster = Cluster(LIFE)
+    writer = cluster.replica(writes=True)
+    await look(writer)
+    assert served(writer) == leaf(cluster.first)
+    assert cluster.store.writes == 0
+
+
+async def test_a_leaf_that_is_due_is_renewed_and_served() -> None:
+    cluster = Cluster(LIFE, age=25 * DAY)
+    cluster.bundle = cluster.first.bundle
+    reader, writer = cluster.replica(), cluster.replica(writes=True)
+    await look(reader)
+    assert served(reader) == leaf(cluster.first)
+    assert "nobody has renewed it" in reader.problem
+    assert reader.ready
+    for replica in (writer, reader):
+        await look(replica)
+        assert served(replica) != leaf(cluster.first)
+        assert replica.expires > datetime.now(UTC) + 29 * DAY
+        assert replica.problem == ""
+
+
+async def test_a_leaf_that_is_not_trusted_is_not_served_while_the_old_one_is() -> None:
+    cluster = Cluster(SHORT)
+    cluster.bundle = cluster.first.bundle
+    reader = cluster.replica()
+    await look(reader)
+    other = cluster.replace()
+    await look(reader)
+    assert served(reader) == leaf(cluster.first)
+    assert "waits until it is trusted: podsettle.podsettle.svc: unable to get" in reader.problem
+    assert reader.ready
+    # Trusted by this API server as of now: others get the time to learn of it.
+    cluster.bundle = other.bundle + cluster.first.bundle
+    await look(reader)
+    assert served(reader) == leaf(cluster.first)
+    await eventually(reader, lambda: served(reader) == leaf(other))
+    assert objection(reader.context, HOST, other.bundle) == ""
+
+
+async def test_a_leaf_that_nobody_trusts_is_left_at_once() -> None:
+    cluster = Cluster(LIFE)
+    cluster.bundle = cluster.first.bundle
+    reader = cluster.replica()
+    await look(reader)
+    other = cluster.replace()
+    cluster.bundle = other.bundle
+    # No matter that it is not time to look at the store yet.
+    await reader.look()
+    assert served(reader) == leaf(other)
+
+
+async def test_an_emptied_store_gets_a_new_ca_and_no_moment_goes_without_trust() -> None:
+    cluster = Cluster(SHORT)
+    cluster.bundle = cluster.first.bundle
+    writer, reader = cluster.replica(writes=True), cluster.replica()
+    await look(writer)
+    await look(reader)
+    cluster.store.contents = {}
+    old = cluster.first.cas[0]
+    async with asyncio.timeout(60):
+        while cluster.first.bundle in writer.bundle:
+            for replica in (writer, reader):
+                await look(replica)
+                assert objection(replica.context, HOST, cluster.bundle) == ""
+            # As the registration does it, a moment later.
+            cluster.bundle = writer.bundle
+            for replica in (writer, reader):
+                assert objection(replica.context, HOST, cluster.bundle) == ""
+            await asyncio.sleep(0.05)
+    stored = Authority.read(cluster.store.contents or {})
+    assert old not in stored.cas
+    assert served(reader) == served(writer) == leaf(stored)
+
+
+async def test_each_entry_of_the_webhook_configuration_counts() -> None:
+    cluster = Cluster(LIFE)
+    other = Authority().renewed(NAMES, LIFE, datetime.now(UTC))
+    bundles = [cluster.first.bundle, cluster.first.bundle]
+    reader = SelfManaged(
+        cluster.store, NAMES, LIFE, lambda: False, lambda: [(HOST, bundle) for bundle in bundles]
+    )
+    await look(reader)
+    cluster.store.contents = other.contents
+    bundles[1] = other.bundle + cluster.first.bundle
+    await look(reader)
+    assert served(reader) == leaf(cluster.first)
+    # Half of the calls fail with the old one, none would with the new one.
+    bundles[0] = other.bundle
+    await look(reader)
+    assert served(reader) == leaf(other)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {},
+        {"tls.key": b"rubbish"},
+        {"tls.crt": b"rubbish"},
+        {"ca.crt": b"rubbish"},
+        {"tls.crt": b"", "tls.key": b"", "ca.crt": b"", "ca.key": b""},
+    ],
+)
+async def test_a_broken_store_takes_nothing_away(contents: dict[str, bytes]) -> None:
+    cluster = Cluster(LIFE)
+    cluster.bundle = cluster.first.bundle
+    reader = cluster.replica()
+    await look(reader)
+    cluster.store.contents = {**cluster.first.contents, **contents} if contents else {}
+    await look(reader)
+    assert served(reader) == leaf(cluster.first)
+    assert objection(reader.context, HOST, cluster.bundle) == ""
+    assert cluster.first.bundle in reader.bundle
+
+
+async def test_a_leaf_that_does_not_fit_the_stored_ca_is_not_served() -> None:
+    cluster = Cluster(LIFE)
+    reader = cluster.replica()
+    await look(reader)
+    other = Authority().renewed(NAMES, LIFE, datetime.now(UTC)).contents
+    pair = {key: other[key] for key in ("tls.crt", "tls.key")}
+    cluster.store.contents = {**cluster.first.contents, **pair}
+    await look(reader)
+    assert served(reader) == leaf(cluster.first)
+
+
+async def test_an_empty_store_makes_no_ca_forgotten_however_long_it_stays_so() -> None:
+    cluster = Cluster(LIFE)
+    reader = cluster.replica()
+    await look(reader)
+    cluster.store.contents = {}
+    reader._in_store = dict.fromkeys(reader._in_store, float("-inf"))
+    await look(reader)
+    assert reader.bundle == cluster.first.bundle
+
+
+async def test_a_store_that_is_gone_is_told_of_and_takes_nothing_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster(LIFE)
+    writer = cluster.replica(writes=True)
+    await look(writer)
+    cluster.store.contents = None
+    for _ in range(3):
+        await look(writer)
+    assert writer.ready
+    assert "Secret podsettle/podsettle-tls does not exist; a helm upgrade" in writer.problem
+    assert writer.bundle == cluster.first.bundle
+    assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 1
+
+
+async def test_what_can_be_read_is_served_though_it_cannot_be_written() -> None:
+    cluster = Cluster(LIFE, age=25 * DAY)
+    cluster.store.read_only = "403: forbidden"
+    writer = cluster.replica(writes=True)
+    await look(writer)
+    assert served(writer) == leaf(cluster.first)
+    assert "403: forbidden" in writer.problem
+    cluster.store.read_only = ""
+    await look(writer)
+    assert writer.problem == ""
+    assert served(writer) != leaf(cluster.first)
+
+
+async def test_a_write_that_lost_a_race_gives_way() -> None:
+    cluster = Cluster(LIFE)
+    cluster.store.contents = {}
+    late = cluster.replica(writes=True)
+    read = cluster.store.read
+
+    async def overtaken() -> Mapping[str, bytes] | None:
+        contents = await read()
+        cluster.store.contents = cluster.first.contents
+        return contents
+
+    cluster.store.read = overtaken  # type: ignore[method-assign]
+    await look(late)
+    assert "modified" in late.problem
+    await look(late)
+    assert served(late) == leaf(cluster.first)
+
+
+async def test_an_unreachable_store_is_no_reason_to_stop_serving() -> None:
+    cluster = Cluster(LIFE)
+    reader = cluster.replica()
+    await look(reader)
+    cluster.store.failure = "no answer"
+    await look(reader)
+    assert (reader.ready, reader.problem) == (True, "no answer")
+
+
+async def test_an_expired_leaf_is_not_ready() -> None:
+    cluster = Cluster(SHORT, age=timedelta(seconds=3))
+    reader = cluster.replica()
+    await look(reader)
+    assert reader.ready
+    await eventually(reader, lambda: not reader.ready)
+    assert "the certificate expired at" in reader.problem
+    await look(cluster.replica(writes=True))
+    await look(reader)
+    assert reader.ready
+
+
+async def test_it_looks_again_only_when_it_is_time_or_something_is_wrong() -> None:
+    cluster = Cluster(LIFE)
+    cluster.bundle = cluster.first.bundle
+    reader = cluster.replica()
+    await reader.look()
+    cluster.store.failure = "no answer"
+    await reader.look()
+    assert reader.problem == ""
+    for moved in (timedelta(hours=1), -timedelta(hours=1)):
+        reader._looked = datetime.now(UTC) + moved
+        reader._failure = ""
+        await reader.look()
+        assert reader.problem == "no answer"
+
+
+async def test_an_heir_reads_before_it_has_anything_registered() -> None:
+    cluster = Cluster(LIFE)
+    cluster.bundle = cluster.first.bundle
+    writes = False
+    heir = SelfManaged(cluster.store, NAMES, LIFE, lambda: writes, cluster.registered)
+    await heir.look()
+    other = cluster.replace()
+    cluster.bundle = other.bundle + cluster.first.bundle
+    writes = True
+    assert heir.bundle == b""
+    await heir.look()
+    assert heir.bundle == other.bundle + cluster.first.bundle
+    writes = False
+    await heir.look()
+    assert heir.bundle == other.bundle + cluster.first.bundle
+
+
+async def test_while_it_runs_it_looks_again_and_survives_a_defect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster(SHORT)
+    defects = 1
+
+    def registered() -> Registered:
+        nonlocal defects
+        defects -= 1
+        if defects >= 0:
+            raise RuntimeError("a defect")
+        return cluster.registered()
+
+    writer = SelfManaged(cluster.store, NAMES, SHORT, lambda: True, registered)
+    async with writer.running(), asyncio.timeout(30):
+        while cluster.store.writes < 2:  # noqa: ASYNC110 (what is waited for has no event)
+            await asyncio.sleep(0.02)
+    assert "a defect" in caplog.text
+    assert len(asyncio.all_tasks()) == 1
