@@ -58,12 +58,16 @@ def free_port() -> int:
 
 @contextmanager
 def start_server(
-    manifests: Path | None, certs: Path, *arguments: str, kubeconfig: Path | None = None
+    manifests: Path | None,
+    certs: Path,
+    *arguments: str,
+    kubeconfig: Path | None = None,
+    port: int | None = None,
 ) -> Iterator[RunningServer]:
     """A server on manifests or a cluster, with development certificates of its own."""
     made = podsettle("certs", "--certs-dir", certs)
     assert made.returncode == 0, made.stderr
-    port = free_port()
+    port = port or free_port()
     log = certs / "serve.log"
     command = [PODSETTLE, "serve", "--certs-dir", str(certs), "--port", str(port), *arguments]
     if manifests is not None:

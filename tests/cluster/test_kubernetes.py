@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -71,6 +72,26 @@ async def test_a_namespace_that_is_too_new_is_fetched(
     assert found is not None
     assert found.labels["podsettle.dev/policy"] == "p"
     assert await source.fetch_namespace("none-such", 5) is None
+
+
+async def test_many_pods_of_a_new_namespace_are_one_question(
+    own_cluster: KubeCluster, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    really_ask = api.request
+
+    async def ask(method: str, path: str, **options: Any) -> Any:
+        asked.append(path)
+        return await really_ask(method, path, **options)
+
+    monkeypatch.setattr(api, "request", ask)
+    source = KubernetesSource(api)  # Not running, as if the watch were late.
+    name = own_cluster.namespace("many-")
+    found = await asyncio.gather(*(source.fetch_namespace(name, 5) for _ in range(50)))
+    assert {namespace and namespace.name for namespace in found} == {name}
+    assert asked == [f"/api/v1/namespaces/{name}"]
+    assert await source.fetch_namespace("none-such", 5) is None
+    assert not source._calls
 
 
 async def test_a_restart_of_the_api_server_is_caught_up_with(

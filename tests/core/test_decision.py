@@ -237,7 +237,7 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.UNSUPPORTED_REVIEW: lambda: admitted(pod(QUICK), kind="ConversionReview"),
     Reason.INTERNAL_ERROR: defective,
 }
-OF_THE_SERVER = {reason for reason in Reason if reason == "Overloaded"}
+OF_THE_SERVER = {Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED}
 
 
 def test_every_reason_of_the_core_has_a_case() -> None:

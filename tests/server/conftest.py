@@ -12,10 +12,18 @@ import pytest
 from tests.process import RunningServer, start_server
 from webhook.cluster.manifests import ManifestsSource
 from webhook.core.decide import Settings
+from webhook.server import mutate
 from webhook.server.app import create_app
+from webhook.server.drain import Drain
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LINGER_IMAGE = "registry.example/podsettle/linger:test"
+
+
+@pytest.fixture(autouse=True)
+def connections_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection to a server in this process is closed by chance."""
+    monkeypatch.setattr(mutate, "CHANCE_TO_CLOSE", 0)
 
 
 @pytest.fixture
@@ -29,7 +37,10 @@ def source() -> ManifestsSource:
 async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application itself: every byte but those of TLS and the socket."""
     app = create_app(
-        source, Settings(linger_image=LINGER_IMAGE), lambda: datetime(2027, 1, 1, tzinfo=UTC)
+        source,
+        Settings(linger_image=LINGER_IMAGE),
+        certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
+        drain=Drain(quiet=10, limit=45),
     )
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -11,7 +14,13 @@ import pytest
 
 from tests.reviews import PODS, UID, load_pod, patch_of, review
 from webhook.cluster.manifests import ManifestsSource
-from webhook.server.mutate import MAX_BODY
+from webhook.core.decide import Settings
+from webhook.core.view import Namespace
+from webhook.server.app import create_app
+from webhook.server.body import MAX_BODY
+from webhook.server.drain import Drain
+from webhook.server.load import Load
+from webhook.server.mutate import _deadline
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 
@@ -147,6 +156,104 @@ async def test_answers_and_reasons_are_counted(client: httpx.AsyncClient) -> Non
     assert 'podsettle_outcomes_total{reason="NotPodCreate",remedy=""} 1.0' in lines
     assert 'podsettle_requests_refused_total{status="400"} 1.0' in lines
     assert "podsettle_review_duration_seconds_count 2.0" in lines
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("", 7),
+        ("timeout=2s", 1.4),
+        ("timeout=1m0s", 21),
+        ("timeout=500ms&x=y", 0.35),
+        ("x=y&timeout=10s", 7),
+        ("timeout=0", 7),
+        ("timeout=0s", 7),
+        ("timeout=", 7),
+        ("timeout=soon", 7),
+        ("timeout=-1s", 7),
+        ("timeout=99999h", 21),
+    ],
+)
+def test_the_deadline_is_most_of_the_time_that_the_api_server_waits(
+    query: str, seconds: float
+) -> None:
+    assert _deadline(query.encode()) == pytest.approx(seconds)
+
+
+class Young:
+    """A source that has yet to hear of every namespace, and how long it is given to ask."""
+
+    def __init__(self, source: ManifestsSource, found: bool) -> None:
+        self._source, self._found = source, found
+        self.view = replace(source.view, namespaces={}, invents_namespaces=False)
+        self.asked: list[tuple[str, float]] = []
+
+    async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
+        self.asked.append((name, timeout))
+        if not self._found:
+            return None
+        self.view = self._source.view
+        return self._source.view.namespace(name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+@pytest.mark.parametrize(("query", "seconds"), [("?timeout=1s", 0.175), ("?timeout=30s", 0.5)])
+async def test_a_namespace_may_take_a_small_share_of_the_deadline(
+    query: str, seconds: float, source: ManifestsSource
+) -> None:
+    for found in (True, False):
+        young = Young(source, found)
+        async with asked(young) as client:
+            answer = (await client.post(f"/mutate{query}", json=review(TEKTON))).json()
+        assert bool(patch_of(answer)) is found
+        ((name, given),) = young.asked
+        assert name == TEKTON["metadata"]["namespace"]
+        assert given == pytest.approx(seconds)
+        if not found:
+            assert "NamespaceUnknown" in answer["response"]["warnings"][0]
+
+
+@asynccontextmanager
+async def asked(source: Any, load: Load | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(
+        source,
+        Settings(linger_image="registry.example/linger:1"),
+        certificate_expires=lambda: datetime.now(UTC),
+        drain=Drain(10, 45),
+    )
+    if load is not None:
+        app.state.load.tasks, app.state.load.limit = load.tasks, load.limit
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
+        yield client
+
+
+async def test_over_the_limit_a_review_is_let_pass_unread(source: ManifestsSource) -> None:
+    async with asked(source, Load(limit=2, tasks=range(3))) as client:
+        answer = await post(client, review(TEKTON))
+        assert patch_of(answer) == []
+        assert "podsettle: Overloaded: 3 reviews are under way" in answer["response"]["warnings"][0]
+        assert answer["response"]["auditAnnotations"] == {"skipped": "Overloaded"}
+        # What is no review is none under load either.
+        headers = {"content-type": "application/json"}
+        wrong = await client.post("/mutate", content=b"{}", headers=headers)
+        assert wrong.status_code == 400
+        metrics = (await client.get("/metrics")).text
+        assert 'podsettle_outcomes_total{reason="Overloaded",remedy=""} 1.0' in metrics
+        assert "podsettle_requests_in_flight 3.0" in metrics
+
+
+async def test_up_to_the_limit_it_is_read(source: ManifestsSource) -> None:
+    async with asked(source, Load(limit=2, tasks=range(2))) as client:
+        assert patch_of(await post(client, review(TEKTON)))
+
+
+async def test_what_is_rare_and_bad_is_counted_from_zero(client: httpx.AsyncClient) -> None:
+    metrics = (await client.get("/metrics")).text
+    for reason in ("Overloaded", "DeadlineExceeded", "InternalError"):
+        assert f'podsettle_outcomes_total{{reason="{reason}",remedy=""}} 0.0' in metrics
 
 
 async def test_a_defect_is_logged_with_its_traceback(

@@ -13,7 +13,7 @@ async def test_alive_and_ready(client: httpx.AsyncClient) -> None:
     assert (await client.get("/livez")).text == "ok"
     assert (await client.get("/readyz")).text == "ok"
     verbose = (await client.get("/readyz?verbose")).text
-    assert verbose == "[+]manifests ok\nreadyz check passed\n"
+    assert verbose == "[+]manifests ok\n[+]shutdown ok\nreadyz check passed\n"
 
 
 async def test_version(client: httpx.AsyncClient) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 import stat
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from webhook.tls.context import server_context
 from webhook.tls.files import (
     CertificateDirectory,
     CertificateError,
+    FileSource,
     ensure_development_certificates,
 )
+from webhook.tls.handshake import objection
+from webhook.tls.issue import issue_ca, issue_leaf
 
 NOW = datetime.now(UTC)
 
@@ -85,3 +92,83 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CertificateError, match="file"):
         ensure_development_certificates(CertificateDirectory(tmp_path / "file" / "certs"))
+
+
+@pytest.fixture
+async def source(directory: CertificateDirectory) -> AsyncIterator[FileSource]:
+    """A running source on files of its own."""
+    ensure_development_certificates(directory)
+    found = FileSource(directory)
+    async with found.running():
+        yield found
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
+            await asyncio.sleep(0.02)
+
+
+def write(directory: CertificateDirectory, life: timedelta, now: datetime = NOW) -> bytes:
+    """Other certificates in the place of those there; gives their CA."""
+    ca = issue_ca("other", life, now)
+    leaf = issue_leaf(ca, ["localhost"], life, now)
+    directory.key.write_bytes(leaf.key_pem)
+    directory.certificate.write_bytes(leaf.certificate_pem)
+    return ca.certificate_pem
+
+
+async def test_new_files_are_served_without_a_restart(
+    directory: CertificateDirectory, source: FileSource
+) -> None:
+    assert objection(source.context, "localhost", directory.ca.read_bytes()) == ""
+    assert (source.ready, source.problem, source.bundle) == (True, "", None)
+    ca = write(directory, timedelta(days=3))
+    await eventually(lambda: objection(source.context, "localhost", ca) == "")
+    assert source.expires == directory.load().not_valid_after_utc
+    assert source.problem == ""
+
+
+async def test_files_that_do_not_fit_leave_the_old_ones_in_place_and_are_told_of(
+    directory: CertificateDirectory,
+    source: FileSource,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ca, key = directory.ca.read_bytes(), directory.key.read_bytes()
+    other = CertificateDirectory(tmp_path / "other")
+    ensure_development_certificates(other)
+    directory.key.write_bytes(other.key.read_bytes())
+    await eventually(lambda: "tls.key" in source.problem)
+    assert source.ready
+    assert objection(source.context, "localhost", ca) == ""
+    directory.key.unlink()
+    await eventually(lambda: "No such file" in source.problem)
+    directory.key.write_bytes(key)
+    await eventually(lambda: source.problem == "")
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
+
+
+def test_what_has_expired_is_not_ready(directory: CertificateDirectory) -> None:
+    ensure_development_certificates(directory)
+    write(directory, timedelta(days=1), NOW - timedelta(days=2))
+    source = FileSource(directory)
+    assert not source.ready
+    assert "tls.crt: expired at " in source.problem
+
+
+async def test_a_read_that_failed_is_tried_again_though_no_file_changes(
+    directory: CertificateDirectory, source: FileSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [OSError(24, "Too many open files")]
+
+    def make() -> ssl.SSLContext:
+        if failures:
+            raise failures.pop()
+        return server_context()
+
+    monkeypatch.setattr("webhook.tls.files.server_context", make)
+    ca = write(directory, timedelta(days=3))
+    await eventually(lambda: objection(source.context, "localhost", ca) == "")
+    assert not failures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,6 +11,7 @@ import click
 
 from webhook import __version__
 from webhook.cluster.manifests import ManifestsError, ManifestsSource
+from webhook.core import duration
 
 PLACEHOLDER_IMAGE = f"podsettle/linger:{__version__}"
 
@@ -37,6 +39,23 @@ def image_reference(
     if value and not _REFERENCE.fullmatch(value):
         raise click.BadParameter(f"{value!r} is not an image reference", param=parameter)
     return value or None
+
+
+class DurationType(click.ParamType[timedelta]):
+    """A duration such as `10s`, as a timedelta."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """The duration in a text."""
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return timedelta(milliseconds=duration.parse(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 paths_argument = click.argument(

@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
+    DurationType,
     InputError,
     certs_dir_option,
     image_reference,
     load_manifests,
 )
 from webhook.cluster.in_cluster import in_cluster
-from webhook.cluster.source import Source
+from webhook.cluster.source import Check, Source
 from webhook.core.decide import Settings
-from webhook.tls.files import CertificateDirectory, CertificateError, ServedCertificate
+from webhook.tls.authority import Life
+from webhook.tls.files import CertificateDirectory, CertificateError, FileSource
+from webhook.tls.source import CertificateSource
+from webhook.tls.store import StoredCertificates
+
+if TYPE_CHECKING:
+    from webhook.cluster.api import ApiServer
+    from webhook.server.authentication import Authorizer
+
+
+class Parts(NamedTuple):
+    """What a server is made of, wherever it runs."""
+
+    source: Source
+    certificates: CertificateSource
+    checks: Callable[[], Iterable[Check]]
+    running: Callable[[], AbstractAsyncContextManager[None]]
+    authorizer: Authorizer | None
 
 
 @click.command()
@@ -33,11 +56,12 @@ from webhook.tls.files import CertificateDirectory, CertificateError, ServedCert
 )
 @click.option(
     "--host",
-    default=lambda: "0.0.0.0" if in_cluster() else "127.0.0.1",  # noqa: S104
+    default=lambda: "::" if in_cluster() else "127.0.0.1",
     envvar="PODSETTLE_HOST",
     show_envvar=True,
-    show_default="127.0.0.1; in a cluster 0.0.0.0",
-    help="The address to listen on.",
+    show_default="127.0.0.1; in a cluster ::, every address",
+    help="The address to listen on. Beyond the loopback address, /, /preview and /metrics want a "
+    "token that the cluster knows.",
 )
 @click.option(
     "--port",
@@ -63,7 +87,99 @@ from webhook.tls.files import CertificateDirectory, CertificateError, ServedCert
     envvar="PODSETTLE_NAMESPACE",
     show_envvar=True,
     metavar="NAME",
-    help="The namespace that podsettle itself runs in; its pods are never touched.",
+    help="The namespace that podsettle itself runs in; its pods are never touched. With it, "
+    "podsettle writes the status of policies.",
+)
+@click.option(
+    "--tls",
+    type=click.Choice(["files", "self-managed"]),
+    default="files",
+    envvar="PODSETTLE_TLS",
+    show_envvar=True,
+    show_default=True,
+    help="Where the certificate comes from: the files in --certs-dir, or a CA of podsettle's own "
+    "in a Secret, which it renews and registers by itself.",
+)
+@click.option(
+    "--tls-secret",
+    default="podsettle-tls",
+    envvar="PODSETTLE_TLS_SECRET",
+    show_envvar=True,
+    show_default=True,
+    metavar="NAME",
+    help="The Secret of --tls self-managed, in the own namespace. It has to exist.",
+)
+@click.option(
+    "--service",
+    default="podsettle",
+    envvar="PODSETTLE_SERVICE",
+    show_envvar=True,
+    show_default=True,
+    metavar="NAME",
+    help="The Service that a self-managed certificate is for.",
+)
+@click.option(
+    "--leaf-life",
+    type=DurationType(),
+    default="720h",
+    envvar="PODSETTLE_LEAF_LIFE",
+    show_envvar=True,
+    show_default=True,
+    help="How long a self-managed certificate is good for; renewed after two thirds of it.",
+)
+@click.option(
+    "--ca-life",
+    type=DurationType(),
+    default="8760h",
+    envvar="PODSETTLE_CA_LIFE",
+    show_envvar=True,
+    show_default=True,
+    help="The same for the self-managed CA: four times as long as the certificate, or longer.",
+)
+@click.option(
+    "--webhook-configuration",
+    envvar="PODSETTLE_WEBHOOK_CONFIGURATION",
+    show_envvar=True,
+    metavar="NAME",
+    help="The MutatingWebhookConfiguration that podsettle keeps up to date, and that its "
+    "certificate has to fit before it is ready.",
+)
+@click.option(
+    "--lease",
+    default="podsettle",
+    envvar="PODSETTLE_LEASE",
+    show_envvar=True,
+    show_default=True,
+    metavar="NAME",
+    help="The Lease, in the own namespace, whose holder writes. It has to exist.",
+)
+@click.option(
+    "--client-ca",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="PODSETTLE_CLIENT_CA",
+    show_envvar=True,
+    metavar="FILE",
+    help="A CA bundle: /mutate answers only clients with a certificate from it, as an API server "
+    "can be told to show.",
+)
+@click.option(
+    "--drain-quiet",
+    type=DurationType(),
+    default=lambda: "10s" if in_cluster() else "0s",
+    envvar="PODSETTLE_DRAIN_QUIET",
+    show_envvar=True,
+    show_default="0s; in a cluster 10s",
+    help="After SIGTERM: end once no review has come for so long.",
+)
+@click.option(
+    "--drain-limit",
+    type=DurationType(),
+    default="45s",
+    envvar="PODSETTLE_DRAIN_LIMIT",
+    show_envvar=True,
+    show_default=True,
+    help="After SIGTERM: end at the latest after so long. The pod's "
+    "terminationGracePeriodSeconds has to be longer.",
 )
 def serve(
     manifests: Path | None,
@@ -72,53 +188,162 @@ def serve(
     certs_dir: Path,
     linger_image: str | None,
     own_namespace: str | None,
+    tls: Literal["files", "self-managed"],
+    tls_secret: str,
+    service: str,
+    leaf_life: timedelta,
+    ca_life: timedelta,
+    webhook_configuration: str | None,
+    lease: str,
+    client_ca: Path | None,
+    drain_quiet: timedelta,
+    drain_limit: timedelta,
 ) -> None:
     """Answer admission reviews and previews over TLS."""
     from webhook.server.app import create_app
+    from webhook.server.client_certificates import ClientCAError, ask_for_client_certificate
+    from webhook.server.drain import Drain
     from webhook.server.serve import AddressError, listen
     from webhook.server.serve import serve as run
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    source: Source
-    if manifests is not None:
-        source = load_manifests(manifests)
-        # Nothing runs these pods, so an image that nobody can pull does no harm.
-        linger_image = linger_image or PLACEHOLDER_IMAGE
-        for problem in source.problems:
-            click.echo(f"podsettle: {problem}", err=True)
-    else:
-        source = _connect()
+    beyond_loopback = not _is_loopback(host)
     try:
-        certificate = ServedCertificate(CertificateDirectory(certs_dir))
+        if manifests is not None:
+            if tls == "self-managed" or webhook_configuration:
+                raise InputError(
+                    "--tls self-managed and --webhook-configuration need a cluster: "
+                    "leave --manifests out"
+                )
+            parts = _on_manifests(manifests, certs_dir)
+            # Nothing runs these pods, so an image that nobody can pull does no harm.
+            linger_image = linger_image or PLACEHOLDER_IMAGE
+            if beyond_loopback:
+                warning = f"warning: whoever reaches {host}:{port} may use /preview and /metrics"
+                click.echo(f"podsettle: {warning}", err=True)
+        elif own_namespace is not None:
+            certificates = (
+                StoredCertificates(service, tls_secret, _life(leaf_life, ca_life))
+                if tls == "self-managed"
+                else FileSource(CertificateDirectory(certs_dir))
+            )
+            parts = _in_a_namespace(
+                own_namespace, lease, webhook_configuration, certificates, beyond_loopback
+            )
+        elif tls == "self-managed" or webhook_configuration:
+            raise InputError("--tls self-managed and --webhook-configuration need --own-namespace")
+        else:
+            parts = _beside_a_cluster(certs_dir, beyond_loopback)
+        if client_ca is not None:
+            ask_for_client_certificate(parts.certificates.context, client_ca)
         listener = listen(host, port)
-    except (CertificateError, AddressError) as error:
+    except (CertificateError, AddressError, ClientCAError) as error:
         raise InputError(str(error)) from None
-    app = create_app(source, Settings(own_namespace, linger_image), lambda: certificate.expires)
+    drain = Drain(drain_quiet.total_seconds(), drain_limit.total_seconds())
+    app = create_app(
+        parts.source,
+        Settings(own_namespace, linger_image),
+        certificate_expires=lambda: parts.certificates.expires,
+        checks=parts.checks,
+        running=parts.running,
+        drain=drain,
+        authorizer=parts.authorizer,
+        client_certificates=client_ca is not None,
+    )
     # A wildcard is no name that a client could check the certificate against.
     name = "localhost" if host in ("0.0.0.0", "::") else host  # noqa: S104
     url = f"https://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
-    click.echo(_greeting(url, certificate.directory, source, manifests))
-    run(app, certificate, listener)
+    click.echo(_greeting(url, certs_dir, parts.source, manifests))
+    run(app, parts.certificates.context, listener, drain)
 
 
-def _connect() -> Source:
-    """The cluster, its address and credentials read; the connection is made by the server."""
+def _on_manifests(manifests: Path, certs_dir: Path) -> Parts:
+    """Everything from files."""
+    source = load_manifests(manifests)
+    for problem in source.problems:
+        click.echo(f"podsettle: {problem}", err=True)
+    certificates = FileSource(CertificateDirectory(certs_dir))
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        async with source.running(), certificates.running():
+            yield
+
+    return Parts(source, certificates, _checks(source, certificates), running, None)
+
+
+def _beside_a_cluster(certs_dir: Path, beyond_loopback: bool) -> Parts:
+    """For a developer: a cluster that is read and not written to."""
     # The client takes a quarter of a second to import: only those who need it pay.
-    from webhook.cluster.api import ApiServer, Unreachable
+    from webhook.cluster.access import ClusterAuthorizer
     from webhook.cluster.kubernetes import KubernetesSource
 
+    certificates = FileSource(CertificateDirectory(certs_dir))
+    server = _connect()
+    source = KubernetesSource(server)
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        async with server, source.running(), certificates.running():
+            yield
+
+    authorizer = ClusterAuthorizer(server) if beyond_loopback else None
+    return Parts(source, certificates, _checks(source, certificates), running, authorizer)
+
+
+def _in_a_namespace(
+    namespace: str,
+    lease: str,
+    webhook_configuration: str | None,
+    certificates: FileSource | StoredCertificates,
+    beyond_loopback: bool,
+) -> Parts:
+    """A replica of an installation."""
+    from webhook.cluster.access import ClusterAuthorizer
+    from webhook.cluster.replica import Replica
+
+    server = _connect()
+    replica = Replica(server, namespace, lease, webhook_configuration, certificates)
+    authorizer = ClusterAuthorizer(server) if beyond_loopback else None
+    return Parts(replica.source, replica.certificates, replica.checks, replica.running, authorizer)
+
+
+def _connect() -> ApiServer:
+    """The cluster, its address and credentials read; the connection is made by the server."""
+    from webhook.cluster.api import ApiServer, Unreachable
+
     try:
-        return KubernetesSource(asyncio.run(ApiServer.connect()))
+        return asyncio.run(ApiServer.connect())
     except Unreachable as error:
         raise InputError(f"{error}; or give --manifests DIR") from None
 
 
-def _greeting(
-    url: str, certificates: CertificateDirectory, source: Source, manifests: Path | None
-) -> str:
+def _life(leaf: timedelta, ca: timedelta) -> Life:
+    try:
+        return Life(leaf, ca)
+    except ValueError as error:
+        raise InputError(f"--leaf-life and --ca-life: {error}") from None
+
+
+def _checks(source: Source, certificates: CertificateSource) -> Callable[[], Iterator[Check]]:
+    def checks() -> Iterator[Check]:
+        yield from source.checks()
+        yield Check("certificate", certificates.ready, certificates.problem)
+
+    return checks
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _greeting(url: str, certs_dir: Path, source: Source, manifests: Path | None) -> str:
     if manifests is None:
         return f"podsettle serves {url} for the cluster at {source.title}"
-    curl = f"curl --cacert {certificates.ca}"
+    curl = f"curl --cacert {CertificateDirectory(certs_dir).ca}"
     policies = len(source.view.policies)
     count = "1 policy" if policies == 1 else f"{policies} policies"
     review = next(iter(sorted(manifests.glob("reviews/*.json"))), Path("review.json"))

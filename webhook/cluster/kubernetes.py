@@ -31,6 +31,9 @@ from webhook.core.view import Namespace
 
 log = logging.getLogger(__name__)
 
+_LONGEST_CALL = 5.0
+"""Seconds; whoever asks for it waits for less, and the next one finds the answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class FoundPolicy:
@@ -53,6 +56,7 @@ class KubernetesSource:
         self._good: dict[str, SettlePolicy] = {}
         self._bad: dict[str, FoundPolicy] = {}
         self._rebuild_due = False
+        self._calls: dict[str, asyncio.Task[Namespace | None]] = {}
         self.observers: list[Callable[[], None]] = []
         """Called after each change of the view."""
         self.statuses: dict[str, Json] = {}
@@ -122,19 +126,33 @@ class KubernetesSource:
         A pod can be created before the watch has told of its namespace. None where the answer did
         not come in `timeout` seconds, or was that there is no such namespace.
         """
+        known = self.namespaces.objects.get(name)
+        if known is not None:
+            return known
+        # One call for all the pods that a new namespace is filled with.
+        call = self._calls.get(name)
+        if call is None:
+            call = self._calls[name] = asyncio.create_task(self._get_namespace(name))
+            call.add_done_callback(lambda _: self._calls.pop(name))
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(call)
+        except TimeoutError:
+            log.warning("namespace %s: no answer in %.2g s", name, timeout)
+            return None
+
+    async def _get_namespace(self, name: str) -> Namespace | None:
         try:
             found = await self._server.request(
                 "GET",
                 f"/api/v1/namespaces/{name}",
                 accept=METADATA.format(list=""),
-                timeout=timeout,
+                timeout=_LONGEST_CALL,
             )
         except (ApiError, Unreachable) as error:
             log.warning("namespace %s: %s", name, error)
             return None
-        namespace = read_namespace(found)
-        self.namespaces.objects.setdefault(name, namespace)
-        return namespace
+        return self.namespaces.objects.setdefault(name, read_namespace(found))
 
     def _changed(self) -> None:
         """Make a new snapshot soon: one for all the changes that came together."""

@@ -66,12 +66,15 @@ def admit(body: bytes, view: ClusterView, settings: Settings) -> Answer:
     return Answer(_envelope(API_VERSION, request.uid, decision), decision, request, defect)
 
 
-def admit_unread(head: bytes, why: str) -> Answer:
-    """Admit unchanged what is too much to be read. Raises UnreadableReviewError without a uid."""
+def admit_unread(head: bytes, reason: Reason, why: str) -> Answer:
+    """Admit unchanged what there is no time or room to read.
+
+    Of the review, as much as there is. Raises UnreadableReviewError where that has no uid.
+    """
     uid = uid_of(head)
     if uid is None:
         raise UnreadableReviewError(why)
-    decision = _only(Reason.UNSUPPORTED_REVIEW, why)
+    decision = _only(reason, why)
     return Answer(_envelope(API_VERSION, uid, decision), decision, None, None)
 
 

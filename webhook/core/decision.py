@@ -57,6 +57,8 @@ class Reason(StrEnum):
 
     MALFORMED_POD = "MalformedPod"
     UNSUPPORTED_REVIEW = "UnsupportedReview"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    OVERLOADED = "Overloaded"
     INTERNAL_ERROR = "InternalError"
 
     @property
@@ -162,6 +164,12 @@ _ABOUT: dict[Reason, _About] = {
     ),
     Reason.MALFORMED_POD: _About("A field of the pod has a type that Kubernetes would not send."),
     Reason.UNSUPPORTED_REVIEW: _About("Not an AdmissionReview of `admission.k8s.io/v1`.", True),
+    Reason.DEADLINE_EXCEEDED: _About(
+        "The review had not come to its end when podsettle had to answer.", True
+    ),
+    Reason.OVERLOADED: _About(
+        "podsettle has more reviews to answer than it can in time, and lets some pass unread.", True
+    ),
     Reason.INTERNAL_ERROR: _About(
         "A defect of podsettle's own. The pod was admitted unchanged; please report it.", True
     ),

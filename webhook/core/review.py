@@ -213,6 +213,30 @@ decode_pod = msgspec.json.Decoder(Pod).decode
 _decode_bare = msgspec.json.Decoder(_BareReview).decode
 
 
+class _Names(_Wire):
+    name: str = ""
+    generate_name: str = ""
+
+
+class _Named(_Wire):
+    metadata: _Names = msgspec.field(default_factory=_Names)
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
+def name_of(pod: bytes) -> str:
+    """What a pod is called, for people: `build-x7*` where the API server is still to complete it.
+
+    It does so after the webhooks have run.
+    """
+    try:
+        names = _decode_named(pod).metadata
+    except UNREADABLE:
+        return ""
+    return names.name or (names.generate_name and f"{names.generate_name}*")
+
+
 _UID_AT_HEAD = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([-0-9A-Za-z]{1,128})"')
 _HEAD = 1024
 

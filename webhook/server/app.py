@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 
-from fastapi import FastAPI, Response
+from fastapi import Depends, FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from webhook import __version__
-from webhook.cluster.source import Source
+from webhook.cluster.source import Check, Source
 from webhook.core.decide import Settings
+from webhook.server.authentication import BASIC, Authorizer, guard
+from webhook.server.client_certificates import DemandClientCertificate
+from webhook.server.drain import Drain
+from webhook.server.load import Load
 from webhook.server.metrics import Metrics
 from webhook.server.mutate import Mutate
 from webhook.server.page import page_router
@@ -22,17 +27,39 @@ from webhook.server.probes import probes_router
 
 
 def create_app(
-    source: Source, settings: Settings, certificate_expires: Callable[[], datetime]
+    source: Source,
+    settings: Settings,
+    *,
+    certificate_expires: Callable[[], datetime],
+    drain: Drain,
+    checks: Callable[[], Iterable[Check]] | None = None,
+    running: Callable[[], AbstractAsyncContextManager[None]] | None = None,
+    authorizer: Authorizer | None = None,
+    client_certificates: bool = False,
 ) -> FastAPI:
-    """The application. It keeps the source up to date for as long as it runs."""
+    """The application. It keeps `running`, by default the source, going for as long as it runs.
+
+    `checks` are what readiness goes by beside the drain, by default the source's. Without an
+    authorizer everybody may see everything; with `client_certificates` /mutate is for those alone
+    who showed one.
+    """
+    run = running or source.running
+    look = checks or source.checks
+
+    def all_checks() -> Iterable[Check]:
+        yield from look()
+        yield drain.check()
+
+    load = Load()
     metrics = Metrics(__version__)
     metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
     metrics.manifest_problems.set_function(lambda: len(source.problems))
+    metrics.in_flight.set_function(lambda: load.under_way)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with source.running():
+        async with run():
             yield
 
     app = FastAPI(
@@ -44,16 +71,27 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.state.load = load
     # A class instance is served as plain ASGI: FastAPI's request model costs half the throughput.
-    app.router.routes.append(Route("/mutate", Mutate(source, settings, metrics)))
-    app.include_router(preview_router(lambda: source.view, settings))
+    mutate: ASGIApp = Mutate(source, settings, metrics, drain, load)
+    if client_certificates:
+        mutate = DemandClientCertificate(mutate, metrics.count_refused)
+    app.router.routes.append(Route("/mutate", mutate))
+    guarded = [Depends(guard(authorizer))]
+    app.include_router(preview_router(lambda: source.view, settings), dependencies=guarded)
     app.include_router(
-        probes_router(source.checks, {"version": __version__, "python": platform.python_version()})
+        probes_router(all_checks, {"version": __version__, "python": platform.python_version()})
     )
-    app.include_router(page_router())
+    app.include_router(page_router(), dependencies=[Depends(guard(authorizer, BASIC))])
 
-    @app.get("/metrics", summary="Prometheus metrics", response_class=Response)
+    @app.get(
+        "/metrics",
+        summary="Prometheus metrics",
+        response_class=Response,
+        dependencies=guarded,
+    )
     async def get_metrics() -> Response:
+        metrics.set_checks(all_checks())
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return app

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
+from webhook.cluster.source import Check
 from webhook.core.decision import Decision, Reason
 
 # A second series per counter with the time of its creation: nobody asks for it, scrapes carry it.
 disable_created_metrics()  # type: ignore[no-untyped-call]
+
+_RARE = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
+"""What pods are left unsettled for by a fault of podsettle or on the way to it."""
 
 _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
@@ -29,7 +33,7 @@ class Metrics:
         self._unchanged = reviews.labels("unchanged")
         self._refused = Counter(
             "podsettle_requests_refused",
-            "Requests to /mutate that were no admission review, by HTTP status.",
+            "Requests to /mutate that were not answered with a review, by HTTP status.",
             ["status"],
             registry=self.registry,
         )
@@ -40,6 +44,9 @@ class Metrics:
             registry=self.registry,
         )
         self._outcome: dict[tuple[str, Reason], Callable[[], None]] = {}
+        for reason in _RARE:
+            # There before it happens, so that a rate sees the first time as well.
+            self._outcomes.labels("", reason)
         duration = Histogram(
             "podsettle_review_duration_seconds",
             "From the last byte of a review received to its answer made.",
@@ -50,7 +57,7 @@ class Metrics:
         self.policies = Gauge("podsettle_policies", "Policies in force.", registry=self.registry)
         self.manifest_problems = Gauge(
             "podsettle_manifest_problems",
-            "Things wrong with the manifests; what a broken file last said stays in force.",
+            "Things wrong with policies or manifests; what each last said stays in force.",
             registry=self.registry,
         )
         self.certificate_expiry = Gauge(
@@ -58,8 +65,32 @@ class Metrics:
             "When the certificate that is served expires, in seconds since 1970.",
             registry=self.registry,
         )
+        self.in_flight = Gauge(
+            "podsettle_requests_in_flight",
+            "Requests of any kind received and not answered yet.",
+            registry=self.registry,
+        )
+        self._check_ready = Gauge(
+            "podsettle_check_ready",
+            "1 where a check of /readyz passes, else 0; `shutdown` is 0 while podsettle drains.",
+            ["check"],
+            registry=self.registry,
+        )
+        self._check_noted = Gauge(
+            "podsettle_check_noted",
+            "1 where a check of /readyz?verbose has something wrong to tell, else 0; with it, "
+            "podsettle may well be ready: an API server that is gone is served on without.",
+            ["check"],
+            registry=self.registry,
+        )
         build = Gauge("podsettle_build_info", "Always 1.", ["version"], registry=self.registry)
         build.labels(version).set(1)
+
+    def set_checks(self, checks: Iterable[Check]) -> None:
+        """Record what readiness goes by; for each scrape anew."""
+        for check in checks:
+            self._check_ready.labels(check.name).set(check.ready)
+            self._check_noted.labels(check.name).set(bool(check.note))
 
     def count_refused(self, status: int) -> None:
         """Count a request that was not answered with a review."""

@@ -6,79 +6,145 @@ review is answered 200 with an allowed review, so that no `failurePolicy` ever c
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from time import perf_counter
+from contextlib import suppress
+from functools import lru_cache
+from random import random
+from time import monotonic, perf_counter
+from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
 from webhook.cluster.source import Source
 from webhook.core.admit import Answer, UnreadableReviewError, admit, admit_unread
 from webhook.core.decide import Settings
+from webhook.core.decision import Reason
+from webhook.core.duration import parse as parse_duration
+from webhook.core.review import name_of
+from webhook.server.answers import CLOSE, Header, refuse, respond
+from webhook.server.body import MAX_BODY, MOST_BYTES, Body
+from webhook.server.connection import ARRIVAL, Arrival
+from webhook.server.drain import Drain
+from webhook.server.load import Load
 from webhook.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-MAX_BODY = 4 * 1024 * 1024
-"""Bytes that are kept of a body. A longer review is read to its end and its pod admitted unchanged:
-the API server takes objects up to 3 MiB, and writes some characters as six (Go's JSON escapes)."""
-_MOST_BYTES = 8 * MAX_BODY
-"""Bytes after which no more is read: six times 3 MiB, and as much again as a review adds."""
-
+_SHARE_OF_TIMEOUT = 0.7
+"""Of the time that the API server gives a webhook (`?timeout=2s`); the rest is for the way."""
+_DEFAULT_TIMEOUT = 10_000
+_LONGEST_TIMEOUT = 30_000
+"""Milliseconds, as for `timeoutSeconds` in a webhook configuration."""
+_SHARE_FOR_A_NAMESPACE = 0.25
 _SECONDS_FOR_A_NAMESPACE = 0.5
-"""A small share of the API server's patience, which ends in a pod without its remedies."""
+"""How much of the deadline, and how much at the most, goes into asking for a namespace."""
+
+CHANCE_TO_CLOSE = 0.001
+"""That a connection is closed with an answer, as by `--goaway-chance` of the API server itself: its
+connections live for as long as they are used, so a new replica would get next to nothing."""
 
 _JSON = (b"content-type", b"application/json")
-_CLOSE = (b"connection", b"close")
 
 
 class Mutate:
     """The ASGI application behind `/mutate`."""
 
-    def __init__(self, source: Source, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        source: Source,
+        settings: Settings,
+        metrics: Metrics,
+        drain: Drain,
+        load: Load,
+    ) -> None:
         self._source = source
         self._settings = settings
         self._metrics = metrics
+        self._drain = drain
+        self._load = load
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] != "POST":
-            await self._refuse(send, 405, "POST an AdmissionReview here", close=True)
+            await self._refuse(send, 405, "POST an AdmissionReview here", CLOSE)
             return
         if not _is_json(scope):
-            await self._refuse(send, 415, "send Content-Type: application/json", close=True)
+            await self._refuse(send, 415, "send Content-Type: application/json", CLOSE)
             return
-        body, length = await _read(receive)
-        if length > _MOST_BYTES:
-            await self._refuse(
-                send, 413, f"the body is longer than {_MOST_BYTES} bytes", close=True
-            )
+        self._drain.reviews += 1
+        deadline = _deadline(scope["query_string"])
+        arrival: Arrival | None = scope.get("state", {}).get(ARRIVAL)
+        waited = monotonic() - arrival.at if arrival else 0.0
+        overloaded = self._load.is_too_much(waited, deadline)
+        body = Body()
+        if arrival and arrival.complete:
+            # A timer would cost more than the reading of what is there.
+            await body.read(receive)
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(deadline - waited):
+                    await body.read(receive)
+        if body.abandoned:
+            return
+        if body.length > MOST_BYTES:
+            await self._refuse(send, 413, f"the body is longer than {MOST_BYTES} bytes", CLOSE)
             return
         start = perf_counter()
         try:
-            if length > len(body):
-                answer = admit_unread(body, f"{length} bytes are more than the {MAX_BODY} it reads")
-            else:
-                answer = admit(body, self._source.view, self._settings)
+            answer = self._unread(body, overloaded, deadline) or admit(
+                body.kept, self._source.view, self._settings
+            )
             if answer.unknown_namespace is not None:
-                answer = await self._ask_again(body, answer)
+                answer = await self._ask_again(body.kept, answer, deadline)
         except UnreadableReviewError as error:
-            await self._refuse(send, 400, str(error), close=False)
+            if body.complete:
+                await self._refuse(send, 400, str(error))
+            else:
+                await self._refuse(send, 408, str(error), CLOSE)
             return
         self._metrics.observe_duration(perf_counter() - start)
         self._metrics.count(answer.decision)
         _log(answer)
-        await _respond(send, 200, answer.body, (_JSON,))
+        if random() < CHANCE_TO_CLOSE:  # noqa: S311
+            await respond(send, 200, answer.body, _JSON, CLOSE)
+        else:
+            await respond(send, 200, answer.body, _JSON)
 
-    async def _ask_again(self, body: bytes, answer: Answer) -> Answer:
+    def _unread(self, body: Body, overloaded: bool, deadline: float) -> Answer | None:
+        """The answer to a review that is not to be looked at."""
+        if not body.complete:
+            why = f"{body.length} bytes came in {deadline:.2g} s, and not the end"
+            return admit_unread(body.kept, Reason.DEADLINE_EXCEEDED, why)
+        if overloaded:
+            why = f"{self._load.under_way} reviews are under way, more than can be answered in time"
+            return admit_unread(body.kept, Reason.OVERLOADED, why)
+        if body.length > MAX_BODY:
+            why = f"{body.length} bytes are more than the {MAX_BODY} it reads"
+            return admit_unread(body.kept, Reason.UNSUPPORTED_REVIEW, why)
+        return None
+
+    async def _ask_again(self, body: bytes, answer: Answer, deadline: float) -> Answer:
         """Answer once more, if the namespace that was too new to be known can be had in time."""
         name = answer.unknown_namespace or ""
-        found = await self._source.fetch_namespace(name, _SECONDS_FOR_A_NAMESPACE)
+        seconds = min(_SECONDS_FOR_A_NAMESPACE, deadline * _SHARE_FOR_A_NAMESPACE)
+        found = await self._source.fetch_namespace(name, seconds)
         return admit(body, self._source.view, self._settings) if found else answer
 
-    async def _refuse(self, send: Send, status: int, message: str, *, close: bool) -> None:
+    async def _refuse(self, send: Send, status: int, message: str, *headers: Header) -> None:
         self._metrics.count_refused(status)
-        headers = ((b"content-type", b"text/plain; charset=utf-8"), *((_CLOSE,) if close else ()))
-        await _respond(send, status, f"{message}\n".encode(), headers)
+        await refuse(send, status, message, *headers)
+
+
+@lru_cache(maxsize=64)
+def _deadline(query: bytes) -> float:
+    """Seconds in which to answer, from the query of a request."""
+    timeouts = parse_qs(query.decode("latin-1")).get("timeout", ())
+    try:
+        timeout = min(parse_duration(timeouts[0]), _LONGEST_TIMEOUT) if timeouts else 0
+    except ValueError:
+        timeout = 0
+    return (timeout or _DEFAULT_TIMEOUT) / 1000 * _SHARE_OF_TIMEOUT
 
 
 def _is_json(scope: Scope) -> bool:
@@ -86,31 +152,6 @@ def _is_json(scope: Scope) -> bool:
         if name == b"content-type":
             return bytes(value).partition(b";")[0].strip().lower() == b"application/json"
     return False
-
-
-async def _read(receive: Receive) -> tuple[bytes, int]:
-    """The body, or its beginning where it is too long, and the number of bytes that came."""
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    length = len(body)
-    if message.get("more_body"):
-        chunks = [body]
-        while message.get("more_body") and length <= _MOST_BYTES:
-            message = await receive()
-            chunk = message.get("body", b"")
-            if length <= MAX_BODY:
-                chunks.append(chunk)
-            length += len(chunk)
-        body = b"".join(chunks)
-    return body[:MAX_BODY], length
-
-
-async def _respond(
-    send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...]
-) -> None:
-    length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _log(answer: Answer) -> None:
@@ -123,8 +164,10 @@ def _log(answer: Answer) -> None:
         )
     elif request is not None and decision.policies and log.isEnabledFor(logging.INFO):
         log.info(
-            "%s: %s",
-            f"uid {_shown(request.uid)} namespace {_shown(request.namespace or '')}",
+            "uid %s pod %s/%s: %s",
+            _shown(request.uid),
+            _shown(request.namespace or ""),
+            _shown(name_of(request.object)),
             _shown(
                 " ".join(f"{key}: {value};" for key, value in decision.audit_annotations.items()),
                 2000,

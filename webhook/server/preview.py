@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import Lock, to_thread
+import asyncio
 from collections.abc import Callable
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from webhook.core.workloads import NoPodError, WorkloadError
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_PODS = 500
+SECONDS_FOR_BODY = 30
 
 
 class PreviewAnswer(BaseModel):
@@ -36,12 +37,12 @@ class Problem(BaseModel):
 def preview_router(view: Callable[[], Snapshot], settings: Settings) -> APIRouter:
     """The route, over a view and the operator's settings."""
     router = APIRouter()
-    one_at_a_time = Lock()
+    one_at_a_time = asyncio.Lock()
 
     @router.post(
         "/preview",
         summary="What podsettle would do to the pods of a workload",
-        responses={413: {"model": Problem}, 422: {"model": Problem}},
+        responses={code: {"model": Problem} for code in (401, 403, 408, 413, 422, 503)},
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -84,7 +85,7 @@ def preview_router(view: Callable[[], Snapshot], settings: Settings) -> APIRoute
                 raise WorkloadError("the body is empty: send a Pod or a workload")
             # In a thread, one at a time: reviews go on being answered meanwhile.
             async with one_at_a_time:
-                found = await to_thread(
+                found = await asyncio.to_thread(
                     _previews, documents, view(), settings, namespace, labels, template_path
                 )
         except (DocumentError, WorkloadError, ValueError) as error:
@@ -126,8 +127,12 @@ def _previews(
 
 async def _read(request: Request) -> bytes:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise HTTPException(413, f"the body is longer than {MAX_BODY} bytes")
+    try:
+        async with asyncio.timeout(SECONDS_FOR_BODY):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY:
+                    raise HTTPException(413, f"the body is longer than {MAX_BODY} bytes")
+    except TimeoutError:
+        raise HTTPException(408, f"no end of the body in {SECONDS_FOR_BODY} s") from None
     return bytes(body)

@@ -1,18 +1,27 @@
-"""Run the server: TLS only, on uvicorn with uvloop and httptools."""
+"""Run the server: TLS only, on uvicorn with uvloop and httptools, until it is drained."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
-from webhook.tls.files import ServedCertificate
+from webhook.server.answers import CLOSE
+from webhook.server.connection import Connection
+from webhook.server.drain import Drain
+
+log = logging.getLogger(__name__)
 
 _BACKLOG = 2048
+KEEP_ALIVE = 120
+"""Seconds for an idle connection. One of the API server lives for 90 s (kubernetes client-go
+transport); closing it sooner races with the next review on it."""
 
 
 class AddressError(Exception):
@@ -20,10 +29,18 @@ class AddressError(Exception):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 finds a free one. Raises AddressError."""
+    """A socket that listens; port 0 finds a free one. Raises AddressError.
+
+    `::` is every address of this machine, IPv4 too, also where there is no IPv6.
+    """
+    both = host == "::"
+    if both and not socket.has_dualstack_ipv6():
+        host, both = "0.0.0.0", False  # noqa: S104
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        return socket.create_server(
+            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+        )
     except socket.gaierror as error:
         raise AddressError(f"cannot listen on {host}: {error.strerror}") from None
     except OSError as error:
@@ -31,32 +48,65 @@ def listen(host: str, port: int) -> socket.socket:
         raise AddressError(f"cannot listen on {host} port {port}: {reason}") from None
 
 
-def serve(app: FastAPI, certificate: ServedCertificate, listener: socket.socket) -> None:
-    """Serve until a signal ends it."""
+def serve(app: FastAPI, context: ssl.SSLContext, listener: socket.socket, drain: Drain) -> None:
+    """Serve until a signal came and `drain` is over, or a second signal came.
+
+    `app` is one of `create_app`, with the same `drain`.
+    """
 
     def use_context(_config: uvicorn.Config, _default: object) -> ssl.SSLContext:
-        return certificate.context
+        return context
 
     config = uvicorn.Config(
         app,
+        http=Connection,
         ssl_context_factory=use_context,
         access_log=False,
         log_config=None,
+        # Nobody in front of it may say where a request came from, and nothing here asks.
+        proxy_headers=False,
         server_header=False,
-        # An idle connection of the API server lives for 90 s (kubernetes client-go transport);
-        # closing it sooner races with the next review on it.
-        timeout_keep_alive=120,
-        # Seconds for what is under way when a signal comes; a slow client gets no more.
+        timeout_keep_alive=KEEP_ALIVE,
+        # Seconds for what is still under way once the drain is over; a slow client gets no more.
         timeout_graceful_shutdown=10,
         ws="none",
     )
-
-    async def run() -> None:
-        watching = asyncio.create_task(certificate.watch())
-        try:
-            await uvicorn.Server(config).serve(sockets=[listener])
-        finally:
-            watching.cancel()
-
+    server = _Server(config, drain)
+    app.state.load.tasks = server.server_state.tasks
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(run())
+        runner.run(server.serve(sockets=[listener]))
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which at a signal closes its port at once, made to drain first."""
+
+    def __init__(self, config: uvicorn.Config, drain: Drain) -> None:
+        super().__init__(config)
+        self._drain = drain
+        self._leaving = False
+
+    def handle_exit(self, _sig: int, _frame: FrameType | None) -> None:
+        """Begin to drain; at a second signal leave at once.
+
+        Nothing is logged here: the signal may have interrupted the writing of a line.
+        """
+        if self._drain.begun:
+            self.should_exit = self.force_exit = True
+        self._drain.begin()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to end; asked ten times a second."""
+        if await super().on_tick(counter):
+            return True
+        if self._drain.begun and not self._leaving:
+            self._leaving = True
+            log.info(
+                "asked to leave: not ready any more; ending after %g s without a review, in %g s "
+                "at the latest, at a second signal at once",
+                self._drain.quiet,
+                self._drain.limit,
+            )
+            # These go into every answer from now on, whoever gives it.
+            self.config.encoded_headers.append(CLOSE)
+            self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
+        return self._drain.over()

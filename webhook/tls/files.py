@@ -6,6 +6,8 @@ import asyncio
 import logging
 import os
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from webhook.tls.context import server_context
 from webhook.tls.issue import issue_ca, issue_leaf
 
 log = logging.getLogger(__name__)
@@ -61,8 +64,7 @@ class CertificateDirectory:
     def ssl_context(self) -> ssl.SSLContext:
         """A server's TLS context: TLS 1.2 or later. Raises CertificateError."""
         self.load()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = server_context()
         try:
             context.load_cert_chain(self.certificate, self.key)
         except ssl.SSLError:
@@ -79,39 +81,70 @@ class CertificateDirectory:
         return _names(self.load())
 
 
-class ServedCertificate:
-    """The certificate that a server shows now: that of a directory, as it is now."""
+class FileSource:
+    """Serves the certificate of a directory, as it is now.
+
+    Whoever writes the files, such as cert-manager or OpenShift's service CA by way of a mounted
+    Secret, also registers their CA.
+    """
+
+    bundle: bytes | None = None
 
     def __init__(self, directory: CertificateDirectory) -> None:
         """Raises CertificateError."""
         self.directory = directory
         self.context = directory.ssl_context()
         self.expires = directory.load().not_valid_after_utc
-        self._seen = self._signature()
+        self._failure = ""
+        self._seen: object = self._signature()
 
-    async def watch(self) -> None:
-        """Look once a second for new files, until cancelled, and serve them without a restart.
+    @property
+    def ready(self) -> bool:
+        """Whether the certificate is one that has not expired."""
+        return datetime.now(UTC) < self.expires
+
+    @property
+    def problem(self) -> str:
+        """Why the files as they are now are not served, or that what is served has expired."""
+        expired = "" if self.ready else f"{self.directory.certificate}: expired at {self.expires}"
+        return "; ".join(filter(None, (self._failure, expired)))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Look once a second for new files, and serve them without a restart.
 
         A pair that does not fit, as while it is being written, leaves the old one in place.
-        Connections that are open keep the certificate that they began with.
         """
+        task = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _watch(self) -> None:
         while True:
             await asyncio.sleep(1)
             signature = self._signature()
             if signature != self._seen:
-                self._seen = signature
-                self._reload()
+                self._seen = signature if self._reload() else None
 
-    def _reload(self) -> None:
+    def _reload(self) -> bool:
         try:
             # On a context of its own first: a key that does not fit would spoil the one in use.
             self.directory.ssl_context()
             self.context.load_cert_chain(self.directory.certificate, self.directory.key)
             self.expires = self.directory.load().not_valid_after_utc
         except (CertificateError, OSError) as error:
-            log.error("%s (the certificate read before is served on)", error)
-        else:
-            log.info("%s changed and is served from now on", self.directory.certificate)
+            failure = f"{error} (the certificate read before is served on)"
+            if failure != self._failure:
+                log.error("%s", failure)
+            self._failure = failure
+            return False
+        self._failure = ""
+        log.info("%s changed and is served from now on", self.directory.certificate)
+        return True
 
     def _signature(self) -> tuple[object, ...]:
         files = (self.directory.certificate, self.directory.key)

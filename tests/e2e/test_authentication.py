@@ -1,0 +1,233 @@
+"""Who may ask a podsettle of a real cluster, and who may send it reviews."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+import trustme
+import yaml
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+from tests.e2e.conftest import is_called, registered, simple_pod
+from tests.kube.cluster import Json, KubeCluster
+from tests.process import RunningServer, await_that, free_port, start_server
+
+CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
+POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
+POLICY: Json = {
+    "apiVersion": "podsettle.dev/v1alpha1",
+    "kind": "SettlePolicy",
+    "metadata": {"name": "all"},
+    "spec": {"namespaceSelector": {}, "remedies": {"postInitSleep": {"when": "Always"}}},
+}
+
+
+class Known(NamedTuple):
+    """An API server that shows a client certificate at one address alone."""
+
+    cluster: KubeCluster
+    port: int
+    """Where a webhook of 127.0.0.1 gets to see the certificate."""
+    client_ca: Path
+    """Of the certificate."""
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
+    directory = tmp_path_factory.mktemp("api-server")
+    ca, port = trustme.CA(), free_port()
+    ca.cert_pem.write_to_path(directory / "client-ca.crt")
+    leaf = ca.issue_cert("api-server.test")
+    leaf.private_key_and_cert_chain_pem.write_to_path(directory / "client.pem")
+    client = {f"client-{kind}": str(directory / "client.pem") for kind in ("certificate", "key")}
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "users": [{"name": f"127.0.0.1:{port}", "user": client}],
+    }
+    (directory / "webhooks.kubeconfig").write_text(json.dumps(kubeconfig))
+    configuration = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(directory / "webhooks.kubeconfig"),
+    }
+    plugin = {"name": "MutatingAdmissionWebhook", "configuration": configuration}
+    admission = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [plugin],
+    }
+    (directory / "admission.json").write_text(json.dumps(admission))
+    with KubeCluster.start(
+        f"--admission-control-config-file={directory / 'admission.json'}"
+    ) as cluster:
+        crd = yaml.safe_load(CRD.read_text())
+        cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        await_that(lambda: cluster.request("GET", POLICIES).status == 200, "the CRD is served")
+        cluster.create(POLICIES, POLICY)
+        yield Known(cluster, port, directory / "client-ca.crt")
+
+
+# Tokens
+
+
+@pytest.fixture(scope="module")
+def server(known: Known, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """podsettle as in a cluster: it listens beyond the loopback address."""
+    certs = tmp_path_factory.mktemp("certs")
+    anywhere = ("--host", "0.0.0.0")
+    with start_server(None, certs, *anywhere, kubeconfig=known.cluster.kubeconfig) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def namespace(known: Known) -> str:
+    """With an account `default` that may post to /preview, and `nobody`, who may nothing."""
+    cluster = known.cluster
+    name = cluster.namespace("asking-", service_accounts=("default", "nobody", "passing"))
+    # As docs/http.md says it.
+    rule = ("--verb=post", "--non-resource-url=/preview")
+    accounts = [f"--serviceaccount={name}:{account}" for account in ("default", "passing")]
+    for command in (
+        ("clusterrole", name, *rule),
+        ("clusterrolebinding", name, f"--clusterrole={name}", *accounts),
+    ):
+        done = cluster.kubectl("create", *command)
+        assert done.returncode == 0, done.stderr
+    return name
+
+
+def preview(server: RunningServer, token: str | None) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with server.client() as client:
+        return client.post("/preview", json=simple_pod("p"), headers=headers)
+
+
+def resigned(cluster: KubeCluster, token: str, **claims: Any) -> str:
+    """The token with other claims, signed by the cluster's own key for ServiceAccounts."""
+    head, payload, _ = token.split(".")
+    said = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    text = f"{head}.{_base64(json.dumps(said | claims).encode())}"
+    pem = (cluster.directory / "service-accounts.key").read_bytes()
+    key = serialization.load_pem_private_key(pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    r, s = decode_dss_signature(key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
+    return f"{text}.{_base64(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def test_a_permitted_token_gets_its_preview(
+    known: Known, server: RunningServer, namespace: str
+) -> None:
+    token = known.cluster.token_for("default", namespace)
+    await_that(lambda: preview(server, token).status_code == 200, "the grant is in force")
+    answer = preview(server, token)
+    assert answer.json()["pods"][0]["policies"] == ["all"]
+
+
+def test_an_anonymous_request_is_told_how_to_log_in(server: RunningServer) -> None:
+    answer = preview(server, None)
+    assert answer.status_code == 401
+    assert "kubectl create token" in answer.json()["detail"]
+
+
+def test_a_token_for_another_audience_is_refused(
+    known: Known, server: RunningServer, namespace: str
+) -> None:
+    token = known.cluster.token_for("default", namespace, audiences=["vault"])
+    answer = preview(server, token)
+    assert answer.status_code == 401
+    assert "audience" in answer.json()["detail"]
+
+
+def test_an_expired_token_is_refused(known: Known, server: RunningServer, namespace: str) -> None:
+    token = known.cluster.token_for("default", namespace)
+    now = int(time.time())
+    old = {"iat": now - 7200, "nbf": now - 7200, "exp": now - 3600}
+    answer = preview(server, resigned(known.cluster, token, **old))
+    assert answer.status_code == 401
+    assert "expired" in answer.json()["detail"]
+    # It is its age that is refused: as signed here, it is good while it lasts.
+    young = old | {"exp": now + 3600}
+    assert preview(server, resigned(known.cluster, token, **young)).status_code == 200
+
+
+def test_a_token_of_an_account_that_is_gone_is_refused(
+    known: Known, server: RunningServer, namespace: str
+) -> None:
+    token = known.cluster.token_for("passing", namespace)
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/passing"
+    assert known.cluster.request("DELETE", path).status == 200
+    await_that(lambda: preview(server, token).status_code == 401, "the account is gone")
+
+
+def test_a_token_without_permission_is_told_what_it_lacks(
+    known: Known, server: RunningServer, namespace: str
+) -> None:
+    answer = preview(server, known.cluster.token_for("nobody", namespace))
+    assert answer.status_code == 403
+    assert f"'system:serviceaccount:{namespace}:nobody' may not post /preview" in answer.text
+
+
+def test_metrics_and_the_page_want_a_token_and_probes_do_not(
+    known: Known, server: RunningServer
+) -> None:
+    with server.client() as client:
+        for path in ("/metrics", "/"):
+            assert client.get(path).status_code == 401
+            # As a browser sends it, with the token as the password.
+            assert client.get(path, auth=("me", known.cluster.token)).status_code == 200
+        for path in ("/livez", "/readyz", "/version"):
+            assert client.get(path).status_code == 200
+
+
+# Reviews
+
+
+@contextmanager
+def demanding(known: Known, certs: Path, port: int) -> Iterator[RunningServer]:
+    """A podsettle that wants the API server's certificate, registered."""
+    with (
+        start_server(
+            None,
+            certs,
+            *("--linger-image", "registry.example/linger:1"),
+            *("--client-ca", str(known.client_ca)),
+            kubeconfig=known.cluster.kubeconfig,
+            port=port,
+        ) as server,
+        registered(known.cluster, "closed", f"{server.url}/mutate", server.ca.read_bytes()),
+    ):
+        yield server
+
+
+def test_the_api_servers_own_certificate_opens_mutate(known: Known, tmp_path: Path) -> None:
+    with demanding(known, tmp_path, known.port) as server:
+        await_that(lambda: is_called(known.cluster), "the API server calls podsettle")
+        with server.client() as stranger:
+            assert stranger.post("/mutate", json={}).status_code == 403
+            assert stranger.get("/readyz").status_code == 200
+
+
+def test_an_api_server_without_the_certificate_is_told_so(known: Known, tmp_path: Path) -> None:
+    pod = simple_pod("p")
+    with demanding(known, tmp_path, free_port()) as server, server.client() as client:
+        await_that(
+            lambda: known.cluster.create_pod(pod, dry_run=True).status == 500, "it is called"
+        )
+        message = known.cluster.create_pod(pod, dry_run=True).body["message"]
+        assert "needs a client certificate" in message
+        assert 'podsettle_requests_refused_total{status="403"}' in client.get("/metrics").text

@@ -1,0 +1,79 @@
+"""What a replica holds on to, after a bad day: nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from tests.cluster.conftest import CRD, POLICIES, policy
+from tests.kube.cluster import KubeCluster
+from tests.process import RunningServer, await_that, start_server
+from tests.reviews import PODS, load_pod, review
+
+BAD_DAYS = 4
+REVIEWS = 1000
+
+
+@pytest.fixture
+def own() -> Iterator[KubeCluster]:
+    with KubeCluster.start() as cluster:
+        crd = yaml.safe_load(CRD.read_text())
+        cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        await_that(lambda: cluster.request("GET", POLICIES).status == 200, "the CRD is served")
+        cluster.create(POLICIES, policy("everywhere", remedies={"postInitSleep": {}}))
+        yield cluster
+
+
+class Held(NamedTuple):
+    """What a process has open."""
+
+    threads: int
+    files: int
+    kibibytes: int
+
+    @classmethod
+    def by(cls, server: RunningServer) -> Held:
+        proc = Path(f"/proc/{server.process.pid}")
+        status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
+        return cls(
+            len(list((proc / "task").iterdir())),
+            len(list((proc / "fd").iterdir())),
+            int(status["VmRSS"].split()[0]),
+        )
+
+
+def test_bad_days_leave_nothing_behind(own: KubeCluster, tmp_path: Path) -> None:
+    with start_server(None, tmp_path, kubeconfig=own.kubeconfig) as server:
+        a_bad_day(own, server)
+        first = Held.by(server)
+        for _ in range(BAD_DAYS):
+            a_bad_day(own, server)
+        last = Held.by(server)
+    assert last.threads <= first.threads
+    assert last.files <= first.files
+    # What a leak of one pod for each review would hold, or of the objects that were seen.
+    assert last.kibibytes - first.kibibytes < BAD_DAYS * REVIEWS * 4
+
+
+def a_bad_day(cluster: KubeCluster, server: RunningServer) -> None:
+    """The API server dies, comes back without its memory, and people go on creating things."""
+    with server.client() as client:
+        cluster.kill_apiserver()
+        await_that(lambda: "!" in client.get("/readyz?verbose").text, "the loss is told")
+        cluster.start_apiserver()
+        for number in range(20):
+            name = cluster.namespace("day-", labels={"team": str(number)})
+        cluster.request("DELETE", f"/api/v1/namespaces/{name}")
+        await_that(lambda: "!" not in client.get("/readyz?verbose").text, "it has caught up")
+        pod = load_pod(next(path for path in PODS if path.stem.startswith("tekton")))
+        body = json.dumps(review(pod, namespace="default"))
+        for _ in range(REVIEWS):
+            assert client.post("/mutate", content=body, headers=JSON).status_code == 200
+
+
+JSON = {"Content-Type": "application/json"}

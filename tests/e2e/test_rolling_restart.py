@@ -1,0 +1,148 @@
+"""Replicas restarted one after the other, under load, with failurePolicy Fail: nobody notices."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import is_called, registered, simple_pod
+from tests.kube.cluster import KubeCluster
+from tests.load import creating_pods
+from tests.process import await_that, free_port, start_server
+
+RESTARTS = 20
+PER_SECOND = 100
+
+POLICY = """\
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: all}
+spec: {namespaceSelector: {}, remedies: {postInitSleep: {when: Always}}}
+"""
+
+# A Service with readiness probes, in small: it passes connections on as they are, and gives no new
+# ones to a replica whose probe fails. Those that are open stay, as they do with a Service.
+HAPROXY = """\
+global
+  stats socket {directory}/haproxy.sock
+defaults
+  mode tcp
+  balance roundrobin
+  timeout connect 2s
+  timeout client 2m
+  timeout server 2m
+  timeout check 5s
+  default-server check check-ssl verify none fall 3 rise 1
+  default-server inter 600ms fastinter 100ms downinter 100ms
+frontend webhook
+  bind 127.0.0.1:{port}
+  default_backend replicas
+backend replicas
+  option httpchk GET /readyz
+  http-check expect status 200
+  server a 127.0.0.1:{a}
+  server b 127.0.0.1:{b}
+"""
+
+
+class Balancer:
+    """A running haproxy."""
+
+    def __init__(self, socket_file: Path, port: int) -> None:
+        self._socket = str(socket_file)
+        self.port = port
+
+    def up(self) -> set[str]:
+        """The replicas that get connections now."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(self._socket)
+            connection.sendall(b"show stat\n")
+            with connection.makefile() as file:
+                rows = [line.split(",") for line in file if line.startswith("replicas,")]
+        return {row[1] for row in rows if row[1] in "ab" and row[17].startswith("UP")}
+
+
+def find_haproxy() -> str:
+    """Skips the test where it is missing, but fails it in CI."""
+    found = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    if found:
+        return found
+    missing = "haproxy is not installed (Debian: haproxy)"
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
+@contextmanager
+def balancer(directory: Path, a: int, b: int) -> Iterator[Balancer]:
+    program = find_haproxy()
+    port = free_port()
+    configuration = directory / "haproxy.cfg"
+    configuration.write_text(HAPROXY.format(directory=directory, port=port, a=a, b=b))
+    with (
+        (directory / "haproxy.log").open("w") as log,
+        subprocess.Popen([program, "-db", "-f", configuration], stdout=log, stderr=log) as process,
+    ):
+        found = Balancer(directory / "haproxy.sock", port)
+        try:
+            await_that(lambda: (directory / "haproxy.sock").exists() or process.poll(), "it runs")
+            assert process.poll() is None, (directory / "haproxy.log").read_text()
+            yield found
+        finally:
+            process.terminate()
+
+
+class Replica:
+    """A `podsettle serve` that can be restarted on its port."""
+
+    def __init__(self, directory: Path, manifests: Path) -> None:
+        self.certs = directory
+        self.manifests = manifests
+        self.port = free_port()
+        self._stack = ExitStack()
+
+    def start(self) -> None:
+        # More than haproxy takes to notice.
+        quiet = ("--drain-quiet", "2s")
+        self._stack.enter_context(start_server(self.manifests, self.certs, *quiet, port=self.port))
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self._stack.close()
+
+
+def test_twenty_restarts_lose_no_pod_and_leave_none_unsettled(
+    cluster: KubeCluster, tmp_path: Path
+) -> None:
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "policy.yaml").write_text(POLICY)
+    with ExitStack() as stack:
+        replicas = {name: Replica(tmp_path / name, manifests) for name in ("a", "b")}
+        for replica in replicas.values():
+            stack.callback(replica.stop)
+            replica.start()
+        through = stack.enter_context(balancer(tmp_path, *(r.port for r in replicas.values())))
+        await_that(lambda: through.up() == {"a", "b"}, "haproxy has found both replicas")
+        bundle = b"".join((r.certs / "ca.crt").read_bytes() for r in replicas.values())
+        url = f"https://127.0.0.1:{through.port}/mutate"
+        stack.enter_context(registered(cluster, "rolling", url, bundle))
+        await_that(lambda: is_called(cluster), "the API server calls podsettle")
+        pod = simple_pod("rolling")
+        with creating_pods(cluster, pod, per_second=PER_SECOND) as load:
+            for number in range(RESTARTS):
+                replica = replicas["ab"[number % 2]]
+                replica.stop()
+                replica.start()
+                await_that(lambda: through.up() == {"a", "b"}, "haproxy uses it again")
+    print(load)
+    assert not load.failed, "\n".join(load.failed)
+    assert not load.unsettled, "\n".join(load.unsettled)
+    assert load.created > RESTARTS * PER_SECOND

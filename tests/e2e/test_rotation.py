@@ -1,0 +1,290 @@
+"""Certificates that podsettle manages itself, as a real API server meets them.
+
+failurePolicy is Fail throughout: a handshake that fails is a pod that is not created.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.installation import Balancer, Installation, Replica, await_later
+from tests.kube.cluster import KubeCluster
+from tests.load import creating_pods
+from tests.process import await_that
+from webhook.tls.authority import Authority, fingerprint
+
+CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
+POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
+POLICY = {
+    "apiVersion": "podsettle.dev/v1alpha1",
+    "kind": "SettlePolicy",
+    "metadata": {"name": "settle"},
+    "spec": {"remedies": {"postInitSleep": {"when": "Always"}}},
+}
+# They share a cluster of their own: on one worker of pytest-xdist.
+pytestmark = pytest.mark.xdist_group("rotation")
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[KubeCluster]:
+    with KubeCluster.start() as cluster:
+        crd = yaml.safe_load(CRD.read_text())
+        cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        await_that(lambda: cluster.request("GET", POLICIES).status == 200, "the CRD is served")
+        cluster.create(POLICIES, POLICY)
+        yield cluster
+
+
+@pytest.fixture
+def installation(own: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
+    with Balancer().running() as balancer:
+        made = Installation(own, balancer, tmp_path)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def leaf(authority: Authority) -> str:
+    return fingerprint(authority.leaf.certificate) if authority.leaf else ""
+
+
+class Watcher(threading.Thread):
+    """A client that opens connections all the time, as an API server that was just started does.
+
+    It trusts what is registered at that moment and nothing else.
+    """
+
+    def __init__(self, installation: Installation) -> None:
+        super().__init__(daemon=True)
+        self.leaves: set[bytes] = set()
+        self.cas: set[str] = set()
+        self.failed: list[str] = []
+        self.handshakes = 0
+        self._installation = installation
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        host = f"podsettle.{self._installation.namespace}.svc"
+        while not self._over.wait(0.05):
+            bundle = self._installation.bundle()
+            try:
+                self.leaves.add(_shown(self._installation.balancer.port, host, bundle))
+                self.handshakes += 1
+            except OSError as error:
+                self.failed.append(f"{datetime.now(UTC)}: {error}")
+            self.cas |= {fingerprint(ca) for ca in Authority.read({"ca.crt": bundle}).cas}
+
+    def shown(self) -> set[str]:
+        """The fingerprints of the leaves seen so far."""
+        return {hashlib.sha256(leaf).hexdigest() for leaf in self.leaves}
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            self.join()
+
+
+def _shown(port: int, host: str, bundle: bytes) -> bytes:
+    """The certificate that a client with this bundle accepts."""
+    context = ssl.create_default_context(cadata=bundle.decode())
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname=host) as connection,
+    ):
+        return connection.getpeercert(binary_form=True) or b""
+
+
+def test_both_replicas_serve_what_one_of_them_made(installation: Installation) -> None:
+    one, two = installation.start(), installation.start()
+    installation.serve(one, two)
+    await_that(installation.settles, "pods are settled")
+    host = f"podsettle.{installation.namespace}.svc"
+    shown = {_shown(replica.port, host, installation.bundle()) for replica in (one, two)}
+    assert len(shown) == 1
+    assert installation.stored().bundle == installation.bundle()
+    assert "is held" in installation.holder().said()
+    assert sum("is held" in replica.said() for replica in (one, two)) == 1
+
+
+def test_rotation_under_load_fails_no_pod(installation: Installation) -> None:
+    """CA and leaf are replaced three times and more, once by force, and the writer leaves."""
+    lives = ("--leaf-life", "8s", "--ca-life", "32s")
+    one, two = installation.start(*lives), installation.start(*lives)
+    installation.serve(one, two)
+    await_that(installation.settles, "pods are settled")
+    watcher = Watcher(installation)
+
+    def await_leaves(count: int) -> None:
+        await_later(lambda: len(watcher.leaves) >= count, f"{count} leaves were served", 60)
+
+    with (
+        watcher.running(),
+        creating_pods(installation.cluster, installation.pod(), per_second=50, threads=40) as load,
+    ):
+        await_leaves(2)
+        writer = installation.holder()
+        other = two if writer is one else one
+        third = installation.start(*lives)
+        installation.serve(other, third)
+        writer.process.send_signal(signal.SIGTERM)
+        assert writer.process.wait(30) == 0
+        await_leaves(4)
+        before = set(watcher.cas)
+        installation.empty_secret()
+        await_later(lambda: watcher.cas - before, "the emptied Secret has led to a new CA", 30)
+        forced = len(watcher.cas)
+        await_later(lambda: len(watcher.cas) >= forced + 3, "the CA was replaced three times", 120)
+        last = installation.stored().cas[0]
+        await_later(
+            lambda: installation.stored().issuer == fingerprint(last), "the last CA signs", 60
+        )
+        signed = len(watcher.leaves)
+        await_leaves(signed + 1)
+    print(f"{load}; {len(watcher.leaves)} leaves, {len(watcher.cas)} CAs, ", end="")
+    print(f"{watcher.handshakes} handshakes of fresh clients")
+    assert load.failed == []
+    assert load.unsettled == []
+    assert watcher.failed == []
+    assert load.created > 1000
+    assert len(watcher.leaves) > 4
+
+
+LONGER = ("--leaf-life", "60s", "--ca-life", "240s")
+
+
+def test_a_bundle_that_is_removed_is_put_back(installation: Installation) -> None:
+    one = installation.start(*LONGER)
+    installation.serve(one)
+    before = installation.bundle()
+    for _ in range(3):
+        installation.remove_bundle()
+        await_that(lambda: installation.bundle() == before, "the bundle is back")
+    await_that(lambda: one.ready, "it is ready again")
+    assert installation.settles()
+
+
+def test_a_broken_secret_is_mended_and_takes_no_certificate_away(
+    installation: Installation,
+) -> None:
+    one, two = installation.start(*LONGER), installation.start(*LONGER)
+    installation.serve(one, two)
+    await_that(installation.settles, "pods are settled")
+    watcher = Watcher(installation)
+    with watcher.running():
+        for broken in ({"tls.key": b"rubbish"}, {"tls.crt": None}, {"ca.key": b"rubbish"}):
+            was = installation.stored()
+            installation.patch_secret(broken)
+            await_that(
+                lambda: installation.stored().leaf and len(installation.stored().keys) > 0,
+                "the Secret is mended",
+            )
+            assert was.cas[0] in installation.stored().cas
+            assert installation.settles()
+            assert one.ready
+            assert two.ready
+    assert watcher.failed == []
+    assert watcher.handshakes > 10
+
+
+def test_a_deleted_secret_is_told_of_and_its_return_is_all_it_takes(
+    installation: Installation,
+) -> None:
+    one, two = installation.start(*LONGER), installation.start(*LONGER)
+    installation.serve(one, two)
+    await_that(installation.settles, "pods are settled")
+    installation.delete_secret()
+    for replica in (one, two):
+
+        def told(replica: Replica = replica) -> bool:
+            answer = replica.readyz()
+            assert answer is not None
+            assert answer.status_code == 200, answer.text
+            return "[!]certificate Secret" in answer.text and "does not exist" in answer.text
+
+        await_that(told, "the loss is told")
+    assert installation.settles()
+    watcher = Watcher(installation)
+    with watcher.running():
+        installation.create_secret()
+        await_that(lambda: installation.stored().leaf, "there are new certificates")
+        new = leaf(installation.stored())
+        await_later(lambda: new in watcher.shown(), "the new leaf is served", 60)
+        assert installation.settles()
+    assert watcher.failed == []
+
+
+def test_a_killed_writer_is_followed_by_the_other_replica(installation: Installation) -> None:
+    one, two = installation.start(*LONGER), installation.start(*LONGER)
+    installation.serve(one, two)
+    await_that(installation.settles, "pods are settled")
+    killed = installation.holder()
+    heir = two if killed is one else one
+    killed.process.kill()
+    installation.serve(heir)
+    installation.patch_secret({"tls.key": b"rubbish"})
+    await_that(installation.settles_again, "the other one is called")
+    await_later(lambda: installation.stored().leaf, "the other one mends the Secret", 60)
+    assert installation.settles()
+    assert heir.ready
+
+
+def test_a_process_that_was_stopped_renews_when_it_goes_on(installation: Installation) -> None:
+    one = installation.start("--leaf-life", "8s", "--ca-life", "32s")
+    installation.serve(one)
+    was = installation.stored()
+    assert was.leaf
+    one.process.send_signal(signal.SIGSTOP)
+    expiry = was.leaf.certificate.not_valid_after_utc
+    await_later(lambda: datetime.now(UTC) > expiry, "the leaf has expired", 30)
+    assert leaf(installation.stored()) == leaf(was)
+    one.process.send_signal(signal.SIGCONT)
+    await_that(lambda: leaf(installation.stored()) != leaf(was), "a new leaf is there")
+    await_that(lambda: one.ready, "it is ready again")
+    assert installation.settles()
+
+
+@pytest.mark.skipif(
+    FAKETIME is None, reason="needs libfaketime (on Debian: apt install libfaketime)"
+)
+def test_a_clock_that_jumps_ahead_and_back_is_followed(
+    installation: Installation, tmp_path: Path
+) -> None:
+    """As after a suspension: the wall clock jumps, while the event loop's stood still."""
+    clock = tmp_path / "clock"
+    clock.write_text("+0")
+    one = installation.start(
+        environment={
+            "LD_PRELOAD": str(FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(clock),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+    )
+    installation.serve(one)
+    assert installation.settles()
+    host = f"podsettle.{installation.namespace}.svc"
+    for moved in ("+25d", "+0", "+300d", "+0"):
+        was = leaf(installation.stored())
+        clock.write_text(moved)
+        await_that(lambda was=was: leaf(installation.stored()) != was, f"renewed after {moved}")  # type: ignore[misc]
+        await_that(lambda: one.ready, "it is ready")
+        # By a clock that has not moved, such as the API server's, it is valid as well.
+        assert _shown(one.port, host, installation.bundle())
+        assert installation.settles()

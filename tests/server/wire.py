@@ -1,0 +1,116 @@
+"""A server in this process and its clients, byte by byte: for what happens to connections."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPResponse
+from typing import Any
+
+import trustme
+from fastapi import FastAPI
+
+from webhook.server.drain import Drain
+from webhook.server.serve import listen, serve
+
+_PATIENCE = 30.0
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, address: tuple[str, int], context: ssl.SSLContext) -> None:
+        self._plain = socket.create_connection(address, timeout=_PATIENCE)
+        self.socket = context.wrap_socket(self._plain, server_hostname=address[0])
+
+    def send(self, text: str | bytes) -> None:
+        self.socket.sendall(text.encode() if isinstance(text, str) else text)
+
+    def get(self, path: str) -> HTTPResponse:
+        """Send a request without a body, and take the answer to it."""
+        self.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
+        return self.answer()
+
+    def answer(self) -> HTTPResponse:
+        """The next answer; its body is in `.body`."""
+        found = HTTPResponse(self.socket)
+        found.begin()
+        found.body = found.read()  # type: ignore[attr-defined]
+        return found
+
+    def hung_up(self) -> bool:
+        """Wait until the server closes the connection; False if it sends something first."""
+        try:
+            return self.socket.recv(1) == b""
+        except (ssl.SSLEOFError, ConnectionError):
+            return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class InProcess:
+    """A server that runs on another thread."""
+
+    def __init__(self, address: tuple[str, int], ca: trustme.CA, drain: Drain) -> None:
+        self.address = address
+        self.drain = drain
+        self.ca = ca
+        self._clients: list[Client] = []
+        self.thread: threading.Thread
+
+    def connect(self, certificate: trustme.LeafCert | None = None) -> Client:
+        context = ssl.create_default_context()
+        self.ca.configure_trust(context)
+        if certificate is not None:
+            certificate.configure_cert(context)
+        client = Client(self.address, context)
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        self.drain.quiet = 0
+        self.drain.begin()
+        self.thread.join(_PATIENCE)
+        assert not self.thread.is_alive()
+
+
+@contextmanager
+def in_process(
+    app: FastAPI, drain: Drain, context: ssl.SSLContext | None = None
+) -> Iterator[InProcess]:
+    """Serve an application until the block ends."""
+    listener = listen("127.0.0.1", 0)
+    server = InProcess(listener.getsockname(), trustme.CA(), drain)
+    context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.ca.issue_cert("127.0.0.1").configure_cert(context)
+    server.thread = threading.Thread(target=serve, args=(app, context, listener, drain))
+    server.thread.start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def mutate(body: Any, query: str = "", *, length: int | None = None) -> bytes:
+    """The bytes of a request to /mutate; `length` is what it claims of a body that is cut short."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = (
+        f"POST /mutate{query} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content) if length is None else length}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
+def review_in(answer: HTTPResponse) -> dict[str, Any]:
+    """The response in an answered review."""
+    assert answer.status == 200, answer.body  # type: ignore[attr-defined]
+    response: dict[str, Any] = json.loads(answer.body)["response"]  # type: ignore[attr-defined]
+    assert response["allowed"] is True
+    return response

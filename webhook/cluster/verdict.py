@@ -1,0 +1,24 @@
+"""Whether someone may do something, as an API server judges it."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class Access(Enum):
+    """The ways in which it can end."""
+
+    GRANTED = auto()
+    UNAUTHENTICATED = auto()
+    """Nobody knows whose token it is."""
+    FORBIDDEN = auto()
+    UNKNOWN = auto()
+    """The API server could not be asked."""
+
+
+class Verdict(NamedTuple):
+    """The end, and what there is to say about it."""
+
+    access: Access
+    note: str = ""

@@ -1,0 +1,131 @@
+"""A connection: uvicorn's, with an end to slow clients, and with what requests know of it.
+
+uvicorn waits for the head of a request for as long as it takes, and for the rest of one that was
+answered early. Nothing here costs a request more than a look at the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+HEAD_SECONDS = 10
+"""From the first byte of a request to the end of its headers."""
+REST_SECONDS = 5
+"""For the rest of a request that was answered before it had come: hanging up at once would make
+the client fail to write, and never read the answer (`mapRoundTripError` of Go's net/http)."""
+GOODBYE_SECONDS = 1
+"""For a client to hang up as well."""
+MAX_HEAD = 64 * 1024
+"""Bytes of a request line and headers; a token in them takes a few thousand."""
+
+ARRIVAL = "arrival"
+"""Where in a request's `state` its Arrival is."""
+CLIENT_CERTIFICATE = "client certificate"
+"""Where in a request's `state` the verified certificate of the client is, if it showed one."""
+
+
+class Arrival:
+    """When a request came, and whether all of it has come by now."""
+
+    __slots__ = ("_cycle", "at")
+
+    def __init__(self, at: float, cycle: RequestResponseCycle) -> None:
+        self.at = at
+        """By `time.monotonic`."""
+        self._cycle = cycle
+
+    @property
+    def complete(self) -> bool:
+        """Whether the body is there to its end."""
+        return not self._cycle.more_body
+
+
+class Connection(HttpToolsProtocol):
+    """One connection of a client."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Note who it is. A client that sends nothing is idle, as between two requests."""
+        super().connection_made(transport)
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            self.app_state = {**self.app_state, CLIENT_CERTIFICATE: certificate}
+        self._arm(self.timeout_keep_alive)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; an unfinished head may take neither long nor much."""
+        super().data_received(data)
+        if self._in_head:
+            self._watch_head(len(data))
+        elif self._timer is None and self.cycle.response_complete:
+            # Neither a request nor part of one, and uvicorn has stopped its timer for it.
+            self._arm(self.timeout_keep_alive)
+
+    def on_headers_complete(self) -> None:
+        """Tell the application when the request came."""
+        if self._timer is not None:
+            self._disarm()
+        self._head_bytes = 0
+        state: dict[str, Any] = self.scope["state"]
+        super().on_headers_complete()
+        state[ARRIVAL] = Arrival(monotonic(), self.cycle)
+
+    def on_response_complete(self) -> None:
+        """Give a client that is still sending a while to finish."""
+        super().on_response_complete()
+        # With requests in a row, the one that is being read may be a later one.
+        if self.cycle.more_body and self.cycle.response_complete:
+            self._arm(REST_SECONDS)
+
+    def shutdown(self) -> None:
+        """Close it if it is idle; one that has begun a request is answered first."""
+        if self._in_head:
+            return
+        super().shutdown()
+        if self.transport.is_closing():
+            self._disarm()
+            self._hang_up()
+
+    @property
+    def _in_head(self) -> bool:
+        """Whether a request has begun and its headers have not ended yet."""
+        # Both are None at first, whatever their types say.
+        scope: object = self.scope
+        cycle: object = self.cycle
+        return scope is not None and (cycle is None or self.cycle.scope is not scope)
+
+    def _watch_head(self, received: int) -> None:
+        if self.transport.is_closing():
+            return
+        if not self._head_bytes:
+            self._arm(HEAD_SECONDS)
+            # What came with it may belong to the request before.
+            received = 1
+        self._head_bytes += received
+        if self._head_bytes > MAX_HEAD:
+            self.send_400_response(f"The head is longer than {MAX_HEAD} bytes.")
+
+    def _arm(self, seconds: float) -> None:
+        self._disarm()
+        self._timer = self.loop.call_later(seconds, self._hang_up)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _hang_up(self) -> None:
+        self.transport.close()
+        # uvloop would wait 30 s for the client to end its side of TLS, and uvicorn for uvloop.
+        self._timer = self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
