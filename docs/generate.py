@@ -21,6 +21,7 @@ from webhook.core.policy import SettlePolicySpec
 from webhook.server.metrics import Metrics
 
 HERE = Path(__file__).parent
+CHART = HERE.parent / "charts" / "podsettle"
 NOTICE = "<!-- Written by docs/generate.py from the code: change that, then run `make docs`. -->\n"
 
 
@@ -162,6 +163,41 @@ def crd_page() -> str:
     return notice + yaml.safe_dump(crd(), sort_keys=False, width=100)
 
 
+def chart_page() -> str:
+    """Every value of the chart, from the comments in its values.yaml."""
+    text = (CHART / "values.yaml").read_text(encoding="utf-8")
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    lines = [
+        "# podsettle's chart",
+        "",
+        f"{about['description']}. Kubernetes {about['kubeVersion'].removesuffix('-0')}. How to "
+        "install, upgrade and uninstall it: [docs/install.md](../../docs/install.md). What to do "
+        "when something is wrong: [docs/operations.md](../../docs/operations.md).",
+        "",
+        "| value | default | what it says |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| `{path}` | `{json.dumps(value)}` | {about} |"
+        for path, value, about in _values(text.splitlines(), yaml.compose(text), "")
+    ]
+    return _page(lines)
+
+
+def _values(lines: list[str], node: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
+    for key, value in node.value:
+        path = f"{prefix}{key.value}"
+        comment = lines[key.start_mark.line - 1].strip()
+        if comment.startswith("# "):
+            decoded = yaml.safe_load(yaml.serialize(value))
+            yield path, decoded, comment.removeprefix("# ").replace("|", "\\|")
+        elif isinstance(value, yaml.MappingNode) and value.value:
+            # A group; its keys say what they are.
+            yield from _values(lines, value, f"{path}.")
+        else:
+            raise ValueError(f"{CHART.name}/values.yaml: {path} has no comment")
+
+
 def editor_schema_page() -> str:
     """The JSON Schema by which editors complete and check a SettlePolicy."""
     return json.dumps(editor_schema(), indent=2) + "\n"
@@ -174,6 +210,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "settlepolicy.schema.json": editor_schema_page,
     "../charts/podsettle/crds/podsettle.dev_settlepolicies.yaml": crd_page,
+    "../charts/podsettle/README.md": chart_page,
 }
 
 

@@ -1,0 +1,78 @@
+{{/* The name of everything: the release's, with the chart's where it does not say it. */}}
+{{- define "podsettle.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The labels of every object. */}}
+{{- define "podsettle.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{/* What the webhook's pods have, and the pod of `helm test` has not. */}}
+{{- define "podsettle.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: webhook
+{{- end -}}
+
+{{- define "podsettle.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret with the certificate, whoever writes it. */}}
+{{- define "podsettle.tlsSecret" -}}
+{{- if eq .Values.certificates.source "files" -}}
+{{ .Values.certificates.files.secretName }}
+{{- else -}}
+{{ include "podsettle.fullname" . }}-tls
+{{- end -}}
+{{- end -}}
+
+{{/* What a container of this chart may do: nothing. The user is the image's, or the one that OpenShift assigns. */}}
+{{- define "podsettle.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- define "podsettle.podSecurityContext" -}}
+runAsNonRoot: true
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* What the schema cannot say, because it takes two values. */}}
+{{- define "podsettle.validate" -}}
+{{- with .Values.certificates.selfManaged -}}
+{{- if lt (trimSuffix "h" .caLife | int64) (mul 4 (trimSuffix "h" .leafLife | int64)) -}}
+{{- fail (printf "at '/certificates/selfManaged/caLife': %s is less than four times the leafLife, %s" .caLife .leafLife) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.certificates.certManager -}}
+{{- if ge (trimSuffix "h" .renewBefore | int64) (trimSuffix "h" .duration | int64) -}}
+{{- fail (printf "at '/certificates/certManager/renewBefore': %s is not less than the duration, %s" .renewBefore .duration) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.autoscaling -}}
+{{- if gt (int .minReplicas) (int .maxReplicas) -}}
+{{- fail (printf "at '/autoscaling/minReplicas': %v is more than the maxReplicas, %v" .minReplicas .maxReplicas) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,363 @@
+"""What the chart makes of its values."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.chart.helm import (
+    CHART,
+    CRDS,
+    NAMESPACE,
+    VALUES,
+    Json,
+    named,
+    objects,
+    run,
+    set_flags,
+    template,
+)
+from tests.chart.schemas import LOCATION, write_builtin, write_custom
+from tests.kube.cluster import KubeCluster
+from webhook.cli.serve import serve
+
+ROOT = CHART.parents[1]
+TEMPLATES = sorted(path for path in (CHART / "templates").rglob("*") if path.is_file())
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@pytest.fixture(scope="module")
+def schemas(cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("schemas")
+    write_builtin(cluster, directory)
+    write_custom([*CRDS.values(), *(CHART / "crds").glob("*.yaml")], directory)
+    return directory
+
+
+def test_the_versions_are_those_of_the_product() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == project["version"]
+    assert chart["description"] == project["description"]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_twice_the_same_bytes(values: str) -> None:
+    once = template("--values", VALUES[values])
+    assert template("--values", VALUES[values]) == once
+
+
+def test_nothing_random_and_nothing_looked_up() -> None:
+    forbidden = re.compile(
+        r"\b(rand\w*|genCA\w*|genSelfSigned\w*|genSigned\w*|genPrivateKey|uuidv4|now|lookup|bcrypt"
+        r"|htpasswd|encryptAES|getHostByName)\b"
+    )
+    for path in TEMPLATES:
+        for action in re.findall(r"\{\{(.*?)\}\}", path.read_text(), re.DOTALL):
+            assert not forbidden.search(action), f"{path.name}: {action}"
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_helm_lint_finds_nothing(values: str) -> None:
+    done = run("helm", "lint", "--strict", CHART, "--values", VALUES[values])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_kubeconform_passes(schemas: Path, values: str) -> None:
+    done = _kubeconform(schemas, template("--values", VALUES[values]))
+    assert not [each for each in done["resources"] if each["status"] != "statusValid"]
+    assert done["summary"] == {
+        "valid": len(objects(values)),
+        "invalid": 0,
+        "errors": 0,
+        "skipped": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        ("Deployment", {"spec": {"replica": 1}}),
+        ("Deployment", {"spec": {"replicas": "1"}}),
+        ("SettlePolicy", {"spec": {"remedies": {"postInitSleeps": {}}}}),
+        ("Certificate", {"spec": {"duratoin": "1h"}}),
+        ("PrometheusRule", {"spec": {"groups": [{"name": "a", "rules": [{"expression": "1"}]}]}}),
+        ("Unheard", {}),
+    ],
+)
+def test_kubeconform_would_find_it(schemas: Path, kind: str, wrong: Json) -> None:
+    found = [each for each in objects("everything") if each["kind"] == kind]
+    spoilt = found[0] if found else {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}}
+    spoilt = spoilt | {"spec": spoilt.get("spec", {}) | wrong.get("spec", {})}
+    summary = _kubeconform(schemas, json.dumps(spoilt))["summary"]
+    assert summary["invalid"] + summary["errors"] == 1
+
+
+def _kubeconform(schemas: Path, manifests: str) -> Json:
+    location = f"{schemas}/{LOCATION}"
+    flags = ("-strict", "-summary", "-output", "json", "-schema-location", location)
+    done = run("kubeconform", *flags, input=manifests)
+    assert not done.stderr, done.stderr
+    answer: Json = json.loads(done.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_every_object_carries_the_common_labels(values: str) -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    wanted = {
+        "helm.sh/chart": f"podsettle-{chart['version']}",
+        "app.kubernetes.io/name": "podsettle",
+        "app.kubernetes.io/instance": "podsettle",
+        "app.kubernetes.io/version": chart["appVersion"],
+        "app.kubernetes.io/managed-by": "Helm",
+    }
+    for each in objects(values):
+        assert each["metadata"]["labels"].items() >= wanted.items(), each
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_every_namespaced_object_names_the_namespace(values: str) -> None:
+    cluster_wide = {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "MutatingWebhookConfiguration",
+        "RuntimeClass",
+        "SettlePolicy",
+    }
+    for each in objects(values):
+        wanted = None if each["kind"] in cluster_wide else NAMESPACE
+        assert each["metadata"].get("namespace") == wanted, each
+
+
+def test_what_shows_everything_shows_every_template() -> None:
+    """But for the Secret, which is another certificate source's."""
+    rendered = template("--values", VALUES["everything"])
+    sources = set(re.findall(r"^# Source: podsettle/(.+)$", rendered, re.MULTILINE))
+    every = {str(path.relative_to(CHART)) for path in TEMPLATES if path.suffix == ".yaml"}
+    assert every - sources == {"templates/secret.yaml"}
+    assert [each["kind"] for each in objects() if each["kind"] == "Secret"]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_a_name_refers_to_what_is_there(values: str) -> None:
+    """Names that one object says of another: a typing error there shows only in a cluster."""
+    name = "settle" if values == "everything" else "podsettle"
+    webhooks = named("MutatingWebhookConfiguration", name, values)["webhooks"]
+    service = named("Service", name, values)
+    for webhook in webhooks:
+        reference = webhook["clientConfig"]["service"]
+        assert reference["name"] == service["metadata"]["name"]
+        assert reference["namespace"] == NAMESPACE
+        assert reference["port"] == service["spec"]["ports"][0]["port"]
+    pod = named("Deployment", name, values)["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    test_pod = named("Pod", f"{name}-test", values)
+    assert not service["spec"]["selector"].items() <= test_pod["metadata"]["labels"].items()
+    arguments = _arguments(pod)
+    assert arguments["--service"] == name
+    assert arguments["--own-namespace"] == NAMESPACE
+    assert arguments["--webhook-configuration"] == name
+    assert arguments["--lease"] == named("Lease", name, values)["metadata"]["name"]
+    if arguments["--tls"] == "self-managed":
+        assert named("Secret", arguments["--tls-secret"], values)["type"] == "Opaque"
+    else:
+        mounts = {each["name"]: each["mountPath"] for each in _container(pod)["volumeMounts"]}
+        assert mounts["tls"] == arguments["--certs-dir"]
+
+
+def _container(pod: Json) -> Json:
+    (container,) = pod["spec"]["containers"]
+    found: Json = container
+    return found
+
+
+def _arguments(pod: Json) -> dict[str, str]:
+    command, *flags = _container(pod)["args"]
+    assert command == "serve"
+    return dict(flag.split("=", 1) for flag in flags)
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_podsettle_understands_the_arguments(values: str) -> None:
+    (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
+    _, *flags = _container(deployment["spec"]["template"])["args"]
+    serve.make_context("serve", flags)
+
+
+def test_the_environment_says_nothing_to_podsettle() -> None:
+    """A Service's own variable, PODSETTLE_PORT=tcp://…, would be taken for an option."""
+    pod = named("Deployment", "podsettle")["spec"]["template"]
+    assert pod["spec"]["enableServiceLinks"] is False
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_grace_period_outlasts_the_drain(values: str) -> None:
+    (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]
+    limit = int(_arguments(pod)["--drain-limit"].removesuffix("s"))
+    assert pod["spec"]["terminationGracePeriodSeconds"] > limit
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_its_own_namespace_is_never_asked_about(values: str) -> None:
+    (configuration,) = (
+        each for each in objects(values) if each["kind"] == "MutatingWebhookConfiguration"
+    )
+    for webhook in configuration["webhooks"]:
+        excluded = webhook["namespaceSelector"]["matchExpressions"][2]
+        assert (excluded["key"], excluded["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+        assert {NAMESPACE, "kube-system"} <= set(excluded["values"])
+
+
+def test_no_exclusion_still_leaves_its_own() -> None:
+    rendered = template(*set_flags({"webhook.excludedNamespaces": []}))
+    (configuration,) = (
+        each
+        for each in yaml.safe_load_all(rendered)
+        if each and each["kind"] == "MutatingWebhookConfiguration"
+    )
+    excluded = configuration["webhooks"][0]["namespaceSelector"]["matchExpressions"][2]
+    assert excluded["values"] == [NAMESPACE]
+
+
+def test_what_each_certificate_source_brings() -> None:
+    def kinds(values: str) -> set[str]:
+        return {each["kind"] for each in objects(values)}
+
+    def webhook(values: str) -> Json:
+        return named("MutatingWebhookConfiguration", "podsettle", values)
+
+    own = kinds("default")
+    assert kinds("cert-manager") == own - {"Secret"} | {"Issuer", "Certificate"}
+    assert kinds("cert-manager-issuer") == own - {"Secret"} | {"Certificate"}
+    assert kinds("openshift") == own - {"Secret"} | {"ServiceMonitor", "ConfigMap"}
+    assert kinds("files") == own - {"Secret"}
+
+    certificate = f"{NAMESPACE}/podsettle"
+    annotations = {"cert-manager.io/inject-ca-from": certificate}
+    assert webhook("cert-manager")["metadata"]["annotations"] == annotations
+    issued = named("Certificate", "podsettle", "cert-manager")["spec"]
+    assert issued["dnsNames"][0] == f"podsettle.{NAMESPACE}.svc"
+    issuers = {e["metadata"]["name"] for e in objects("cert-manager") if e["kind"] == "Issuer"}
+    for each in objects("cert-manager"):
+        if each["kind"] == "Certificate":
+            assert each["spec"]["issuerRef"]["name"] in issuers
+
+    annotations = {"service.beta.openshift.io/inject-cabundle": "true"}
+    assert webhook("openshift")["metadata"]["annotations"] == annotations
+    service = named("Service", "podsettle", "openshift")["metadata"]["annotations"]
+    pod = named("Deployment", "podsettle", "openshift")["spec"]["template"]["spec"]
+    secret = pod["volumes"][0]["secret"]["secretName"]
+    assert service["service.beta.openshift.io/serving-cert-secret-name"] == secret
+
+    bundled = [v for v in VALUES if v != "everything" and _bundle(webhook(v))]
+    assert bundled == ["files"]
+
+
+def _bundle(configuration: Json) -> str | None:
+    bundle: str | None = configuration["webhooks"][0]["clientConfig"].get("caBundle")
+    return bundle
+
+
+@pytest.mark.parametrize("source", ["cert-manager", "openshift"])
+def test_the_manifests_for_installations_without_the_chart_say_the_same(source: str) -> None:
+    for wanted in yaml.safe_load_all((ROOT / "certs" / f"{source}.yaml").read_text()):
+        made = named(wanted["kind"], wanted["metadata"]["name"], source)
+        assert made["metadata"].items() >= wanted["metadata"].items()
+        assert made.get("spec") == wanted.get("spec", made.get("spec"))
+
+
+def test_only_who_manages_a_secret_may_read_it() -> None:
+    def may(values: str) -> set[str]:
+        rules = named("Role", "podsettle", values)["rules"]
+        return {resource for rule in rules for resource in rule["resources"]}
+
+    assert may("default") == {"leases", "secrets"}
+    for source in ("cert-manager", "cert-manager-issuer", "openshift", "files"):
+        assert may(source) == {"leases"}
+
+
+def test_no_rule_says_everything() -> None:
+    for each in objects("everything"):
+        for rule in each.get("rules", ()):
+            said = [value for values in rule.values() for value in values]
+            assert "*" not in said
+            if rule.get("verbs") == ["get", "update"]:
+                assert rule["resourceNames"]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_its_pods_are_created_where_the_restricted_standard_is_enforced(
+    cluster: KubeCluster, values: str
+) -> None:
+    accounts = ("default", "podsettle", "settle")
+    namespace = cluster.namespace("chart-", labels=RESTRICTED, service_accounts=accounts)
+    created = []
+    for each in objects(values):
+        spec = each["spec"]["template"] if each["kind"] == "Deployment" else each
+        if each["kind"] in ("Deployment", "Pod"):
+            pod = {"apiVersion": "v1", "kind": "Pod", "spec": spec["spec"]}
+            pod["metadata"] = {"generateName": "pod-", "namespace": namespace}
+            status, answer, warnings = cluster.create_pod(pod)
+            assert status == 201, answer
+            assert not warnings
+            created.append(answer["spec"])
+    assert len(created) == 2
+    for spec in created:
+        # OpenShift assigns the user, and the image has one of its own elsewhere.
+        assert "runAsUser" not in json.dumps(spec)
+        for container in spec["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert container["resources"]["limits"].keys() == {"cpu", "memory"}
+
+
+def test_every_field_of_a_policy_arrives() -> None:
+    values = yaml.safe_load(VALUES["everything"].read_text())
+    for wanted in values["settlePolicies"]:
+        made = named("SettlePolicy", wanted["name"], "everything")
+        assert made["spec"] == wanted["spec"]
+    for wanted in values["runtimeClasses"]:
+        made = named("RuntimeClass", wanted["name"], "everything")
+        for key in ("handler", "overhead", "scheduling"):
+            assert made[key] == wanted[key]
+        assert made["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_releases_by_other_names_do_not_meet() -> None:
+    def names(release: str) -> set[tuple[str, str]]:
+        return {
+            (each["kind"], each["metadata"]["name"])
+            for each in yaml.safe_load_all(template(release=release))
+            if each
+        }
+
+    assert not names("podsettle") & names("other")
+    assert ("Service", "other-podsettle") in names("other")
+    assert max(len(name) for kind, name in names("r" * 53) if kind == "Service") <= 63
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_notes_say_what_to_do_next(values: str) -> None:
+    flags = ("--namespace", NAMESPACE, "--dry-run=client", "--values", VALUES[values])
+    done = run("helm", "install", "podsettle", CHART, *flags)
+    assert done.returncode == 0, done.stderr
+    notes = done.stdout.partition("\nNOTES:\n")[2]
+    everything = values == "everything"
+    name = "settle" if everything else "podsettle"
+    assert f"kubectl delete mutatingwebhookconfiguration {name}\n" in notes
+    assert f"rollout status deployment/{name}\n" in notes
+    assert ("kind: SettlePolicy" in notes) is not everything
+    assert "podsettle.dev/policy=quick-init\n" in notes
+    assert ("`lingerImage` is not set" in notes) is not everything
+    assert ("failurePolicy is Fail" in notes) is everything
+    assert "\n\n\n" not in notes

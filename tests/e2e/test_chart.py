@@ -1,0 +1,394 @@
+"""One release of the chart: what podsettle does with the rights that the chart gives it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+from tests.chart.helm import CHART, NAMESPACE
+from tests.e2e.conftest import is_called, simple_pod
+from tests.e2e.release import (
+    ACCOUNT,
+    BY_SELECTOR,
+    CONFIGURATION,
+    FAIL,
+    HOST,
+    LINGER,
+    OPT_IN,
+    POLICIES,
+    RELEASE,
+    ROUTING,
+    Installation,
+    installed,
+    policy,
+)
+from tests.kube.cluster import AUDIT_POLICY, KubeCluster
+from tests.process import await_that, free_port
+
+# They share the release, and leave it as they found it.
+pytestmark = pytest.mark.xdist_group("chart")
+
+Json: TypeAlias = dict[str, Any]
+
+AUDITED: Json = {
+    **AUDIT_POLICY,
+    "rules": [{"level": "Metadata", "users": [ACCOUNT]}, *AUDIT_POLICY["rules"]],
+}
+"""Reads of podsettle's account, too."""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
+    audit_policy = tmp_path_factory.mktemp("audit") / "policy.json"
+    audit_policy.write_text(json.dumps(AUDITED))
+    with KubeCluster.start(
+        f"--audit-policy-file={audit_policy}",
+        ROUTING,
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def release(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Installed with the chart's own values, and one replica that is ready."""
+    with installed(own, tmp_path_factory.mktemp("release")) as installation:
+        notes = installation.helm("install", RELEASE, CHART, LINGER, "--create-namespace")
+        assert "STATUS: deployed" in notes
+        own.namespace(NAMESPACE)
+        replica = installation.start()
+        await_that(replica.is_ready, "podsettle is ready")
+        own.create(POLICIES, policy("opt-in"))
+        yield installation
+
+
+def test_it_injects_the_ca_bundle_under_a_field_manager_of_its_own(release: Installation) -> None:
+    (webhook,) = release.webhooks().values()
+    assert b"BEGIN CERTIFICATE" in base64.b64decode(webhook["clientConfig"]["caBundle"])
+    assert _manager_of(release, f'k:{{"name":"{OPT_IN}"}}', "caBundle") == "podsettle"
+
+
+def _manager_of(release: Installation, entry: str, field: str) -> str:
+    (found,) = (
+        each["manager"]
+        for each in release.get(CONFIGURATION)["metadata"]["managedFields"]
+        if f"f:{field}" in each["fieldsV1"]["f:webhooks"].get(entry, {}).get("f:clientConfig", {})
+    )
+    manager: str = found
+    return manager
+
+
+def test_pods_in_an_opted_in_namespace_are_settled_and_no_others(release: Installation) -> None:
+    cluster = release.cluster
+    chosen = cluster.namespace("chosen-", labels={"podsettle.dev/policy": "opt-in"})
+    other = cluster.namespace("other-")
+    await_that(lambda: is_called(cluster, chosen), "the namespace that opted in is covered")
+    assert not is_called(cluster, other)
+    # Not by its own namespace either, whatever its label says.
+    cluster.namespace(NAMESPACE, labels={"podsettle.dev/policy": "opt-in"})
+    assert not is_called(cluster, NAMESPACE)
+    cluster.namespace(chosen, labels={"podsettle.dev/enabled": "false"})
+    await_that(lambda: not is_called(cluster, chosen), "the switch counts")
+
+
+def test_upgrades_leave_what_podsettle_wrote(release: Installation) -> None:
+    """The caBundle, the second webhook, the Secret, the Lease; and back to the previous values."""
+    cluster = release.cluster
+    cluster.create(POLICIES, policy("wide", namespaceSelector={}))
+    namespace = cluster.namespace("wide-")
+    await_that(lambda: is_called(cluster, namespace), "a policy for every namespace is in force")
+    assert set(release.webhooks()) == {OPT_IN, BY_SELECTOR}
+    before = release.written_by_podsettle()
+    assert all(before.values())
+
+    def now(timeout: int, *excluded: str) -> None:
+        opt_in = release.webhooks()[OPT_IN]
+        assert opt_in["timeoutSeconds"] == timeout
+        for name in excluded:
+            assert name in json.dumps(opt_in["namespaceSelector"])
+        await_that(
+            lambda: _follows(release.webhooks()[BY_SELECTOR], opt_in),
+            "the second webhook follows the first",
+        )
+        assert release.written_by_podsettle() == before
+        assert is_called(cluster, namespace)
+
+    release.helm(
+        "upgrade", RELEASE, CHART, "--set=lingerImage=registry.example/linger:2",
+        "--set=webhook.timeoutSeconds=3,webhook.excludedNamespaces={kube-system,storage}",
+    )  # fmt: skip
+    now(3, "kube-system", "storage")
+    # As Helm 3 does it: by a merge of three, on the client's side.
+    release.helm(
+        "upgrade", RELEASE, CHART, "--server-side=false", LINGER, "--set=webhook.timeoutSeconds=4"
+    )  # fmt: skip
+    now(4, "kube-public")
+    release.helm("rollback", RELEASE, "1")
+    now(2, "kube-public")
+
+    cluster.request("DELETE", f"{POLICIES}/wide")
+    await_that(lambda: set(release.webhooks()) == {OPT_IN}, "the second webhook goes")
+    await_that(lambda: not is_called(cluster, namespace), "nobody is asked any more")
+
+
+def _follows(webhook: Json, other: Json) -> bool:
+    def excluded(of: Json) -> list[str]:
+        (names,) = (
+            each["values"]
+            for each in of["namespaceSelector"]["matchExpressions"]
+            if each["key"] == "kubernetes.io/metadata.name"
+        )
+        return sorted(names)
+
+    same = all(webhook[key] == other[key] for key in ("timeoutSeconds", "failurePolicy", "rules"))
+    return same and excluded(webhook) == excluded(other)
+
+
+def test_the_crd_is_upgraded_by_the_documented_command(release: Installation) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
+    columns = "/spec/versions/0/additionalPrinterColumns"
+    old = release.cluster.request("PATCH", path, [{"op": "remove", "path": columns}])
+    assert old.status == 200, old.body
+    release.helm("upgrade", RELEASE, CHART, LINGER)
+    assert "additionalPrinterColumns" not in release.get(path)["spec"]["versions"][0]
+    release.shell(release.documented("install.md", "Upgrade"))
+    release.shell(release.documented("install.md", "Upgrade", 1))
+    assert release.get(path)["spec"]["versions"][0]["additionalPrinterColumns"]
+
+
+def test_helm_test_tells_ready_from_not(release: Installation) -> None:
+    """Its command, here; in a cluster in a pod of its own."""
+    manifests = release.helm("get", "hooks", RELEASE)
+    (pod,) = (each for each in yaml.safe_load_all(manifests) if each)
+    _, flag, script, url = pod["spec"]["containers"][0]["command"]
+    assert url == f"https://{HOST}/readyz?verbose"
+    (replica,) = release.replicas
+
+    def ask(port: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, flag, script, url.replace(HOST, f"{release.address}:{port}")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    asked = ask(replica.port)
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert "[+]registration" in asked.stdout
+    nobody = ask(free_port())
+    assert nobody.returncode == 1
+    assert "Connection refused" in nobody.stderr
+
+
+@pytest.mark.parametrize(
+    ("role", "method", "path", "other"),
+    [
+        (f"{RELEASE}-metrics-reader", "GET", "/metrics", "/"),
+        (f"{RELEASE}-previewer", "POST", "/preview", "/metrics"),
+        (f"{RELEASE}-previewer", "GET", "/", "/metrics"),
+    ],
+)
+def test_the_roles_that_are_bound_to_nobody(
+    release: Installation, role: str, method: str, path: str, other: str
+) -> None:
+    cluster = release.cluster
+    namespace = cluster.namespace("reader-", service_accounts=("reader", "stranger"))
+    binding = {
+        "metadata": {"name": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
+    }
+    cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    (replica,) = release.replicas
+    reader = cluster.token_for("reader", namespace)
+    stranger = cluster.token_for("stranger", namespace)
+
+    def status(method: str, path: str, token: str | None) -> int:
+        content = simple_pod("pod") if method == "POST" else None
+        return replica.request(method, path, token=token, content=content).status_code
+
+    assert status(method, path, reader) == 200
+    assert status("GET", other, reader) == 403
+    assert status(method, path, stranger) == 403
+    assert status(method, path, None) == 401
+
+
+def test_a_policy_says_its_status(release: Installation) -> None:
+    await_that(
+        lambda: release.get(f"{POLICIES}/opt-in").get("status", {}).get("conditions"),
+        "the status is written",
+    )
+
+
+def test_every_permission_is_used_and_no_other_is_needed(release: Installation) -> None:
+    """Once it has run, was asked who scrapes, and about a namespace that nobody knows yet."""
+    (replica,) = release.replicas
+    stranger = release.cluster.token_for("default")
+    assert replica.request("GET", "/metrics", token=stranger).status_code == 403
+    review = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "1",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "operation": "CREATE",
+            "namespace": "not-there-yet",
+            "object": simple_pod("pod", "not-there-yet"),
+        },
+    }
+    answer = replica.request("POST", "/mutate?timeout=2s", content=review)
+    assert answer.json()["response"]["allowed"] is True
+
+    granted = {
+        (group, resource, verb)
+        for rule in _rules(release)
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+    def used() -> set[tuple[str, str, str]]:
+        return {_right(event) for event in _events(release) if "objectRef" in event}
+
+    # An event is written when its request has ended, or a watch begun.
+    await_that(lambda: used() >= granted, f"used: {granted - used()}")
+    assert used() == granted
+    forbidden = [
+        f"{event['verb']} {event['requestURI']}"
+        for event in _events(release)
+        if event["responseStatus"]["code"] in (401, 403)
+    ]
+    assert forbidden == []
+
+
+def _rules(release: Installation) -> list[Json]:
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    cluster_role = release.get(f"{rbac}/clusterroles/{RELEASE}")
+    role = release.get(f"{rbac}/namespaces/{NAMESPACE}/roles/{RELEASE}")
+    return [*cluster_role["rules"], *role["rules"]]
+
+
+def _events(release: Installation) -> list[Json]:
+    return [
+        event for event in release.cluster.audit_events() if event["user"]["username"] == ACCOUNT
+    ]
+
+
+def _right(event: Json) -> tuple[str, str, str]:
+    reference = event["objectRef"]
+    subresource = f"/{reference['subresource']}" if "subresource" in reference else ""
+    return reference.get("apiGroup", ""), reference["resource"] + subresource, event["verb"]
+
+
+def test_the_kill_switch_is_not_undone(release: Installation) -> None:
+    cluster = release.cluster
+    namespace = cluster.namespace("kill-", labels={"podsettle.dev/policy": "opt-in"})
+    await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
+    release.shell(release.documented("operations.md", "Switch it off"))
+    await_that(lambda: not is_called(cluster, namespace), "nobody is asked any more")
+    (replica,) = release.replicas
+    # What podsettle would write next, if it could, comes with a policy for every namespace.
+    cluster.create(POLICIES, policy("wide", namespaceSelector={}))
+    asked = replica.request("GET", "/readyz?verbose")
+    await_that(
+        lambda: "nobody calls" in replica.request("GET", "/readyz?verbose").text,
+        f"podsettle sees that it is switched off: {asked.text}",
+    )
+    assert cluster.request("GET", CONFIGURATION).status == 404
+    cluster.request("DELETE", f"{POLICIES}/wide")
+
+    release.shell(release.documented("operations.md", "Switch it off", 1))
+    await_that(lambda: is_called(cluster, namespace), "it is on again, caBundle and all")
+
+
+def test_pods_are_created_while_podsettle_is_dead_and_found_afterwards(
+    release: Installation,
+) -> None:
+    cluster = release.cluster
+    second = release.start()
+    await_that(second.is_ready, "there are two replicas")
+    namespace = cluster.namespace("outage-", labels={"podsettle.dev/policy": "opt-in"})
+    await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
+    assert cluster.create_pod(simple_pod("before", namespace)).status == 201
+
+    release.stop_all(signal.SIGKILL)
+    assert cluster.create_pod(simple_pod("during", namespace)).status == 201
+    missed = release.shell(release.documented("operations.md", "Find the pods that were missed"))
+    assert missed.splitlines() == [f"{namespace}/during"]
+
+    replica = release.start()
+    await_that(replica.is_ready, "podsettle is back")
+    await_that(lambda: is_called(cluster, namespace), "and asked")
+    assert cluster.create_pod(simple_pod("after", namespace)).status == 201
+    missed = release.shell(release.documented("operations.md", "Find the pods that were missed"))
+    assert missed.splitlines() == [f"{namespace}/during"]
+
+
+def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installation) -> None:
+    """All of its processes dead: other pods are refused, but not its own, nor the cluster's."""
+    cluster = release.cluster
+    labels = {"podsettle.dev/policy": "opt-in"}
+    namespace = cluster.namespace("fail-", labels=labels)
+    await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
+    release.helm("upgrade", RELEASE, CHART, LINGER, *FAIL)
+    cluster.create(POLICIES, policy("wide", namespaceSelector={}))
+    await_that(
+        lambda: release.webhooks().get(BY_SELECTOR, {}).get("failurePolicy") == "Fail",
+        "the second webhook has it, too",
+    )
+    release.stop_all(signal.SIGKILL)
+
+    def answer(pod: Json) -> tuple[int, str]:
+        status, body, _ = cluster.create_pod(pod, dry_run=True)
+        return status, body.get("message", "")
+
+    await_that(lambda: answer(simple_pod("pod", namespace))[0] == 500, "pods are refused")
+    message = answer(simple_pod("pod", namespace))[1]
+    assert 'failed calling webhook "opt-in.podsettle.dev"' in message
+    other = cluster.namespace("fail-other-")
+    await_that(
+        lambda: 'failed calling webhook "cluster' in answer(simple_pod("pod", other))[1],
+        "those that a policy selects, too",
+    )
+
+    # By name, whatever the labels say.
+    for excluded in (NAMESPACE, "kube-system", "kube-public"):
+        cluster.namespace(excluded, labels=labels)
+        assert answer(simple_pod("pod", excluded)) == (201, ""), excluded
+
+    for switched_off in (labels, {}):
+        off = cluster.namespace("off-", labels=switched_off | {"podsettle.dev/enabled": "false"})
+        assert answer(simple_pod("pod", off)) == (201, "")
+
+    # By the match conditions: asked about none of these.
+    mirror = simple_pod("mirror", namespace)
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    mirror["spec"] |= {"nodeName": "node", "automountServiceAccountToken": False}
+    windows = simple_pod("windows", namespace)
+    windows["spec"]["os"] = {"name": "windows"}
+    settled = simple_pod("settled", namespace, command=["/podsettle/linger", "--", "/prepare"])
+    settled["metadata"]["annotations"] = {"podsettle.dev/applied": "opt-in/postInitSleep"}
+    for left_alone in (mirror, windows, settled):
+        assert answer(left_alone) == (201, ""), left_alone
+    later = {"name": "added-later", "image": "i", "command": ["/other"]}
+    settled["spec"]["initContainers"].append(later)
+    assert answer(settled)[0] == 500, "another init container has to be looked at"
+    linux = simple_pod("linux", namespace)
+    linux["spec"]["os"] = {"name": "linux"}
+    linux["metadata"]["annotations"] = {"unrelated": "x"}
+    assert answer(linux)[0] == 500
+
+    # Back from the outage without anybody's help.
+    replica = release.start()
+    await_that(replica.is_ready, "podsettle is ready again")
+    await_that(lambda: answer(simple_pod("pod", namespace))[0] == 201, "pods are created again")
+    cluster.request("DELETE", f"{POLICIES}/wide")
+    release.helm("upgrade", RELEASE, CHART, "--reset-values", LINGER)

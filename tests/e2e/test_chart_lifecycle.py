@@ -1,0 +1,180 @@
+"""The chart from nothing to nothing: installed by Helm or by GitOps, and gone again."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.chart.helm import CHART, CRDS, NAMESPACE, VALUES, run
+from tests.e2e.conftest import is_called, simple_pod
+from tests.e2e.release import (
+    BY_SELECTOR,
+    CONFIGURATION,
+    FAIL,
+    HOST,
+    LINGER,
+    OPT_IN,
+    OWN,
+    POLICIES,
+    QUIET,
+    RELEASE,
+    ROUTING,
+    Installation,
+    installed,
+    policy,
+)
+from tests.kube.cluster import KubeCluster
+from tests.load import creating_pods
+from tests.process import await_that, podsettle
+
+pytestmark = pytest.mark.xdist_group("chart-lifecycle")
+
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[KubeCluster]:
+    with KubeCluster.start(ROUTING) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fresh(own: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
+    """Nothing is installed, and nothing stays."""
+    with installed(own, tmp_path) as installation:
+        yield installation
+    own.request("DELETE", CRD)
+    await_that(lambda: own.request("GET", POLICIES).status == 404, "the CRD is gone")
+
+
+def test_uninstalling_under_load_refuses_no_pod(fresh: Installation) -> None:
+    """With failurePolicy Fail; the replicas are told to end as soon as Helm has done its part."""
+    cluster = fresh.cluster
+    fresh.helm("install", RELEASE, CHART, LINGER, *FAIL, "--create-namespace")
+    cluster.namespace(NAMESPACE)
+    await_that(fresh.start().is_ready, "podsettle is ready")
+    cluster.create(POLICIES, policy("opt-in"))
+    namespace = cluster.namespace("load-", labels={"podsettle.dev/policy": "opt-in"})
+    await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
+    with creating_pods(cluster, simple_pod("pod", namespace), per_second=50) as load:
+        await_that(lambda: load.created > 25, "pods are created")
+        fresh.shell(fresh.documented("install.md", "Uninstall"))
+        fresh.stop_all(signal.SIGTERM)
+        before = load.created
+        await_that(lambda: load.created > before + 25, "pods are created without podsettle")
+    assert load.failed == []
+    assert len(load.unsettled) < load.created, "podsettle was asked at first"
+    assert len(load.unsettled) > 25
+
+
+def test_uninstalling_leaves_nothing_in_the_way(fresh: Installation) -> None:
+    """With failurePolicy Fail and nobody there to answer, which is the worst of cases."""
+    cluster = fresh.cluster
+    fresh.helm("install", RELEASE, CHART, LINGER, *FAIL, "--create-namespace")
+    cluster.namespace(NAMESPACE)
+    await_that(fresh.start().is_ready, "podsettle is ready")
+    cluster.create(POLICIES, policy("wide", namespaceSelector={}))
+    await_that(lambda: BY_SELECTOR in fresh.webhooks(), "every namespace is covered")
+    namespace = cluster.namespace("uninstall-")
+    fresh.stop_all(signal.SIGKILL)
+
+    def create() -> int:
+        return cluster.create_pod(simple_pod("pod", namespace), dry_run=True).status
+
+    await_that(lambda: create() == 500, "pods are refused")
+    fresh.shell(fresh.documented("install.md", "Uninstall"))
+    await_that(lambda: create() == 201, "pods are created")
+    assert fresh.left() == ["CustomResourceDefinition settlepolicies.podsettle.dev"]
+    assert cluster.request("GET", f"{POLICIES}/wide").status == 200
+    fresh.shell(fresh.documented("install.md", "Uninstall", 1))
+    await_that(lambda: not fresh.left(), "the CRD goes, and every policy with it")
+
+
+def test_gitops_applies_it_again_and_again(fresh: Installation, tmp_path: Path) -> None:
+    """Without Helm in the cluster: rendered, and applied by a manager of its own."""
+    cluster = fresh.cluster
+    cluster.namespace(NAMESPACE)
+    manifests = tmp_path / "podsettle.yaml"
+    done = run("helm", "template", RELEASE, CHART, "-n", NAMESPACE, LINGER, "--skip-tests")
+    manifests.write_text(done.stdout)
+
+    def apply(what: Path) -> None:
+        flags = ("--server-side", "--field-manager=gitops")
+        applied = cluster.kubectl("apply", *flags, "-f", what)
+        assert (applied.returncode, applied.stderr) == (0, "")
+
+    apply(CHART / "crds")
+    await_that(lambda: cluster.request("GET", POLICIES).status == 200, "the CRD is served")
+    apply(manifests)
+    await_that(fresh.start().is_ready, "podsettle is ready")
+    cluster.create(POLICIES, policy("wide", namespaceSelector={}))
+    namespace = cluster.namespace("gitops-")
+    await_that(lambda: is_called(cluster, namespace), "every namespace is covered")
+    before = fresh.written_by_podsettle()
+    assert before.keys() >= {OPT_IN, BY_SELECTOR}
+    assert all(before.values())
+    apply(manifests)
+    assert fresh.written_by_podsettle() == before
+
+    deleted = cluster.kubectl("delete", "-f", manifests)
+    assert deleted.returncode == 0, deleted.stderr
+    assert fresh.left() == ["CustomResourceDefinition settlepolicies.podsettle.dev"]
+
+
+def test_the_certificate_source_can_be_changed_and_changed_back(
+    fresh: Installation, tmp_path: Path
+) -> None:
+    """As the documentation says: no replicas at first, and what they owned is taken over."""
+    cluster = fresh.cluster
+    made = podsettle("certs", "--certs-dir", tmp_path, "--name", HOST)
+    assert made.returncode == 0, made.stderr
+    files = (
+        "--set=certificates.source=files,certificates.files.secretName=mine",
+        f"--set-file=webhook.caBundle={tmp_path}/ca.crt",
+    )
+    fresh.helm("install", RELEASE, CHART, LINGER, QUIET, "--create-namespace")
+    cluster.namespace(NAMESPACE)
+    await_that(fresh.start().is_ready, "podsettle is ready with certificates of its own")
+    cluster.create(POLICIES, policy("wide", namespaceSelector={}))
+    namespace = cluster.namespace("source-")
+    await_that(lambda: is_called(cluster, namespace), "every namespace is covered")
+
+    def change(*flags: str, mounted: tuple[str, ...] = ()) -> None:
+        fresh.stop_all(signal.SIGTERM)
+        deployment = f"deployment/{RELEASE}"
+        scaled = cluster.kubectl("-n", NAMESPACE, "scale", deployment, "--replicas=0")
+        assert scaled.returncode == 0, scaled.stderr
+        fresh.helm("upgrade", RELEASE, CHART, LINGER, QUIET, "--force-conflicts", *flags)
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
+        assert fresh.get(path)["spec"]["replicas"] == 2
+        await_that(fresh.start(*mounted).is_ready, "podsettle is ready")
+        await_that(lambda: is_called(cluster, namespace), "both webhooks trust it")
+
+    change(*files, mounted=(f"--certs-dir={tmp_path}",))
+    assert cluster.request("GET", f"{OWN}/secrets/{RELEASE}-tls").status == 404
+    change()
+    assert fresh.get(f"{OWN}/secrets/{RELEASE}-tls")["data"]
+
+
+def test_everything_at_once_installs_and_goes(fresh: Installation) -> None:
+    """With the CRDs of cert-manager and of the Prometheus operator there."""
+    cluster = fresh.cluster
+    for path in CRDS.values():
+        crd = yaml.safe_load(path.read_text())
+        cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+    served = "/apis/cert-manager.io/v1/certificates"
+    await_that(lambda: cluster.request("GET", served).status == 200, "the CRDs are served")
+    values = ("--values", VALUES["everything"])
+    fresh.helm("install", "everything", CHART, *values, "--create-namespace")
+    policies = {each["metadata"]["name"] for each in fresh.get(POLICIES)["items"]}
+    assert policies == {"quick-init", "volatile"}
+    fresh.helm("upgrade", "everything", CHART, *values)
+    fresh.helm("uninstall", "everything")
+    assert fresh.get(POLICIES)["items"] == []
+    assert cluster.request("GET", CONFIGURATION.replace(RELEASE, "settle")).status == 404
+    # Kept: a pod that runs could not be given a new sandbox without it.
+    assert fresh.get("/apis/node.k8s.io/v1/runtimeclasses/overlay-volatile")
