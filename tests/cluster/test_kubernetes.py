@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 import yaml
 
 from tests.cluster.cable import Cable
 from tests.cluster.conftest import POLICIES, eventually, policy
 from tests.kube.cluster import KubeCluster
+from webhook.background import background
 from webhook.cluster.api import ApiError, ApiServer, Unreachable
 from webhook.cluster.kubernetes import KubernetesSource
+from webhook.cluster.reflector import Reflector
 from webhook.core.versions import Version
 
 
@@ -115,6 +118,23 @@ async def test_a_version_that_is_gone_leads_to_a_new_list(
     own_cluster.start_apiserver()
     name = own_cluster.namespace("after-gone-")
     await eventually(lambda: source.view.namespace(name))
+
+
+async def test_one_object_that_cannot_be_read_does_not_hide_the_others(
+    own_cluster: KubeCluster, api: ApiServer
+) -> None:
+    def read(item: Any) -> str:
+        if item["metadata"].get("labels", {}).get("bad"):
+            raise msgspec.ValidationError("bad")
+        return str(item["metadata"]["name"])
+
+    bad = own_cluster.namespace("bad-", labels={"bad": "true"})
+    namespaces = Reflector(api, "/api/v1/namespaces", read, lambda: None)
+    async with background(namespaces.run):
+        await eventually(lambda: "default" in namespaces.objects)
+        later = [own_cluster.namespace("bad-", labels={"bad": "true"}), own_cluster.namespace("a-")]
+        await eventually(lambda: later[1] in namespaces.objects)
+    assert not {bad, later[0]} & namespaces.objects.keys()
 
 
 async def test_nobody_to_ask_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

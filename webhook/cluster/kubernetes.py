@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from webhook.background import background
 from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
 from webhook.cluster.objects import read_namespace, read_node, read_runtime_class
 from webhook.cluster.problems import Problem
@@ -111,14 +112,9 @@ class KubernetesSource:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Mirror the cluster while the block runs."""
-        tasks = [asyncio.create_task(r.run()) for r in self.reflectors.values()]
-        tasks.append(asyncio.create_task(self._watch_version()))
-        try:
+        runs = [reflector.run for reflector in self.reflectors.values()]
+        async with background(*runs, self._watch_version):
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
         """A namespace that the mirror does not have yet, asked for by one call.

@@ -14,9 +14,10 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+from webhook.background import background
 from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
 
 log = logging.getLogger(__name__)
@@ -56,13 +57,10 @@ class Lease:
 
         Whoever acts on `held` has to have ended before the block does.
         """
-        task = asyncio.create_task(self._run())
         try:
-            yield
+            async with background(self._run):
+                yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
             await self._release()
 
     async def _run(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from webhook.background import background
 from webhook.cluster.objects import read_namespace, read_node, read_runtime_class
 from webhook.cluster.problems import Problem
 from webhook.cluster.snapshot import Snapshot
@@ -220,12 +221,8 @@ class ManifestsSource:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch the directory while the block runs."""
-        watching = asyncio.create_task(self.watch())
-        try:
+        async with background(self.watch):
             yield
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
 
     async def fetch_namespace(self, _name: str, _timeout: float) -> None:
         """None: there is nobody to ask."""

@@ -53,9 +53,10 @@ def _gone_or(error: ApiError) -> Exception:
 class Reflector(Generic[T]):
     """Keeps `objects` the way the API server has them, and says so on each change.
 
-    `read` turns an object into what is kept of it, or None for one that is of no use. `changed` is
-    called after each change, and once after each list. `name` narrows it to one object, which is
-    how RBAC lets somebody list and watch no other.
+    `read` turns an object into what is kept of it, or None for one that is of no use; one that it
+    raises msgspec.ValidationError for is left out. `changed` is called after each change, and once
+    after each list. `name` narrows it to one object, which is how RBAC lets somebody list and watch
+    no other.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 raise _gone_or(error) from None
             for item in page.get("items") or ():
-                kept = self._read(item)
+                kept = self._kept_of(item)
                 if kept is not None:
                     found[item["metadata"]["name"]] = kept
             if not page["metadata"].get("continue"):
@@ -158,7 +159,7 @@ class Reflector(Generic[T]):
         if kind == "BOOKMARK":
             return
         name = metadata["name"]
-        kept = None if kind == "DELETED" else self._read(item)
+        kept = None if kind == "DELETED" else self._kept_of(item)
         if kept is None:
             if self.objects.pop(name, None) is None:
                 return
@@ -168,6 +169,14 @@ class Reflector(Generic[T]):
         else:
             self.objects[name] = kept
         self._changed()
+
+    def _kept_of(self, item: Json) -> T | None:
+        """None also for what cannot be read: one such object must not hide all the others."""
+        try:
+            return self._read(item)
+        except msgspec.ValidationError as error:
+            log.error("%s/%s is left out: %s", self._path, item["metadata"]["name"], error)
+            return None
 
     def _seen(self) -> None:
         if not self.connected and self.problem:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from webhook.background import background
 from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
 from webhook.cluster.reflector import Reflector
 from webhook.core.policy import SettlePolicy
@@ -88,13 +89,8 @@ class Registration:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch it, and keep podsettle's part in it right, while the block runs."""
-        tasks = [asyncio.create_task(self._reflector.run()), asyncio.create_task(self._keep())]
-        try:
+        async with background(self._reflector.run, self._keep):
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     def look(self) -> None:
         """Compare now, because what it follows has changed."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+from webhook.background import background
 from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
 from webhook.cluster.kubernetes import FoundPolicy, KubernetesSource
 from webhook.cluster.registration import APPLY, FIELD_MANAGER
@@ -46,12 +47,8 @@ class StatusWriter:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write statuses while the block runs."""
-        task = asyncio.create_task(self._keep())
-        try:
+        async with background(self._keep):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def _keep(self) -> None:
         done = False

@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from webhook.background import background
 from webhook.tls.context import server_context
 from webhook.tls.issue import issue_ca, issue_leaf
 
@@ -115,13 +116,8 @@ class FileSource:
 
         A pair that does not fit, as while it is being written, leaves the old one in place.
         """
-        task = asyncio.create_task(self._watch())
-        try:
+        async with background(self._watch):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def _watch(self) -> None:
         while True:

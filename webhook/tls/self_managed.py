@@ -16,9 +16,10 @@ import logging
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+from webhook.background import background
 from webhook.tls.authority import Authority, Life, fingerprint, fingerprints, pem
 from webhook.tls.context import load, server_context
 from webhook.tls.handshake import objection
@@ -97,20 +98,12 @@ class SelfManaged:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Look at the clock, the store and the webhook configuration while the block runs."""
-        task = asyncio.create_task(self._run())
-        try:
+        async with background(self._run):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def _run(self) -> None:
         while True:
-            try:
-                await self.look()
-            except Exception:  # Of our own making; without this loop the certificate would expire.
-                log.exception("the certificates could not be looked at")
+            await self.look()
             # Short sleeps: the event loop's clock stands still while the machine is suspended, so
             # one long sleep until the renewal would end too late by as much.
             await asyncio.sleep(min(_TICK, self._interval).total_seconds())
