@@ -86,6 +86,14 @@ def test_a_review_of_a_pod_that_needs_nothing_is_answered_without_a_patch() -> N
     assert found["response"].keys() == {"uid", "allowed"}
 
 
+def test_a_covered_pod_for_which_there_is_nothing_to_say_passes() -> None:
+    seen = view(policy())
+    found = admit(json.dumps(review(pod())).encode(), seen, SETTINGS)
+    assert found.decision.outcomes == ()
+    assert found.unknown_namespace is None
+    assert json.loads(found.body)["response"] == {"uid": UID, "allowed": True}
+
+
 def test_warnings_are_passed_on_one_line_for_many_containers() -> None:
     _, found = unpatched(review(pod(*(container(f"c{n}") for n in range(40)))))
     (warning,) = found["response"]["warnings"]

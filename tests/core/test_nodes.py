@@ -42,6 +42,30 @@ def could_run(**fields: Any) -> bool:
     return any_could_run(nodes(node("worker-1", labels=LABELS)).all, spec(**fields))
 
 
+NOWHERE = term("nope", "Exists")["matchExpressions"]
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [{"matchExpressions": [*NOWHERE * 600]}],
+        [{"matchFields": [*NOWHERE * 600]}],
+        [term("nope", "In", *map(str, range(600)))],
+        [{"matchExpressions": NOWHERE}] * 600,
+    ],
+)
+def test_an_affinity_that_takes_too_long_is_left_out(terms: list[dict[str, Any]]) -> None:
+    assert could_run(**affinity(*terms))
+
+
+def test_so_is_one_that_takes_too_long_for_many_nodes() -> None:
+    wanted = spec(**affinity({"matchExpressions": NOWHERE * 20}))
+    few, many = (nodes(*[node(f"n{i}") for i in range(count)]).all for count in (100, 2000))
+    assert not any_could_run(few, wanted)
+    assert any_could_run(many, wanted)
+    assert not any_could_run((), wanted)
+
+
 @pytest.mark.parametrize(
     ("wanted", "fits"),
     [

@@ -39,9 +39,10 @@ class Answer(NamedTuple):
     @property
     def unknown_namespace(self) -> str | None:
         """The namespace that kept the pod from being decided on, where it is not known."""
-        if self.request and self.decision.outcomes[0].reason is Reason.NAMESPACE_UNKNOWN:
-            return self.request.namespace
-        return None
+        if self.request is None:
+            return None
+        unknown = any(o.reason is Reason.NAMESPACE_UNKNOWN for o in self.decision.outcomes)
+        return self.request.namespace if unknown else None
 
 
 def admit(body: bytes, view: ClusterView, settings: Settings) -> Answer:

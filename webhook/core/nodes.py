@@ -20,8 +20,10 @@ from webhook.core.versions import (
 
 _OS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 
-_MOST_COMPARISONS = 100_000
-"""Terms times nodes: beyond it a pod's affinity is not worth the time of everybody else's pods."""
+_MOST_REQUIREMENTS = 500
+_MOST_COMPARISONS = 20_000
+"""Requirements and their values, and those times nodes: beyond it a pod's affinity is not worth the
+time of everybody else's pods. The API server looks at its size after the webhooks only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +116,18 @@ def runs_on_windows(pod: PodSpec) -> bool:
 def any_could_run(nodes: Iterable[Node], pod: PodSpec) -> bool:
     """Whether one of the nodes matches the pod's nodeName, nodeSelector and required affinity.
 
+    An affinity that would take too long to evaluate is left out: any of the nodes could run it.
+
     Taints, resources and what the scheduler weighs are not looked at: they change by the minute.
     """
     if pod.node_name:
         return any(node.name == pod.node_name for node in nodes)
     terms = _required_terms(pod)
     known = nodes if isinstance(nodes, tuple) else tuple(nodes)
-    if terms is not None and len(terms) * len(known) > _MOST_COMPARISONS:
-        return bool(known)
+    if terms is not None:
+        size = _size(terms)
+        if size > _MOST_REQUIREMENTS or size * len(known) > _MOST_COMPARISONS:
+            return bool(known)
     wanted = pod.node_selector
     if not wanted and terms is None:
         return bool(known)
@@ -136,6 +142,14 @@ def any_could_run(nodes: Iterable[Node], pod: PodSpec) -> bool:
 def _required_terms(pod: PodSpec) -> list[NodeSelectorTerm] | None:
     affinity = pod.affinity.node_affinity if pod.affinity else None
     return affinity.required.node_selector_terms if affinity and affinity.required else None
+
+
+def _size(terms: list[NodeSelectorTerm]) -> int:
+    return sum(
+        1 + len(requirement.values or ())
+        for term in terms
+        for requirement in (*(term.match_expressions or ()), *(term.match_fields or ()))
+    ) + len(terms)
 
 
 def _matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
