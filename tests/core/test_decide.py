@@ -288,7 +288,24 @@ def test_an_audit_never_shadows_a_policy_that_mutates() -> None:
 def test_what_was_applied_is_added_to_what_the_pod_carries(before: str | None, after: str) -> None:
     annotations = {} if before is None else {APPLIED: before}
     found = settled(pod(QUICK, annotations=annotations), view(policy()))
-    assert found["metadata"]["annotations"] == {APPLIED: after}
+    assert found["metadata"]["annotations"][APPLIED] == after
+
+
+def test_a_settled_pod_says_how_large_it_was_left() -> None:
+    labels = {"a": "b", "c": "d"}
+    document = pod(QUICK, container("late"), labels=labels)
+    found = settled(document, view(policy()))
+    spec = found["spec"]
+    assert found["metadata"]["annotations"]["podsettle.dev/settled"] == "/".join(
+        str(len(part))
+        for part in (spec["containers"], spec["initContainers"], spec["volumes"], labels)
+    )
+    # Another webhook adds a container; once that is settled too, the annotation is true again.
+    spec["initContainers"].append(container("later", "/later"))
+    again = settled(found, view(policy()))
+    assert again["metadata"]["annotations"]["podsettle.dev/settled"] == (
+        f"{len(spec['containers'])}/{len(spec['initContainers'])}/{len(spec['volumes'])}/2"
+    )
 
 
 def test_a_pod_to_which_nothing_is_applied_carries_no_annotation() -> None:

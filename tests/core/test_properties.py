@@ -35,6 +35,7 @@ HELPER = "podsettle-linger"
 HELPER_PATH = "/podsettle/linger"
 OWN_ANNOTATIONS = {
     "podsettle.dev/applied",
+    "podsettle.dev/settled",
     "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",
     "try-skip-volume-selinux-label.crio.io",
 }

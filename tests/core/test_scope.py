@@ -72,7 +72,8 @@ def test_one_selector_is_evaluated_by_the_api_server_two_are_not() -> None:
     one = {"matchLabels": {"team": "ci"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}
     made = by_selector(ENTRY, [selecting(one), selecting(one, "q"), selecting(None, "r")])
     assert made is not None
-    assert made["namespaceSelector"]["matchLabels"] == {"team": "ci"}
+    team = {"key": "team", "operator": "In", "values": ["ci"]}
+    assert team in made["namespaceSelector"]["matchExpressions"]
     assert {"key": "x", "operator": "Exists"} in made["namespaceSelector"]["matchExpressions"]
     made = by_selector(ENTRY, [selecting(one), selecting({}, "q")])
     assert made is not None
@@ -103,3 +104,13 @@ def test_nor_podsettle_s_own() -> None:
     made = by_selector(ENTRY, [selecting(own)])
     assert made is not None
     assert "settle-system" in excluded(made)
+
+
+def test_what_a_platform_adds_to_every_selector_is_taken_over() -> None:
+    added = {"key": "control-plane", "operator": "DoesNotExist"}
+    selector = ENTRY["namespaceSelector"]
+    expressions = [*selector["matchExpressions"], added]
+    entry = {**ENTRY, "namespaceSelector": {"matchExpressions": expressions}}
+    made = by_selector(entry, [selecting({})])
+    assert made is not None
+    assert made["namespaceSelector"]["matchExpressions"][-1] == added

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, TypeAlias
 
 import pytest
@@ -120,10 +121,13 @@ def test_upgrades_leave_what_podsettle_wrote(release: Installation) -> None:
         assert release.written_by_podsettle() == before
         assert is_called(cluster, namespace)
 
-    release.helm(
+    notes = release.helm(
         "upgrade", RELEASE, CHART, "--set=lingerImage=registry.example/linger:2",
         "--set=webhook.timeoutSeconds=3,webhook.excludedNamespaces={kube-system,storage}",
     )  # fmt: skip
+    assert "podsettle was upgraded to" in notes
+    assert "kubectl get settlepolicies" in notes
+    assert "is installed" not in notes
     now(3, "kube-system", "storage")
     # As Helm 3 does it: by a merge of three, on the client's side.
     release.helm(
@@ -323,6 +327,15 @@ def test_pods_are_created_while_podsettle_is_dead_and_found_afterwards(
     assert cluster.create_pod(simple_pod("during", namespace)).status == 201
     missed = release.shell(release.documented("operations.md", "Find the pods that were missed"))
     assert missed.splitlines() == [f"{namespace}/during"]
+    anywhere = release.shell(
+        release.documented("operations.md", "Find the pods that were missed", 1)
+    )
+    assert {each for each in anywhere.splitlines() if each.startswith(f"{namespace}/")} == {
+        f"{namespace}/during"
+    }
+    settled = release.shell(release.documented("operations.md", "Find the settled pods"))
+    assert f"{namespace} before opt-in/postInitSleep" in " ".join(settled.split())
+    assert "during" not in settled
 
     replica = release.start()
     await_that(replica.is_ready, "podsettle is back")
@@ -344,6 +357,10 @@ def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installati
         lambda: release.webhooks().get(BY_SELECTOR, {}).get("failurePolicy") == "Fail",
         "the second webhook has it, too",
     )
+    admitted = cluster.create_pod(simple_pod("settled", namespace), dry_run=True).body
+    settled = {"metadata": {"name": "settled", "namespace": namespace}, "spec": admitted["spec"]}
+    settled["metadata"]["annotations"] = admitted["metadata"]["annotations"]
+    assert "podsettle.dev/settled" in settled["metadata"]["annotations"]
     release.stop_all(signal.SIGKILL)
 
     def answer(pod: Json) -> tuple[int, str]:
@@ -374,13 +391,23 @@ def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installati
     mirror["spec"] |= {"nodeName": "node", "automountServiceAccountToken": False}
     windows = simple_pod("windows", namespace)
     windows["spec"]["os"] = {"name": "windows"}
-    settled = simple_pod("settled", namespace, command=["/podsettle/linger", "--", "/prepare"])
-    settled["metadata"]["annotations"] = {"podsettle.dev/applied": "opt-in/postInitSleep"}
     for left_alone in (mirror, windows, settled):
         assert answer(left_alone) == (201, ""), left_alone
     later = {"name": "added-later", "image": "i", "command": ["/other"]}
-    settled["spec"]["initContainers"].append(later)
-    assert answer(settled)[0] == 500, "another init container has to be looked at"
+    for where, what in (
+        ("initContainers", later),
+        ("containers", later),
+        ("volumes", {"name": "added-later", "emptyDir": {}}),
+    ):
+        changed = deepcopy(settled)
+        changed["spec"][where].append(what)
+        assert answer(changed)[0] == 500, f"what another webhook adds to {where} counts"
+    changed = deepcopy(settled)
+    changed["metadata"]["labels"] = {"added": "later"}
+    assert answer(changed)[0] == 500, "a policy may select the label"
+    changed = deepcopy(settled)
+    changed["metadata"]["annotations"] = {"podsettle.dev/settled": "true"}
+    assert answer(changed)[0] == 500, "a word is no size"
     linux = simple_pod("linux", namespace)
     linux["spec"]["os"] = {"name": "linux"}
     linux["metadata"]["annotations"] = {"unrelated": "x"}

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.core.decision import Decision, Outcome, Reason
-from webhook.core.names import ANNOTATION_APPLIED, ANNOTATION_MIRROR, ANNOTATION_SKIP
+from webhook.core.names import (
+    ANNOTATION_APPLIED,
+    ANNOTATION_MIRROR,
+    ANNOTATION_SETTLED,
+    ANNOTATION_SKIP,
+)
 from webhook.core.nodes import runs_on_windows
 from webhook.core.patch import PodPatch
 from webhook.core.policies import Policy
@@ -81,6 +86,7 @@ def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
         before = (pod.annotations or {}).get(ANNOTATION_APPLIED, "")
         known = dict.fromkeys(part for part in before.split(",") if part)
         patch.annotate(ANNOTATION_APPLIED, ",".join(known | applied))
+        patch.annotate(ANNOTATION_SETTLED, patch.size)
     if not patch.annotations_fit:
         return _whole(Reason.ANNOTATIONS_FULL)
     return Decision(outcomes, patch.checked_operations(), tuple(policy.name for policy in policies))

@@ -16,6 +16,9 @@ ANNOTATION_SKIP = f"{GROUP}/skip"
 """On a pod: `"true"`, or remedies with commas between them, to be left out."""
 ANNOTATION_APPLIED = f"{GROUP}/applied"
 """On a settled pod: `policy/remedy` pairs with commas between them."""
+ANNOTATION_SETTLED = f"{GROUP}/settled"
+"""On a settled pod: its size as podsettle left it. While it is still of that size, the API server
+does not ask again (the chart's match condition not-settled)."""
 ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 
 SKIP_RELABEL_ANNOTATIONS = (
@@ -25,7 +28,7 @@ SKIP_RELABEL_ANNOTATIONS = (
 """CRI-O's two spellings: the first since 1.21.4, the second since 1.35.0 (cri-o PR 9537). Each
 release ignores the one that it does not know, so both are written."""
 
-OWN_ANNOTATIONS = frozenset({ANNOTATION_APPLIED, *SKIP_RELABEL_ANNOTATIONS})
+OWN_ANNOTATIONS = frozenset({ANNOTATION_APPLIED, ANNOTATION_SETTLED, *SKIP_RELABEL_ANNOTATIONS})
 
 HELPER = "podsettle-linger"
 """Init container and volume of the helper."""

@@ -83,6 +83,21 @@ class PodPatch:
         self._moved_first = index
 
     @property
+    def size(self) -> str:
+        """How many containers, init containers, volumes and labels the pod has with the edits.
+
+        What another webhook adds later, and a policy may want to know of, changes one of them.
+        """
+        spec = self._pod.spec
+        sizes = (
+            len(spec.containers or ()),
+            len(spec.init_containers or ()) + (self._first_init_container is not None),
+            len(spec.volumes or ()) + len(self._volumes),
+            len(self._pod.labels or ()),
+        )
+        return "/".join(map(str, sizes))
+
+    @property
     def annotations_fit(self) -> bool:
         """Whether the pod's annotations stay within what the API server takes, in bytes."""
         if not self._annotations:

@@ -10,7 +10,10 @@ def test_the_class_is_named_and_nothing_else_but_the_annotation() -> None:
     before = pod()
     after = settled(before, SEEN)
     assert after["spec"].pop("runtimeClassName") == "fast"
-    assert after["metadata"].pop("annotations") == {"podsettle.dev/applied": "p/runtimeClass"}
+    assert after["metadata"].pop("annotations") == {
+        "podsettle.dev/applied": "p/runtimeClass",
+        "podsettle.dev/settled": "1/0/0/0",
+    }
     assert after == before
 
 
@@ -36,7 +39,7 @@ def test_of_two_policies_that_want_two_classes_the_pod_gets_one() -> None:
     assert why(decision) == ["Applied", "RuntimeClassConflict"]
     after = settled(pod(), seen)
     assert after["spec"]["runtimeClassName"] == "fast"
-    assert after["metadata"]["annotations"] == {"podsettle.dev/applied": "p/runtimeClass"}
+    assert after["metadata"]["annotations"]["podsettle.dev/applied"] == "p/runtimeClass"
 
 
 def test_two_policies_that_want_the_same_class_both_get_it() -> None:

@@ -36,7 +36,9 @@ def test_both_spellings_are_written_with_the_value_true() -> None:
     decision = decided(before, seen())
     assert why(decision) == ["Applied"]
     after = patched(before, decision)
-    assert after["metadata"].pop("annotations") == {**BOTH, APPLIED: "p/skipSELinuxRelabel"}
+    annotations = after["metadata"].pop("annotations")
+    assert annotations.pop("podsettle.dev/settled") == "1/0/1/0"
+    assert annotations == {**BOTH, APPLIED: "p/skipSELinuxRelabel"}
     assert after == before
 
 
