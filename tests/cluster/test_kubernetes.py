@@ -62,9 +62,40 @@ async def test_a_policy_that_turns_bad_is_reported_and_what_it_said_stays(
     item = source.policies.objects["edited"]
     source.policies.objects["edited"] = replace(item, generation=2, policy=None)
     source._policies_changed()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not source._policies_due
     assert len(source.view.policies) == 1
     own_cluster.request("DELETE", f"{POLICIES}/edited")
     await eventually(lambda: len(source.view.policies) == 0)
+
+
+async def test_what_was_deleted_does_not_rise_again_under_its_name(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    own_cluster.create(POLICIES, policy("again"))
+    await eventually(lambda: "again" in source.documents)
+    item = source.policies.objects["again"]
+    # Another object of that name, which the watch tells of only after it was cut, and a bad one.
+    source.policies.objects["again"] = replace(item, uid="another", policy=None)
+    source._policies_changed()
+    await eventually(lambda: "again" not in source.documents)
+    own_cluster.request("DELETE", f"{POLICIES}/again")
+
+
+@pytest.mark.parametrize(
+    "name", ["default?x=1", "default/../kube-system", "a\nERROR forged", "A", "-a", "a" * 64, ""]
+)
+async def test_what_is_no_namespace_is_not_asked_for(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async def ask(*_: Any, **__: Any) -> Any:
+        pytest.fail("it was asked for")
+
+    monkeypatch.setattr(api, "request", ask)
+    source = KubernetesSource(api)
+    assert await source.fetch_namespace(name, 5) is None
+    assert not source.namespaces.objects
 
 
 async def test_a_namespace_that_is_too_new_is_fetched(
@@ -93,7 +124,9 @@ async def test_many_pods_of_a_new_namespace_are_one_question(
     found = await asyncio.gather(*(source.fetch_namespace(name, 5) for _ in range(50)))
     assert {namespace and namespace.name for namespace in found} == {name}
     assert asked == [f"/api/v1/namespaces/{name}"]
-    assert await source.fetch_namespace("none-such", 5) is None
+    for _ in range(3):
+        assert await source.fetch_namespace("none-such", 5) is None
+    assert asked[1:] == ["/api/v1/namespaces/none-such"]
     assert not source._calls
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -143,6 +144,59 @@ async def test_the_scope_follows_the_policies(
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
     assert bundles(own_cluster) == [CA]
     assert not registration.problem
+
+
+def scope(cluster: KubeCluster) -> set[tuple[str, ...]]:
+    """What the second webhook's selector demands beyond the defaults."""
+    selector = webhooks(cluster).get("cluster.podsettle.dev", {}).get("namespaceSelector", {})
+    assert "matchLabels" not in selector
+    return {
+        (expression["key"], *expression.get("values", ()))
+        for expression in selector.get("matchExpressions", ())
+        if not expression["key"].startswith(("podsettle.dev/", "kubernetes.io/"))
+    }
+
+
+async def test_the_scope_widens_and_narrows_with_the_policies(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    team_a = {"matchLabels": {"team": "a"}}
+    own_cluster.create(POLICIES, policy("narrow", namespaceSelector=team_a))
+    await eventually(lambda: scope(own_cluster) == {("team", "a")})
+    # To every namespace: nothing of the old selector may stay.
+    change: dict[str, Any] = {"spec": {"namespaceSelector": {"matchLabels": None}}}
+    assert own_cluster.request("PATCH", f"{POLICIES}/narrow", change).status == 200
+    await eventually(lambda: scope(own_cluster) == set())
+    change = {"spec": {"namespaceSelector": team_a}}
+    own_cluster.request("PATCH", f"{POLICIES}/narrow", change)
+    await eventually(lambda: scope(own_cluster) == {("team", "a")})
+    own_cluster.create(POLICIES, policy("other", namespaceSelector={"matchLabels": {"team": "b"}}))
+    await eventually(lambda: scope(own_cluster) == set())
+    for name in ("narrow", "other"):
+        own_cluster.request("DELETE", f"{POLICIES}/{name}")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert not registration.problem
+
+
+async def test_whoever_undoes_it_again_and_again_is_told_of_and_not_raced(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+
+    def undo() -> bool:
+        if bundles(own_cluster) == [CA]:
+            overwrite(own_cluster, as_the_chart_writes_it())
+        return "something else undoes" in registration.problem
+
+    await eventually(undo)
+    before = own_cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["generation"]
+    for _ in range(50):
+        registration.look()
+        await asyncio.sleep(0)
+    after = own_cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["generation"]
+    assert after - before <= 1
+    # Once it is left alone it is put right again, and all is well.
+    await eventually(lambda: bundles(own_cluster) == [CA] and not registration.problem)
 
 
 async def test_somebody_else_s_bundle_is_left_alone_and_does_not_hold_the_scope(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +35,11 @@ log = logging.getLogger(__name__)
 
 _LONGEST_CALL = 5.0
 """Seconds; whoever asks for it waits for less, and the next one finds the answer."""
+_MOST_CALLS = 16
+_SECONDS_ABSENT, _MOST_ABSENT = 2.0, 1000
+"""For how long a namespace that is not there is not asked for again, and how many are known."""
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A DNS label (RFC 1123), as every namespace's name is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +62,10 @@ class KubernetesSource:
         self._version: Version | None = None
         self._good: dict[str, SettlePolicy] = {}
         self._bad: dict[str, FoundPolicy] = {}
-        self._rebuild_due = False
+        self._good_uids: dict[str, str] = {}
+        self._rebuild_due = self._nodes_due = self._policies_due = False
         self._calls: dict[str, asyncio.Task[Namespace | None]] = {}
+        self._absent: dict[str, float] = {}
         self.observers: list[Callable[[], None]] = []
         """Called after each change of the view."""
         self.statuses: dict[str, Json] = {}
@@ -71,10 +79,10 @@ class KubernetesSource:
         self.runtime_classes = Reflector(
             server, "/apis/node.k8s.io/v1/runtimeclasses", read_runtime_class, self._changed
         )
-        self.nodes = Reflector(server, "/api/v1/nodes", read_node, self._changed)
+        self.nodes = Reflector(server, "/api/v1/nodes", read_node, self._nodes_changed)
         self.reflectors: dict[str, Reflector[Any]] = {
             "namespaces": self.namespaces,
-            "policies": self.policies,
+            "settlepolicies": self.policies,
             "runtimeclasses": self.runtime_classes,
             "nodes": self.nodes,
         }
@@ -92,7 +100,8 @@ class KubernetesSource:
     def checks(self) -> Iterable[Check]:
         """Ready once everything was listed; a connection that is lost later is a note."""
         for name, reflector in self.reflectors.items():
-            yield Check(name, reflector.synced.is_set(), reflector.problem)
+            synced = reflector.synced.is_set()
+            yield Check(name, synced, reflector.problem or "not read yet" * (not synced))
         yield Check("policies in force", ready=True, note="; ".join(map(str, self.problems)))
 
     @property
@@ -125,9 +134,16 @@ class KubernetesSource:
         known = self.namespaces.objects.get(name)
         if known is not None:
             return known
+        # Whoever can reach the port can ask for anything; it goes into a path and into the log.
+        if not _NAMESPACE.fullmatch(name):
+            return None
+        if asyncio.get_running_loop().time() < self._absent.get(name, 0.0):
+            return None
         # One call for all the pods that a new namespace is filled with.
         call = self._calls.get(name)
         if call is None:
+            if len(self._calls) >= _MOST_CALLS:
+                return None
             call = self._calls[name] = asyncio.create_task(self._get_namespace(name))
             call.add_done_callback(lambda _: self._calls.pop(name))
         try:
@@ -147,6 +163,10 @@ class KubernetesSource:
             )
         except (ApiError, Unreachable) as error:
             log.warning("namespace %s: %s", name, error)
+            if len(self._absent) >= _MOST_ABSENT:
+                self._absent.clear()
+            until = asyncio.get_running_loop().time() + _SECONDS_ABSENT
+            self._absent[name] = until
             return None
         return self.namespaces.objects.setdefault(name, read_namespace(found))
 
@@ -156,37 +176,51 @@ class KubernetesSource:
             self._rebuild_due = True
             asyncio.get_running_loop().call_soon(self._rebuild)
 
+    def _nodes_changed(self) -> None:
+        self._nodes_due = True
+        self._changed()
+
     def _policies_changed(self) -> None:
+        self._policies_due = True
+        self._changed()
+
+    def _rebuild(self) -> None:
+        self._rebuild_due = False
+        view = replace(
+            self.view,
+            namespaces=self.namespaces.objects,
+            runtime_classes=self.runtime_classes.objects,
+            server_version=self._version,
+        )
+        # Thousands of nodes or policies take a while, and namespaces come and go all day.
+        if self._nodes_due:
+            self._nodes_due = False
+            view = replace(view, nodes=Nodes(self.nodes.objects.values()))
+        if self._policies_due:
+            self._policies_due = False
+            self._keep_good_policies()
+            view = replace(view, policies=PolicySet(self._good.values()))
+        self.view = view
+        for observer in self.observers:
+            observer()
+
+    def _keep_good_policies(self) -> None:
         """Keep of each policy the last state that was right."""
         found = self.policies.objects
-        self._good = {
-            name: policy.policy or self._good[name]
-            for name, policy in found.items()
-            if policy.policy is not None or name in self._good
-        }
-        self.view = replace(self.view, policies=PolicySet(self._good.values()))
-        bad = {f.name: f for f in found.values() if f.problems}
+        before, uids = self._good, self._good_uids
+        self._good, self._good_uids = {}, {}
+        for name, policy in found.items():
+            # A name may be used again: what another object said under it is not to rise again.
+            good = policy.policy or (before.get(name) if uids.get(name) == policy.uid else None)
+            if good is not None:
+                self._good[name], self._good_uids[name] = good, policy.uid
+        self.statuses = {name: self.statuses[name] for name in found if name in self.statuses}
+        bad = {name: policy for name, policy in found.items() if policy.problems}
         for name, policy in bad.items():
             if self._bad.get(name) != policy:
                 verdict = accepted(policy.problems, name in self._good)
                 log.error("%s/%s: %s", KIND, name, verdict.message)
         self._bad = bad
-        self._notify()
-
-    def _rebuild(self) -> None:
-        self._rebuild_due = False
-        self.view = replace(
-            self.view,
-            namespaces=self.namespaces.objects,
-            runtime_classes=self.runtime_classes.objects,
-            nodes=Nodes(self.nodes.objects.values()),
-            server_version=self._version,
-        )
-        self._notify()
-
-    def _notify(self) -> None:
-        for observer in self.observers:
-            observer()
 
     async def _watch_version(self) -> None:
         """The server's version, asked again now and then: an upgrade is a restart for it alone."""

@@ -97,7 +97,8 @@ class Reflector(Generic[T]):
                 self._version = None
             except (ApiError, Unreachable) as error:
                 if self.connected or not self.problem:
-                    log.warning("%s: %s; what is known stays in force", self._path, error)
+                    known = "what is known stays in force" if self.synced.is_set() else "not ready"
+                    log.warning("%s: %s; %s", self._path, error, known)
                 self.connected, self.problem = False, str(error)
                 if time.monotonic() - began > pause:
                     pause = _FIRST_PAUSE  # It was well for longer than it was waited for.

@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from time import monotonic
 from urllib.parse import urlsplit
 
 from webhook.background import background
@@ -32,6 +32,9 @@ _API_VERSION = "admissionregistration.k8s.io/v1"
 _KIND = "MutatingWebhookConfiguration"
 _PATH = f"/apis/{_API_VERSION}/mutatingwebhookconfigurations"
 _SECONDS_BETWEEN_LOOKS = 1.0
+_REPAIRS_AT_ONCE = 3
+_LONGEST_REST = 60.0
+_STRIFE = "something else undoes podsettle's part again and again; managedFields say who"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class Registration:
         self._bundle = bundle
         self._may_write = may_write
         self._due = asyncio.Event()
+        self._repairs = _Repairs()
         self._reflector = Reflector(server, _PATH, _webhooks, self._read, name=name)
 
     @property
@@ -123,32 +127,65 @@ class Registration:
         if OPT_IN not in found:
             return f"has no webhook {OPT_IN}, which podsettle's scope is made from"
         try:
-            await self._mend(found)
+            return await self._mend(found)
         except (ApiError, Unreachable) as error:
             return str(error)
-        return ""
 
-    async def _mend(self, found: dict[str, Json]) -> None:
+    async def _mend(self, found: dict[str, Json]) -> str:
         own = _own_part(found[OPT_IN], self._policies(), self._bundle())
         if BY_SELECTOR in found and BY_SELECTOR not in own:
             # Not by applying the rest: what injected a caBundle there owns that, and what it owns
             # would stay behind, too little to be a webhook.
             body: Json = {"webhooks": [{"$patch": "delete", "name": BY_SELECTOR}]}
-            await self._patch(f"fieldManager={FIELD_MANAGER}", body, STRATEGIC_MERGE)
-        elif any(not _holds(found.get(name), webhook) for name, webhook in own.items()):
+            how = (f"fieldManager={FIELD_MANAGER}", STRATEGIC_MERGE)
+        elif any(not _is_right(found.get(name), webhook) for name, webhook in own.items()):
             body = {
                 "apiVersion": _API_VERSION,
                 "kind": _KIND,
                 "metadata": {"name": self.name},
                 "webhooks": list(own.values()),
             }
-            await self._patch(f"fieldManager={FIELD_MANAGER}&force=true", body, APPLY)
+            how = (f"fieldManager={FIELD_MANAGER}&force=true", APPLY)
+        else:
+            return ""
+        if not self._repairs.rest(body):
+            await self._patch(*how, body)
+        return _STRIFE if self._repairs.in_strife else ""
 
-    async def _patch(self, query: str, body: Json, content_type: str) -> None:
+    async def _patch(self, query: str, content_type: str, body: Json) -> None:
         await self._server.request(
             "PATCH", f"{_PATH}/{self.name}?{query}", body, content_type=content_type
         )
         log.info("%s: brought up to date", self.title)
+
+
+class _Repairs:
+    """How often the very same was put right in a row: then something else undoes it each time.
+
+    Two that undo each other as fast as they can would wear out the API server.
+    """
+
+    def __init__(self) -> None:
+        self._what: Json = {}
+        self._times = 0
+        self._last = 0.0
+
+    @property
+    def in_strife(self) -> bool:
+        """Whether somebody should be told."""
+        return self._times > _REPAIRS_AT_ONCE
+
+    def rest(self, what: Json) -> bool:
+        """Whether to leave it as it is for now; else it counts as done."""
+        now = monotonic()
+        pause = now - self._last
+        if what != self._what or pause > _LONGEST_REST:
+            self._what, self._times = what, 0
+        elif self.in_strife and pause < min(2.0 ** (self._times - 1), _LONGEST_REST):
+            return True
+        self._times += 1
+        self._last = now
+        return False
 
 
 def _own_part(
@@ -165,13 +202,15 @@ def _own_part(
     return own
 
 
-def _holds(found: Any, wanted: Any) -> bool:
-    """Whether an object says all that is wanted of it; the API server adds its defaults."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(
-            _holds(found.get(key), value) for key, value in wanted.items()
-        )
-    return bool(found == wanted)
+def _is_right(found: Json | None, wanted: Json) -> bool:
+    """Whether a webhook is as it should be.
+
+    One that is podsettle's own has to be so to the last field: what the policies no longer say
+    must not stay in its scope. It is made from what the API server gave, defaults included.
+    """
+    if found is None or wanted["name"] == BY_SELECTOR:
+        return found == wanted
+    return bool(found["clientConfig"].get("caBundle") == wanted["clientConfig"]["caBundle"])
 
 
 def _webhooks(configuration: Json) -> list[Json]:

@@ -123,6 +123,12 @@ _COLUMNS: list[Json] = [
         "description": "Whether the policy is valid and in force.",
     },
     {
+        "name": "Classes found",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="RuntimeClassesFound")].status',
+        "description": "Whether the RuntimeClasses that the policy names exist.",
+    },
+    {
         "name": "Still needed",
         "type": "string",
         "jsonPath": '.status.conditions[?(@.type=="StillNeeded")].status',

@@ -147,7 +147,7 @@ class PolicyMetadata(BaseModel):
 
 
 class SettlePolicy(Model):
-    """A SettlePolicy, as an object in a cluster or as a document in a file."""
+    """Which pods podsettle changes, and how. An object in a cluster, or a document in a file."""
 
     api_version: Literal["podsettle.dev/v1alpha1"] = Field(
         description="The version of this document's schema."

@@ -51,34 +51,52 @@ def by_selector(opt_in: Mapping[str, Any], policies: Iterable[SettlePolicy]) -> 
         excluded -= named
     made = deepcopy(dict(opt_in))
     made["name"] = BY_SELECTOR
-    made["namespaceSelector"] = _selector(excluded | _own(opt_in), selectors)
+    made["namespaceSelector"] = _selector(opt_in, excluded | _own(opt_in), selectors)
     made["matchConditions"] = [*made.get("matchConditions", ()), _not_protected(named)]
     return made
 
 
-def _selector(excluded: Iterable[str], selectors: list[LabelSelector]) -> Json:
-    expressions: list[Json] = [
+def _selector(
+    opt_in: Mapping[str, Any], excluded: Iterable[str], selectors: list[LabelSelector]
+) -> Json:
+    """The first webhook's selector, for the namespaces that name no policy."""
+    selector = deepcopy(opt_in.get("namespaceSelector") or {})
+    selector["matchExpressions"] = [
         {"key": LABEL_POLICY, "operator": "DoesNotExist"},
         {"key": LABEL_ENABLED, "operator": "NotIn", "values": ["false"]},
     ]
     if names := sorted(excluded):
-        expressions.append({"key": LABEL_NAMESPACE_NAME, "operator": "NotIn", "values": names})
-    selector: Json = {"matchExpressions": expressions}
+        expression = {"key": LABEL_NAMESPACE_NAME, "operator": "NotIn", "values": names}
+        selector["matchExpressions"].append(expression)
+    selector["matchExpressions"] += [
+        # What platforms add to every webhook's selector, for example: they would add it again.
+        deepcopy(expression)
+        for expression in _expressions(opt_in)
+        if expression["key"] not in (LABEL_POLICY, LABEL_ENABLED, LABEL_NAMESPACE_NAME)
+    ]
     if all(other == selectors[0] for other in selectors):
         # Two different ones cannot be said in one: a selector has no "or".
         shared = selectors[0].model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        expressions += shared.get("matchExpressions", ())
-        if shared.get("matchLabels"):
-            selector["matchLabels"] = shared["matchLabels"]
+        selector["matchExpressions"] += [
+            *shared.get("matchExpressions", ()),
+            *(
+                {"key": key, "operator": "In", "values": [value]}
+                for key, value in shared.get("matchLabels", {}).items()
+            ),
+        ]
     return selector
+
+
+def _expressions(webhook: Mapping[str, Any]) -> list[Json]:
+    expressions: list[Json] = (webhook.get("namespaceSelector") or {}).get("matchExpressions") or []
+    return expressions
 
 
 def _excluded(opt_in: Mapping[str, Any]) -> frozenset[str]:
     """The namespaces that the operator excludes by name."""
-    expressions = opt_in.get("namespaceSelector", {}).get("matchExpressions") or ()
     return frozenset(
         value
-        for expression in expressions
+        for expression in _expressions(opt_in)
         if expression["key"] == LABEL_NAMESPACE_NAME and expression["operator"] == "NotIn"
         for value in expression["values"]
     )
