@@ -60,7 +60,8 @@ class ApiServer:
         """
         configuration = Configuration()
         # Callers retry, each in its own way; a retry underneath would outlive their deadlines.
-        configuration.retries = False
+        # Not False: the client takes that for the number 0, and 0 for no limit to retries on 5xx.
+        configuration.retries = None
         try:
             if in_cluster():
                 load_incluster_config(configuration)
