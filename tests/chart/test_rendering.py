@@ -360,4 +360,5 @@ def test_the_notes_say_what_to_do_next(values: str) -> None:
     assert "podsettle.dev/policy=quick-init\n" in notes
     assert ("`lingerImage` is not set" in notes) is not everything
     assert ("failurePolicy is Fail" in notes) is everything
+    assert "touches only pods that a SettlePolicy covers" in notes
     assert "\n\n\n" not in notes

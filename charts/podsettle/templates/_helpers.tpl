@@ -58,8 +58,28 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{/* What the schema cannot say, because it takes two values. */}}
+{{/* What the schema cannot say, because it takes two values, or would not say so that one knows what to do. */}}
 {{- define "podsettle.validate" -}}
+{{- range $path, $image := dict "/image/repository" .Values.image.repository "/lingerImage" .Values.lingerImage -}}
+{{- if hasPrefix "REGISTRY/" $image -}}
+{{- fail (printf "at '%s': put your registry in the place of REGISTRY in %s" $path $image) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.webhook -}}
+{{- if and (eq .failurePolicy "Fail") (not (has "kube-system" .excludedNamespaces)) -}}
+{{- fail "at '/webhook/excludedNamespaces': with failurePolicy Fail, excludedNamespaces has to contain kube-system: an outage of podsettle must not keep the cluster from mending itself" -}}
+{{- end -}}
+{{- end -}}
+{{- if eq .Values.certificates.source "files" -}}
+{{- if not .Values.certificates.files.secretName -}}
+{{- fail "at '/certificates/files/secretName': source files needs the name of the Secret with tls.crt and tls.key, in the release's namespace" -}}
+{{- end -}}
+{{- if not .Values.webhook.caBundle -}}
+{{- fail "at '/webhook/caBundle': source files needs the CA that the API server is to trust: --set-file webhook.caBundle=ca.crt" -}}
+{{- end -}}
+{{- else if .Values.webhook.caBundle -}}
+{{- fail (printf "at '/webhook/caBundle': only source files takes a caBundle, %s registers its own: leave it out, or --set webhook.caBundle= where it is an earlier release's" .Values.certificates.source) -}}
+{{- end -}}
 {{- with .Values.certificates.selfManaged -}}
 {{- if lt (trimSuffix "h" .caLife | int64) (mul 4 (trimSuffix "h" .leafLife | int64)) -}}
 {{- fail (printf "at '/certificates/selfManaged/caLife': %s is less than four times the leafLife, %s" .caLife .leafLife) -}}
