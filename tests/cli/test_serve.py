@@ -1,12 +1,19 @@
-"""What `podsettle serve` says to options that do not go together."""
+"""What `podsettle serve` says to options that do not go together, and to an early SIGTERM."""
 
 from __future__ import annotations
 
+import os
+import signal
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.process import podsettle
+from tests.process import PODSETTLE, await_that, free_port, podsettle
 
 SERVE = ("serve", "--port", "0")
 
@@ -14,10 +21,17 @@ SERVE = ("serve", "--port", "0")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--tls", "self-managed", "--manifests", "."), "need a cluster"),
-        (("--webhook-configuration", "podsettle", "--manifests", "."), "need a cluster"),
-        (("--tls", "self-managed"), "need --own-namespace"),
-        (("--webhook-configuration", "podsettle"), "need --own-namespace"),
+        (("--tls", "self-managed", "--manifests", "."), "--tls self-managed needs a cluster"),
+        (
+            ("--webhook-configuration", "podsettle", "--manifests", "."),
+            "--webhook-configuration needs a cluster",
+        ),
+        (("--tls", "self-managed"), "--tls self-managed needs --own-namespace NAME"),
+        (("--webhook-configuration", "podsettle"), "needs --own-namespace NAME"),
+        (
+            ("--manifests", ".", "--drain-quiet", "60s", "--drain-limit", "10s"),
+            "--drain-quiet is longer than --drain-limit",
+        ),
         (
             ("--tls", "self-managed", "--own-namespace", "n", "--ca-life", "1h"),
             "--leaf-life and --ca-life: ",
@@ -34,3 +48,88 @@ def test_options_that_do_not_go_together_are_refused_in_words(
     assert found.returncode == 2
     assert message in found.stderr
     assert "Traceback" not in found.stderr
+
+
+# As the first process of a container, which no signal ends by default
+
+
+PID_NAMESPACE = ("--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def _why_not() -> str:
+    """Why this machine lets nobody start a process in a PID namespace, if so."""
+    try:
+        done = subprocess.run(["unshare", *PID_NAMESPACE, "true"], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        return str(error)
+    return done.stderr
+
+
+REASON = _why_not()
+first_process = pytest.mark.skipif(bool(REASON), reason=f"no PID namespace: {REASON}")
+
+
+@contextmanager
+def as_first_process(
+    *arguments: str | Path | int, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
+    """The `unshare` around a podsettle that is the first process of its container."""
+    process = subprocess.Popen(
+        ["unshare", *PID_NAMESPACE, PODSETTLE, *map(str, arguments)],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+def terminate(unshare: subprocess.Popen[str]) -> None:
+    """Send SIGTERM to the process within."""
+    (child,) = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children").read_text().split()
+    os.kill(int(child), signal.SIGTERM)
+
+
+@first_process
+@pytest.mark.parametrize("held_up_by", ["click", "fastapi"])
+def test_sigterm_ends_the_first_process_while_it_imports(tmp_path: Path, held_up_by: str) -> None:
+    assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (tmp_path / f"{held_up_by}.py").write_text(f"open({str(gate)!r}).read()\n")
+    serve = (*SERVE, "--certs-dir", tmp_path, "--manifests", tmp_path)
+    ends: list[int] = []
+
+    def is_held_up() -> bool:
+        with suppress(OSError):  # Nobody reads yet.
+            ends.append(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(ends)
+
+    with as_first_process(*serve, PYTHONPATH=str(tmp_path)) as unshare:
+        await_that(is_held_up, "the import has begun")
+        terminate(unshare)
+        assert unshare.wait(30) == 128 + signal.SIGTERM
+    os.close(ends[0])
+
+
+@first_process
+def test_sigterm_drains_the_first_process_once_it_serves(tmp_path: Path) -> None:
+    assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
+    port = free_port()
+    serve = ("serve", "--port", port, "--certs-dir", tmp_path, "--manifests", tmp_path)
+    context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+
+    def answers() -> bool:
+        try:
+            return httpx.get(f"https://127.0.0.1:{port}/livez", verify=context).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    with as_first_process(*serve) as unshare:
+        await_that(answers, "it serves")
+        terminate(unshare)
+        assert unshare.wait(30) == 0

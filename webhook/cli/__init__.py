@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
+if os.getpid() == 1:
+    # The first process of a container never sees a signal that nobody handles. Until the server
+    # handles it (which takes a second to import), SIGTERM is to end this as it ends any other.
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+
 import click
 
 from webhook import __version__

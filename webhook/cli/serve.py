@@ -208,13 +208,15 @@ def serve(
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     beyond_loopback = not _is_loopback(host)
+    in_cluster_only = "--tls self-managed" if tls == "self-managed" else ""
+    if webhook_configuration and not in_cluster_only:
+        in_cluster_only = "--webhook-configuration"
+    if drain_quiet > drain_limit:
+        raise InputError("--drain-quiet is longer than --drain-limit: it would never come to it")
     try:
         if manifests is not None:
-            if tls == "self-managed" or webhook_configuration:
-                raise InputError(
-                    "--tls self-managed and --webhook-configuration need a cluster: "
-                    "leave --manifests out"
-                )
+            if in_cluster_only:
+                raise InputError(f"{in_cluster_only} needs a cluster: leave --manifests out")
             parts = _on_manifests(manifests, certs_dir)
             # Nothing runs these pods, so an image that nobody can pull does no harm.
             linger_image = linger_image or PLACEHOLDER_IMAGE
@@ -230,8 +232,8 @@ def serve(
             parts = _in_a_namespace(
                 own_namespace, lease, webhook_configuration, certificates, beyond_loopback
             )
-        elif tls == "self-managed" or webhook_configuration:
-            raise InputError("--tls self-managed and --webhook-configuration need --own-namespace")
+        elif in_cluster_only:
+            raise InputError(f"{in_cluster_only} needs --own-namespace NAME")
         else:
             parts = _beside_a_cluster(certs_dir, beyond_loopback)
         if client_ca is not None:

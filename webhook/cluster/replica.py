@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from webhook.cluster.acceptance import Acceptance
 from webhook.cluster.api import ApiServer
 from webhook.cluster.kubernetes import KubernetesSource
 from webhook.cluster.lease import Lease
@@ -19,7 +20,6 @@ from webhook.cluster.registration import Registration
 from webhook.cluster.secret import SecretStore
 from webhook.cluster.source import Check
 from webhook.cluster.status import StatusWriter
-from webhook.tls.handshake import objection
 from webhook.tls.self_managed import SelfManaged, service_names
 from webhook.tls.source import CertificateSource
 from webhook.tls.store import StoredCertificates
@@ -51,6 +51,7 @@ class Replica:
                 self._registered,
             )
         self.certificates: CertificateSource = certificates
+        self._acceptance = Acceptance(certificates)
         if webhook_configuration is not None:
             self.registration = Registration(
                 server,
@@ -67,7 +68,7 @@ class Replica:
         yield from self.source.checks()
         yield Check("certificate", self.certificates.ready, self.certificates.problem)
         if self.registration is not None:
-            yield _check_registration(self.registration, self.certificates)
+            yield _check_registration(self.registration, self._acceptance)
         yield Check("lease", True, self.lease.problem)
         yield Check("status", True, self.status.problem)
 
@@ -93,17 +94,13 @@ class Replica:
         return [(entry.host, entry.bundle) for entry in entries]
 
 
-def _check_registration(registration: Registration, certificates: CertificateSource) -> Check:
-    """Whether the API server, by what it is told to trust, accepts what is served."""
+def _check_registration(registration: Registration, acceptance: Acceptance) -> Check:
+    """Whether the API server's calls get through to what is served."""
     name = "registration"
     if not registration.synced:
         return Check(name, False, f"{registration.title} has not been read yet")
     if not registration.exists:
         return Check(name, True, f"{registration.title} does not exist: nobody calls podsettle")
-    refused = [
-        f"{entry.host}: {reason}"
-        for entry in registration.entries
-        if (reason := objection(certificates.context, entry.host, entry.bundle))
-    ]
+    refused = acceptance.objections(registration.entries)
     note = "; ".join((*refused, *filter(None, (registration.problem,))))
     return Check(name, not refused, note)

@@ -13,8 +13,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from webhook import __version__
+from webhook.background import background
 from webhook.cluster.source import Check, Source
 from webhook.core.decide import Settings
+from webhook.server.announce import announce
 from webhook.server.authentication import BASIC, Authorizer, guard
 from webhook.server.client_certificates import DemandClientCertificate
 from webhook.server.drain import Drain
@@ -24,6 +26,7 @@ from webhook.server.mutate import Mutate
 from webhook.server.page import page_router
 from webhook.server.preview import preview_router
 from webhook.server.probes import probes_router
+from webhook.server.room import Room
 
 
 def create_app(
@@ -51,6 +54,7 @@ def create_app(
         yield drain.check()
 
     load = Load()
+    room = Room()
     metrics = Metrics(__version__)
     metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
@@ -59,7 +63,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with run():
+        async with run(), background(lambda: announce(all_checks)):
             yield
 
     app = FastAPI(
@@ -67,18 +71,20 @@ def create_app(
         version=__version__,
         description="A mutating admission webhook that settles pods.",
         lifespan=lifespan,
+        dependencies=[Depends(load.elsewhere)],
         # Their pages load scripts from elsewhere; the document itself is at /openapi.json.
         docs_url=None,
         redoc_url=None,
     )
     app.state.load = load
+    app.state.room = room
     # A class instance is served as plain ASGI: FastAPI's request model costs half the throughput.
-    mutate: ASGIApp = Mutate(source, settings, metrics, drain, load)
+    mutate: ASGIApp = Mutate(source, settings, metrics, drain, load, room)
     if client_certificates:
         mutate = DemandClientCertificate(mutate, metrics.count_refused)
     app.router.routes.append(Route("/mutate", mutate))
     guarded = [Depends(guard(authorizer))]
-    app.include_router(preview_router(lambda: source.view, settings), dependencies=guarded)
+    app.include_router(preview_router(lambda: source.view, settings, room), dependencies=guarded)
     app.include_router(
         probes_router(all_checks, {"version": __version__, "python": platform.python_version()})
     )

@@ -4,29 +4,44 @@ from __future__ import annotations
 
 from starlette.types import Receive
 
+from webhook.server.room import Room
+
 MAX_BODY = 4 * 1024 * 1024
 """Bytes that are kept of a body. A longer review is read to its end and its pod admitted unchanged:
 the API server takes objects up to 3 MiB, and writes some characters as six (Go's JSON escapes)."""
 MOST_BYTES = 8 * MAX_BODY
 """Bytes after which no more is read: six times 3 MiB, and as much again as a review adds."""
+ALWAYS_KEPT = 16 * 1024
+"""Bytes of each body that there is room for in any case: a connection costs more than that. The
+uid, by which a review is answered, comes in the first few hundred."""
 
 
 class Body:
-    """A body that is being read. Reading may be cancelled: what has come is there."""
+    """A body that is being read. Reading may be cancelled: what has come is there.
 
-    __slots__ = ("_chunks", "abandoned", "complete", "length")
+    It takes up room until it is released.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_chunks", "_held", "_room", "abandoned", "complete", "crowded_out", "length")
+
+    def __init__(self, room: Room) -> None:
         self._chunks: list[bytes] = []
+        self._room = room
+        self._held = 0
         self.length = 0
         """Bytes that came."""
         self.complete = False
         """Whether its end came."""
         self.abandoned = False
         """Whether the client hung up before."""
+        self.crowded_out = False
+        """Whether there was no room for the rest."""
 
     async def read(self, receive: Receive) -> None:
-        """Read it to its end, or until more came than a review can have."""
+        """Read it to its end, or until more came than a review can have or there is room for.
+
+        The last piece is always kept: whoever reads it goes on at once.
+        """
         while not self.complete and self.length <= MOST_BYTES:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -35,10 +50,24 @@ class Body:
             chunk: bytes = message.get("body", b"")
             if self.length <= MAX_BODY:
                 self._chunks.append(chunk)
+                self._held += len(chunk)
+                self._room.held += len(chunk)
             self.length += len(chunk)
             self.complete = not message.get("more_body", False)
+            if self._room.full and not self.complete and self.length >= ALWAYS_KEPT:
+                self.crowded_out = True
+                return
 
     @property
     def kept(self) -> bytes:
         """What came, or its beginning where that is too long."""
-        return b"".join(self._chunks)[:MAX_BODY]
+        if len(self._chunks) > 1:
+            # In place of the pieces, not beside them: it may be held for a while.
+            self._chunks = [b"".join(self._chunks)]
+        return self._chunks[0][:MAX_BODY] if self._chunks else b""
+
+    def release(self) -> None:
+        """Keep nothing of it any longer."""
+        self._chunks = []
+        self._room.held -= self._held
+        self._held = 0

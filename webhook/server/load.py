@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
 
 LIMIT = 1000
-"""Requests under way. An API server has 600 at most, unless it was told otherwise
+"""Whole reviews under way. An API server has 600 at most, unless it was told otherwise
 (--max-requests-inflight and --max-mutating-requests-inflight)."""
 
 _LONGEST_WAIT = 0.25
@@ -22,12 +22,30 @@ class Load:
     limit: int = LIMIT
     tasks: Collection[object] = ()
     """uvicorn's own record of them: one task for each."""
+    aside: set[object] = field(default_factory=set)
+    """What stands for those that are no work yet, or none for reviews to wait for: reviews whose
+    body has not come to its end, and requests of other routes. Whoever can open a thousand
+    connections and send nothing more must not keep others from being answered."""
 
     @property
     def under_way(self) -> int:
         """How many there are."""
         return len(self.tasks)
 
+    @property
+    def reviews(self) -> int:
+        """How many are reviews that have come to their end."""
+        return len(self.tasks) - len(self.aside)
+
+    async def elsewhere(self) -> AsyncIterator[None]:
+        """A dependency of the routes that are not /mutate: their requests are put aside."""
+        request = object()
+        self.aside.add(request)
+        try:
+            yield
+        finally:
+            self.aside.discard(request)
+
     def is_too_much(self, waited: float, deadline: float) -> bool:
         """Whether a review should not be looked at that waited for its turn, both in seconds."""
-        return len(self.tasks) > self.limit or waited > deadline * _LONGEST_WAIT
+        return self.reviews > self.limit or waited > deadline * _LONGEST_WAIT

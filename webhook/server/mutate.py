@@ -21,13 +21,14 @@ from webhook.core.admit import Answer, UnreadableReviewError, admit, admit_unrea
 from webhook.core.decide import Settings
 from webhook.core.decision import Reason
 from webhook.core.duration import parse as parse_duration
-from webhook.core.review import name_of
+from webhook.core.review import name_of, uid_of
 from webhook.server.answers import CLOSE, Header, refuse, respond
 from webhook.server.body import MAX_BODY, MOST_BYTES, Body
 from webhook.server.connection import ARRIVAL, Arrival
 from webhook.server.drain import Drain
 from webhook.server.load import Load
 from webhook.server.metrics import Metrics
+from webhook.server.room import Room
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ _SHARE_OF_TIMEOUT = 0.7
 _DEFAULT_TIMEOUT = 10_000
 _LONGEST_TIMEOUT = 30_000
 """Milliseconds, as for `timeoutSeconds` in a webhook configuration."""
+SECONDS_FOR_BODY = 7.0
+"""At the most, whatever the query says: who sends a review slowly keeps others from having room."""
 _SHARE_FOR_A_NAMESPACE = 0.25
 _SECONDS_FOR_A_NAMESPACE = 0.5
 """How much of the deadline, and how much at the most, goes into asking for a namespace."""
@@ -57,12 +60,14 @@ class Mutate:
         metrics: Metrics,
         drain: Drain,
         load: Load,
+        room: Room,
     ) -> None:
         self._source = source
         self._settings = settings
         self._metrics = metrics
         self._drain = drain
         self._load = load
+        self._room = room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -73,18 +78,21 @@ class Mutate:
             await self._refuse(send, 415, "send Content-Type: application/json", CLOSE)
             return
         self._drain.reviews += 1
+        body = Body(self._room)
+        try:
+            await self._review(scope, receive, send, body)
+        finally:
+            body.release()
+
+    async def _review(self, scope: Scope, receive: Receive, send: Send, body: Body) -> None:
         deadline = _deadline(scope["query_string"])
         arrival: Arrival | None = scope.get("state", {}).get(ARRIVAL)
         waited = monotonic() - arrival.at if arrival else 0.0
-        overloaded = self._load.is_too_much(waited, deadline)
-        body = Body()
         if arrival and arrival.complete:
             # A timer would cost more than the reading of what is there.
             await body.read(receive)
         else:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(deadline - waited):
-                    await body.read(receive)
+            await self._read_slowly(body, receive, _for_body(deadline) - waited)
         if body.abandoned:
             return
         if body.length > MOST_BYTES:
@@ -92,32 +100,61 @@ class Mutate:
             return
         start = perf_counter()
         try:
-            answer = self._unread(body, overloaded, deadline) or admit(
-                body.kept, self._source.view, self._settings
-            )
-            if answer.unknown_namespace is not None:
-                answer = await self._ask_again(body.kept, answer, deadline)
+            answer = await self._answer(body, waited, deadline)
         except UnreadableReviewError as error:
             if body.complete:
                 await self._refuse(send, 400, str(error))
             else:
                 await self._refuse(send, 408, str(error), CLOSE)
             return
-        self._metrics.observe_duration(perf_counter() - start)
-        self._metrics.count(answer.decision)
-        _log(answer)
+        try:
+            self._metrics.observe_duration(perf_counter() - start)
+            self._metrics.count(answer.decision)
+            _log(answer, body)
+        except Exception:
+            # The answer is made, and nothing that is told about it may keep it from the pod.
+            log.exception("a defect in podsettle; an answer was not counted or not logged")
         if random() < CHANCE_TO_CLOSE:  # noqa: S311
             await respond(send, 200, answer.body, _JSON, CLOSE)
         else:
             await respond(send, 200, answer.body, _JSON)
 
-    def _unread(self, body: Body, overloaded: bool, deadline: float) -> Answer | None:
+    async def _read_slowly(self, body: Body, receive: Receive, seconds: float) -> None:
+        """Read a body that has not come to its end, and is no load until it has."""
+        aside = self._load.aside
+        aside.add(body)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await body.read(receive)
+        finally:
+            aside.discard(body)
+
+    async def _answer(self, body: Body, waited: float, deadline: float) -> Answer:
+        """The answer, whatever happens. Raises UnreadableReviewError, and nothing else."""
+        try:
+            answer = self._unread(body, waited, deadline) or admit(
+                body.kept, self._source.view, self._settings
+            )
+            if answer.unknown_namespace is not None and not self._room.full:
+                answer = await self._ask_again(body.kept, answer, deadline)
+        except UnreadableReviewError:
+            raise
+        except Exception as error:
+            why = f"the pod was admitted unchanged: {error!r}"
+            return admit_unread(body.kept, Reason.INTERNAL_ERROR, why)._replace(defect=error)
+        return answer
+
+    def _unread(self, body: Body, waited: float, deadline: float) -> Answer | None:
         """The answer to a review that is not to be looked at."""
+        if body.crowded_out:
+            why = f"{self._room.held} bytes of unfinished reviews leave no room for the rest of it"
+            return admit_unread(body.kept, Reason.OVERLOADED, why)
         if not body.complete:
-            why = f"{body.length} bytes came in {deadline:.2g} s, and not the end"
+            why = f"{body.length} bytes came in {_for_body(deadline):.2g} s, and not the end"
             return admit_unread(body.kept, Reason.DEADLINE_EXCEEDED, why)
-        if overloaded:
-            why = f"{self._load.under_way} reviews are under way, more than can be answered in time"
+        if self._load.is_too_much(waited, deadline):
+            why = f"{self._load.reviews} reviews are under way, more than can be answered in time"
             return admit_unread(body.kept, Reason.OVERLOADED, why)
         if body.length > MAX_BODY:
             why = f"{body.length} bytes are more than the {MAX_BODY} it reads"
@@ -147,6 +184,11 @@ def _deadline(query: bytes) -> float:
     return (timeout or _DEFAULT_TIMEOUT) / 1000 * _SHARE_OF_TIMEOUT
 
 
+def _for_body(deadline: float) -> float:
+    """Seconds in which a body has to come."""
+    return min(deadline, SECONDS_FOR_BODY)
+
+
 def _is_json(scope: Scope) -> bool:
     for name, value in scope["headers"]:
         if name == b"content-type":
@@ -154,12 +196,12 @@ def _is_json(scope: Scope) -> bool:
     return False
 
 
-def _log(answer: Answer) -> None:
+def _log(answer: Answer, body: Body) -> None:
     decision, request = answer.decision, answer.request
     if answer.defect is not None:
         log.error(
             "a defect in podsettle; the pod was admitted unchanged (uid %s)",
-            _shown(request.uid) if request else "unknown",
+            _shown((request.uid if request else uid_of(body.kept)) or "unknown"),
             exc_info=answer.defect,
         )
     elif request is not None and decision.policies and log.isEnabledFor(logging.INFO):
@@ -169,7 +211,7 @@ def _log(answer: Answer) -> None:
             _shown(request.namespace or ""),
             _shown(name_of(request.object)),
             _shown(
-                " ".join(f"{key}: {value};" for key, value in decision.audit_annotations.items()),
+                "; ".join(f"{key}: {value}" for key, value in decision.audit_annotations.items()),
                 2000,
             ),
         )

@@ -16,6 +16,7 @@ from webhook.core.preview import preview_all
 from webhook.core.render import PodPreview, render
 from webhook.core.selectors import parse_labels
 from webhook.core.workloads import NoPodError, WorkloadError
+from webhook.server.room import Room
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_PODS = 500
@@ -34,8 +35,8 @@ class Problem(BaseModel):
     detail: str = Field(examples=["body:3: not YAML: did not find expected key"])
 
 
-def preview_router(view: Callable[[], Snapshot], settings: Settings) -> APIRouter:
-    """The route, over a view and the operator's settings."""
+def preview_router(view: Callable[[], Snapshot], settings: Settings, room: Room) -> APIRouter:
+    """The route, over a view and the operator's settings; bodies take up room while it works."""
     router = APIRouter()
     one_at_a_time = asyncio.Lock()
 
@@ -77,19 +78,20 @@ def preview_router(view: Callable[[], Snapshot], settings: Settings) -> APIRoute
             ),
         ] = None,
     ) -> PreviewAnswer:
-        body = await _read(request)
-        try:
-            labels = None if namespace_labels is None else parse_labels(namespace_labels)
-            documents = load_documents(body, "body")
-            if not documents:
-                raise WorkloadError("the body is empty: send a Pod or a workload")
-            # In a thread, one at a time: reviews go on being answered meanwhile.
-            async with one_at_a_time:
-                found = await asyncio.to_thread(
-                    _previews, documents, view(), settings, namespace, labels, template_path
-                )
-        except (DocumentError, WorkloadError, ValueError) as error:
-            raise HTTPException(422, str(error)) from None
+        with room.share() as take:
+            body = await _read(request, room, take)
+            try:
+                labels = None if namespace_labels is None else parse_labels(namespace_labels)
+                documents = load_documents(body, "body")
+                if not documents:
+                    raise WorkloadError("the body is empty: send a Pod or a workload")
+                # In a thread, one at a time: reviews go on being answered meanwhile.
+                async with one_at_a_time:
+                    found = await asyncio.to_thread(
+                        _previews, documents, view(), settings, namespace, labels, template_path
+                    )
+            except (DocumentError, WorkloadError, ValueError) as error:
+                raise HTTPException(422, str(error)) from None
         return PreviewAnswer(pods=found)
 
     return router
@@ -125,14 +127,17 @@ def _previews(
     return found
 
 
-async def _read(request: Request) -> bytes:
+async def _read(request: Request, room: Room, take: Callable[[int], None]) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(SECONDS_FOR_BODY):
             async for chunk in request.stream():
                 body += chunk
+                take(len(chunk))
                 if len(body) > MAX_BODY:
                     raise HTTPException(413, f"the body is longer than {MAX_BODY} bytes")
+                if room.full:
+                    raise HTTPException(503, "too much is being read at once; try again later")
     except TimeoutError:
         raise HTTPException(408, f"no end of the body in {SECONDS_FOR_BODY} s") from None
     return bytes(body)

@@ -38,7 +38,9 @@ class Life:
     def __post_init__(self) -> None:
         """Raises ValueError where a CA could end before a leaf of its own does."""
         if not timedelta(seconds=3) <= self.leaf <= self.ca / 4:
-            raise ValueError("a leaf has to live for 3s at least, and its CA four times as long")
+            raise ValueError(
+                "a certificate has to live for 3s at least, and its CA four times as long as it"
+            )
 
     @property
     def propagation(self) -> timedelta:

@@ -1,0 +1,194 @@
+"""What clients that send much, or nothing more, can take from the others: on a real server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from fastapi import FastAPI
+
+from tests.process import await_that
+from tests.reviews import PODS, load_pod, review
+from tests.server.wire import Client, InProcess, in_process, mutate, review_in
+from webhook.cluster.manifests import ManifestsSource
+from webhook.core.decide import Settings
+from webhook.server import connection
+from webhook.server import mutate as mutate_module
+from webhook.server.app import create_app
+from webhook.server.body import ALWAYS_KEPT, MAX_BODY
+from webhook.server.drain import Drain
+
+REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
+LONG = json.dumps(REVIEW).encode().ljust(MAX_BODY)
+WHOLE = mutate(LONG)
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def app(source: ManifestsSource, drain: Drain) -> FastAPI:
+    return create_app(
+        source,
+        Settings(linger_image="registry.example/linger:1"),
+        certificate_expires=lambda: datetime.now(UTC),
+        drain=drain,
+    )
+
+
+@pytest.fixture
+def server(app: FastAPI, drain: Drain) -> Iterator[InProcess]:
+    with in_process(app, drain) as running:
+        yield running
+
+
+@pytest.fixture
+def drain() -> Drain:
+    return Drain(quiet=3600, limit=3600)
+
+
+def warning(client: Client) -> str:
+    response = review_in(client.answer())
+    assert "patch" not in response
+    text: str = response["warnings"][0]
+    return text
+
+
+def is_settled(client: Client) -> bool:
+    client.send(mutate(REVIEW))
+    return "patch" in review_in(client.answer())
+
+
+# Room
+
+
+def test_bodies_that_do_not_end_get_no_more_than_their_room(
+    app: FastAPI, server: InProcess
+) -> None:
+    app.state.room.size = 4 * MIB
+    holding = [server.connect() for _ in range(3)]
+    for client in holding:
+        client.send(WHOLE[:MIB])
+    await_that(lambda: app.state.room.held > 2.9 * MIB, "they have come")
+    late = server.connect()
+    late.send(WHOLE[: 2 * MIB])
+    assert "podsettle: Overloaded: " in warning(late)
+    # What it held is free again, and what it still sends is not kept.
+    await_that(lambda: app.state.room.held <= 3 * MIB, "it is given back")
+    late.send(WHOLE[2 * MIB :])
+    assert is_settled(late)
+    assert app.state.room.held <= 3 * MIB
+    # The others have lost nothing.
+    for client in holding[1:]:
+        client.close()
+    await_that(lambda: app.state.room.held <= MIB, "there is room for the rest of one")
+    app.state.room.size = 5 * MIB
+    holding[0].send(WHOLE[MIB:])
+    assert "patch" in review_in(holding[0].answer())
+    assert app.state.room.held == 0
+
+
+def test_a_review_that_comes_at_once_needs_no_room(app: FastAPI, server: InProcess) -> None:
+    app.state.room.size = MIB
+    holding = server.connect()
+    holding.send(WHOLE[:MIB])
+    await_that(lambda: app.state.room.held > 0.9 * MIB, "it has come")
+    app.state.room.size = 0
+    assert is_settled(server.connect())
+    slow = server.connect()
+    whole = mutate(REVIEW)
+    assert len(whole) < ALWAYS_KEPT
+    for part in (whole[:-100], whole[-100:]):
+        slow.send(part)
+    assert "patch" in review_in(slow.answer())
+
+
+def test_what_is_given_up_gives_its_room_back(app: FastAPI, server: InProcess) -> None:
+    client = server.connect()
+    client.send(WHOLE[:MIB])
+    await_that(lambda: app.state.room.held, "it has come")
+    client.close()
+    await_that(lambda: app.state.room.held == 0, "it is given back")
+    client = server.connect()
+    client.send(mutate(LONG, "?timeout=200ms")[:MIB])
+    assert "DeadlineExceeded" in warning(client)
+    assert app.state.room.held == 0
+
+
+def test_previews_take_up_the_same_room(app: FastAPI, server: InProcess) -> None:
+    app.state.room.size = 0
+    client = server.connect()
+    client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
+    assert client.answer().status == 503
+    assert app.state.room.held == 0
+
+
+# Time
+
+
+def test_the_query_does_not_say_how_long_a_body_may_take(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutate_module, "SECONDS_FOR_BODY", 0.25)
+    client = server.connect()
+    client.send(mutate(REVIEW, "?timeout=30s")[:-100])
+    assert " bytes came in 0.25 s, and not the end" in warning(client)
+
+
+# Load
+
+
+def test_clients_that_send_nothing_more_are_no_load(
+    app: FastAPI, server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "REST_SECONDS", 60)
+    app.state.load.limit = 3
+    trickling = [server.connect() for _ in range(10)]
+    for client in trickling[:5]:
+        client.send(mutate(REVIEW, "?timeout=30s")[:-100])
+    for client in trickling[5:]:
+        client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
+    await_that(lambda: app.state.load.under_way == 10, "they are under way")
+    assert is_settled(server.connect())
+    for client in trickling[:5]:
+        client.close()
+    for client in trickling[5:]:
+        client.send("x: 1\n")
+        assert client.answer().status == 422
+    await_that(lambda: app.state.load.under_way == 0, "they are not any more")
+    assert not app.state.load.aside
+
+
+def test_reviews_whose_ends_come_at_one_moment_are_load(
+    app: FastAPI, server: InProcess, source: ManifestsSource
+) -> None:
+    seen = source.view
+    reached, go_on = threading.Event(), threading.Event()
+
+    class Held:
+        """The view, which holds up the server's only thread while others send."""
+
+        def __getattr__(self, name: str) -> object:
+            reached.set()
+            assert go_on.wait(30)
+            return getattr(seen, name)
+
+    source.view = Held()  # type: ignore[assignment]
+    app.state.load.limit = 3
+    whole = mutate(REVIEW)
+    clients = [server.connect() for _ in range(8)]
+    for client in clients:
+        client.send(whole[:-100])
+    await_that(lambda: len(app.state.load.aside) == 8, "they are under way")
+    assert app.state.load.reviews == 0
+    clients[0].send(whole[-100:])
+    assert reached.wait(30)
+    for client in clients[1:]:
+        client.send(whole[-100:])
+    go_on.set()
+    answers = [review_in(client.answer()) for client in clients]
+    assert "patch" in answers[0]
+    overloaded = [found for found in answers if "patch" not in found]
+    assert overloaded
+    assert all("reviews are under way" in found["warnings"][0] for found in overloaded)
