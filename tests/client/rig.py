@@ -38,11 +38,14 @@ class Pod:
         containers: tuple[str, ...] = ("step",),
         init: tuple[str, ...] = (),
         node: str | None = None,
+        existing: bool = False,
     ) -> None:
         self.namespace, self.name = namespace, name
         self._cluster = cluster
         self._path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         self._init = init
+        if existing:
+            return
         spec: dict[str, Any] = {
             "restartPolicy": "Never",
             "containers": [{"name": each, "image": "busybox"} for each in containers],
@@ -53,6 +56,11 @@ class Pod:
         pod = {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
         made = cluster.create_pod(pod)
         assert made.status == 201, made.body
+
+    @property
+    def exists(self) -> bool:
+        """Whether the API server has it."""
+        return self._cluster.request("GET", self._path).status == 200
 
     def say(self, phase: str, states: dict[str, Any] | None = None, **more: Any) -> None:
         """Write phase and containers' states, as the kubelet does it in one patch."""
@@ -121,13 +129,17 @@ class Command:
 
 @contextmanager
 def running(
-    kubeconfig: Path, directory: Path, *arguments: str, stdout: int | None = None
+    kubeconfig: Path,
+    directory: Path,
+    *arguments: str,
+    stdout: int | None = None,
+    program: str = PODSETTLE,
 ) -> Iterator[Command]:
     """A podsettle command, while the block runs; its output goes to a file, or to `stdout`."""
     directory.mkdir(exist_ok=True)
     with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
         process = subprocess.Popen(
-            [PODSETTLE, *arguments],
+            [program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=out if stdout is None else stdout,
             stderr=err,

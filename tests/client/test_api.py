@@ -23,7 +23,7 @@ from webhook.client import (
     wait_terminated,
 )
 from webhook.client.backoff import may_pass
-from webhook.client.sight import keep_in_sight
+from webhook.client.sight import Sight, keep_in_sight
 
 T = 1_780_000_000_000_000_000
 ONCE = Backoff(total=0)
@@ -87,6 +87,22 @@ async def test_a_watch_whose_version_is_gone_looks_again(monkeypatch: pytest.Mon
             async with asyncio.timeout(60):
                 while sight.pod["status"]["phase"] != "Failed":
                     await sight.change()
+
+
+async def test_another_pod_of_the_same_name_is_told_by_its_uid(
+    cluster: KubeCluster, namespace: str
+) -> None:
+    """Where the watch was down meanwhile, nothing else tells."""
+    pod = Pod(cluster, namespace)
+    async with await ApiServer.connect() as server:
+        sight = Sight(server, PodName(namespace, "step-1"), ONCE)
+        await sight.begin()
+        pod.delete()
+        Pod(cluster, namespace).say("Succeeded", {"step": terminated(0)})
+        await sight.refresh()
+        assert sight.gone
+        assert sight.pod["status"]["phase"] == "Pending"
+        assert not sight.succeeded
 
 
 async def test_a_kubeconfig_that_is_named_comes_before_the_pod_that_this_runs_in(

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from urllib.parse import urlencode
 
-from webhook.client.backoff import STOOD, Backoff, NotYetError, log, may_pass
+from webhook.client.backoff import STOOD, Backoff, NotYetError, log
 from webhook.client.pod import (
     FINAL,
     Json,
@@ -115,8 +115,6 @@ class _Copy:
         """One stream, from where the last one ended. Returns where another may follow at once."""
         begun, was_over = time.monotonic(), self._over
         any_news, broken = await self._stream()
-        if broken is not None and not may_pass(broken):
-            raise broken
         if self._follow:
             pod = await self._look(broken)
             if pod is not None:
