@@ -36,6 +36,19 @@ def sleep(**settings: Any) -> Json:
     return policy_document(remedies={"postInitSleep": settings})
 
 
+def retry(*names: Any, **settings: Any) -> Json:
+    remedy = {"initContainers": list(names), **settings}
+    return policy_document(remedies={"retryInitExit255": remedy})
+
+
+def gate(**settings: Any) -> Json:
+    return policy_document(remedies={"kubeletGate": settings})
+
+
+def change_policy(value: Any) -> Json:
+    return policy_document(remedies={"seLinuxChangePolicy": value})
+
+
 def labels(matched: Any) -> Json:
     return policy_document(podSelector={"matchLabels": matched})
 
@@ -51,6 +64,7 @@ def without(key: str) -> Json:
 
 REMEDIES = "spec.remedies"
 SLEEP = f"{REMEDIES}.postInitSleep"
+RETRY = f"{REMEDIES}.retryInitExit255"
 MATCHED = "spec.podSelector.matchLabels"
 ENTRY = "spec.podSelector.matchExpressions[0]"
 
@@ -85,6 +99,12 @@ RIGHT: dict[str, Json] = {
     "one class twice": policy_document(
         remedies={"runtimeClass": {"name": "a"}, "skipSELinuxRelabel": {"runtimeClassName": "a"}}
     ),
+    "a gate": gate(),
+    "an impatient gate": gate(timeout="1ms"),
+    "a patient gate": gate(timeout="60s"),
+    "containers that may run again": retry("prepare", "a", "a-0", "0" * 63),
+    "the same, wherever": retry("prepare", when="Always"),
+    "Recursive": change_policy("Recursive"),
     "longest name": policy_document("a" * LONGEST_NAME),
     "name with dots": policy_document("a.b-c"),
     "a status of ours": {**policy_document(), "status": {"conditions": []}},
@@ -178,6 +198,35 @@ WRONG: dict[str, Wrong] = {
     **{
         f"glob {glob!r}": Wrong(sleep(containers=["a", glob]), f"{SLEEP}.containers[1]")
         for glob in ("", "Prepare", "a.b", "a b", "[ab]", "é", "a\n", "a" * 64)
+    },
+    # Containers that run again, by name.
+    "no containers that may run again": Wrong(
+        policy_document(remedies={"retryInitExit255": {}}), f"{RETRY}.initContainers"
+    ),
+    "none that may run again": Wrong(retry(), f"{RETRY}.initContainers"),
+    "text as names": Wrong(
+        policy_document(remedies={"retryInitExit255": {"initContainers": "prepare"}}),
+        f"{RETRY}.initContainers",
+    ),
+    **{
+        f"container {name!r}": Wrong(retry("a", name), f"{RETRY}.initContainers[1]")
+        for name in ("*", "prepare-*", "?", "", "-a", "a-", "A", "a.b", "a\n", "é", "a" * 64)
+    },
+    # Gates.
+    **{
+        f"gate of {text!r}": Wrong(
+            gate(timeout=text), f"{REMEDIES}.kubeletGate.timeout", only_rule=True
+        )
+        for text in ("0", "0s", "0.9ms", "61s")
+    },
+    "gate of nothing sensible": Wrong(gate(timeout="soon"), f"{REMEDIES}.kubeletGate.timeout"),
+    "unknown setting of a gate": Wrong(gate(port=1), f"{REMEDIES}.kubeletGate.port"),
+    # What is Recursive.
+    **{
+        f"{value!r} as change policy": Wrong(
+            change_policy(value), f"{REMEDIES}.seLinuxChangePolicy"
+        )
+        for value in ("MountOption", "recursive", "", 5, True)
     },
     # RuntimeClasses.
     "two classes": Wrong(

@@ -149,7 +149,7 @@ def test_one_that_accepts_and_says_nothing_is_asked_again(linger: Path) -> None:
 
 def test_a_kubelet_that_does_not_listen_yet_is_waited_for(linger: Path) -> None:
     port = free_port()
-    command = [linger, *waiting(Listener("127.0.0.1", port))]
+    command = [str(linger), *waiting(Listener("127.0.0.1", port))]
     with subprocess.Popen(
         command, env={"HOST_IP": "127.0.0.1"}, stderr=subprocess.PIPE, text=True
     ) as process:

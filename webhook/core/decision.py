@@ -47,12 +47,16 @@ class Reason(StrEnum):
     HELPER_IMAGE_MISSING = "HelperImageMissing"
     NOT_NEEDED = "NotNeeded"
     SERVER_TOO_OLD = "ServerTooOld"
+    RESTART_POLICY_PRESET = "RestartPolicyPreset"
+    SYSTEM_POD = "SystemPod"
+    MESH_TRAFFIC = "MeshTraffic"
 
     RUNTIME_CLASS_MISSING = "RuntimeClassMissing"
     RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
     RUNTIME_CLASS_PRESET = "RuntimeClassPreset"
     NO_PERSISTENT_VOLUME = "NoPersistentVolume"
     ANNOTATION_PRESET = "AnnotationPreset"
+    SELINUX_CHANGE_POLICY_PRESET = "SELinuxChangePolicyPreset"
     UNSTABLE_SELINUX_LEVEL = "UnstableSELinuxLevel"
 
     MALFORMED_POD = "MalformedPod"
@@ -131,8 +135,8 @@ _ABOUT: dict[Reason, _About] = {
         "`restartPolicy` is Always."
     ),
     Reason.NAME_CONFLICT: _About(
-        "The pod already uses the name `podsettle-linger` or the path `/podsettle` for something "
-        "else.",
+        "The pod already uses the name `podsettle-linger` or `podsettle-kubelet-gate`, or the path "
+        "`/podsettle`, for something else.",
         True,
     ),
     Reason.HELPER_IMAGE_MISSING: _About(
@@ -141,6 +145,19 @@ _ABOUT: dict[Reason, _About] = {
     Reason.NOT_NEEDED: _About("No node that the pod could land on has the defect."),
     Reason.SERVER_TOO_OLD: _About(
         "The API server or a node does not support what the remedy needs.", True
+    ),
+    Reason.RESTART_POLICY_PRESET: _About(
+        "The init container already sets a `restartPolicy` of its own, which is never replaced."
+    ),
+    Reason.SYSTEM_POD: _About(
+        "A pod that a node or the cluster needs early: it tolerates every taint, belongs to a "
+        "DaemonSet, has a `system-` priority class, or uses the host's network in a `kube-*` or "
+        "`openshift-*` namespace."
+    ),
+    Reason.MESH_TRAFFIC: _About(
+        "A service mesh's CNI plugin takes the pod's connections before its proxy runs, so an init "
+        "container reaches nothing.",
+        True,
     ),
     Reason.RUNTIME_CLASS_MISSING: _About(
         "The RuntimeClass does not exist; the API server would refuse the pod.", True
@@ -157,6 +174,9 @@ _ABOUT: dict[Reason, _About] = {
         "The pod mounts no persistent volume and the policy covers only those that do."
     ),
     Reason.ANNOTATION_PRESET: _About("The pod already sets the annotation to another value."),
+    Reason.SELINUX_CHANGE_POLICY_PRESET: _About(
+        "The pod already sets `seLinuxChangePolicy` to another value, which is never replaced."
+    ),
     Reason.UNSTABLE_SELINUX_LEVEL: _About(
         "Applied, but without effect until the pod or its namespace fixes "
         "`seLinuxOptions.level`: a level that changes with each start relabels each time.",

@@ -14,15 +14,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-import msgspec
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core import duration, shell_wrapper
+from webhook.core import duration, helper, shell_wrapper
 from webhook.core.decision import Reason
 from webhook.core.duration import Delay
 from webhook.core.globs import Glob, compile_globs
-from webhook.core.names import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER_PATH
+from webhook.core.mesh import INIT_CONTAINERS
+from webhook.core.names import (
+    HELPER,
+    HELPER_IN_IMAGE,
+    HELPER_MOUNT,
+    HELPER_PATH,
+    OWN_CONTAINERS,
+)
 from webhook.core.patch import ContainerList, PodPatch
 from webhook.core.remedy import Context, Finding
 from webhook.core.review import Container, Pod, PodSpec, Volume, is_set
@@ -118,7 +124,7 @@ def apply(
         reason = _unfit(pod, where, container)
         if reason is None and settings.when == "NodesNeedIt":
             if needed is None:
-                needed = context.view.nodes.may_lose_exit_codes(_placed(pod, context, patch))
+                needed = context.view.nodes.may_lose_exit_codes(context.placed(pod, patch))
             reason = None if needed else Reason.NOT_NEEDED
         if reason is not None or not container.command:
             yield Finding(reason or Reason.NO_COMMAND, container.name)
@@ -142,34 +148,14 @@ def apply(
     _bring_helper(pod, served, settings, context, patch)
 
 
-def _placed(pod: Pod, context: Context, patch: PodPatch) -> PodSpec:
-    """The pod's spec with the nodeSelector that the API server merges in from its RuntimeClass.
-
-    Without it the answer would change between the first call and the reinvocation.
-    """
-    name = patch.runtime_class_name
-    found = context.view.runtime_class(name) if name else None
-    if found is None or not found.node_selector:
-        return pod.spec
-    selector = {**found.node_selector, **(pod.spec.node_selector or {})}
-    return msgspec.structs.replace(pod.spec, node_selector=selector)
-
-
 def _named(pod: Pod, settings: PostInitSleep) -> Iterator[tuple[ContainerList, int, Container]]:
     for index, container in enumerate(pod.spec.init_containers or ()):
-        if container.name != HELPER and settings.wants_init_container(container.name):
+        if container.name not in OWN_CONTAINERS and settings.wants_init_container(container.name):
             yield "initContainers", index, container
     if settings.containers:
         for index, container in enumerate(pod.spec.containers or ()):
             if settings.wants_container(container.name):
                 yield "containers", index, container
-
-
-# Injected by service meshes. They need what a wrapper takes away (a mount, an exact command), and
-# a pod whose network set-up fails is worse off than one that is retried.
-_MESH = frozenset(
-    {"istio-init", "istio-validation", "linkerd-init", "linkerd-network-validator", "kuma-init"}
-)
 
 
 def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | None:
@@ -178,7 +164,7 @@ def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | Non
         # Tekton stops a sidecar by swapping its image for one in which the command must be absent.
         return Reason.NATIVE_SIDECAR
     if where == "initContainers":
-        if container.name in _MESH:
+        if container.name in INIT_CONTAINERS:
             return Reason.MESH_INIT_CONTAINER
     elif (
         (pod.spec.restart_policy or "Always") == "Always"
@@ -261,7 +247,7 @@ def _bring_helper(
     """Make sure that the helper is there before the first container that starts with it."""
     volume, index = _helper_volume(pod), _helper_index(pod)
     if served and volume is None:
-        if _by_image_volume(_placed(pod, context, patch), settings, context):
+        if _by_image_volume(context.placed(pod, patch), settings, context):
             image = {"reference": context.linger_image, "pullPolicy": "IfNotPresent"}
             patch.add_volume({"name": HELPER, "image": image})
             return
@@ -309,68 +295,11 @@ def _helper_index(pod: Pod) -> int | None:
 def _copying_container(
     pod: Pod, served: Container, settings: PostInitSleep, context: Context
 ) -> dict[str, Any]:
-    """The init container that copies the helper into the shared volume.
-
-    It must pass whatever the pod's own containers pass. Its resources are those of the container
-    that it serves: that keeps the QoS class, satisfies a ResourceQuota and a LimitRange as that
-    container does, and never raises what the scheduler reserves for the pod. No runAsUser:
-    OpenShift assigns it.
-    """
-    security: dict[str, Any] = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    pod_security, own = pod.spec.security_context, served.security_context
-    if pod_security is None or pod_security.run_as_user != 0:
-        security["runAsNonRoot"] = True
-    elif own is not None and own.run_as_non_root and own.run_as_user:
-        # As the pod's own user, root, it could not start; its containers name another.
-        security |= {"runAsNonRoot": True, "runAsUser": own.run_as_user}
-    container: dict[str, Any] = {
-        "name": HELPER,
-        "image": context.linger_image,
-        "imagePullPolicy": "IfNotPresent",
+    """The init container that copies the helper into the shared volume."""
+    return {
+        **helper.container(HELPER, context.linger_image or "", pod, served),
         # It is as quick as any, so it has to settle as well.
         "command": [HELPER_IN_IMAGE, *settings.helper_command[1:], HELPER_IN_IMAGE],
         "args": ["install", HELPER_PATH],
-        "securityContext": security,
         "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],
     }
-    resources = _resources(pod, served)
-    if resources:
-        container["resources"] = resources
-    return container
-
-
-_COUNTED = ("cpu", "memory", "ephemeral-storage")
-
-
-class _Resources(msgspec.Struct):
-    limits: dict[str, Any] | None = None
-    requests: dict[str, Any] | None = None
-
-
-def _resources(pod: Pod, served: Container) -> dict[str, dict[str, Any]]:
-    """Limits and requests of the served container.
-
-    Devices and huge pages only where every container of the pod asks for them: then a LimitRange
-    may demand them of each, else the helper has no use for them.
-    """
-    everyone = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
-    own = _decoded(served)
-    wanted = {*_COUNTED}.union(own.limits or ()).intersection(
-        *({*_COUNTED, *(_decoded(container).limits or ())} for container in everyone)
-    )
-    copied = {
-        "limits": {k: v for k, v in (own.limits or {}).items() if k in wanted},
-        "requests": {k: v for k, v in (own.requests or {}).items() if k in wanted},
-    }
-    return {key: values for key, values in copied.items() if values}
-
-
-def _decoded(container: Container) -> _Resources:
-    if not is_set(container.resources):
-        return _Resources()
-    return msgspec.json.decode(container.resources, type=_Resources)
