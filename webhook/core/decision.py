@@ -150,9 +150,9 @@ _ABOUT: dict[Reason, _About] = {
         "The init container already sets a `restartPolicy` of its own, which is never replaced."
     ),
     Reason.SYSTEM_POD: _About(
-        "A pod that a node or the cluster needs early: it tolerates every taint, belongs to a "
-        "DaemonSet, has a `system-` priority class, or uses the host's network in a `kube-*` or "
-        "`openshift-*` namespace."
+        "A pod that its node may need early: it tolerates every taint, belongs to a DaemonSet, is "
+        "`system-node-critical`, or uses the host's network in a `kube-*` or `openshift-*` "
+        "namespace."
     ),
     Reason.MESH_TRAFFIC: _About(
         "A service mesh's CNI plugin takes the pod's connections before its proxy runs, so an init "

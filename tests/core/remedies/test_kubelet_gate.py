@@ -209,7 +209,7 @@ def test_behind_a_mesh_that_lets_nothing_through_there_is_no_gate(name: str) -> 
         ({"tolerations": [{"key": "gpu", "value": "a"}]}, "Applied"),
         ({"tolerations": None}, "Applied"),
         ({"priorityClassName": "system-node-critical"}, "SystemPod"),
-        ({"priorityClassName": "system-cluster-critical"}, "SystemPod"),
+        ({"priorityClassName": "system-cluster-critical"}, "Applied"),
         ({"priorityClassName": "high"}, "Applied"),
         ({"hostNetwork": True}, "Applied"),
         ({"os": {"name": "windows"}}, "WindowsPod"),

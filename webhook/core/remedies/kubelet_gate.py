@@ -87,7 +87,7 @@ def _is_needed_early(pod: Pod, namespace: str) -> bool:
     return (
         any(owner.kind == "DaemonSet" for owner in owners)
         or any(map(_tolerates_everything, pod.spec.tolerations or ()))
-        or (pod.spec.priority_class_name or "").startswith("system-")
+        or pod.spec.priority_class_name == "system-node-critical"
         or (bool(pod.spec.host_network) and namespace.startswith(SYSTEM_NAMESPACES))
     )
 
