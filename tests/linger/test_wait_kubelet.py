@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -202,10 +204,29 @@ def test_so_does_refusal(linger: Path, host: str) -> None:
     )
 
 
+def test_so_does_a_kubelet_that_cannot_be_reached(linger: Path) -> None:
+    """As behind a firewall that drops: a queue that is full answers nobody."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        port = server.getsockname()[1]
+
+        def is_taken() -> bool:
+            client = stack.enter_context(socket.socket())
+            client.settimeout(0.2)
+            return client.connect_ex(("127.0.0.1", port)) == 0
+
+        while is_taken():
+            pass
+        assert said(linger, Listener("127.0.0.1", port), timeout="300ms") == (
+            "time is up: the kubelet at 127.0.0.1 cannot be reached: Operation timed out; "
+            "going on without it"
+        )
+
+
 def test_half_an_answer_is_none(linger: Path) -> None:
-    def half(connection: object) -> None:
-        says(b"\x16\x03\x03\0\x7a")(connection)  # type: ignore[arg-type]
-        stay_silent(connection)  # type: ignore[arg-type]
+    def half(connection: socket.socket) -> None:
+        says(b"\x16\x03\x03\0\x7a")(connection)
+        stay_silent(connection)
 
     with listening(half) as server:
         assert "does not answer" in said(linger, server, timeout="300ms")
