@@ -62,7 +62,12 @@ def without(key: str) -> Json:
     return {name: value for name, value in policy_document().items() if name != key}
 
 
+def images(**settings: Any) -> Json:
+    return policy_document(imageConfig=settings)
+
+
 REMEDIES = "spec.remedies"
+IMAGES = "spec.imageConfig"
 SLEEP = f"{REMEDIES}.postInitSleep"
 RETRY = f"{REMEDIES}.retryInitExit255"
 MATCHED = "spec.podSelector.matchLabels"
@@ -105,6 +110,18 @@ RIGHT: dict[str, Json] = {
     "containers that may run again": retry("prepare", "a", "a-0", "0" * 63),
     "the same, wherever": retry("prepare", when="Always"),
     "Recursive": change_policy("Recursive"),
+    "no images": images(),
+    "images never": images(lookup="Never", registries=["*"]),
+    "images from registries": images(
+        lookup="Registry",
+        registries=["quay.io", "*.example.com", "*:*", "localhost:5000", "[::1]:5000", "10.0.0.1"],
+    ),
+    "images from mirrors": images(
+        lookup="Registry",
+        mirrors={"docker.io": "harbor.example/hub.io/a_b", "a:1": "[fd00::1]:5000/x", "b": "c:2"},
+    ),
+    "longest registry": images(lookup="Registry", registries=["a" * 253 + ":65535"]),
+    "longest mirror": images(lookup="Registry", mirrors={"a" * 253: "a" * 253 + "/" + "a" * 200}),
     "longest name": policy_document("a" * LONGEST_NAME),
     "name with dots": policy_document("a.b-c"),
     "a status of ours": {**policy_document(), "status": {"conditions": []}},
@@ -245,6 +262,36 @@ WRONG: dict[str, Wrong] = {
     "no other name of a class": Wrong(
         policy_document(remedies={"skipSELinuxRelabel": {"runtimeClassName": ""}}),
         f"{REMEDIES}.skipSELinuxRelabel.runtimeClassName",
+    ),
+    # Images.
+    "images from nowhere": Wrong(images(lookup="Registry"), IMAGES, only_rule=True),
+    "images from nothing": Wrong(
+        images(lookup="Registry", registries=[], mirrors={}), IMAGES, only_rule=True
+    ),
+    "images from elsewhere": Wrong(images(lookup="Always"), f"{IMAGES}.lookup"),
+    **{
+        f"registry {registry[:20]!r}": Wrong(
+            images(registries=["a", registry]), f"{IMAGES}.registries[1]"
+        )
+        for registry in ("", "https://quay.io", "quay.io/a", "Quay.io", "a b", "a:x", "[::1", "é")
+    },
+    "registries as text": Wrong(images(registries="*"), f"{IMAGES}.registries"),
+    "too many registries": Wrong(images(registries=["a"] * 101), f"{IMAGES}.registries"),
+    **{
+        f"mirrored registry {registry!r}": Wrong(
+            images(mirrors={"ok": "a", registry: "b"}), f"{IMAGES}.mirrors"
+        )
+        for registry in ("", "*.io", "http://a", "a/b", "A", "a:", "-a")
+    },
+    **{
+        f"mirror {mirror!r}": Wrong(images(mirrors={"a": mirror}), f"{IMAGES}.mirrors.a")
+        for mirror in ("", "*.io", "https://b", "b/", "b/A", "b:x", "b//", "é")
+    },
+    "mirror of nothing": Wrong(
+        images(mirrors={"a": None}), f"{IMAGES}.mirrors.a", f"{IMAGES}.mirrors"
+    ),
+    "too many mirrors": Wrong(
+        images(mirrors={str(number): "a" for number in range(101)}), f"{IMAGES}.mirrors"
     ),
     # Selectors.
     **{

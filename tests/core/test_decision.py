@@ -210,6 +210,7 @@ CLAIM: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName
 SETTLED = container("prepare", "/podsettle/linger", "--", "/entrypoint")
 AUDIT = view(policy(action="Audit"))
 OLD = view(policy(remedies={"postInitSleep": {"delivery": "ImageVolume"}}), server=Version(1, 33))
+QUAY = {"lookup": "Registry", "registries": ["quay.io"]}
 CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.APPLIED: lambda: ask(pod(QUICK)),
     Reason.WOULD_APPLY: lambda: ask(pod(QUICK), AUDIT),
@@ -224,6 +225,9 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.MIRROR_POD: lambda: ask(pod(QUICK, annotations={"kubernetes.io/config.mirror": "x"})),
     Reason.WINDOWS_POD: lambda: ask(pod(QUICK, os={"name": "windows"})),
     Reason.NO_COMMAND: lambda: ask(pod(container("a"))),
+    Reason.IMAGE_CONFIG_UNAVAILABLE: lambda: ask(
+        pod(container("a")), view(policy(imageConfig=QUAY))
+    ),
     Reason.NO_SHELL: lambda: sleep(pod(QUICK), delivery="Shell"),
     Reason.INTERACTIVE: lambda: sleep(pod(container("a", "sh", tty=True)), delivery="Shell"),
     Reason.NATIVE_SIDECAR: lambda: ask(pod(container("a", "/a", restartPolicy="Always"))),

@@ -47,7 +47,7 @@ def problems(text: str) -> tuple[Problem, ...]:
         (
             HEAD + "  whatever: 1\n" + SLEEP,
             "p.yaml:6: spec.whatever: unknown key; known are action, description, "
-            "namespaceSelector, podSelector, priority, remedies",
+            "imageConfig, namespaceSelector, podSelector, priority, remedies",
         ),
         (
             HEAD + "  priority: high\n" + SLEEP,

@@ -7,9 +7,12 @@ logs, `/preview`, the page and the command line.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    from webhook.core.image_config import ImageQuery
 
 Operation: TypeAlias = dict[str, Any]
 """One RFC 6902 operation, ready to be encoded."""
@@ -38,6 +41,7 @@ class Reason(StrEnum):
     WINDOWS_POD = "WindowsPod"
 
     NO_COMMAND = "NoCommand"
+    IMAGE_CONFIG_UNAVAILABLE = "ImageConfigUnavailable"
     NO_SHELL = "NoShell"
     INTERACTIVE = "Interactive"
     NATIVE_SIDECAR = "NativeSidecar"
@@ -116,6 +120,11 @@ _ABOUT: dict[Reason, _About] = {
     Reason.NO_COMMAND: _About(
         "The container has no `command`: what to wrap is in the image, which the pod does not "
         "hold. Set `command` to the image's entrypoint.",
+        True,
+    ),
+    Reason.IMAGE_CONFIG_UNAVAILABLE: _About(
+        "The container has no `command`, and what its image starts could not be learned in time "
+        "from its registry. Set `command` to the image's entrypoint.",
         True,
     ),
     Reason.NO_SHELL: _About(
@@ -217,6 +226,8 @@ class Decision(msgspec.Struct, frozen=True):
     outcomes: tuple[Outcome, ...] = ()
     operations: tuple[Operation, ...] = ()
     policies: tuple[str, ...] = ()
+    lacking: tuple[ImageQuery, ...] = ()
+    """Images that have to be looked up for the decision to be better."""
 
     @property
     def warnings(self) -> list[str]:

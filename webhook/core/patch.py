@@ -44,6 +44,8 @@ class PodPatch:
         self._pod = pod
         self._annotations: dict[str, str] = {}
         self._commands: dict[tuple[ContainerList, int], list[str]] = {}
+        self._args: dict[tuple[ContainerList, int], list[str]] = {}
+        self._filled: dict[tuple[ContainerList, int], tuple[list[str], list[str]]] = {}
         self._mounts: dict[tuple[ContainerList, int], dict[str, Any]] = {}
         self._volumes: list[dict[str, Any]] = []
         self._runtime_class_name: str | None = None
@@ -69,6 +71,18 @@ class PodPatch:
     def set_command(self, where: ContainerList, index: int, command: list[str]) -> None:
         """Replace a container's command."""
         self._commands[where, index] = command
+
+    def fill_in(
+        self, where: ContainerList, index: int, command: list[str], args: list[str]
+    ) -> None:
+        """Take these for what a container without `command` runs: they are its image's.
+
+        Its `args` are set where there are any, since an explicit command makes the runtime pass
+        over the image's own; the command is set by `set_command`, with a wrapper in front.
+        """
+        self._filled[where, index] = (command, args)
+        if args:
+            self._args[where, index] = args
 
     def add_mount(self, where: ContainerList, index: int, mount: dict[str, Any]) -> None:
         """Append a volume mount to a container."""
@@ -153,7 +167,10 @@ class PodPatch:
                 yield _add(path, self._selinux_change_policy)
         for (where, index), command in self._commands.items():
             path = f"/spec/{where}/{index}/command"
-            yield {"op": "replace", "path": path, "value": command}
+            op = "add" if (where, index) in self._filled else "replace"
+            yield {"op": op, "path": path, "value": command}
+        for (where, index), args in self._args.items():
+            yield _add(f"/spec/{where}/{index}/args", args)
         for (where, index), mount in self._mounts.items():
             path = f"/spec/{where}/{index}/volumeMounts"
             yield _append(path, self._container(where, index).volume_mounts is None, mount)
@@ -190,6 +207,9 @@ class PodPatch:
         if not operations:
             return operations
         before, after = _projection(self._pod), _projection(self._pod)
+        for (where, index), (command, args) in self._filled.items():
+            container = before["spec"][where][index]
+            container |= {"command": command} | ({"args": args} if args else {})
         try:
             after = jsonpatch.apply_patch(after, operations, in_place=True)
         except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
@@ -276,7 +296,8 @@ def check_edits(before: dict[str, Any], after: dict[str, Any]) -> None:
 
     Allowed: own annotations; a runtimeClassName or a seLinuxChangePolicy where there was none;
     appended volumes and mounts; a wrapper in front of a command; restart rules of an init container
-    that had no restartPolicy; podsettle's own init containers, the helper first.
+    that had no restartPolicy; podsettle's own init containers, the helper first. What a container
+    without a command has from its image is in `before` as if the pod had said it.
     """
     old, new = before["spec"], after["spec"]
     _require(after.keys() <= {"metadata", "spec"}, "top-level keys")
@@ -335,9 +356,12 @@ def _check_containers(
         name = before["name"]
         _require(after.keys() <= _CHANGED, f"container {name}")
         _check_restart_policy(before, after, may_restart=may_restart)
+        _require(before.get("args") == after.get("args"), f"args of {name}")
         command, wrapped = before.get("command"), after.get("command")
-        kept = command is None if wrapped is None else wrapped[-len(command or ()) :] == command
-        _require(kept, f"command of {name}")
+        if wrapped is None or command is None:
+            _require(wrapped is command, f"command of {name}")
+        else:
+            _require(wrapped[len(wrapped) - len(command) :] == command, f"command of {name}")
         _require(
             _extends(before.get("volumeMounts", []), after.get("volumeMounts", [])),
             f"mounts of {name}",
@@ -345,7 +369,7 @@ def _check_containers(
 
 
 _RESTART = frozenset({"restartPolicy", "restartPolicyRules"})
-_CHANGED = frozenset({"name", "command", "volumeMounts"}) | _RESTART
+_CHANGED = frozenset({"name", "command", "args", "volumeMounts"}) | _RESTART
 
 
 def _check_restart_policy(

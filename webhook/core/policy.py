@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic import model_validator as _model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from webhook.core.image_config import ImageConfigSettings
 from webhook.core.names import API_VERSION, KIND
 from webhook.core.remedies import (
     kubelet_gate,
@@ -149,6 +150,11 @@ class SettlePolicySpec(Model):
     )
     pod_selector: LabelSelector = Field(
         default=LabelSelector(), description="Pods that the policy covers. Omitted: every pod."
+    )
+    image_config: ImageConfigSettings = Field(
+        default=ImageConfigSettings(),
+        description="Where podsettle may learn what the images of containers without command "
+        "start. Omitted: nowhere.",
     )
     remedies: Remedies = Field(description="What is done to the pods.")
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from webhook.core.decision import Reason
+from webhook.core.image_config import Images, LookupRules
 from webhook.core.patch import PodPatch
 from webhook.core.review import Pod, PodSpec
 from webhook.core.versions import Version
@@ -23,6 +24,9 @@ class Context:
     namespace: Namespace
     linger_image: str | None
     """The image of the helper; None where nobody said which it is."""
+    images: Images
+    image_rules: LookupRules | None = None
+    """Where the policy lets images be looked up; None where it does not."""
 
     def server_is(self, least: Version) -> bool:
         """Whether the API server is known to be of this release or later.

@@ -81,7 +81,9 @@ class Container(_Wire):
     """A regular or an init container."""
 
     name: str = ""
+    image: str | None = None
     command: list[str] | None = None
+    args: Raw = ABSENT
     stdin: bool | None = None
     tty: bool | None = None
     restart_policy: str | None = None
@@ -148,6 +150,12 @@ class Toleration(_Wire):
     effect: str = ""
 
 
+class LocalObjectReference(_Wire):
+    """One entry of `imagePullSecrets`."""
+
+    name: str = ""
+
+
 class PodOS(_Wire):
     """`spec.os`."""
 
@@ -171,6 +179,8 @@ class PodSpec(_Wire):
     host_network: bool | None = None
     tolerations: list[Toleration] | None = None
     priority_class_name: str | None = None
+    image_pull_secrets: list[LocalObjectReference] | None = None
+    service_account_name: str | None = None
 
 
 class OwnerReference(_Wire):

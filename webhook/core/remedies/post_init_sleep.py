@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -21,6 +21,13 @@ from webhook.core import duration, helper, shell_wrapper
 from webhook.core.decision import Reason
 from webhook.core.duration import Delay
 from webhook.core.globs import Glob, compile_globs
+from webhook.core.image_config import (
+    ImageQuery,
+    LookupRules,
+    Unavailable,
+    architectures,
+    escape,
+)
 from webhook.core.mesh import INIT_CONTAINERS
 from webhook.core.names import (
     HELPER,
@@ -109,7 +116,14 @@ class _Target:
     where: ContainerList
     index: int
     container: Container
+
+
+class _Started(NamedTuple):
+    """What a container starts: a command, and the arguments that only its image knows."""
+
     command: list[str]
+    args: list[str] = []  # noqa: RUF012 (nobody changes it)
+    of_image: bool = False
 
 
 def apply(
@@ -120,19 +134,23 @@ def apply(
     # The same for each container, so asked once: pods of thousands of containers exist.
     no_helper = _helper_objection(pod, settings, context)
     served: list[_Target] = []
+    images = _ImagesOfPod(pod, context, patch)
     for where, index, container in _named(pod, settings):
         reason = _unfit(pod, where, container)
         if reason is None and settings.when == "NodesNeedIt":
             if needed is None:
                 needed = context.view.nodes.may_lose_exit_codes(context.placed(pod, patch))
             reason = None if needed else Reason.NOT_NEEDED
-        if reason is not None or not container.command:
-            yield Finding(reason or Reason.NO_COMMAND, container.name)
+        if reason is not None:
+            yield Finding(reason, container.name)
             continue
-        if _takes_shell(container, settings.delivery):
-            yield _wrap_by_shell(
-                _Target(where, index, container, container.command), settings, patch
-            )
+        started = _Started(container.command) if container.command else images.started(container)
+        if isinstance(started, Finding):
+            yield started
+            continue
+        target = _Target(where, index, container)
+        if _takes_shell(container, started.command, settings.delivery):
+            yield _wrap_by_shell(target, started, settings, patch)
             continue
         reason = _interactive_or_shell_less(container, settings) or no_helper
         if reason is None and any(map(_takes_mount, _paths(container))):
@@ -140,11 +158,11 @@ def apply(
         if reason is not None:
             yield Finding(reason, container.name)
             continue
-        served.append(_Target(where, index, container, container.command))
-        patch.set_command(where, index, [*settings.helper_command, *container.command])
+        served.append(target)
+        _set_command(target, started, [*settings.helper_command, *started.command], patch)
         patch.add_mount(where, index, {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True})
         message = f"wrapped by the helper from {context.linger_image}"
-        yield Finding(Reason.APPLIED, container.name, changed=True, message=message)
+        yield _applied(target, started, message)
     _bring_helper(pod, served, settings, context, patch)
 
 
@@ -179,23 +197,89 @@ def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | Non
     return None
 
 
-def _takes_shell(container: Container, delivery: str) -> bool:
+class _ImagesOfPod:
+    """What the pod's containers start where the pod does not say."""
+
+    def __init__(self, pod: Pod, context: Context, patch: PodPatch) -> None:
+        self._pod = pod
+        self._context = context
+        self._patch = patch
+
+    def started(self, container: Container) -> _Started | Finding:
+        """What a container without `command` starts, or why that is not known."""
+        rules = self._context.image_rules
+        if rules is None:
+            return Finding(Reason.NO_COMMAND, container.name)
+        if not container.image:
+            return _unavailable(container, "the container names no image")
+        found = self._context.images.find(self._query(container.image, rules))
+        if isinstance(found, Unavailable):
+            return _unavailable(container, found.why)
+        entrypoint, cmd = ([escape(text) for text in texts] for texts in found)
+        if _has_args(container):
+            return _Started(entrypoint, of_image=True)
+        if not entrypoint and not cmd:
+            return _unavailable(container, "the image has neither an Entrypoint nor a Cmd")
+        if not entrypoint:
+            # Cmd is the command then, perhaps a shell.
+            return _Started(cmd, of_image=True)
+        return _Started(entrypoint, cmd, of_image=True)
+
+    def _query(self, image: str, rules: LookupRules) -> ImageQuery:
+        spec = self._pod.spec
+        return ImageQuery(
+            image,
+            rules,
+            self._architectures,
+            self._context.namespace.name,
+            tuple(secret.name for secret in spec.image_pull_secrets or ()),
+            spec.service_account_name or "default",
+        )
+
+    @cached_property
+    def _architectures(self) -> frozenset[str]:
+        placed = _placed(self._pod, self._context, self._patch)
+        return architectures(self._context.view.nodes, placed)
+
+
+def _unavailable(container: Container, why: str) -> Finding:
+    return Finding(Reason.IMAGE_CONFIG_UNAVAILABLE, container.name, message=why)
+
+
+def _has_args(container: Container) -> bool:
+    return is_set(container.args) and bool(msgspec.json.decode(container.args, type=list[str]))
+
+
+def _set_command(target: _Target, started: _Started, command: list[str], patch: PodPatch) -> None:
+    if started.of_image:
+        patch.fill_in(target.where, target.index, started.command, started.args)
+    patch.set_command(target.where, target.index, command)
+
+
+def _applied(target: _Target, started: _Started, message: str) -> Finding:
+    if started.of_image:
+        message += f", around what its image {target.container.image} starts"
+    return Finding(Reason.APPLIED, target.container.name, changed=True, message=message)
+
+
+def _takes_shell(container: Container, command: list[str], delivery: str) -> bool:
     return (
         delivery in ("Auto", "Shell")
-        and bool(container.command)
-        and shell_wrapper.is_shell((container.command or [""])[0])
+        and bool(command)
+        and shell_wrapper.is_shell(command[0])
         and not container.stdin
         and not container.tty
     )
 
 
-def _wrap_by_shell(target: _Target, settings: PostInitSleep, patch: PodPatch) -> Finding:
+def _wrap_by_shell(
+    target: _Target, started: _Started, settings: PostInitSleep, patch: PodPatch
+) -> Finding:
     command = shell_wrapper.wrap(
-        target.command, sleep_ms=settings.sleep, min_lifetime_ms=settings.min_lifetime
+        started.command, sleep_ms=settings.sleep, min_lifetime_ms=settings.min_lifetime
     )
-    patch.set_command(target.where, target.index, command)
-    message = f"wrapped by its own shell, {target.command[0]}"
-    return Finding(Reason.APPLIED, target.container.name, changed=True, message=message)
+    _set_command(target, started, command, patch)
+    return _applied(target, started, f"wrapped by its own shell, {started.command[0]}")
 
 
 def _interactive_or_shell_less(container: Container, settings: PostInitSleep) -> Reason | None:
