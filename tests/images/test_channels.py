@@ -21,6 +21,7 @@ from tests.images.settling import HELPER, images
 from tests.process import podsettle
 from webhook.images.lookup import ImageLookup
 from webhook.server.preview import preview_router
+from webhook.server.room import Room
 
 
 def new(registry: RunningRegistry) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def new(registry: RunningRegistry) -> dict[str, Any]:
 async def answered(registry: RunningRegistry, lookup: ImageLookup | None) -> list[dict[str, Any]]:
     app = FastAPI()
     seen = view(policy(**images(registry.host)))
-    app.include_router(preview_router(lambda: seen, SETTINGS, lookup))
+    app.include_router(preview_router(lambda: seen, SETTINGS, Room(), lookup))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://podsettle") as client:
         answer = await client.post("/preview", content=json.dumps(new(registry)))

@@ -128,11 +128,16 @@ class PodPatch:
         spec = self._pod.spec
         sizes = (
             len(spec.containers or ()),
-            len(spec.init_containers or ()) + (self._first_init_container is not None),
+            len(spec.init_containers or ()) + self._added_init_containers,
             len(spec.volumes or ()) + len(self._volumes),
             len(self._pod.labels or ()),
         )
         return "/".join(map(str, sizes))
+
+    @property
+    def _added_init_containers(self) -> int:
+        arranged = self._arrangement.container if self._arrangement else None
+        return (self._first_init_container is not None) + (arranged is not None)
 
     @property
     def annotations_fit(self) -> bool:

@@ -55,7 +55,10 @@ def test_the_gate_waits_with_the_helper_and_passes_restricted(fields: Json) -> N
     decision = decided(before, seen(MODERN))
     assert why(decision) == ["Applied"]
     after = patched(before, decision)
-    assert after["metadata"].pop("annotations") == {"podsettle.dev/applied": "p/kubeletGate"}
+    assert after["metadata"].pop("annotations") == {
+        "podsettle.dev/applied": "p/kubeletGate",
+        "podsettle.dev/settled": "1/1/0/0",
+    }
     assert after["spec"].pop("initContainers") == [
         {
             "name": GATE,

@@ -25,7 +25,10 @@ def test_it_is_set_where_there_is_none_beside_what_is_there(security: Any) -> No
     decision = decided(before, seen())
     assert why(decision) == ["Applied"]
     after = patched(before, decision)
-    applied = {"podsettle.dev/applied": "p/seLinuxChangePolicy"}
+    applied = {
+        "podsettle.dev/applied": "p/seLinuxChangePolicy",
+        "podsettle.dev/settled": "1/0/0/0",
+    }
     assert after["metadata"].pop("annotations") == applied
     had = security if isinstance(security, dict) else {}
     assert after["spec"].pop("securityContext") == {**had, "seLinuxChangePolicy": "Recursive"}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -238,7 +239,7 @@ class _ImagesOfPod:
 
     @cached_property
     def _architectures(self) -> frozenset[str]:
-        placed = _placed(self._pod, self._context, self._patch)
+        placed = self._context.placed(self._pod, self._patch)
         return architectures(self._context.view.nodes, placed)
 
 
