@@ -333,7 +333,11 @@ def condition(kind: str, status: str) -> Json:
 
 def test_kubectl_lists_what_matters(applied: KubeCluster) -> None:
     status: Json = {
-        "conditions": [condition("Accepted", "True"), condition("StillNeeded", "Unknown")],
+        "conditions": [
+            condition("Accepted", "True"),
+            condition("RuntimeClassesFound", "False"),
+            condition("StillNeeded", "Unknown"),
+        ],
         "observedGeneration": 1,
         "matchedNamespaces": 12,
     }
@@ -346,12 +350,17 @@ def test_kubectl_lists_what_matters(applied: KubeCluster) -> None:
         "PRIORITY",
         "ACTION",
         "ACCEPTED",
+        "CLASSES",
+        "FOUND",
         "STILL",
         "NEEDED",
         "NAMESPACES",
         "AGE",
     ]
-    assert shown[1].split()[:-1] == ["tekton-on-crio", "100", "Mutate", "True", "Unknown", "12"]
+    assert shown[1].split()[:-1] == [
+        *("tekton-on-crio", "100", "Mutate"),
+        *("True", "False", "Unknown", "12"),
+    ]
     wide = applied.kubectl("get", "settle", "tekton-on-crio", "-o", "wide").stdout
     assert wide.splitlines()[0].split()[-1] == "DESCRIPTION"
     assert EXAMPLES["tekton-on-crio"]["spec"]["description"] in wide

@@ -115,7 +115,7 @@ def test_new_certificates_are_served_without_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_it_and_then_it_ends_well(tmp_path: Path, how: signal.Signals) -> None:
-    slow = ("--drain-quiet", "1h", "--drain-limit", "2s")
+    slow = ("--drain-quiet", "2s", "--drain-limit", "2s")
     with start_server(EXAMPLES, tmp_path, *slow) as server, server.client() as client:
         server.process.send_signal(how)
         await_that(lambda: client.get("/readyz").status_code == 503, "it is not ready any more")
