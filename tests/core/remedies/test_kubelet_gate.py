@@ -292,7 +292,7 @@ def test_a_gate_moves_before_a_mesh_that_came_before_it(position: int) -> None:
     inits(once).insert(position, container("istio-init"))
     decision = decided(once, seen())
     assert why(decision) == ["Applied"]
-    assert [operation["op"] for operation in decision.operations] == ["add", "move"]
+    assert [operation["op"] for operation in decision.operations] == ["add", "add", "move"]
     after = patched(once, decision)
     assert names(after).index(GATE) == names(after).index("istio-init") - 1 == position
     assert decided(after, seen()).operations == ()
