@@ -84,6 +84,8 @@ def _type_of(field: FieldInfo) -> str:
     schema = _adapter(field).json_schema()
     options = [option for option in schema.get("anyOf", [schema]) if option.get("type") != "null"]
     (schema,) = options
+    if "const" in schema:
+        return f"`{schema['const']}`"
     if "enum" in schema:
         return " \\| ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "string" and "(ms|s|m|h)" in schema.get("pattern", ""):

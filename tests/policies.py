@@ -36,6 +36,19 @@ def sleep(**settings: Any) -> Json:
     return policy_document(remedies={"postInitSleep": settings})
 
 
+def retry(*names: Any, **settings: Any) -> Json:
+    remedy = {"initContainers": list(names), **settings}
+    return policy_document(remedies={"retryInitExit255": remedy})
+
+
+def gate(**settings: Any) -> Json:
+    return policy_document(remedies={"kubeletGate": settings})
+
+
+def change_policy(value: Any) -> Json:
+    return policy_document(remedies={"seLinuxChangePolicy": value})
+
+
 def labels(matched: Any) -> Json:
     return policy_document(podSelector={"matchLabels": matched})
 
@@ -49,8 +62,14 @@ def without(key: str) -> Json:
     return {name: value for name, value in policy_document().items() if name != key}
 
 
+def images(**settings: Any) -> Json:
+    return policy_document(imageConfig=settings)
+
+
 REMEDIES = "spec.remedies"
+IMAGES = "spec.imageConfig"
 SLEEP = f"{REMEDIES}.postInitSleep"
+RETRY = f"{REMEDIES}.retryInitExit255"
 MATCHED = "spec.podSelector.matchLabels"
 ENTRY = "spec.podSelector.matchExpressions[0]"
 
@@ -85,6 +104,24 @@ RIGHT: dict[str, Json] = {
     "one class twice": policy_document(
         remedies={"runtimeClass": {"name": "a"}, "skipSELinuxRelabel": {"runtimeClassName": "a"}}
     ),
+    "a gate": gate(),
+    "an impatient gate": gate(timeout="1ms"),
+    "a patient gate": gate(timeout="60s"),
+    "containers that may run again": retry("prepare", "a", "a-0", "0" * 63),
+    "the same, wherever": retry("prepare", when="Always"),
+    "Recursive": change_policy("Recursive"),
+    "no images": images(),
+    "images never": images(lookup="Never", registries=["*"]),
+    "images from registries": images(
+        lookup="Registry",
+        registries=["quay.io", "*.example.com", "*:*", "localhost:5000", "[::1]:5000", "10.0.0.1"],
+    ),
+    "images from mirrors": images(
+        lookup="Registry",
+        mirrors={"docker.io": "harbor.example/hub.io/a_b", "a:1": "[fd00::1]:5000/x", "b": "c:2"},
+    ),
+    "longest registry": images(lookup="Registry", registries=["a" * 253 + ":65535"]),
+    "longest mirror": images(lookup="Registry", mirrors={"a" * 253: "a" * 253 + "/" + "a" * 200}),
     "longest name": policy_document("a" * LONGEST_NAME),
     "name with dots": policy_document("a.b-c"),
     "a status of ours": {**policy_document(), "status": {"conditions": []}},
@@ -179,6 +216,35 @@ WRONG: dict[str, Wrong] = {
         f"glob {glob!r}": Wrong(sleep(containers=["a", glob]), f"{SLEEP}.containers[1]")
         for glob in ("", "Prepare", "a.b", "a b", "[ab]", "é", "a\n", "a" * 64)
     },
+    # Containers that run again, by name.
+    "no containers that may run again": Wrong(
+        policy_document(remedies={"retryInitExit255": {}}), f"{RETRY}.initContainers"
+    ),
+    "none that may run again": Wrong(retry(), f"{RETRY}.initContainers"),
+    "text as names": Wrong(
+        policy_document(remedies={"retryInitExit255": {"initContainers": "prepare"}}),
+        f"{RETRY}.initContainers",
+    ),
+    **{
+        f"container {name!r}": Wrong(retry("a", name), f"{RETRY}.initContainers[1]")
+        for name in ("*", "prepare-*", "?", "", "-a", "a-", "A", "a.b", "a\n", "é", "a" * 64)
+    },
+    # Gates.
+    **{
+        f"gate of {text!r}": Wrong(
+            gate(timeout=text), f"{REMEDIES}.kubeletGate.timeout", only_rule=True
+        )
+        for text in ("0", "0s", "0.9ms", "61s")
+    },
+    "gate of nothing sensible": Wrong(gate(timeout="soon"), f"{REMEDIES}.kubeletGate.timeout"),
+    "unknown setting of a gate": Wrong(gate(port=1), f"{REMEDIES}.kubeletGate.port"),
+    # What is Recursive.
+    **{
+        f"{value!r} as change policy": Wrong(
+            change_policy(value), f"{REMEDIES}.seLinuxChangePolicy"
+        )
+        for value in ("MountOption", "recursive", "", 5, True)
+    },
     # RuntimeClasses.
     "two classes": Wrong(
         policy_document(
@@ -196,6 +262,36 @@ WRONG: dict[str, Wrong] = {
     "no other name of a class": Wrong(
         policy_document(remedies={"skipSELinuxRelabel": {"runtimeClassName": ""}}),
         f"{REMEDIES}.skipSELinuxRelabel.runtimeClassName",
+    ),
+    # Images.
+    "images from nowhere": Wrong(images(lookup="Registry"), IMAGES, only_rule=True),
+    "images from nothing": Wrong(
+        images(lookup="Registry", registries=[], mirrors={}), IMAGES, only_rule=True
+    ),
+    "images from elsewhere": Wrong(images(lookup="Always"), f"{IMAGES}.lookup"),
+    **{
+        f"registry {registry[:20]!r}": Wrong(
+            images(registries=["a", registry]), f"{IMAGES}.registries[1]"
+        )
+        for registry in ("", "https://quay.io", "quay.io/a", "Quay.io", "a b", "a:x", "[::1", "é")
+    },
+    "registries as text": Wrong(images(registries="*"), f"{IMAGES}.registries"),
+    "too many registries": Wrong(images(registries=["a"] * 101), f"{IMAGES}.registries"),
+    **{
+        f"mirrored registry {registry!r}": Wrong(
+            images(mirrors={"ok": "a", registry: "b"}), f"{IMAGES}.mirrors"
+        )
+        for registry in ("", "*.io", "http://a", "a/b", "A", "a:", "-a")
+    },
+    **{
+        f"mirror {mirror!r}": Wrong(images(mirrors={"a": mirror}), f"{IMAGES}.mirrors.a")
+        for mirror in ("", "*.io", "https://b", "b/", "b/A", "b:x", "b//", "é")
+    },
+    "mirror of nothing": Wrong(
+        images(mirrors={"a": None}), f"{IMAGES}.mirrors.a", f"{IMAGES}.mirrors"
+    ),
+    "too many mirrors": Wrong(
+        images(mirrors={str(number): "a" for number in range(101)}), f"{IMAGES}.mirrors"
     ),
     # Selectors.
     **{

@@ -11,8 +11,10 @@ import pytest
 
 from tests.process import RunningServer, podsettle, start_server
 from tests.reviews import PODS, load_pod, patch_of, review
+from webhook.core.policy import REMEDIES
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+ALL = [*PODS, *sorted((EXAMPLES / "pods").glob("*.yaml"))]
 
 
 @pytest.fixture(scope="module")
@@ -22,22 +24,29 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 @pytest.fixture(scope="module")
-def by_command_line() -> dict[str, dict[str, Any]]:
-    done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", *PODS)
+def by_command_line() -> dict[Path, dict[str, Any]]:
+    done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", *ALL)
     assert done.returncode == 0, done.stderr
     pods = json.loads(done.stdout)["pods"]
-    return {path.stem: pod for path, pod in zip(PODS, pods, strict=True)}
+    return dict(zip(ALL, pods, strict=True))
 
 
-@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_each_remedy_is_applied_to_one_of_these_pods(
+    by_command_line: dict[Path, dict[str, Any]],
+) -> None:
+    outcomes = [o for pod in by_command_line.values() for o in pod["outcomes"]]
+    assert {o["remedy"] for o in outcomes if o["changed"]} == REMEDIES.keys()
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
 def test_every_channel_agrees(
-    path: Path, server: RunningServer, by_command_line: dict[str, dict[str, Any]]
+    path: Path, server: RunningServer, by_command_line: dict[Path, dict[str, Any]]
 ) -> None:
     pod = load_pod(path)
     with server.client() as client:
         webhook = client.post("/mutate", json=review(pod)).json()
         (endpoint,) = client.post("/preview", content=path.read_bytes()).json()["pods"]
-    command = by_command_line[path.stem]
+    command = by_command_line[path]
     assert command == endpoint
     assert patch_of(webhook) == command["patch"]
     assert webhook["response"].get("warnings", []) == command["warnings"]

@@ -15,7 +15,7 @@ def test_version() -> None:
     assert podsettle("--version").stdout == f"podsettle, version {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "preview", "check", "certs"])
+@pytest.mark.parametrize("command", ["serve", "preview", "check", "wait", "logs", "certs"])
 def test_every_command_has_help_that_fits(command: str) -> None:
     done = podsettle(command, "--help")
     assert done.returncode == 0

@@ -192,10 +192,25 @@ def defective() -> Decision:
     return admitted(pod(QUICK), seen=Broken())
 
 
+def retried(document: Json) -> Decision:
+    remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
+    return ask(document, view(policy(remedies=remedies), server=Version(1, 36)))
+
+
+def gated(document: Json) -> Decision:
+    return ask(document, view(policy(remedies={"kubeletGate": {}})))
+
+
+def change_policy(document: Json) -> Decision:
+    remedies: Json = {"seLinuxChangePolicy": "Recursive"}
+    return ask(document, view(policy(remedies=remedies), server=Version(1, 36)))
+
+
 CLAIM: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 SETTLED = container("prepare", "/podsettle/linger", "--", "/entrypoint")
 AUDIT = view(policy(action="Audit"))
 OLD = view(policy(remedies={"postInitSleep": {"delivery": "ImageVolume"}}), server=Version(1, 33))
+QUAY = {"lookup": "Registry", "registries": ["quay.io"]}
 CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.APPLIED: lambda: ask(pod(QUICK)),
     Reason.WOULD_APPLY: lambda: ask(pod(QUICK), AUDIT),
@@ -210,6 +225,9 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.MIRROR_POD: lambda: ask(pod(QUICK, annotations={"kubernetes.io/config.mirror": "x"})),
     Reason.WINDOWS_POD: lambda: ask(pod(QUICK, os={"name": "windows"})),
     Reason.NO_COMMAND: lambda: ask(pod(container("a"))),
+    Reason.IMAGE_CONFIG_UNAVAILABLE: lambda: ask(
+        pod(container("a")), view(policy(imageConfig=QUAY))
+    ),
     Reason.NO_SHELL: lambda: sleep(pod(QUICK), delivery="Shell"),
     Reason.INTERACTIVE: lambda: sleep(pod(container("a", "sh", tty=True)), delivery="Shell"),
     Reason.NATIVE_SIDECAR: lambda: ask(pod(container("a", "/a", restartPolicy="Always"))),
@@ -229,6 +247,12 @@ CASES: dict[Reason, Callable[[], Decision]] = {
         pod(annotations={"try-skip-volume-selinux-label.crio.io": "false"}, **CLAIM)
     ),
     Reason.UNSTABLE_SELINUX_LEVEL: lambda: relabel(pod(**CLAIM)),
+    Reason.RESTART_POLICY_PRESET: lambda: retried(pod(QUICK | {"restartPolicy": "Never"})),
+    Reason.SYSTEM_POD: lambda: gated(pod(tolerations=[{"operator": "Exists"}])),
+    Reason.MESH_TRAFFIC: lambda: gated(pod(container("istio-validation", "/x"))),
+    Reason.SELINUX_CHANGE_POLICY_PRESET: lambda: change_policy(
+        pod(securityContext={"seLinuxChangePolicy": "MountOption"})
+    ),
     Reason.MALFORMED_POD: lambda: admitted(5),
     Reason.UNKNOWN_REMEDY: lambda: ask(
         pod(QUICK, annotations={"podsettle.dev/skip": "postinitsleep"})

@@ -9,6 +9,7 @@ from webhook.cluster.objects import read_node
 from webhook.core.admit import review_of
 from webhook.core.nodes import Nodes, any_could_run
 from webhook.core.review import PodSpec, decode_pod
+from webhook.core.versions import Version
 
 AFFECTED, CURED = "cri-o://1.33.12", "cri-o://1.33.13"
 
@@ -159,6 +160,29 @@ def test_every_node_that_the_pod_could_land_on_has_to_mount_image_volumes() -> N
     assert nodes(MODERN).mount_image_volumes(spec())
     assert not nodes(MODERN, old).mount_image_volumes(spec())
     assert nodes(MODERN, old).mount_image_volumes(spec(nodeName="modern"))
+
+
+def test_nodes_that_need_restart_rules_have_to_know_them() -> None:
+    old = node("old", AFFECTED, "v1.34.9", {"os": "old"})
+    cured = node("cured", CURED, "v1.34.9", {"os": "cured"})
+    new = node("new", AFFECTED, "v1.35.0", {"os": "new"})
+    mixed = nodes(old, cured, new)
+    assert mixed.may_lack_restart_rules(spec(), among_all=False)
+    for where, lacks, lacks_among_all in (
+        ("old", True, True), ("cured", False, True), ("new", False, False),
+    ):  # fmt: skip
+        placed = spec(nodeSelector={"os": where})
+        assert mixed.may_lack_restart_rules(placed, among_all=False) is lacks
+        assert mixed.may_lack_restart_rules(placed, among_all=True) is lacks_among_all
+    assert not nodes().may_lack_restart_rules(spec(), among_all=True)
+
+
+def test_the_newest_kubelet_tells_how_old_the_server_may_be_at_most() -> None:
+    kubelets = ("v1.34.9", "v1.36.0", "", "v1.35.2")
+    found = nodes(*(node(f"n{n}", kubelet=text) for n, text in enumerate(kubelets)))
+    assert found.newest_kubelet == Version(1, 36)
+    assert nodes(node(kubelet="")).newest_kubelet is None
+    assert nodes().newest_kubelet is None
 
 
 # A pod that fits no known node waits for one that nobody knows: an autoscaler makes it, or it has

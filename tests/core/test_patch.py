@@ -15,6 +15,7 @@ from webhook.core.patch import PatchError, PodPatch, check_edits, escape
 from webhook.core.review import decode_pod
 
 HELPER = container("podsettle-linger", "/linger")
+GATE = container("podsettle-kubelet-gate", "/linger")
 OWN = "podsettle.dev/applied"
 
 
@@ -132,6 +133,86 @@ def test_so_they_do_where_the_helper_is_moved() -> None:
     assert inits[2]["command"] == ["w", "y"]
 
 
+@pytest.mark.parametrize("inits", ["absent", None, [], [container("a"), container("b")]])
+def test_an_init_container_is_put_last_behind_the_helper(inits: Any) -> None:
+    document = pod(**({} if inits == "absent" else {"initContainers": inits}))
+    patch = patch_of(document)
+    patch.put_init_container(GATE, None)
+    had = inits if isinstance(inits, list) else []
+    assert applied(document, patch)["spec"]["initContainers"] == [*had, GATE]
+    patch.put_init_container_first(HELPER)
+    assert applied(document, patch)["spec"]["initContainers"] == [HELPER, *had, GATE]
+
+
+@pytest.mark.parametrize("helper", range(4))
+@pytest.mark.parametrize("before", [0, 1, 2, 3, None])
+def test_an_init_container_is_put_before_the_one_that_was_there(
+    before: int | None, helper: int
+) -> None:
+    """Whichever other the helper is moved across."""
+    inits = [container(name) for name in ("a", "b", "c")]
+    inits.insert(helper, HELPER)
+    document = pod(*inits)
+    patch = patch_of(document)
+    patch.put_init_container(GATE, before)
+    if helper:
+        patch.move_init_container_first(helper)
+    expected = [c["name"] for c in inits]
+    expected.insert(len(expected) if before is None else before, GATE["name"])
+    if helper:
+        expected.remove(HELPER["name"])
+        expected.insert(0, HELPER["name"])
+    assert [c["name"] for c in applied(document, patch)["spec"]["initContainers"]] == expected
+
+
+@pytest.mark.parametrize("helper", range(5))
+@pytest.mark.parametrize(
+    ("index", "before"), [(1, 0), (4, 0), (3, 1), (4, 3), (0, None), (2, None), (4, None)]
+)
+def test_an_init_container_is_moved_beside_the_helper(
+    index: int, before: int | None, helper: int
+) -> None:
+    if index == helper:
+        return
+    inits: list[Json] = [container(name) for name in ("a", "b", "c")]
+    for position, own in sorted(((index, GATE), (helper, HELPER)), key=lambda pair: pair[0]):
+        inits.insert(position, own)
+    assert (inits[index], inits[helper]) == (GATE, HELPER)
+    document = pod(*inits)
+    patch = patch_of(document)
+    patch.move_init_container(index, before)
+    patch.move_init_container_first(helper)
+    expected = [c["name"] for c in inits]
+    expected.insert(len(inits) if before is None else before, expected.pop(index))
+    expected.remove(HELPER["name"])
+    expected.insert(0, HELPER["name"])
+    assert [c["name"] for c in applied(document, patch)["spec"]["initContainers"]] == expected
+
+
+def test_rules_go_to_the_container_that_was_received() -> None:
+    document = pod(container("a", "x"), container("b", "y", restartPolicy=None))
+    patch = patch_of(document)
+    rules = [{"action": "Restart"}]
+    patch.set_restart_rules(1, rules)
+    patch.put_init_container(GATE, 0)
+    patch.put_init_container_first(HELPER)
+    inits = applied(document, patch)["spec"]["initContainers"]
+    assert [c.get("restartPolicyRules") for c in inits] == [None, None, None, rules]
+    assert inits[3]["restartPolicy"] == "Never"
+
+
+@pytest.mark.parametrize("security", ["absent", None, {}, {"fsGroup": 5}])
+def test_a_change_policy_is_set_whatever_is_there(security: Any) -> None:
+    document = pod(**({} if security == "absent" else {"securityContext": security}))
+    patch = patch_of(document)
+    patch.set_selinux_change_policy("Recursive")
+    had = security if isinstance(security, dict) else {}
+    assert applied(document, patch)["spec"]["securityContext"] == {
+        **had,
+        "seLinuxChangePolicy": "Recursive",
+    }
+
+
 def test_no_operation_can_fail_on_purpose() -> None:
     document = pod(container("a", "x"))
     patch = patch_of(document)
@@ -176,8 +257,15 @@ def received() -> Json:
         "metadata": {"annotations": {"theirs": "1", OWN: "p/r"}},
         "spec": {
             "runtimeClassName": "kata",
+            "securityContext": {"seLinuxChangePolicy": "MountOption"},
             "volumes": [{"name": "v"}, {"name": "w"}],
-            "initContainers": [{"name": "a", "command": ["x", "y"]}, {"name": "b"}],
+            "initContainers": [
+                {"name": "a", "command": ["x", "y"]},
+                {"name": "b"},
+                {"name": "c", "restartPolicy": "Always"},
+                {"name": "d", "restartPolicyRules": [{"action": "Restart"}]},
+                {"name": "podsettle-kubelet-gate", "command": ["/linger"]},
+            ],
             "containers": [
                 {
                     "name": "main",
@@ -209,13 +297,32 @@ FORBIDDEN: dict[str, Callable[[Json], object]] = {
     "lost annotations": lambda d: d["metadata"].pop("annotations"),
     "another class": lambda d: _set(d, "spec", "runtimeClassName", to="fast"),
     "a lost class": lambda d: d["spec"].pop("runtimeClassName"),
+    "another change policy": lambda d: _set(
+        d, "spec", "securityContext", "seLinuxChangePolicy", to="Recursive"
+    ),
+    "a lost change policy": lambda d: d["spec"]["securityContext"].clear(),
+    "a security context": lambda d: _set(d, "spec", "securityContext", "runAsUser", to=0),
+    "another restart policy": lambda d: _set(d, *INITS, 2, "restartPolicy", to="Never"),
+    "a lost restart policy": lambda d: d["spec"]["initContainers"][2].pop("restartPolicy"),
+    "a restart policy that retries": lambda d: _set(d, *INITS, 0, "restartPolicy", to="Always"),
+    "a restart policy to rules": lambda d: _set(d, *INITS, 3, "restartPolicy", to="Never"),
+    "other rules": lambda d: _set(d, *INITS, 3, "restartPolicyRules", to=[]),
+    "rules alone": lambda d: _set(d, *INITS, 0, "restartPolicyRules", to=[{}]),
+    "a restart policy of a regular container": lambda d: _set(
+        d, *MAIN, "restartPolicy", to="Never"
+    ),
+    "another gate": lambda d: _set(d, *INITS, 4, "command", to=["/x"]),
+    "a wrapped gate": lambda d: _set(d, *INITS, 4, "command", to=["/w", "/linger"]),
+    "a lost gate": lambda d: d["spec"]["initContainers"].pop(),
+    "two gates": lambda d: d["spec"]["initContainers"].append(d["spec"]["initContainers"][4]),
+    "a regular gate": lambda d: d["spec"]["containers"].append({"name": "podsettle-kubelet-gate"}),
     "a lost volume": lambda d: d["spec"]["volumes"].pop(),
     "lost volumes": lambda d: d["spec"].pop("volumes"),
     "volumes in another order": lambda d: d["spec"]["volumes"].reverse(),
     "a volume in front": lambda d: d["spec"]["volumes"].insert(0, {"name": "x"}),
     "two volumes": lambda d: d["spec"]["volumes"].extend([{"name": "x"}, {"name": "y"}]),
     "a foreign init container": lambda d: d["spec"]["initContainers"].insert(0, {"name": "x"}),
-    "a lost init container": lambda d: d["spec"]["initContainers"].pop(),
+    "a lost init container": lambda d: d["spec"]["initContainers"].pop(0),
     "init containers in another order": lambda d: d["spec"]["initContainers"].reverse(),
     "a renamed init container": lambda d: _set(d, *INITS, 0, "name", to="x"),
     "two helpers": lambda d: d["spec"]["initContainers"].extend([HELPER, HELPER]),
@@ -252,6 +359,8 @@ def test_the_check_refuses(what: str) -> None:
 def test_the_check_lets_through_all_that_podsettle_does() -> None:
     before = received()
     del before["spec"]["runtimeClassName"]
+    before["spec"]["securityContext"].clear()
+    gate = before["spec"]["initContainers"].pop()
     after = copy.deepcopy(before)
     after["metadata"]["annotations"] |= {
         OWN: "p/r,q/s",
@@ -261,7 +370,10 @@ def test_the_check_lets_through_all_that_podsettle_does() -> None:
     spec = after["spec"]
     spec["runtimeClassName"] = "fast"
     spec["volumes"].append({"name": "podsettle-linger"})
+    spec["securityContext"]["seLinuxChangePolicy"] = "Recursive"
     spec["initContainers"][0]["command"] = ["w", "x", "y"]
+    spec["initContainers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [{}]}
+    spec["initContainers"].insert(1, gate)
     spec["initContainers"].insert(0, {"name": "podsettle-linger", "command": ["/linger"]})
     spec["containers"][0]["volumeMounts"].append({"name": "podsettle-linger"})
     spec["containers"][1]["volumeMounts"] = [{"name": "podsettle-linger"}]
@@ -273,4 +385,22 @@ def test_the_check_lets_the_helper_be_moved_to_the_front() -> None:
     before["spec"]["initContainers"].append({"name": "podsettle-linger"})
     after = copy.deepcopy(before)
     after["spec"]["initContainers"].insert(0, after["spec"]["initContainers"].pop())
+    check_edits(before, after)
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_the_check_lets_the_gate_be_moved_anywhere(position: int) -> None:
+    before = received()
+    after = copy.deepcopy(before)
+    after["spec"]["initContainers"].insert(position, after["spec"]["initContainers"].pop())
+    check_edits(before, after)
+
+
+@pytest.mark.parametrize("position", range(3))
+def test_the_check_counts_the_helpers_place_without_the_gate(position: int) -> None:
+    before = received()
+    gate = before["spec"]["initContainers"].pop()
+    before["spec"]["initContainers"].insert(1, {"name": "podsettle-linger"})
+    after = copy.deepcopy(before)
+    after["spec"]["initContainers"].insert(position, gate)
     check_edits(before, after)

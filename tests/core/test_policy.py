@@ -47,7 +47,7 @@ def problems(text: str) -> tuple[Problem, ...]:
         (
             HEAD + "  whatever: 1\n" + SLEEP,
             "p.yaml:6: spec.whatever: unknown key; known are action, description, "
-            "namespaceSelector, podSelector, priority, remedies",
+            "imageConfig, namespaceSelector, podSelector, priority, remedies",
         ),
         (
             HEAD + "  priority: high\n" + SLEEP,
@@ -68,6 +68,26 @@ def problems(text: str) -> tuple[Problem, ...]:
             "    skipSELinuxRelabel:\n      runtimeClassName: b\n",
             "p.yaml:9: spec.remedies.skipSELinuxRelabel.runtimeClassName: "
             "a pod has one RuntimeClass: this wants b and runtimeClass.name wants a",
+        ),
+        (
+            HEAD + "  remedies:\n    retryInitExit255:\n      initContainers: ['prep*']\n",
+            "p.yaml:8: spec.remedies.retryInitExit255.initContainers[0]: 'prep*' is not a "
+            "container's name: list each by its name, without wildcards, because its work runs "
+            "again",
+        ),
+        (
+            HEAD + "  remedies:\n    retryInitExit255:\n      initContainers: []\n",
+            "p.yaml:8: spec.remedies.retryInitExit255.initContainers: "
+            "is empty; it takes at least one",
+        ),
+        (
+            HEAD + "  remedies:\n    kubeletGate: {timeout: 0s}\n",
+            "p.yaml:7: spec.remedies.kubeletGate.timeout: "
+            "timeout is 0: leave the remedy out instead",
+        ),
+        (
+            HEAD + "  remedies:\n    seLinuxChangePolicy: MountOption\n",
+            "p.yaml:7: spec.remedies.seLinuxChangePolicy: is 'MountOption'; it can be 'Recursive'",
         ),
         (
             HEAD.replace("v1alpha1", "v1") + SLEEP,
@@ -173,9 +193,22 @@ def test_so_is_each_slip_around_it(head: str, line: int, path: str) -> None:
     assert (problem.line, problem.path) == (line, path)
 
 
-def test_a_remedy_that_is_left_empty_is_a_problem_and_no_policy_that_does_nothing() -> None:
-    (problem,) = problems(HEAD + "  remedies:\n    postInitSleep:\n")
-    assert problem.path.startswith("spec.remedies")
+@pytest.mark.parametrize(
+    ("remedy", "write"),
+    [
+        ("postInitSleep", "write {} for the defaults"),
+        ("kubeletGate", "write {} for the defaults"),
+        ("skipSELinuxRelabel", "write {} for the defaults"),
+        ("runtimeClass", "it has settings without a default"),
+        ("retryInitExit255", "it has settings without a default"),
+        ("seLinuxChangePolicy", "write Recursive"),
+    ],
+)
+def test_a_remedy_that_is_left_empty_is_a_problem_and_no_policy_that_does_nothing(
+    remedy: str, write: str
+) -> None:
+    (problem,) = problems(HEAD + f"  remedies:\n    {remedy}:\n")
+    assert (problem.path, problem.message) == (f"spec.remedies.{remedy}", f"is empty; {write}")
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -32,6 +32,7 @@ from webhook.core.policy import SettlePolicy
 from webhook.core.versions import Version
 
 HELPER = "podsettle-linger"
+GATE = "podsettle-kubelet-gate"
 HELPER_PATH = "/podsettle/linger"
 OWN_ANNOTATIONS = {
     "podsettle.dev/applied",
@@ -73,7 +74,21 @@ RESOURCE_NAMES = ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugep
 AMOUNTS = st.dictionaries(st.sampled_from(RESOURCE_NAMES), QUANTITIES, max_size=3)
 RESOURCES = objects(limits=AMOUNTS, requests=AMOUNTS)
 SELINUX = objects(level=st.sampled_from(["", "s0:c1,c2"]), type=st.sampled_from(["spc_t", "x_t"]))
-SECURITY = objects(runAsUser=st.sampled_from([0, 1000]), seLinuxOptions=SELINUX)
+SECURITY = objects(
+    runAsUser=st.sampled_from([0, 1000]),
+    seLinuxOptions=SELINUX,
+    seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
+)
+RULES = st.lists(
+    objects(
+        {"action": st.sampled_from(["Restart", "RestartAllContainers"])},
+        exitCodes=objects(
+            {"operator": st.sampled_from(["In", "NotIn"])},
+            values=st.lists(st.sampled_from([1, 255]), max_size=2),
+        ),
+    ),
+    max_size=2,
+)
 COMMANDS = st.lists(TEXTS, max_size=3) | st.sampled_from(
     [
         ["/bin/sh", "-c", "x"],
@@ -95,7 +110,10 @@ MOUNTS = st.lists(
     max_size=2,
 )
 NAMES = st.sampled_from(
-    ["prepare", "a", "b", "main", "istio-init", "sidecar-x", "wp-1", "é/~", "", HELPER]
+    [
+        *("prepare", "a", "b", "main", "sidecar-x", "wp-1", "é/~", "", HELPER, GATE),
+        *("istio-init", "istio-validation", "istio-proxy"),
+    ]
 )
 
 
@@ -107,6 +125,7 @@ def container_lists(least: int = 0) -> st.SearchStrategy[Any]:
             stdin=st.booleans(),
             tty=st.booleans(),
             restartPolicy=st.sampled_from(["Always", "Never"]),
+            restartPolicyRules=RULES,
             volumeMounts=MOUNTS,
             resources=RESOURCES,
             securityContext=SECURITY,
@@ -168,7 +187,13 @@ SPECS = objects(
         "initContainers": st.one_of(container_lists(2), maybe(container_lists())),
     },
     volumes=VOLUMES,
-    restartPolicy=st.sampled_from(["Never", "OnFailure", "Always"]),
+    restartPolicy=st.sampled_from(["Never", "Never", "OnFailure", "Always"]),
+    hostNetwork=st.booleans(),
+    priorityClassName=st.sampled_from(["high", "high", "system-node-critical"]),
+    tolerations=st.lists(
+        objects(key=st.sampled_from(["a", "a", ""]), operator=st.sampled_from(["Equal", "Exists"])),
+        max_size=1,
+    ),
     runtimeClassName=st.sampled_from(["fast", "kata"]),
     overhead=st.dictionaries(st.just("cpu"), QUANTITIES),
     nodeName=st.sampled_from(["n1", "elsewhere"]),
@@ -180,11 +205,21 @@ SPECS = objects(
 PODS = st.builds(
     lambda extra, metadata, spec: {**extra, "metadata": metadata, "spec": spec},
     UNKNOWN,
-    objects(annotations=ANNOTATIONS, labels=st.dictionaries(TEXTS, TEXTS, max_size=1)),
+    objects(
+        annotations=ANNOTATIONS,
+        labels=st.dictionaries(TEXTS, TEXTS, max_size=1),
+        ownerReferences=st.lists(
+            objects({"kind": st.sampled_from(["Job", "Job", "DaemonSet"])}), max_size=1
+        ),
+    ),
     SPECS,
 )
 INJECTED = objects(
-    {"name": st.just("injected"), "command": maybe(COMMANDS)},
+    {
+        "name": st.sampled_from(["injected", "injected", "istio-init", "istio-validation"]),
+        "command": maybe(COMMANDS),
+    },
+    restartPolicy=st.sampled_from(["Always", "Never"]),
     volumeMounts=MOUNTS,
     resources=RESOURCES,
 )
@@ -209,10 +244,27 @@ RELABEL = st.fixed_dictionaries(
     {"pods": st.sampled_from(["All", "WithPersistentVolumes"])},
     optional={"runtimeClassName": CLASSES},
 )
+RETRY = st.fixed_dictionaries(
+    {"initContainers": st.sampled_from([["prepare"], ["a", "b", "injected", GATE, HELPER]])},
+    optional={"when": st.sampled_from(["NodesNeedIt", "Always"])},
+)
+FURTHER = {
+    "retryInitExit255": RETRY,
+    "kubeletGate": st.fixed_dictionaries({}, optional={"timeout": st.just("1s")}),
+    "seLinuxChangePolicy": st.just("Recursive"),
+}
 REMEDIES = st.one_of(
-    st.fixed_dictionaries({"postInitSleep": SLEEP}, optional={"skipSELinuxRelabel": RELABEL}),
-    st.fixed_dictionaries({"skipSELinuxRelabel": RELABEL}),
-    st.fixed_dictionaries({"runtimeClass": st.fixed_dictionaries({"name": CLASSES})}),
+    st.fixed_dictionaries(
+        {"postInitSleep": SLEEP}, optional={"skipSELinuxRelabel": RELABEL, **FURTHER}
+    ),
+    st.fixed_dictionaries({"skipSELinuxRelabel": RELABEL}, optional=FURTHER),
+    st.fixed_dictionaries(
+        {"runtimeClass": st.fixed_dictionaries({"name": CLASSES})}, optional=FURTHER
+    ),
+    st.fixed_dictionaries({"seLinuxChangePolicy": st.just("Recursive")}),
+    st.fixed_dictionaries(
+        {"kubeletGate": FURTHER["kubeletGate"]}, optional={"retryInitExit255": RETRY}
+    ),
 )
 
 
@@ -310,6 +362,12 @@ def forbidden(before: Any, after: Any, path: str = "") -> Iterator[str]:
         case "/spec/runtimeClassName":
             if before not in (None, after):
                 yield path
+        case "/spec/securityContext":
+            kept = {k: v for k, v in (after or {}).items() if k != "seLinuxChangePolicy"}
+            had = {k: v for k, v in (before or {}).items() if k != "seLinuxChangePolicy"}
+            old, new = ((each or {}).get("seLinuxChangePolicy") for each in (before, after))
+            if kept != had or old not in (None, new) or new not in (old, "Recursive"):
+                yield path
         case "/spec/volumes":
             if after != before:
                 before = before or []
@@ -320,7 +378,7 @@ def forbidden(before: Any, after: Any, path: str = "") -> Iterator[str]:
         case _ if isinstance(before, dict) and isinstance(after, dict):
             open_to_change = {
                 "/metadata": {"annotations"},
-                "/spec": {"runtimeClassName", "volumes", "initContainers"},
+                "/spec": {"runtimeClassName", "securityContext", "volumes", "initContainers"},
             }.get(path, set())
             for key in before.keys() | after.keys():
                 if key not in open_to_change and (key in before) != (key in after):
@@ -336,14 +394,15 @@ def _containers(before: Any, after: Any, path: str) -> Iterator[str]:
         return
     before, after = before or [], after or []
     if path == "/spec/initContainers":
-        helpers = [c for c in after if c["name"] == HELPER]
-        had = [c for c in before if c["name"] == HELPER]
-        if len(helpers) > 1 or (had and helpers != had):
-            yield f"{path}: helper"
-        if helpers and after[0] != helpers[0] and not had:
-            yield f"{path}: helper is not first"
-        before = [c for c in before if c["name"] != HELPER]
-        after = [c for c in after if c["name"] != HELPER]
+        for own in (HELPER, GATE):
+            found = [c for c in after if c["name"] == own]
+            had = [c for c in before if c["name"] == own]
+            if len(found) > 1 or (had and found != had):
+                yield f"{path}: {own}"
+            if own == HELPER and found and after[0] != found[0] and not had:
+                yield f"{path}: helper is not first"
+        before = [c for c in before if c["name"] not in (HELPER, GATE)]
+        after = [c for c in after if c["name"] not in (HELPER, GATE)]
     if [c["name"] for c in before] != [c["name"] for c in after]:
         yield f"{path}: names"
         return
@@ -354,6 +413,10 @@ def _containers(before: Any, after: Any, path: str) -> Iterator[str]:
             if key == "command":
                 if not old.get(key) or new[key][-len(old[key]) :] != old[key]:
                     yield f"{path}: command of {old['name']}"
+            elif key in ("restartPolicy", "restartPolicyRules"):
+                given = (new.get("restartPolicy"), len(new.get("restartPolicyRules") or ()))
+                if path != "/spec/initContainers" or old.get(key) or given != ("Never", 1):
+                    yield f"{path}: {key} of {old['name']}"
             elif key == "volumeMounts":
                 if new[key][:-1] != (old.get(key) or []) or new[key][-1]["name"] != HELPER:
                     yield f"{path}: mounts of {old['name']}"
@@ -380,6 +443,18 @@ def unserved(before: Any, after: Any) -> list[str]:
     return found
 
 
+def misplaced(before: Any, after: Any) -> bool:
+    """Whether the gate was put where a mesh takes its connections, or before one that finishes."""
+    old, new = (each["spec"].get("initContainers") or [] for each in (before, after))
+    names = [c["name"] for c in new]
+    if GATE not in names or GATE in [c["name"] for c in old]:
+        return False
+    behind = names[names.index(GATE) + 1 :]
+    if "istio-init" in names:
+        return behind[:1] != ["istio-init"]
+    return bool(behind)
+
+
 @settings(max_examples=300)
 @given(document=PODS, seen=VIEWS, options=SETTINGS)
 def test_only_what_may_change_changes_and_once_is_enough(
@@ -391,6 +466,7 @@ def test_only_what_may_change_changes_and_once_is_enough(
     assert document == received
     assert list(forbidden(document, first.after)) == []
     assert unserved(document, first.after) == []
+    assert not misplaced(document, first.after)
     assert qos(first.after) == qos(document)
     assert ask(first.after, seen, options).operations == []
 

@@ -7,6 +7,7 @@ from webhook.core.versions import (
 )
 from webhook.core.versions import (
     Version,
+    knows_restart_rules,
     loses_exit_codes,
     mounts_image_volumes,
     parse_runtime,
@@ -101,3 +102,18 @@ def test_image_volumes_need_a_kubelet_and_a_runtime_that_are_certain_to_mount_th
     kubelet: str, runtime: str, mounts: bool
 ) -> None:
     assert mounts_image_volumes(parse_version(kubelet), parse_runtime(runtime), LOCKED_ON) is mounts
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "knows"),
+    [
+        ("v1.36.0", True),
+        ("v1.35.0", True),
+        ("v1.35.4-eks-1", True),
+        ("v1.35.0-rc.1", False),
+        ("v1.34.9", False),
+        ("", False),
+    ],
+)
+def test_restart_rules_are_on_by_default_from_1_35(kubelet: str, knows: bool) -> None:
+    assert knows_restart_rules(parse_version(kubelet)) is knows

@@ -24,16 +24,18 @@ INJECTED = {
 }
 
 
-def _answer(review: dict[str, Any], position: int | None) -> dict[str, Any]:
+def _answer(
+    review: dict[str, Any], position: int | None, injected: dict[str, Any]
+) -> dict[str, Any]:
     request = review["request"]
     present = request["object"]["spec"].get("initContainers")
-    if any(container["name"] == INJECTED["name"] for container in present or []):
+    if any(container["name"] == injected["name"] for container in present or []):
         operations: list[dict[str, Any]] = []
     elif present is None:
-        operations = [{"op": "add", "path": "/spec/initContainers", "value": [INJECTED]}]
+        operations = [{"op": "add", "path": "/spec/initContainers", "value": [injected]}]
     else:
         where = "-" if position is None else str(position)
-        operations = [{"op": "add", "path": f"/spec/initContainers/{where}", "value": INJECTED}]
+        operations = [{"op": "add", "path": f"/spec/initContainers/{where}", "value": injected}]
     return {
         "apiVersion": review["apiVersion"],
         "kind": review["kind"],
@@ -47,7 +49,9 @@ def _answer(review: dict[str, Any], position: int | None) -> dict[str, Any]:
 
 
 @contextmanager
-def neighbour(directory: Path, position: int | None) -> Iterator[tuple[str, bytes]]:
+def neighbour(
+    directory: Path, position: int | None, injected: dict[str, Any] = INJECTED
+) -> Iterator[tuple[str, bytes]]:
     """Serve it; gives its URL and CA. `position` None appends, a number inserts there."""
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:
@@ -56,7 +60,7 @@ def neighbour(directory: Path, position: int | None) -> Iterator[tuple[str, byte
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        answer = json.dumps(_answer(json.loads(body), position)).encode()
+        answer = json.dumps(_answer(json.loads(body), position, injected)).encode()
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.builders import Json, policy_document
 from tests.kube.cluster import Answer, KubeCluster
-from tests.policies import EXAMPLES, RIGHT, WRONG, labels, requirement, sleep
+from tests.policies import EXAMPLES, RIGHT, WRONG, gate, labels, requirement, sleep
 from tests.process import await_that
 from webhook.core.crd import CRD_NAME
 from webhook.core.policy import InvalidPolicyError, Remedies, SettlePolicy, parse_policy
@@ -102,6 +102,8 @@ def test_what_is_wrong_is_refused_with_its_path(name: str, served: KubeCluster) 
     [
         (sleep(sleep="61s"), "is longer than 1m, the longest a pod may be held up"),
         (sleep(sleep="0", minLifetime="0"), "minLifetime and sleep are both 0"),
+        (gate(timeout="0s"), "timeout is 0: leave the remedy out instead"),
+        (gate(timeout="61s"), "is longer than 1m, the longest a pod may be held up"),
         (policy_document(remedies={}), "no remedy is set: name at least one"),
         (requirement("In"), "operator In needs values"),
         (requirement("DoesNotExist", values=["a"]), "operator DoesNotExist takes no values"),
@@ -194,6 +196,10 @@ GLOBS = mostly(
     st.lists(st.text("ab-*?", min_size=1, max_size=4), max_size=3),
     st.lists(st.text("aB.*[]", max_size=3), max_size=3),
 )
+CONTAINERS = mostly(
+    st.sampled_from(["prepare", "a", "a-0", "0" * 63]),
+    st.sampled_from(["*", "a" * 64]) | st.text("a-.B", max_size=4),
+)
 VALUES = mostly(
     st.sampled_from(["", "a", "b-c", "A_1.b", "a" * 63]),
     st.sampled_from(["a" * 64]) | st.text("aB1-_./", max_size=4),
@@ -243,6 +249,14 @@ REMEDIES = {
         )
     ),
     "runtimeClass": mostly(objects({"name": CLASSES})),
+    "seLinuxChangePolicy": mostly(st.just("Recursive"), st.just("MountOption")),
+    "retryInitExit255": mostly(
+        objects(
+            {"initContainers": mostly(st.lists(CONTAINERS, min_size=1, max_size=2))},
+            when=mostly(st.sampled_from(["NodesNeedIt", "Always"])),
+        )
+    ),
+    "kubeletGate": mostly(objects(timeout=DURATIONS)),
 }
 SPECS = objects(
     {"remedies": mostly(objects(**REMEDIES))},

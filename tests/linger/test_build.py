@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.linger.listeners import alert, handshake, listening, server_context
 from webhook.linger import build as linger_build
 from webhook.linger.build import SOURCE, TARGETS, build, compile_c, host_arch, main
 
@@ -67,6 +68,27 @@ def test_runs(arch: str, executable: Path) -> None:
     command = [*filter(None, emulator), str(executable), "--min-lifetime", "10ms", "--"]
     assert subprocess.run([*command, "sh", "-c", "exit 42"], check=False).returncode == 42
     assert subprocess.run([*command, "sh", "-c", "kill -9 $$"], check=False).returncode == 137
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_says_hello_in_network_byte_order(arch: str, executable: Path, host: str) -> None:
+    emulator = [] if arch == host_arch() else [shutil.which(ELF[arch][2])]
+    if emulator == [None]:
+        pytest.skip(f"{ELF[arch][2]} is not installed")
+    with listening(alert(80), handshake(server_context()), host=host) as server:
+        wait = ["wait-kubelet", "--timeout", "1h", "--port", str(server.port)]
+        done = subprocess.run(
+            [*filter(None, emulator), str(executable), *wait],
+            env={"HOST_IP": host},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"linger: the kubelet at {host} is ready: it begins a TLS handshake\n",
+    )
 
 
 def test_same_source_gives_the_same_bytes(

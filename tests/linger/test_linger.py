@@ -98,7 +98,7 @@ def test_version_is_the_projects(linger: Path) -> None:
 def test_help_goes_to_standard_output(linger: Path) -> None:
     done = run(linger, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    for option in ("--sleep", "--min-lifetime", "install DEST"):
+    for option in ("--sleep", "--min-lifetime", "install DEST", "wait-kubelet"):
         assert option in done.stdout
 
 

@@ -15,8 +15,11 @@ import click
 from webhook import __version__
 from webhook.cli.certs import certs
 from webhook.cli.check import check
+from webhook.cli.logs import logs
+from webhook.cli.node_config import node_config
 from webhook.cli.preview import preview
 from webhook.cli.serve import serve
+from webhook.cli.wait import wait
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -28,5 +31,5 @@ def main() -> None:
     """
 
 
-for _command in (serve, preview, check, certs):
+for _command in (serve, preview, check, wait, logs, node_config, certs):
     main.add_command(_command)

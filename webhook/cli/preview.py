@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -18,11 +19,15 @@ from webhook.cli.options import (
 from webhook.cluster.manifests import ManifestsError, manifest_files
 from webhook.core.decide import Settings
 from webhook.core.decision import Outcome
-from webhook.core.documents import DocumentError, load_documents
+from webhook.core.documents import Document, DocumentError, load_documents
+from webhook.core.image_config import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.preview import Preview, preview_all, to_yaml
 from webhook.core.render import render
 from webhook.core.selectors import parse_labels
 from webhook.core.workloads import NoPodError, WorkloadError
+from webhook.images.lookup import ImageLookup
+
+_SECONDS_FOR_IMAGES = 30.0
 
 
 @click.command()
@@ -57,6 +62,11 @@ from webhook.core.workloads import NoPodError, WorkloadError
     help="text: reasons and diff. diff: the diff alone. patch: the JSON Patch. json: everything. "
     "yaml: the pods as admitted.",
 )
+@click.option(
+    "--look-up-images",
+    is_flag=True,
+    help="Ask registries what images start, as far as the policies allow it: with no credentials.",
+)
 @click.option("--fail-on-change", is_flag=True, help="Exit code 1 if any pod would change.")
 @click.pass_context
 def preview(
@@ -68,6 +78,7 @@ def preview(
     namespace_labels: tuple[str, ...],
     template_path: str | None,
     output: str,
+    look_up_images: bool,
     fail_on_change: bool,
 ) -> None:
     """Show what would happen to the pods of workloads: files, directories, or - for standard input.
@@ -77,25 +88,30 @@ def preview(
     source = load_manifests(manifests)
     for problem in source.problems:
         click.echo(f"podsettle: {problem}", err=True)
-    previews: list[Preview] = []
-    passed_by: list[str] = []
     try:
         labels = parse_labels(namespace_labels)
-        for name, text in _read(paths):
-            for document in load_documents(text, name):
-                try:
-                    previews += preview_all(
-                        document.value,
-                        source.view,
-                        Settings(linger_image=linger_image),
-                        namespace=namespace,
-                        namespace_labels=labels or None,
-                        template_path=template_path,
-                    )
-                except NoPodError as error:
-                    passed_by.append(f"{name}:{document.line(())}: {error}")
-                except WorkloadError as error:
-                    raise InputError(f"{name}:{document.line(())}: {error}") from None
+        documents = [
+            (name, document)
+            for name, text in _read(paths)
+            for document in load_documents(text, name)
+        ]
+
+        def previewed(document: Document, images: KnownImages) -> Iterator[Preview]:
+            return preview_all(
+                document.value,
+                source.view,
+                Settings(linger_image=linger_image),
+                namespace=namespace,
+                namespace_labels=labels or None,
+                template_path=template_path,
+                images=images,
+            )
+
+        previews, passed_by = _previews(documents, previewed, NO_IMAGES)
+        if look_up_images:
+            lacking = {query for found in previews for query in found.decision.lacking}
+            known = asyncio.run(_look_up(lacking))
+            previews, passed_by = _previews(documents, previewed, known)
     except (DocumentError, ValueError) as error:
         raise InputError(str(error)) from None
     if not previews:
@@ -109,6 +125,32 @@ def preview(
         context.exit(2)
     if fail_on_change and any(found.decision.operations for found in previews):
         context.exit(1)
+
+
+def _previews(
+    documents: list[tuple[str, Document]],
+    previewed: Callable[[Document, KnownImages], Iterator[Preview]],
+    images: KnownImages,
+) -> tuple[list[Preview], list[str]]:
+    """The previews, and what is said of documents without a pod."""
+    previews: list[Preview] = []
+    passed_by: list[str] = []
+    for name, document in documents:
+        try:
+            previews += previewed(document, images)
+        except NoPodError as error:
+            passed_by.append(f"{name}:{document.line(())}: {error}")
+        except WorkloadError as error:
+            raise InputError(f"{name}:{document.line(())}: {error}") from None
+    return previews, passed_by
+
+
+async def _look_up(lacking: Iterable[ImageQuery]) -> KnownImages:
+    lookup = ImageLookup()
+    try:
+        return await lookup.find(lacking, _SECONDS_FOR_IMAGES)
+    finally:
+        await lookup.aclose()
 
 
 def _read(paths: tuple[Path, ...]) -> Iterator[tuple[str, bytes]]:

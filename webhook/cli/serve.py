@@ -24,6 +24,7 @@ from webhook.cli.options import (
 from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.source import Check, Source
 from webhook.core.decide import Settings
+from webhook.core.pull_secrets import PullSecrets
 from webhook.tls.authority import Life
 from webhook.tls.files import CertificateDirectory, CertificateError, FileSource
 from webhook.tls.source import CertificateSource
@@ -42,6 +43,7 @@ class Parts(NamedTuple):
     checks: Callable[[], Iterable[Check]]
     running: Callable[[], AbstractAsyncContextManager[None]]
     authorizer: Authorizer | None
+    pull_secrets: PullSecrets | None
 
 
 @click.command()
@@ -251,6 +253,7 @@ def serve(
         drain=drain,
         authorizer=parts.authorizer,
         client_certificates=client_ca is not None,
+        pull_secrets=parts.pull_secrets,
     )
     # A wildcard is no name that a client could check the certificate against.
     name = "localhost" if host in ("0.0.0.0", "::") else host  # noqa: S104
@@ -271,7 +274,7 @@ def _on_manifests(manifests: Path, certs_dir: Path) -> Parts:
         async with source.running(), certificates.running():
             yield
 
-    return Parts(source, certificates, _checks(source, certificates), running, None)
+    return Parts(source, certificates, _checks(source, certificates), running, None, None)
 
 
 def _beside_a_cluster(certs_dir: Path, beyond_loopback: bool) -> Parts:
@@ -279,6 +282,7 @@ def _beside_a_cluster(certs_dir: Path, beyond_loopback: bool) -> Parts:
     # The client takes a quarter of a second to import: only those who need it pay.
     from webhook.cluster.access import ClusterAuthorizer
     from webhook.cluster.kubernetes import KubernetesSource
+    from webhook.cluster.pull_secrets import ClusterPullSecrets
 
     certificates = FileSource(CertificateDirectory(certs_dir))
     server = _connect()
@@ -290,7 +294,8 @@ def _beside_a_cluster(certs_dir: Path, beyond_loopback: bool) -> Parts:
             yield
 
     authorizer = ClusterAuthorizer(server) if beyond_loopback else None
-    return Parts(source, certificates, _checks(source, certificates), running, authorizer)
+    checks = _checks(source, certificates)
+    return Parts(source, certificates, checks, running, authorizer, ClusterPullSecrets(server))
 
 
 def _in_a_namespace(
@@ -302,12 +307,20 @@ def _in_a_namespace(
 ) -> Parts:
     """A replica of an installation."""
     from webhook.cluster.access import ClusterAuthorizer
+    from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.replica import Replica
 
     server = _connect()
     replica = Replica(server, namespace, lease, webhook_configuration, certificates)
     authorizer = ClusterAuthorizer(server) if beyond_loopback else None
-    return Parts(replica.source, replica.certificates, replica.checks, replica.running, authorizer)
+    return Parts(
+        replica.source,
+        replica.certificates,
+        replica.checks,
+        replica.running,
+        authorizer,
+        ClusterPullSecrets(server),
+    )
 
 
 def _connect() -> ApiServer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -17,9 +17,13 @@ import aiohttp
 import msgspec
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import load_incluster_config, load_kube_config
+from kubernetes.aio.config import (
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+)
 
-from webhook.cluster.in_cluster import in_cluster
+from webhook.cluster.in_cluster import in_cluster, own_namespace
 
 Json = dict[str, Any]
 
@@ -45,14 +49,19 @@ class Unreachable(Exception):  # noqa: N818
 class ApiServer:
     """An API server that podsettle may ask."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, namespace: str = "default") -> None:
+        self.namespace = namespace
+        """What commands act on that are told no other."""
         self._configuration = configuration
         self._rest = RESTClientObject(configuration)
         self.url: str = configuration.host
 
     @classmethod
     async def connect(cls) -> Self:
-        """The cluster that podsettle runs in, else the one of the kubeconfig.
+        """The cluster of the kubeconfig that KUBECONFIG names, else the one that podsettle runs in,
+        else the one of `~/.kube/config`.
+
+        A job of a CI system runs in a pod and may yet be told of another cluster.
 
         Nothing is sent yet. The caller closes it, by `async with`.
 
@@ -63,15 +72,18 @@ class ApiServer:
         # Not False: the client takes that for the number 0, and 0 for no limit to retries on 5xx.
         configuration.retries = None
         try:
-            if in_cluster():
+            # Read here, not by the library: it looks at the variable once, when imported.
+            file = os.environ.get("KUBECONFIG")
+            if not file and in_cluster():
                 load_incluster_config(configuration)
-            else:
-                # Read here, not by the library: it looks at the variable once, when imported.
-                file = os.environ.get("KUBECONFIG", "~/.kube/config")
-                await load_kube_config(config_file=file, client_configuration=configuration)
+                return cls(configuration, own_namespace())
+            file = file or "~/.kube/config"
+            await load_kube_config(config_file=file, client_configuration=configuration)
+            _, context = list_kube_config_contexts(file)
+            namespace = context["context"].get("namespace") or "default"
         except Exception as error:  # Whatever a broken kubeconfig makes the library raise.
             raise Unreachable(f"no cluster to talk to: {error}") from None
-        return cls(configuration)
+        return cls(configuration, namespace)
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,6 +131,23 @@ class ApiServer:
                 if response.status >= 300:
                     raise ApiError(response.status, _message(await response.read()))
                 yield response.content.__aiter__()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"GET {path}: {str(error) or type(error).__name__}") from None
+
+    async def chunks(self, path: str, silence: float) -> AsyncGenerator[bytes]:
+        """A body as it comes, of any length.
+
+        Raises ApiError and Unreachable, the latter also where the body breaks off, or nothing is
+        heard for `silence` seconds.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_TIMEOUT, sock_read=silence)
+        try:
+            response = await self._open("GET", path, None, "application/json", "*/*", timeout)
+            async with response:
+                if response.status >= 300:
+                    raise ApiError(response.status, _message(await response.read()))
+                while chunk := await response.content.readany():
+                    yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"GET {path}: {str(error) or type(error).__name__}") from None
 

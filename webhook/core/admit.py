@@ -14,6 +14,7 @@ import msgspec
 
 from webhook.core.decide import Settings, decide
 from webhook.core.decision import Decision, Outcome, Reason
+from webhook.core.image_config import NO_IMAGES, KnownImages
 from webhook.core.review import UNREADABLE, Request, Review, decode_review, uid_of
 from webhook.core.view import ClusterView
 
@@ -45,7 +46,9 @@ class Answer(NamedTuple):
         return self.request.namespace if unknown else None
 
 
-def admit(body: bytes, view: ClusterView, settings: Settings) -> Answer:
+def admit(
+    body: bytes, view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
+) -> Answer:
     """Answer one AdmissionReview. Raises UnreadableReviewError, and nothing else."""
     try:
         review = decode_review(body)
@@ -63,7 +66,7 @@ def admit(body: bytes, view: ClusterView, settings: Settings) -> Answer:
             f"podsettle answers AdmissionReview of {API_VERSION}",
         )
         return Answer(_envelope(_version(review), request.uid, decision), decision, request, None)
-    decision, defect = decide_safely(request, view, settings)
+    decision, defect = decide_safely(request, view, settings, images)
     return Answer(_envelope(API_VERSION, request.uid, decision), decision, request, defect)
 
 
@@ -80,11 +83,11 @@ def admit_unread(head: bytes, reason: Reason, why: str) -> Answer:
 
 
 def decide_safely(
-    request: Request, view: ClusterView, settings: Settings
+    request: Request, view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
 ) -> tuple[Decision, Exception | None]:
     """A decision whatever happens, and the defect where one got in the way."""
     try:
-        return decide(request, view, settings), None
+        return decide(request, view, settings, images), None
     except UNREADABLE as error:
         return _only(Reason.MALFORMED_POD, f"the pod was admitted unchanged: {error}"), None
     except Exception as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.core.decision import Decision, Outcome, Reason
+from webhook.core.image_config import NO_IMAGES, Images, KnownImages
 from webhook.core.names import (
     ANNOTATION_APPLIED,
     ANNOTATION_MIRROR,
@@ -32,8 +33,10 @@ class Settings:
     """The helper's image, for deliveries that need it."""
 
 
-def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
-    """What to do with one admission request.
+def decide(
+    request: Request, view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
+) -> Decision:
+    """What to do with one admission request, given the images that were looked up for it.
 
     Raises one of `review.UNREADABLE` for a pod that Kubernetes would not send, and PatchError where
     the self-check refuses the patch; the caller admits the pod unchanged in either case.
@@ -70,7 +73,7 @@ def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
     if not policies:
         return Decision(notes or (Outcome(Reason.NO_POLICY),))
 
-    context = Context(view, namespace, settings.linger_image)
+    context = Context(view, namespace, settings.linger_image, Images(images))
     skipped = _skipped_remedies(pod)
     patch = PodPatch(pod)
     mutating = _plan(policies, audit=False)
@@ -89,7 +92,8 @@ def decide(request: Request, view: ClusterView, settings: Settings) -> Decision:
         patch.annotate(ANNOTATION_SETTLED, patch.size)
     if not patch.annotations_fit:
         return _whole(Reason.ANNOTATIONS_FULL)
-    return Decision(outcomes, patch.checked_operations(), tuple(policy.name for policy in policies))
+    names = tuple(policy.name for policy in policies)
+    return Decision(outcomes, patch.checked_operations(), names, tuple(context.images.lacking))
 
 
 def _whole(reason: Reason, message: str = "") -> Decision:
@@ -139,6 +143,8 @@ def _run(
         if name in skipped:
             yield Outcome(Reason.POD_OPTED_OUT, name, policy.name)
             continue
+        if policy.image_rules is not context.image_rules:
+            context = replace(context, image_rules=policy.image_rules)
         for found in remedy(pod, settings, context, patch):
             yield Outcome(
                 found.reason, name, policy.name, found.container, found.changed, found.message

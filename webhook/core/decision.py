@@ -7,9 +7,12 @@ logs, `/preview`, the page and the command line.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    from webhook.core.image_config import ImageQuery
 
 Operation: TypeAlias = dict[str, Any]
 """One RFC 6902 operation, ready to be encoded."""
@@ -38,6 +41,7 @@ class Reason(StrEnum):
     WINDOWS_POD = "WindowsPod"
 
     NO_COMMAND = "NoCommand"
+    IMAGE_CONFIG_UNAVAILABLE = "ImageConfigUnavailable"
     NO_SHELL = "NoShell"
     INTERACTIVE = "Interactive"
     NATIVE_SIDECAR = "NativeSidecar"
@@ -47,12 +51,16 @@ class Reason(StrEnum):
     HELPER_IMAGE_MISSING = "HelperImageMissing"
     NOT_NEEDED = "NotNeeded"
     SERVER_TOO_OLD = "ServerTooOld"
+    RESTART_POLICY_PRESET = "RestartPolicyPreset"
+    SYSTEM_POD = "SystemPod"
+    MESH_TRAFFIC = "MeshTraffic"
 
     RUNTIME_CLASS_MISSING = "RuntimeClassMissing"
     RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
     RUNTIME_CLASS_PRESET = "RuntimeClassPreset"
     NO_PERSISTENT_VOLUME = "NoPersistentVolume"
     ANNOTATION_PRESET = "AnnotationPreset"
+    SELINUX_CHANGE_POLICY_PRESET = "SELinuxChangePolicyPreset"
     UNSTABLE_SELINUX_LEVEL = "UnstableSELinuxLevel"
 
     MALFORMED_POD = "MalformedPod"
@@ -114,6 +122,11 @@ _ABOUT: dict[Reason, _About] = {
         "hold. Set `command` to the image's entrypoint.",
         True,
     ),
+    Reason.IMAGE_CONFIG_UNAVAILABLE: _About(
+        "The container has no `command`, and what its image starts could not be learned in time "
+        "from its registry. Set `command` to the image's entrypoint.",
+        True,
+    ),
     Reason.NO_SHELL: _About(
         "`delivery: Shell` and the command does not start with a known shell.", True
     ),
@@ -131,8 +144,8 @@ _ABOUT: dict[Reason, _About] = {
         "`restartPolicy` is Always."
     ),
     Reason.NAME_CONFLICT: _About(
-        "The pod already uses the name `podsettle-linger` or the path `/podsettle` for something "
-        "else.",
+        "The pod already uses the name `podsettle-linger` or `podsettle-kubelet-gate`, or the path "
+        "`/podsettle`, for something else.",
         True,
     ),
     Reason.HELPER_IMAGE_MISSING: _About(
@@ -141,6 +154,19 @@ _ABOUT: dict[Reason, _About] = {
     Reason.NOT_NEEDED: _About("No node that the pod could land on has the defect."),
     Reason.SERVER_TOO_OLD: _About(
         "The API server or a node does not support what the remedy needs.", True
+    ),
+    Reason.RESTART_POLICY_PRESET: _About(
+        "The init container already sets a `restartPolicy` of its own, which is never replaced."
+    ),
+    Reason.SYSTEM_POD: _About(
+        "A pod that its node may need early: it tolerates every taint, belongs to a DaemonSet, is "
+        "`system-node-critical`, or uses the host's network in a `kube-*` or `openshift-*` "
+        "namespace."
+    ),
+    Reason.MESH_TRAFFIC: _About(
+        "A service mesh's CNI plugin takes the pod's connections before its proxy runs, so an init "
+        "container reaches nothing.",
+        True,
     ),
     Reason.RUNTIME_CLASS_MISSING: _About(
         "The RuntimeClass does not exist; the API server would refuse the pod.", True
@@ -157,6 +183,9 @@ _ABOUT: dict[Reason, _About] = {
         "The pod mounts no persistent volume and the policy covers only those that do."
     ),
     Reason.ANNOTATION_PRESET: _About("The pod already sets the annotation to another value."),
+    Reason.SELINUX_CHANGE_POLICY_PRESET: _About(
+        "The pod already sets `seLinuxChangePolicy` to another value, which is never replaced."
+    ),
     Reason.UNSTABLE_SELINUX_LEVEL: _About(
         "Applied, but without effect until the pod or its namespace fixes "
         "`seLinuxOptions.level`: a level that changes with each start relabels each time.",
@@ -197,6 +226,8 @@ class Decision(msgspec.Struct, frozen=True):
     outcomes: tuple[Outcome, ...] = ()
     operations: tuple[Operation, ...] = ()
     policies: tuple[str, ...] = ()
+    lacking: tuple[ImageQuery, ...] = ()
+    """Images that have to be looked up for the decision to be better."""
 
     @property
     def warnings(self) -> list[str]:

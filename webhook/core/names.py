@@ -30,8 +30,14 @@ release ignores the one that it does not know, so both are written."""
 
 OWN_ANNOTATIONS = frozenset({ANNOTATION_APPLIED, ANNOTATION_SETTLED, *SKIP_RELABEL_ANNOTATIONS})
 
+SYSTEM_NAMESPACES = ("kube-", "openshift-")
+"""How the names of namespaces begin that belong to the cluster itself."""
+
 HELPER = "podsettle-linger"
 """Init container and volume of the helper."""
+KUBELET_GATE = "podsettle-kubelet-gate"
+"""Init container that waits for the node's kubelet."""
+OWN_CONTAINERS = frozenset({HELPER, KUBELET_GATE})
 HELPER_MOUNT = "/podsettle"
 HELPER_PATH = f"{HELPER_MOUNT}/linger"
 HELPER_IN_IMAGE = "/linger"

@@ -12,6 +12,7 @@ from webhook.core.versions import (
     IMAGE_VOLUMES_ON_BY_DEFAULT,
     Runtime,
     Version,
+    knows_restart_rules,
     loses_exit_codes,
     mounts_image_volumes,
     parse_runtime,
@@ -51,6 +52,9 @@ class Nodes:
     losing_exit_codes: tuple[Node, ...] = field(init=False)
     doubtful_image_volumes: tuple[Node, ...] = field(init=False)
     without_image_volumes: tuple[Node, ...] = field(init=False)
+    without_restart_rules: tuple[Node, ...] = field(init=False)
+    losing_without_restart_rules: tuple[Node, ...] = field(init=False)
+    newest_kubelet: Version | None = field(init=False)
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         known = tuple(nodes)
@@ -64,6 +68,12 @@ class Nodes:
         ):
             lacking = (n for n in known if not mounts_image_volumes(n.kubelet, n.runtime, least))
             object.__setattr__(self, name, tuple(lacking))
+        old = tuple(n for n in known if not knows_restart_rules(n.kubelet))
+        losing = tuple(n for n in old if loses_exit_codes(n.runtime))
+        object.__setattr__(self, "without_restart_rules", old)
+        object.__setattr__(self, "losing_without_restart_rules", losing)
+        kubelets = (n.kubelet for n in known if n.kubelet is not None)
+        object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
 
     def may_lose_exit_codes(self, pod: PodSpec) -> bool:
         """Whether a node that the pod could land on reports 255 for quick containers.
@@ -84,6 +94,14 @@ class Nodes:
     def may_lack_image_volumes(self, pod: PodSpec) -> bool:
         """Whether a known node that the pod could land on does not mount image volumes."""
         return any_could_run(self.without_image_volumes, pod)
+
+    def may_lack_restart_rules(self, pod: PodSpec, *, among_all: bool) -> bool:
+        """Whether a known node that the pod could land on does not follow `restartPolicyRules`.
+
+        Of the nodes that lose exit codes, or of all: the others have no use for them.
+        """
+        lacking = self.without_restart_rules if among_all else self.losing_without_restart_rules
+        return any_could_run(lacking, pod)
 
 
 def runs_on_windows(pod: PodSpec) -> bool:

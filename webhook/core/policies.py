@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from webhook.core.image_config import LookupRules
 from webhook.core.names import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy import REMEDIES, SettlePolicy
 from webhook.core.remedy import Remedy
@@ -33,6 +34,8 @@ class Policy:
     covers_pod: Matcher
     remedies: tuple[tuple[str, Remedy, Any], ...]
     """Name, function and settings."""
+    image_rules: LookupRules | None
+    """Where images may be looked up; None: nowhere."""
 
 
 def compile_policy(document: SettlePolicy) -> Policy:
@@ -49,6 +52,7 @@ def compile_policy(document: SettlePolicy) -> Policy:
         remedies=tuple(
             (name, REMEDIES[name], settings) for name, settings in spec.settings().items()
         ),
+        image_rules=spec.image_config.rules,
     )
 
 

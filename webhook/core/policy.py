@@ -5,16 +5,27 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic import model_validator as _model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from webhook.core.image_config import ImageConfigSettings
 from webhook.core.names import API_VERSION, KIND
-from webhook.core.remedies import post_init_sleep, runtime_class, skip_selinux_relabel
+from webhook.core.remedies import (
+    kubelet_gate,
+    post_init_sleep,
+    retry_init_exit_255,
+    runtime_class,
+    selinux_change_policy,
+    skip_selinux_relabel,
+)
+from webhook.core.remedies.kubelet_gate import KubeletGate
 from webhook.core.remedies.post_init_sleep import PostInitSleep
+from webhook.core.remedies.retry_init_exit_255 import RetryInitExit255
 from webhook.core.remedies.runtime_class import RuntimeClass
+from webhook.core.remedies.selinux_change_policy import SELinuxChangePolicy
 from webhook.core.remedies.skip_selinux_relabel import SkipSELinuxRelabel
 from webhook.core.remedy import Remedy
 from webhook.core.schema import Model
@@ -54,21 +65,35 @@ class Remedies(Model):
         alias="skipSELinuxRelabel",
         description="Let CRI-O skip the relabelling of volumes whose top directory is labelled.",
     )
+    se_linux_change_policy: SELinuxChangePolicy | None = Field(
+        default=None,
+        description="Recursive: keep the pod's volumes out of Kubernetes 1.37's SELinuxMount. "
+        "Takes an API server of 1.33 or later.",
+    )
     post_init_sleep: PostInitSleep | None = Field(
         default=None,
         description="Keep quick containers alive until the runtime has seen them, so that CRI-O "
         "does not report exit 255.",
+    )
+    retry_init_exit_255: RetryInitExit255 | None = Field(
+        default=None,
+        alias="retryInitExit255",
+        description="Run named init containers again where they are reported to have ended with "
+        "255, in pods whose restartPolicy is Never. Takes Kubernetes 1.35.",
+    )
+    kubelet_gate: KubeletGate | None = Field(
+        default=None,
+        description="Keep the pod Pending until its node's kubelet has a serving certificate, so "
+        "that its log can be read from the beginning.",
     )
 
     @_model_validator(mode="after")
     def _one_class(self) -> Remedies:
         if all(getattr(self, name) is None for name in type(self).model_fields):
             for name in self.model_fields_set:
-                key = type(self).model_fields[name].alias or name
-                about = {"at": [key], "empty": "{}"}
-                raise PydanticCustomError(
-                    "empty_remedy", "is empty; write {empty} for the defaults", about
-                )
+                field = type(self).model_fields[name]
+                about = {"at": [field.alias or name], "write": _least_value(field.annotation)}
+                raise PydanticCustomError("empty_remedy", "is empty; {write}", about)
             raise PydanticCustomError("no_remedy", "no remedy is set: name at least one")
         one = self.runtime_class.name if self.runtime_class else None
         other = self.skip_selinux_relabel and self.skip_selinux_relabel.runtime_class_name
@@ -81,11 +106,24 @@ class Remedies(Model):
         return self
 
 
+def _least_value(annotation: Any) -> str:
+    """What to write for a remedy that is to do the least."""
+    model = _model_in(annotation)
+    if model is None:
+        return f"write {get_args(get_args(annotation)[0])[0]}"
+    if any(field.is_required() for field in model.model_fields.values()):
+        return "it has settings without a default"
+    return "write {} for the defaults"
+
+
 REMEDIES: dict[str, Remedy] = {
     # In this order: a class chosen by name comes before one that another remedy brings.
     "runtimeClass": runtime_class.apply,
     "skipSELinuxRelabel": skip_selinux_relabel.apply,
+    "seLinuxChangePolicy": selinux_change_policy.apply,
     "postInitSleep": post_init_sleep.apply,
+    "retryInitExit255": retry_init_exit_255.apply,
+    "kubeletGate": kubelet_gate.apply,
 }
 """Every remedy by the name that policies, annotations and metrics know it by."""
 
@@ -113,9 +151,14 @@ class SettlePolicySpec(Model):
     pod_selector: LabelSelector = Field(
         default=LabelSelector(), description="Pods that the policy covers. Omitted: every pod."
     )
+    image_config: ImageConfigSettings = Field(
+        default=ImageConfigSettings(),
+        description="Where podsettle may learn what the images of containers without command "
+        "start. Omitted: nowhere.",
+    )
     remedies: Remedies = Field(description="What is done to the pods.")
 
-    def settings(self) -> dict[str, Model]:
+    def settings(self) -> dict[str, Model | str]:
         """The remedies that are set, by name, in the order in which they are applied."""
         by_name = {
             field.alias or name: getattr(self.remedies, name)

@@ -13,6 +13,7 @@ import yaml
 from webhook.core.admit import decide_safely, review_of
 from webhook.core.decide import Settings
 from webhook.core.decision import Decision
+from webhook.core.image_config import NO_IMAGES, KnownImages
 from webhook.core.view import ClusterView
 from webhook.core.workloads import Workload, pods_of
 
@@ -56,19 +57,20 @@ def preview_all(
     namespace: str | None = None,
     namespace_labels: Mapping[str, str] | None = None,
     template_path: str | None = None,
+    images: KnownImages = NO_IMAGES,
 ) -> Iterator[Preview]:
     """Decide about every pod in a document, as the webhook would.
 
     `namespace` wins over the workload's own, as `kubectl -n` would have it; `namespace_labels`
     stand in for the labels that the namespace has in the view; `template_path` is for kinds that
-    podsettle does not know. Raises WorkloadError.
+    podsettle does not know; `images` are those that were looked up. Raises WorkloadError.
     """
     for workload in pods_of(document, template_path):
         chosen = namespace or workload.namespace or DEFAULT_NAMESPACE
         seen: ClusterView = view
         if namespace_labels is not None:
             seen = view.with_namespace_labels(chosen, namespace_labels)
-        decision, _ = decide_safely(review_of(workload.pod, chosen), seen, settings)
+        decision, _ = decide_safely(review_of(workload.pod, chosen), seen, settings, images)
         after = jsonpatch.apply_patch(workload.pod, list(decision.operations))
         yield Preview(workload, chosen, decision, workload.pod, after)
 

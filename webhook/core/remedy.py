@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from webhook.core.decision import Reason
+from webhook.core.image_config import Images, LookupRules
 from webhook.core.patch import PodPatch
-from webhook.core.review import Pod
+from webhook.core.review import Pod, PodSpec
+from webhook.core.versions import Version
 from webhook.core.view import ClusterView, Namespace
 
 
@@ -20,6 +24,29 @@ class Context:
     namespace: Namespace
     linger_image: str | None
     """The image of the helper; None where nobody said which it is."""
+    images: Images
+    image_rules: LookupRules | None = None
+    """Where the policy lets images be looked up; None where it does not."""
+
+    def server_is(self, least: Version) -> bool:
+        """Whether the API server is known to be of this release or later.
+
+        Without a server to ask, its nodes tell: a kubelet is never newer than its API server.
+        """
+        server = self.view.server_version or self.view.nodes.newest_kubelet
+        return server is not None and server >= least
+
+    def placed(self, pod: Pod, patch: PodPatch) -> PodSpec:
+        """The pod's spec with the nodeSelector that the API server merges in from its RuntimeClass.
+
+        Without it the answer would change between the first call and the reinvocation.
+        """
+        name = patch.runtime_class_name
+        found = self.view.runtime_class(name) if name else None
+        if found is None or not found.node_selector:
+            return pod.spec
+        selector = {**found.node_selector, **(pod.spec.node_selector or {})}
+        return msgspec.structs.replace(pod.spec, node_selector=selector)
 
 
 class Finding(NamedTuple):

@@ -46,6 +46,8 @@ class SecurityContext(_Wire):
     run_as_non_root: bool | None = None
     windows_options: Raw = ABSENT
     se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
+    se_linux_change_policy: str | None = msgspec.field(default=None, name="seLinuxChangePolicy")
+    """Of a pod only."""
 
 
 class VolumeMount(_Wire):
@@ -61,14 +63,31 @@ class VolumeDevice(_Wire):
     device_path: str = ""
 
 
+class ExitCodes(_Wire):
+    """`exitCodes` of a restart rule."""
+
+    operator: str = ""
+    values: list[int] | None = None
+
+
+class RestartRule(_Wire):
+    """One entry of `restartPolicyRules`; the first whose exit codes match decides."""
+
+    action: str = ""
+    exit_codes: ExitCodes | None = None
+
+
 class Container(_Wire):
     """A regular or an init container."""
 
     name: str = ""
+    image: str | None = None
     command: list[str] | None = None
+    args: Raw = ABSENT
     stdin: bool | None = None
     tty: bool | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
     volume_mounts: list[VolumeMount] | None = None
     volume_devices: list[VolumeDevice] | None = None
     resources: Raw = ABSENT
@@ -123,6 +142,20 @@ class Affinity(_Wire):
     node_affinity: NodeAffinity | None = None
 
 
+class Toleration(_Wire):
+    """One entry of `tolerations`."""
+
+    key: str = ""
+    operator: str = ""
+    effect: str = ""
+
+
+class LocalObjectReference(_Wire):
+    """One entry of `imagePullSecrets`."""
+
+    name: str = ""
+
+
 class PodOS(_Wire):
     """`spec.os`."""
 
@@ -143,11 +176,23 @@ class PodSpec(_Wire):
     affinity: Affinity | None = None
     security_context: SecurityContext | None = None
     os: PodOS | None = None
+    host_network: bool | None = None
+    tolerations: list[Toleration] | None = None
+    priority_class_name: str | None = None
+    image_pull_secrets: list[LocalObjectReference] | None = None
+    service_account_name: str | None = None
+
+
+class OwnerReference(_Wire):
+    """One entry of `ownerReferences`."""
+
+    kind: str = ""
 
 
 class ObjectMeta(_Wire):
     """`metadata` of a pod."""
 
+    owner_references: list[OwnerReference] | None = None
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
 

@@ -76,8 +76,21 @@ def loses_exit_codes(runtime: Runtime) -> bool:
 IMAGE_VOLUMES_LOCKED_ON = Version(1, 36)
 IMAGE_VOLUMES_ON_BY_DEFAULT = Version(1, 35)
 
+# KEP-5307: `restartPolicyRules` of a container, beta and on by default from 1.35. An API server
+# before 1.34 refuses an init container with a `restartPolicy` other than Always.
+RESTART_RULES_ON_BY_DEFAULT = Version(1, 35)
+
+# KEP-1710: `seLinuxChangePolicy` of a pod, beta and on by default from 1.33. Before that an API
+# server drops the field.
+SELINUX_CHANGE_POLICY_ON_BY_DEFAULT = Version(1, 33)
+
 # The first runtime releases that mount image volumes: cri-o PR 8317, containerd PR 10579.
 _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
+
+
+def knows_restart_rules(kubelet: Version | None) -> bool:
+    """Whether a kubelet follows `restartPolicyRules`; an older one restarts as the pod says."""
+    return kubelet is not None and kubelet >= RESTART_RULES_ON_BY_DEFAULT
 
 
 def mounts_image_volumes(kubelet: Version | None, runtime: Runtime, least: Version) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import datetime
 
 from fastapi import Depends, FastAPI, Response
@@ -16,6 +16,8 @@ from webhook import __version__
 from webhook.background import background
 from webhook.cluster.source import Check, Source
 from webhook.core.decide import Settings
+from webhook.core.pull_secrets import PullSecrets
+from webhook.images.lookup import ImageLookup
 from webhook.server.announce import announce
 from webhook.server.authentication import BASIC, Authorizer, guard
 from webhook.server.client_certificates import DemandClientCertificate
@@ -39,12 +41,14 @@ def create_app(
     running: Callable[[], AbstractAsyncContextManager[None]] | None = None,
     authorizer: Authorizer | None = None,
     client_certificates: bool = False,
+    pull_secrets: PullSecrets | None = None,
 ) -> FastAPI:
     """The application. It keeps `running`, by default the source, going for as long as it runs.
 
     `checks` are what readiness goes by beside the drain, by default the source's. Without an
     authorizer everybody may see everything; with `client_certificates` /mutate is for those alone
-    who showed one.
+    who showed one. `pull_secrets` are for the images of pods that are admitted; a preview's are
+    looked up as nobody.
     """
     run = running or source.running
     look = checks or source.checks
@@ -61,9 +65,16 @@ def create_app(
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.in_flight.set_function(lambda: load.under_way)
 
+    images, shown_images = ImageLookup(pull_secrets), ImageLookup()
+
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with run(), background(lambda: announce(all_checks)):
+        async with (
+            run(),
+            aclosing(images),
+            aclosing(shown_images),
+            background(lambda: announce(all_checks)),
+        ):
             yield
 
     app = FastAPI(
@@ -79,12 +90,14 @@ def create_app(
     app.state.load = load
     app.state.room = room
     # A class instance is served as plain ASGI: FastAPI's request model costs half the throughput.
-    mutate: ASGIApp = Mutate(source, settings, metrics, drain, load, room)
+    mutate: ASGIApp = Mutate(source, settings, metrics, drain, load, room, images)
     if client_certificates:
         mutate = DemandClientCertificate(mutate, metrics.count_refused)
     app.router.routes.append(Route("/mutate", mutate))
     guarded = [Depends(guard(authorizer))]
-    app.include_router(preview_router(lambda: source.view, settings, room), dependencies=guarded)
+    app.include_router(
+        preview_router(lambda: source.view, settings, room, shown_images), dependencies=guarded
+    )
     app.include_router(
         probes_router(all_checks, {"version": __version__, "python": platform.python_version()})
     )

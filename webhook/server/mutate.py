@@ -22,6 +22,7 @@ from webhook.core.decide import Settings
 from webhook.core.decision import Reason
 from webhook.core.duration import parse as parse_duration
 from webhook.core.review import name_of, uid_of
+from webhook.images.lookup import ImageLookup
 from webhook.server.answers import CLOSE, Header, refuse, respond
 from webhook.server.body import MAX_BODY, MOST_BYTES, Body
 from webhook.server.connection import ARRIVAL, Arrival
@@ -43,6 +44,10 @@ _SHARE_FOR_A_NAMESPACE = 0.25
 _SECONDS_FOR_A_NAMESPACE = 0.5
 """How much of the deadline, and how much at the most, goes into asking for a namespace."""
 
+_SHARE_FOR_IMAGES = 0.6
+"""How much of the deadline may go into looking images up; what comes too late is there for the
+next pod."""
+
 CHANCE_TO_CLOSE = 0.001
 """That a connection is closed with an answer, as by `--goaway-chance` of the API server itself: its
 connections live for as long as they are used, so a new replica would get next to nothing."""
@@ -61,7 +66,9 @@ class Mutate:
         drain: Drain,
         load: Load,
         room: Room,
+        images: ImageLookup | None = None,
     ) -> None:
+        self._images = images
         self._source = source
         self._settings = settings
         self._metrics = metrics
@@ -132,12 +139,18 @@ class Mutate:
 
     async def _answer(self, body: Body, waited: float, deadline: float) -> Answer:
         """The answer, whatever happens. Raises UnreadableReviewError, and nothing else."""
+        start = perf_counter()
         try:
             answer = self._unread(body, waited, deadline) or admit(
                 body.kept, self._source.view, self._settings
             )
             if answer.unknown_namespace is not None and not self._room.full:
                 answer = await self._ask_again(body.kept, answer, deadline)
+            if answer.decision.lacking and self._images is not None:
+                left = deadline - waited - (perf_counter() - start)
+                seconds = max(min(deadline * _SHARE_FOR_IMAGES, left), 0.0)
+                known = await self._images.find(answer.decision.lacking, seconds)
+                answer = admit(body.kept, self._source.view, self._settings, known)
         except UnreadableReviewError:
             raise
         except Exception as error:

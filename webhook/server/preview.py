@@ -12,15 +12,18 @@ from pydantic import BaseModel, Field
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.decide import Settings
 from webhook.core.documents import Document, DocumentError, load_documents
+from webhook.core.image_config import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.preview import preview_all
 from webhook.core.render import PodPreview, render
 from webhook.core.selectors import parse_labels
 from webhook.core.workloads import NoPodError, WorkloadError
+from webhook.images.lookup import ImageLookup
 from webhook.server.room import Room
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_PODS = 500
 SECONDS_FOR_BODY = 30
+_SECONDS_FOR_IMAGES = 10.0
 
 
 class PreviewAnswer(BaseModel):
@@ -35,8 +38,17 @@ class Problem(BaseModel):
     detail: str = Field(examples=["body:3: not YAML: did not find expected key"])
 
 
-def preview_router(view: Callable[[], Snapshot], settings: Settings, room: Room) -> APIRouter:
-    """The route, over a view and the operator's settings; bodies take up room while it works."""
+def preview_router(
+    view: Callable[[], Snapshot],
+    settings: Settings,
+    room: Room,
+    images: ImageLookup | None = None,
+) -> APIRouter:
+    """The route, over a view and the operator's settings; bodies take up room while it works.
+
+    `images` must have no pull secrets: whoever may see previews may name any namespace, and is not
+    to learn by that what its secrets open.
+    """
     router = APIRouter()
     one_at_a_time = asyncio.Lock()
 
@@ -85,11 +97,14 @@ def preview_router(view: Callable[[], Snapshot], settings: Settings, room: Room)
                 documents = load_documents(body, "body")
                 if not documents:
                     raise WorkloadError("the body is empty: send a Pod or a workload")
+                asked = (documents, view(), settings, namespace, labels, template_path)
                 # In a thread, one at a time: reviews go on being answered meanwhile.
                 async with one_at_a_time:
-                    found = await asyncio.to_thread(
-                        _previews, documents, view(), settings, namespace, labels, template_path
-                    )
+                    found, lacking = await asyncio.to_thread(_previews, *asked, NO_IMAGES)
+                if lacking and images is not None:
+                    known = await images.find(lacking, _SECONDS_FOR_IMAGES)
+                    async with one_at_a_time:
+                        found, _ = await asyncio.to_thread(_previews, *asked, known)
             except (DocumentError, WorkloadError, ValueError) as error:
                 raise HTTPException(422, str(error)) from None
         return PreviewAnswer(pods=found)
@@ -104,8 +119,11 @@ def _previews(
     namespace: str | None,
     labels: dict[str, str] | None,
     template_path: str | None,
-) -> list[PodPreview]:
+    images: KnownImages,
+) -> tuple[list[PodPreview], dict[ImageQuery, None]]:
+    """The previews, and the images that they would be better with."""
     found: list[PodPreview] = []
+    lacking: dict[ImageQuery, None] = {}
     passed_by: list[NoPodError] = []
     for document in documents:
         try:
@@ -116,15 +134,17 @@ def _previews(
                 namespace=namespace,
                 namespace_labels=labels,
                 template_path=template_path,
+                images=images,
             ):
                 if len(found) == MAX_PODS:
                     raise WorkloadError(f"more than {MAX_PODS} pods: send them in parts")
                 found.append(render(pod))
+                lacking |= dict.fromkeys(pod.decision.lacking)
         except NoPodError as error:
             passed_by.append(error)
     if not found and passed_by:
         raise passed_by[0]
-    return found
+    return found, lacking
 
 
 async def _read(request: Request, room: Room, take: Callable[[int], None]) -> bytes:

@@ -12,17 +12,31 @@ import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core import duration, shell_wrapper
+from webhook.core import duration, helper, shell_wrapper
 from webhook.core.decision import Reason
 from webhook.core.duration import Delay
 from webhook.core.globs import Glob, compile_globs
-from webhook.core.names import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER_PATH
+from webhook.core.image_config import (
+    ImageQuery,
+    LookupRules,
+    Unavailable,
+    architectures,
+    escape,
+)
+from webhook.core.mesh import INIT_CONTAINERS
+from webhook.core.names import (
+    HELPER,
+    HELPER_IN_IMAGE,
+    HELPER_MOUNT,
+    HELPER_PATH,
+    OWN_CONTAINERS,
+)
 from webhook.core.patch import ContainerList, PodPatch
 from webhook.core.remedy import Context, Finding
 from webhook.core.review import Container, Pod, PodSpec, Volume, is_set
@@ -103,7 +117,14 @@ class _Target:
     where: ContainerList
     index: int
     container: Container
+
+
+class _Started(NamedTuple):
+    """What a container starts: a command, and the arguments that only its image knows."""
+
     command: list[str]
+    args: list[str] = []  # noqa: RUF012 (nobody changes it)
+    of_image: bool = False
 
 
 def apply(
@@ -114,19 +135,23 @@ def apply(
     # The same for each container, so asked once: pods of thousands of containers exist.
     no_helper = _helper_objection(pod, settings, context)
     served: list[_Target] = []
+    images = _ImagesOfPod(pod, context, patch)
     for where, index, container in _named(pod, settings):
         reason = _unfit(pod, where, container)
         if reason is None and settings.when == "NodesNeedIt":
             if needed is None:
-                needed = context.view.nodes.may_lose_exit_codes(_placed(pod, context, patch))
+                needed = context.view.nodes.may_lose_exit_codes(context.placed(pod, patch))
             reason = None if needed else Reason.NOT_NEEDED
-        if reason is not None or not container.command:
-            yield Finding(reason or Reason.NO_COMMAND, container.name)
+        if reason is not None:
+            yield Finding(reason, container.name)
             continue
-        if _takes_shell(container, settings.delivery):
-            yield _wrap_by_shell(
-                _Target(where, index, container, container.command), settings, patch
-            )
+        started = _Started(container.command) if container.command else images.started(container)
+        if isinstance(started, Finding):
+            yield started
+            continue
+        target = _Target(where, index, container)
+        if _takes_shell(container, started.command, settings.delivery):
+            yield _wrap_by_shell(target, started, settings, patch)
             continue
         reason = _interactive_or_shell_less(container, settings) or no_helper
         if reason is None and any(map(_takes_mount, _paths(container))):
@@ -134,42 +159,22 @@ def apply(
         if reason is not None:
             yield Finding(reason, container.name)
             continue
-        served.append(_Target(where, index, container, container.command))
-        patch.set_command(where, index, [*settings.helper_command, *container.command])
+        served.append(target)
+        _set_command(target, started, [*settings.helper_command, *started.command], patch)
         patch.add_mount(where, index, {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True})
         message = f"wrapped by the helper from {context.linger_image}"
-        yield Finding(Reason.APPLIED, container.name, changed=True, message=message)
+        yield _applied(target, started, message)
     _bring_helper(pod, served, settings, context, patch)
-
-
-def _placed(pod: Pod, context: Context, patch: PodPatch) -> PodSpec:
-    """The pod's spec with the nodeSelector that the API server merges in from its RuntimeClass.
-
-    Without it the answer would change between the first call and the reinvocation.
-    """
-    name = patch.runtime_class_name
-    found = context.view.runtime_class(name) if name else None
-    if found is None or not found.node_selector:
-        return pod.spec
-    selector = {**found.node_selector, **(pod.spec.node_selector or {})}
-    return msgspec.structs.replace(pod.spec, node_selector=selector)
 
 
 def _named(pod: Pod, settings: PostInitSleep) -> Iterator[tuple[ContainerList, int, Container]]:
     for index, container in enumerate(pod.spec.init_containers or ()):
-        if container.name != HELPER and settings.wants_init_container(container.name):
+        if container.name not in OWN_CONTAINERS and settings.wants_init_container(container.name):
             yield "initContainers", index, container
     if settings.containers:
         for index, container in enumerate(pod.spec.containers or ()):
             if settings.wants_container(container.name):
                 yield "containers", index, container
-
-
-# Injected by service meshes. They need what a wrapper takes away (a mount, an exact command), and
-# a pod whose network set-up fails is worse off than one that is retried.
-_MESH = frozenset(
-    {"istio-init", "istio-validation", "linkerd-init", "linkerd-network-validator", "kuma-init"}
-)
 
 
 def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | None:
@@ -178,7 +183,7 @@ def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | Non
         # Tekton stops a sidecar by swapping its image for one in which the command must be absent.
         return Reason.NATIVE_SIDECAR
     if where == "initContainers":
-        if container.name in _MESH:
+        if container.name in INIT_CONTAINERS:
             return Reason.MESH_INIT_CONTAINER
     elif (
         (pod.spec.restart_policy or "Always") == "Always"
@@ -193,23 +198,89 @@ def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | Non
     return None
 
 
-def _takes_shell(container: Container, delivery: str) -> bool:
+class _ImagesOfPod:
+    """What the pod's containers start where the pod does not say."""
+
+    def __init__(self, pod: Pod, context: Context, patch: PodPatch) -> None:
+        self._pod = pod
+        self._context = context
+        self._patch = patch
+
+    def started(self, container: Container) -> _Started | Finding:
+        """What a container without `command` starts, or why that is not known."""
+        rules = self._context.image_rules
+        if rules is None:
+            return Finding(Reason.NO_COMMAND, container.name)
+        if not container.image:
+            return _unavailable(container, "the container names no image")
+        found = self._context.images.find(self._query(container.image, rules))
+        if isinstance(found, Unavailable):
+            return _unavailable(container, found.why)
+        entrypoint, cmd = ([escape(text) for text in texts] for texts in found)
+        if _has_args(container):
+            return _Started(entrypoint, of_image=True)
+        if not entrypoint and not cmd:
+            return _unavailable(container, "the image has neither an Entrypoint nor a Cmd")
+        if not entrypoint:
+            # Cmd is the command then, perhaps a shell.
+            return _Started(cmd, of_image=True)
+        return _Started(entrypoint, cmd, of_image=True)
+
+    def _query(self, image: str, rules: LookupRules) -> ImageQuery:
+        spec = self._pod.spec
+        return ImageQuery(
+            image,
+            rules,
+            self._architectures,
+            self._context.namespace.name,
+            tuple(secret.name for secret in spec.image_pull_secrets or ()),
+            spec.service_account_name or "default",
+        )
+
+    @cached_property
+    def _architectures(self) -> frozenset[str]:
+        placed = self._context.placed(self._pod, self._patch)
+        return architectures(self._context.view.nodes, placed)
+
+
+def _unavailable(container: Container, why: str) -> Finding:
+    return Finding(Reason.IMAGE_CONFIG_UNAVAILABLE, container.name, message=why)
+
+
+def _has_args(container: Container) -> bool:
+    return is_set(container.args) and bool(msgspec.json.decode(container.args, type=list[str]))
+
+
+def _set_command(target: _Target, started: _Started, command: list[str], patch: PodPatch) -> None:
+    if started.of_image:
+        patch.fill_in(target.where, target.index, started.command, started.args)
+    patch.set_command(target.where, target.index, command)
+
+
+def _applied(target: _Target, started: _Started, message: str) -> Finding:
+    if started.of_image:
+        message += f", around what its image {target.container.image} starts"
+    return Finding(Reason.APPLIED, target.container.name, changed=True, message=message)
+
+
+def _takes_shell(container: Container, command: list[str], delivery: str) -> bool:
     return (
         delivery in ("Auto", "Shell")
-        and bool(container.command)
-        and shell_wrapper.is_shell((container.command or [""])[0])
+        and bool(command)
+        and shell_wrapper.is_shell(command[0])
         and not container.stdin
         and not container.tty
     )
 
 
-def _wrap_by_shell(target: _Target, settings: PostInitSleep, patch: PodPatch) -> Finding:
+def _wrap_by_shell(
+    target: _Target, started: _Started, settings: PostInitSleep, patch: PodPatch
+) -> Finding:
     command = shell_wrapper.wrap(
-        target.command, sleep_ms=settings.sleep, min_lifetime_ms=settings.min_lifetime
+        started.command, sleep_ms=settings.sleep, min_lifetime_ms=settings.min_lifetime
     )
-    patch.set_command(target.where, target.index, command)
-    message = f"wrapped by its own shell, {target.command[0]}"
-    return Finding(Reason.APPLIED, target.container.name, changed=True, message=message)
+    _set_command(target, started, command, patch)
+    return _applied(target, started, f"wrapped by its own shell, {started.command[0]}")
 
 
 def _interactive_or_shell_less(container: Container, settings: PostInitSleep) -> Reason | None:
@@ -261,7 +332,7 @@ def _bring_helper(
     """Make sure that the helper is there before the first container that starts with it."""
     volume, index = _helper_volume(pod), _helper_index(pod)
     if served and volume is None:
-        if _by_image_volume(_placed(pod, context, patch), settings, context):
+        if _by_image_volume(context.placed(pod, patch), settings, context):
             image = {"reference": context.linger_image, "pullPolicy": "IfNotPresent"}
             patch.add_volume({"name": HELPER, "image": image})
             return
@@ -309,68 +380,11 @@ def _helper_index(pod: Pod) -> int | None:
 def _copying_container(
     pod: Pod, served: Container, settings: PostInitSleep, context: Context
 ) -> dict[str, Any]:
-    """The init container that copies the helper into the shared volume.
-
-    It must pass whatever the pod's own containers pass. Its resources are those of the container
-    that it serves: that keeps the QoS class, satisfies a ResourceQuota and a LimitRange as that
-    container does, and never raises what the scheduler reserves for the pod. No runAsUser:
-    OpenShift assigns it.
-    """
-    security: dict[str, Any] = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    pod_security, own = pod.spec.security_context, served.security_context
-    if pod_security is None or pod_security.run_as_user != 0:
-        security["runAsNonRoot"] = True
-    elif own is not None and own.run_as_non_root and own.run_as_user:
-        # As the pod's own user, root, it could not start; its containers name another.
-        security |= {"runAsNonRoot": True, "runAsUser": own.run_as_user}
-    container: dict[str, Any] = {
-        "name": HELPER,
-        "image": context.linger_image,
-        "imagePullPolicy": "IfNotPresent",
+    """The init container that copies the helper into the shared volume."""
+    return {
+        **helper.container(HELPER, context.linger_image or "", pod, served),
         # It is as quick as any, so it has to settle as well.
         "command": [HELPER_IN_IMAGE, *settings.helper_command[1:], HELPER_IN_IMAGE],
         "args": ["install", HELPER_PATH],
-        "securityContext": security,
         "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],
     }
-    resources = _resources(pod, served)
-    if resources:
-        container["resources"] = resources
-    return container
-
-
-_COUNTED = ("cpu", "memory", "ephemeral-storage")
-
-
-class _Resources(msgspec.Struct):
-    limits: dict[str, Any] | None = None
-    requests: dict[str, Any] | None = None
-
-
-def _resources(pod: Pod, served: Container) -> dict[str, dict[str, Any]]:
-    """Limits and requests of the served container.
-
-    Devices and huge pages only where every container of the pod asks for them: then a LimitRange
-    may demand them of each, else the helper has no use for them.
-    """
-    everyone = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
-    own = _decoded(served)
-    wanted = {*_COUNTED}.union(own.limits or ()).intersection(
-        *({*_COUNTED, *(_decoded(container).limits or ())} for container in everyone)
-    )
-    copied = {
-        "limits": {k: v for k, v in (own.limits or {}).items() if k in wanted},
-        "requests": {k: v for k, v in (own.requests or {}).items() if k in wanted},
-    }
-    return {key: values for key, values in copied.items() if values}
-
-
-def _decoded(container: Container) -> _Resources:
-    if not is_set(container.resources):
-        return _Resources()
-    return msgspec.json.decode(container.resources, type=_Resources)

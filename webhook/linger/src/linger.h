@@ -1,13 +1,15 @@
 /*
  * linger runs a command and keeps its container alive until the container runtime has had time to
- * see it end. Built static, without stdio and without the heap: it must start within microseconds
+ * see it end. It also waits for the node's kubelet, ahead of the work. Built static, without stdio and without the heap: it must start within microseconds
  * and fit beside its command in a container limited to 5 MiB of memory and 5m of CPU.
  */
 #ifndef LINGER_H
 #define LINGER_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #define LINGER_VERSION "0.1.0"
 
@@ -61,5 +63,23 @@ int run(const struct run *run);
 
 /* Copies this very executable to `destination`, a file or a directory. Returns an exit code. */
 int install(const char *destination);
+
+/* wait_kubelet.c */
+
+struct endpoint {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } address;
+    socklen_t length;
+};
+
+/* Reads an IPv4 or IPv6 address as Kubernetes writes it. False if it is neither. */
+bool parse_endpoint(const char *host, uint16_t port, struct endpoint *endpoint);
+
+/* Returns once the kubelet begins a TLS handshake, or at the timeout, or if the kubelet's answer
+ * cannot tell, and says which on stderr. `host` is what it is called there. */
+void wait_kubelet(const struct endpoint *kubelet, const char *host, nanoseconds timeout);
 
 #endif

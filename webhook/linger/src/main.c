@@ -1,11 +1,13 @@
 #include "linger.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
     "usage: linger [--sleep D] [--min-lifetime D] -- CMD [ARG...]\n"
     "       linger install DEST\n"
+    "       linger wait-kubelet [--timeout D] [--port N]\n"
     "       linger --version | --help";
 
 static const char help[] =
@@ -14,11 +16,17 @@ static const char help[] =
     "but only once the container has lived long enough for its runtime to see it end.\n\n"
     "  --sleep D         stay at least this long after CMD has ended (default 0)\n"
     "  --min-lifetime D  stay until linger has run for this long (default 0)\n"
-    "  install DEST      copy linger to the file DEST or into the directory DEST\n\n"
+    "  install DEST      copy linger to the file DEST or into the directory DEST\n"
+    "  wait-kubelet      wait until the kubelet at the address $HOST_IP has a serving\n"
+    "                    certificate; at the timeout (default 15s) say so and end all the same\n"
+    "  --port N          where that kubelet listens (default 10250)\n\n"
     "D is a duration such as 500ms, 1.5s or 1m30s. Of two delays the longer one counts.\n"
     "TERM, INT, QUIT and HUP end the delay, or prevent it if they come while CMD runs.\n\n"
     "Exits with CMD's code; 128+n if signal n ended it; 126 if it cannot be executed;\n"
-    "127 if it was not found; 2 on bad usage; 1 if install fails.";
+    "127 if it was not found; 2 on bad usage; 1 if install fails; wait-kubelet exits with 0.";
+
+static const nanoseconds default_timeout = 15 * NANOSECONDS_PER_SECOND;
+enum { KUBELET_PORT = 10250 };
 
 static int misused(const char *problem, const char *argument)
 {
@@ -63,6 +71,48 @@ static int run_arguments(char **arguments, struct run *request)
     return misused("a command is missing: ", "-- CMD");
 }
 
+static bool parse_port(const char *text, uint16_t *port)
+{
+    uint32_t number = 0;
+
+    for (; *text >= '0' && *text <= '9' && number <= UINT16_MAX; text++)
+        number = number * 10 + (uint32_t)(*text - '0');
+    *port = (uint16_t)number;
+    return *text == '\0' && number > 0 && number <= UINT16_MAX;
+}
+
+static int wait_kubelet_arguments(char **arguments)
+{
+    nanoseconds timeout = default_timeout;
+    uint16_t port = KUBELET_PORT;
+    struct endpoint kubelet;
+
+    for (; *arguments; arguments++) {
+        bool is_port = false;
+        const char *rest = after_name(*arguments, "--timeout");
+        if (!rest) {
+            is_port = true;
+            rest = after_name(*arguments, "--port");
+        }
+        if (!rest)
+            return misused("unknown argument ", *arguments);
+        if (*rest == '\0' && !arguments[1])
+            return misused("a value is missing after ", *arguments);
+        const char *value = *rest == '=' ? rest + 1 : *++arguments;
+        if (is_port && !parse_port(value, &port))
+            return misused("not a port: ", value);
+        if (!is_port && !parse_duration(value, &timeout))
+            return misused("not a duration: ", value);
+    }
+    /* Whatever is wrong with the address: this must not be what fails the pod. */
+    const char *host = getenv("HOST_IP");
+    if (host && parse_endpoint(host, port, &kubelet))
+        wait_kubelet(&kubelet, host, timeout);
+    else
+        COMPLAIN("not waiting for the kubelet: HOST_IP is not an address: ", host ? host : "");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct run request = {.started = monotonic_now()};
@@ -80,6 +130,8 @@ int main(int argc, char **argv)
             return misused("install takes one destination", "");
         return install(argv[2]);
     }
+    if (argc > 1 && strcmp(argv[1], "wait-kubelet") == 0)
+        return wait_kubelet_arguments(argv + 2);
     /* argv may be empty: execve() allows it. */
     return run_arguments(argc > 0 ? argv + 1 : argv, &request);
 }

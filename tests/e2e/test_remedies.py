@@ -1,0 +1,257 @@
+"""What the remedies put into pods, before a real API server: it takes it, once, and keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.builders import node
+from tests.e2e.conftest import Json, init_names, is_called, normal, registered, simple_pod, wrappers
+from tests.e2e.neighbour import neighbour
+from tests.e2e.test_admission import RESOURCES, RESTRICTED, UNTOUCHED, create, fresh
+from tests.kube.cluster import KubeCluster
+from tests.kube.fixtures import prepare_for_fixture_pods
+from tests.process import RunningServer, await_that, start_server
+from tests.reviews import PODS, load_pod
+
+GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
+RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}]
+NODE = {"apiVersion": "v1", "kind": "Node", **node("worker", "cri-o://1.35.2", "v1.35.2", {})}
+GATE_ALONE = {"test-remedies": "gate"}
+
+POLICIES = """\
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: every-remedy}
+spec:
+  namespaceSelector: {}
+  podSelector: {matchExpressions: [{key: test-remedies, operator: DoesNotExist}]}
+  remedies:
+    seLinuxChangePolicy: Recursive
+    postInitSleep: {}
+    retryInitExit255: {initContainers: [prepare, fast, a]}
+    kubeletGate: {}
+---
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: gate-alone}
+spec:
+  namespaceSelector: {}
+  podSelector: {matchLabels: {test-remedies: gate}}
+  remedies:
+    kubeletGate: {timeout: 1s}
+"""
+
+
+@pytest.fixture(scope="module")
+def podsettle_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    manifests = tmp_path_factory.mktemp("manifests")
+    (manifests / "policies.yaml").write_text(POLICIES)
+    (manifests / "nodes.yaml").write_text(yaml.safe_dump(NODE))
+    with start_server(manifests, tmp_path_factory.mktemp("certs")) as server:
+        yield server
+
+
+@contextmanager
+def remedied(cluster: KubeCluster, server: RunningServer) -> Iterator[KubeCluster]:
+    """The cluster with podsettle registered."""
+    with registered(cluster, "podsettle", f"{server.url}/mutate", server.ca.read_bytes()):
+        await_that(lambda: is_called(cluster), "the API server calls podsettle")
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def baselines() -> dict[str, Json]:
+    return {}
+
+
+@pytest.fixture(scope="module")
+def settling(
+    cluster: KubeCluster, podsettle_server: RunningServer, baselines: dict[str, Json]
+) -> Iterator[KubeCluster]:
+    prepare_for_fixture_pods(cluster)
+    for path in PODS:
+        status, baseline, _ = cluster.create_pod(load_pod(path), dry_run=True)
+        assert status == 201, baseline
+        baselines[path.stem] = baseline
+    with remedied(cluster, podsettle_server) as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_every_pod_is_created_with_each_remedy_once(
+    path: Path, settling: KubeCluster, baselines: dict[str, Json]
+) -> None:
+    baseline, pod = baselines[path.stem], load_pod(path)
+    created = create(settling, fresh(pod) if "name" in pod["metadata"] else pod)
+    if path.stem in UNTOUCHED:
+        assert normal(created) == normal(baseline)
+        return
+    assert created["spec"]["securityContext"]["seLinuxChangePolicy"] == "Recursive"
+    names = init_names(created)
+    assert names[-1] == GATE
+    assert names.count(GATE) == 1
+    theirs = [name for name in names if name not in (GATE, HELPER)]
+    assert theirs == init_names(baseline)
+    retried = {"prepare", "fast", "a"} if created["spec"]["restartPolicy"] == "Never" else set()
+    before = {c["name"]: c for c in baseline["spec"].get("initContainers", [])}
+    for container in created["spec"]["initContainers"]:
+        name = container["name"]
+        if name in retried:
+            assert container["restartPolicy"] == "Never"
+            assert container["restartPolicyRules"] == RULES
+        else:
+            assert container.get("restartPolicy") == before.get(name, {}).get("restartPolicy")
+            assert "restartPolicyRules" not in container
+    assert created["status"]["qosClass"] == baseline["status"]["qosClass"]
+    names_of = [[c["name"] for c in each["spec"]["containers"]] for each in (created, baseline)]
+    assert names_of[0] == names_of[1]
+
+
+def test_one_of_those_pods_is_retried() -> None:
+    """So that the test above tests something."""
+    pods = (load_pod(path) for path in PODS if path.stem not in UNTOUCHED)
+    assert any("prepare" in init_names(p) and p["spec"]["restartPolicy"] == "Never" for p in pods)
+
+
+def test_the_gate_reads_the_nodes_address_and_is_not_wrapped(settling: KubeCluster) -> None:
+    gate = create(settling, fresh(simple_pod("a")))["spec"]["initContainers"][-1]
+    assert gate["name"] == GATE
+    field = {"apiVersion": "v1", "fieldPath": "status.hostIP"}
+    assert gate["env"] == [{"name": "HOST_IP", "valueFrom": {"fieldRef": field}}]
+    # The node of this test loses exit codes, and the gate may be quick.
+    assert gate["command"] == ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
+    assert gate["args"] == ["wait-kubelet", "--timeout", "15s"]
+    assert wrappers(gate) == 0
+
+
+@pytest.mark.parametrize("labels", [{}, GATE_ALONE], ids=["beside the helper", "alone"])
+def test_a_restricted_namespace_admits_the_gate(labels: Json, settling: KubeCluster) -> None:
+    namespace = settling.namespace(
+        "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}
+    )
+    pod = simple_pod("a", namespace, securityContext=RESTRICTED)
+    pod["metadata"]["labels"] = labels
+    created = create(settling, pod)
+    assert init_names(created) == [*([] if labels else [HELPER]), "prepare", GATE]
+
+
+@pytest.mark.parametrize("qos", RESOURCES)
+def test_the_qos_class_stays(qos: str, settling: KubeCluster) -> None:
+    pod = fresh(simple_pod("a", resources=RESOURCES[qos]))
+    pod["metadata"]["labels"] = GATE_ALONE
+    created = create(settling, pod)
+    assert created["status"]["qosClass"] == qos
+    assert init_names(created) == ["prepare", GATE]
+
+
+@pytest.mark.parametrize("qos", ["Burstable", "Guaranteed"])
+def test_a_quota_on_limits_admits_the_gate(qos: str, settling: KubeCluster) -> None:
+    namespace = settling.namespace("quota-")
+    settling.quota(
+        namespace,
+        {"limits.cpu": "1", "limits.memory": "64Mi", "requests.cpu": "1", "requests.memory": "1Gi"},
+    )
+    refused = settling.create_pod(simple_pod("without", namespace))
+    assert refused.status == 403, "the quota does not enforce"
+    # It leaves room for one container: what is injected reserves no more than what is there.
+    created = create(settling, simple_pod("a", namespace, resources=RESOURCES[qos]))
+    assert init_names(created) == [HELPER, "prepare", GATE]
+    assert "limits" in created["spec"]["initContainers"][-1]["resources"]
+
+
+def test_a_limit_range_admits_the_gate(settling: KubeCluster) -> None:
+    namespace = settling.namespace("range-")
+    limits = {
+        "type": "Container",
+        "min": {"cpu": "50m", "memory": "32Mi"},
+        "maxLimitRequestRatio": {"cpu": "2"},
+    }
+    body = {"metadata": {"name": "range"}, "spec": {"limits": [limits]}}
+    settling.create(f"/api/v1/namespaces/{namespace}/limitranges", body)
+    small = simple_pod("small", namespace, resources={"limits": {"cpu": "10m", "memory": "64Mi"}})
+    await_that(
+        lambda: settling.create_pod(small, dry_run=True).status == 403, "the limit range enforces"
+    )
+    created = create(settling, simple_pod("a", namespace, resources=RESOURCES["Guaranteed"]))
+    assert init_names(created) == [HELPER, "prepare", GATE]
+
+
+@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_a_dry_run_shows_the_same(path: Path, settling: KubeCluster) -> None:
+    pod = load_pod(path)
+    if "name" in pod["metadata"]:
+        pod = fresh(pod)
+    shown = create(settling, pod, dry_run=True)
+    assert normal(shown) == normal(create(settling, pod))
+
+
+def mesh(name: str, **fields: Any) -> Json:
+    return {"name": name, "image": "registry.example/mesh/init:1", "args": ["x"], **fields}
+
+
+MESHES: dict[str, tuple[int | None, Json, list[str]]] = {
+    "late": (None, mesh("late", command=["/late"]), [HELPER, "prepare", GATE, "late"]),
+    "early": (0, mesh("early", command=["/early"]), [HELPER, "early", "prepare", GATE]),
+    "classic": (None, mesh("istio-init"), [HELPER, "prepare", GATE, "istio-init"]),
+    "native": (0, mesh("istio-init"), [GATE, "istio-init", HELPER, "prepare"]),
+    "sidecar": (
+        None,
+        mesh("istio-proxy", restartPolicy="Always"),
+        [HELPER, "prepare", GATE, "istio-proxy"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def meshes(
+    settling: KubeCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Json]]:
+    """A neighbour for each of MESHES, called after podsettle; a pod asks for one by a label."""
+    with ExitStack() as stack:
+        for name, (position, injected, _) in MESHES.items():
+            directory = tmp_path_factory.mktemp(f"mesh-{name}")
+            url, ca = stack.enter_context(neighbour(directory, position, injected))
+            webhook = registered(settling, f"zz-mesh-{name}", url, ca)
+            hook = webhook.body["webhooks"][0]
+            hook["objectSelector"] = {"matchLabels": {"mesh": name}}
+            hook["reinvocationPolicy"] = "Never"
+            stack.enter_context(webhook)
+        for name, (_, injected, _) in MESHES.items():
+            probe = simple_pod("probe")
+            probe["metadata"]["labels"] = {"mesh": name}
+
+            def called(probe: Json = probe, expected: str = injected["name"]) -> bool:
+                status, created, _ = settling.create_pod(probe, dry_run=True)
+                return status == 201 and expected in init_names(created)
+
+            await_that(called, f"the mesh {name} is called")
+        yield {name: {"mesh": name} for name in MESHES}
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_the_gate_stands_right_whatever_another_webhook_adds(
+    name: str, settling: KubeCluster, meshes: dict[str, Json]
+) -> None:
+    pod = fresh(simple_pod("a"))
+    pod["metadata"]["labels"] = meshes[name]
+    assert init_names(create(settling, pod)) == MESHES[name][2]
+
+
+def test_an_api_server_without_restart_rules_takes_the_pod_without_them(
+    podsettle_server: RunningServer,
+) -> None:
+    """The feature may be switched off in a server that is new enough."""
+    off = "ContainerRestartRules=false,RestartAllContainersOnContainerExits=false"
+    with (
+        KubeCluster.start(f"--feature-gates={off}") as cluster,
+        remedied(cluster, podsettle_server) as settling,
+    ):
+        created = create(settling, simple_pod("a"))
+        assert init_names(created) == [HELPER, "prepare", GATE]
+        assert "restartPolicy" not in created["spec"]["initContainers"][1]

@@ -1,0 +1,46 @@
+"""Addresses that are never asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from webhook.images.addresses import is_refused, literal
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "127.255.0.9", "0.0.0.0", "0.1.2.3", "169.254.169.254", "169.254.0.1",
+        "224.0.0.1", "255.255.255.255", "240.0.0.1", "100.100.100.200", "168.63.129.16",
+        "192.0.0.192", "::", "::1", "fe80::1", "fe80::1%eth0", "ff02::1", "fd00:ec2::254",
+        "fd20:ce::254", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::7f00:1", "2002:7f00:1::", "2002:a9fe:a9fe::1",
+    ],
+)  # fmt: skip
+def test_refused(address: str) -> None:
+    assert is_refused(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "8.8.8.8", "169.253.1.1",
+        "fd00::1", "2001:db8::1", "2606:4700::1", "::ffff:10.0.0.1", "64:ff9b::808:808",
+    ],
+)  # fmt: skip
+def test_allowed(address: str) -> None:
+    assert not is_refused(address)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.1", "2130706433", "0177.0.0.1", "1.2.3", "a:b", "é", "\uff11.1.1.1"]
+)
+def test_what_only_looks_like_an_address_is_none(host: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a host|IPv[46] address"):
+        literal(host)
+
+
+def test_names_are_left_to_the_resolver() -> None:
+    for name in ("quay.io", "localhost", "0x7f.1", "127.0.0.1.nip.io"):
+        assert literal(name) is None
+    assert str(literal("[::1]")) == "::1"

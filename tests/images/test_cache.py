@@ -1,0 +1,112 @@
+"""The memory of look-ups: one question per key, bounded, and nobody's to cancel."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.images.conftest import Clock
+from webhook.images.cache import Cache, TooManyError
+
+
+class Asked:
+    """A question that is answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.go = asyncio.Event()
+        self.started = asyncio.Event()
+
+    async def __call__(self) -> int:
+        self.times += 1
+        self.started.set()
+        await self.go.wait()
+        return self.times
+
+
+def cache(clock: Clock, entries: int = 10, flights: int = 10) -> Cache[str, int]:
+    return Cache(lambda value: 10.0 * value, entries=entries, flights=flights, clock=clock)
+
+
+async def test_everyone_waits_for_one_question(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    waiting = [asyncio.create_task(memory.get("k", asked)) for _ in range(500)]
+    await asked.started.wait()
+    asked.go.set()
+    assert await asyncio.gather(*waiting) == [1] * 500
+    assert await memory.get("k", asked) == 1
+
+
+async def test_giving_up_ends_no_question(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    first = asyncio.create_task(memory.get("k", asked))
+    await asked.started.wait()
+    second = asyncio.create_task(memory.get("k", asked))
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    asked.go.set()
+    async with asyncio.timeout(30):
+        assert await second == 1
+    third = asyncio.create_task(memory.get("l", Asked()))
+    await asyncio.sleep(0)
+    third.cancel()
+    await memory.aclose()
+    assert len(asyncio.all_tasks()) == 1 + (not third.done())
+
+
+async def test_an_answer_holds_for_as_long_as_its_kind(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    asked.go.set()
+    assert await memory.get("k", asked) == 1
+    clock.now += 9.9
+    assert await memory.get("k", asked) == 1
+    clock.now += 0.2
+    assert await memory.get("k", asked) == 2
+    clock.now += 19.9
+    assert await memory.get("k", asked) == 2
+
+
+async def test_what_was_used_last_stays(clock: Clock) -> None:
+    memory, asked = cache(clock, entries=2), Asked()
+    asked.go.set()
+    for key in ("a", "b", "a", "c"):
+        await memory.get(key, asked)
+    assert (len(memory), asked.times) == (2, 3)
+    await memory.get("a", asked)
+    assert asked.times == 3
+    await memory.get("b", asked)
+    assert asked.times == 4
+
+
+async def test_what_raises_is_asked_again(clock: Clock) -> None:
+    memory = cache(clock)
+
+    async def fail() -> int:
+        raise LookupError("no")
+
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            await memory.get("k", fail)
+    assert len(memory) == 0
+
+
+async def test_there_is_an_end_to_questions(clock: Clock) -> None:
+    memory, asked = cache(clock, flights=2), Asked()
+    waiting = [asyncio.create_task(memory.get(key, asked)) for key in "ab"]
+    await asked.started.wait()
+    with pytest.raises(TooManyError, match="2 look-ups are under way"):
+        await memory.get("c", asked)
+    asked.go.set()
+    await asyncio.gather(*waiting)
+    assert await memory.get("c", asked) == 3
+
+
+async def test_closing_ends_what_is_under_way(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    waiting = asyncio.create_task(memory.get("k", asked))
+    await asked.started.wait()
+    await memory.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

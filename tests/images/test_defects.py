@@ -1,0 +1,308 @@
+"""The eleven defects of the best-known image look-up for wrapping containers, and none of them.
+
+vault-secrets-webhook 1.23 (`pkg/webhook/registry.go`), numbered as in its users' issues and in the
+comparison that podsettle was planned with. What settles pods here is all of it but the HTTP server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trustme
+from aiohttp import web
+
+from tests.builders import Json, container, pod, policy, view
+from tests.images.conftest import Clock, NewLookup
+from tests.images.pull_secrets import Secrets, docker_config
+from tests.images.rig import (
+    PASSWORD,
+    USER,
+    Image,
+    RunningRegistry,
+    basic,
+    found,
+    htpasswd,
+    index_of,
+    on,
+    query,
+    serving,
+    start_registry,
+    start_server,
+)
+from tests.images.settling import HELPER, images, settle
+from webhook.core.decision import Outcome
+from webhook.core.image_config import ImageConfig, Unavailable
+from webhook.images import lookup as module
+from webhook.images.lookup import ImageLookup
+
+APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
+OTHER = ImageConfig(("/other",), ())
+NewImage = Callable[..., Image]
+
+
+def command(settled: Json, index: int = 0) -> list[str]:
+    found: list[str] = settled["spec"]["containers"][index]["command"]
+    return found
+
+
+async def test_1_what_is_remembered_expires_and_shrinks(
+    registry: RunningRegistry,
+    image: Image,
+    new_image: NewImage,
+    lookup: ImageLookup,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry.push("moving", "1", image)
+    asked = query(f"{registry.host}/moving:1")
+    assert await found(lookup, asked) == APP
+    registry.push("moving", "1", new_image(entrypoint=["/other"]))
+    assert await found(lookup, asked) == APP
+    clock.now += 60.1
+    assert await found(lookup, asked) == OTHER
+    # A tag that stayed where it was costs one HEAD.
+    clock.now += 60.1
+    assert await found(lookup, asked) == OTHER
+    heads = [line for line in registry.requests(path="moving") if line.startswith("HEAD")]
+    assert (len(heads), len(registry.requests(path="moving"))) == (3, 3 + 2 + 2)
+    monkeypatch.setattr(lookup._configs, "_entries", 3)
+    for number in range(5):
+        registry.push("moving", "n", new_image(entrypoint=[f"/{number}"]))
+        clock.now += 60.1
+        assert await found(lookup, query(f"{registry.host}/moving:n")) == ((f"/{number}",), ())
+    assert len(lookup._configs) == 3
+
+
+async def test_2_one_namespace_does_not_see_what_anothers_credentials_opened(
+    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
+        registry.push("private", "1", image)
+        secret = docker_config({registry.host: (USER, PASSWORD)})
+        lookup = new_lookup(Secrets(owners=(secret,)))
+        mine = query(f"{registry.host}/private:1", namespace="owners")
+        theirs = query(f"{registry.host}/private:1", namespace="others")
+        assert await found(lookup, mine) == APP
+        assert isinstance(await found(lookup, theirs), Unavailable)
+        assert await found(lookup, mine) == APP
+        # By digest as well.
+        by_digest = f"{registry.host}/private@{image.digest}"
+        assert await found(lookup, query(by_digest, namespace="owners")) == APP
+        answer = await found(lookup, query(by_digest, namespace="others"))
+        assert isinstance(answer, Unavailable)
+
+
+async def test_3_latest_and_always_do_not_ask_for_every_pod(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("often", "latest", image)
+    name = f"{registry.host}/often"
+    seen = view(policy(**images(registry.host)))
+    for tag in ("", ":latest") * 10:
+        always = container("main", image=name + tag, imagePullPolicy="Always")
+        settled = await settle(pod(containers=[always], restartPolicy="Never"), seen, lookup)
+        assert command(settled) == [*HELPER, "/bin/app", "--x"]
+    assert len(registry.requests(path="often")) == 3
+
+
+async def test_4_five_hundred_pods_at_once_are_one_look_up(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("rollout", "1", image)
+    seen = view(policy(**images(registry.host)))
+    new = pod(
+        containers=[container("main", image=f"{registry.host}/rollout:1")], restartPolicy="Never"
+    )
+    settled = await asyncio.gather(*(settle(new, seen, lookup) for _ in range(500)))
+    assert all(command(each) == [*HELPER, "/bin/app", "--x"] for each in settled)
+    methods = [line.split()[0] for line in registry.requests(path="rollout")]
+    assert methods == ["HEAD", "GET", "GET"]
+    assert lookup.look_ups == 2
+
+
+async def test_5_a_failure_is_remembered_for_a_while(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup, clock: Clock
+) -> None:
+    asked = query(f"{registry.host}/later:1")
+    for _ in range(5):
+        assert isinstance(await found(lookup, asked), Unavailable)
+    assert len(registry.requests(path="later")) == 1
+    registry.push("later", "1", image)
+    clock.now += 30.1
+    assert await found(lookup, asked) == APP
+
+
+async def test_5_a_registry_that_hangs_costs_the_share_and_no_more(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    """The pod goes without, the look-up goes on, and the next pod has it."""
+    arrived, go = asyncio.Event(), asyncio.Event()
+    serve = serving(image)
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        arrived.set()
+        await go.wait()
+        return await serve(request)
+
+    async with start_server(ca, hang) as server:
+        asked = query(f"{server.host}/slow:1")
+        answer = await found(lookup, asked, seconds=0.01)
+        assert answer == Unavailable("the registry did not answer within 0.01 s")
+        async with asyncio.timeout(30):
+            await arrived.wait()
+        go.set()
+        assert await found(lookup, asked) == APP
+        assert server.paths.count("HEAD /v2/slow/manifests/1") == 1
+
+
+async def test_5_a_registry_that_hangs_for_ever_is_given_up_on(
+    ca: trustme.CA, lookup: ImageLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST_LOOK_UP", 0.05)
+    stopped = asyncio.Event()
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        raise AssertionError
+
+    async with start_server(ca, hang) as server:
+        asked = query(f"{server.host}/dead:1")
+        for _ in range(3):
+            assert await found(lookup, asked) == Unavailable(
+                f"{server.host}/dead:1: the registry did not answer within 0.05 s"
+            )
+        assert len(server.seen) == 1
+
+
+async def test_6_of_an_index_the_platforms_count_and_not_the_first_entry(
+    registry: RunningRegistry, new_image: NewImage, lookup: ImageLookup
+) -> None:
+    windows = new_image(entrypoint=["c:\\app.exe"])
+    attestation = new_image(entrypoint=["/attestation"])
+    arm = new_image(entrypoint=["/arm"], architecture="arm64")
+    app = new_image(entrypoint=["/amd"], architecture="amd64")
+    attested = {
+        **on("unknown", "unknown"),
+        "annotations": {
+            "vnd.docker.reference.type": "attestation-manifest",
+            "vnd.docker.reference.digest": app.digest,
+        },
+    }
+    disguised = {**on("amd64"), "annotations": {"vnd.docker.reference.type": "x"}}
+    index = index_of(
+        (windows, on("amd64", "windows")),
+        (attestation, attested),
+        (attestation, disguised),
+        (arm, on("arm64")),
+        (app, on("amd64")),
+    )
+    registry.push("index", "1", windows, attestation, arm, app, index)
+    for architecture, entrypoint in (("amd64", "/amd"), ("arm64", "/arm")):
+        asked = query(f"{registry.host}/index:1", architectures=frozenset({architecture}))
+        assert await found(lookup, asked) == ImageConfig((entrypoint,), ())
+
+
+async def test_7_every_matching_credential_is_tried(
+    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
+        registry.push("team/app", "1", image)
+        secrets = Secrets(
+            docker_config({f"{registry.host}/team/app": ("old", "gone")}, "first"),
+            docker_config({f"{registry.host}/team": (USER, "wrong")}, "second"),
+            docker_config({registry.host: (USER, PASSWORD)}, "third"),
+        )
+        assert await found(new_lookup(secrets), query(f"{registry.host}/team/app:1")) == APP
+
+
+async def test_8_mirrors_are_asked_in_the_place_of_their_registries(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("library/debian", "12", image)
+    registry.push("hub/library/debian", "12", image)
+    for mirror in (registry.host, f"{registry.host}/hub"):
+        for name in ("debian:12", "docker.io/library/debian:12", "index.docker.io/debian:12"):
+            asked = query(name, "none.example", mirrors={"docker.io": mirror})
+            assert await found(lookup, asked) == APP
+    assert registry.requests("HEAD", "debian") == [
+        "HEAD /v2/library/debian/manifests/12 200",
+        "HEAD /v2/hub/library/debian/manifests/12 200",
+    ]
+
+
+async def test_9_a_failure_costs_its_container_and_no_other(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("fine", "1", image)
+    names = {
+        "fine": f"{registry.host}/fine:1",
+        "missing": f"{registry.host}/none:1",
+        "foreign": "quay.io/a/b:1",
+        "broken": "Not An Image",
+    }
+    new = pod(
+        container("said", "/said"),
+        containers=[container(name, image=image) for name, image in names.items()],
+        restartPolicy="Never",
+    )
+    said: list[Outcome] = []
+    seen = view(policy(**images(registry.host)))
+    settled = await settle(new, seen, lookup, said)
+    assert [(o.container, o.reason) for o in said[:2]] == [("said", "Applied"), ("fine", "Applied")]
+    assert {o.reason for o in said[2:]} == {"ImageConfigUnavailable"}
+    assert {o.container: o.message for o in said[2:]} == {
+        "missing": f"{names['missing']}: the registry answers 404",
+        "foreign": "registry quay.io is not among the policy's imageConfig.registries",
+        "broken": "'Not An Image' is not an image reference",
+    }
+    assert settled["spec"]["initContainers"][1]["command"] == [*HELPER, "/said"]
+    assert command(settled) == [*HELPER, "/bin/app", "--x"]
+    assert [c.get("command") for c in settled["spec"]["containers"][1:]] == [None] * 3
+
+
+async def test_10_secrets_are_not_read_for_every_pod(
+    registry: RunningRegistry, image: Image, new_lookup: NewLookup, clock: Clock
+) -> None:
+    registry.push("read", "1", image)
+    secrets = Secrets(docker_config({}))
+    lookup = new_lookup(secrets)
+    asked = query(f"{registry.host}/read:1", pull_secrets=("a", "b"))
+    await asyncio.gather(*(found(lookup, asked) for _ in range(50)))
+    assert await found(lookup, asked) == APP
+    assert secrets.reads == [("ci", ("a", "b"), "default")]
+    clock.now += 30.1
+    await found(lookup, asked)
+    assert len(secrets.reads) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+async def test_11_death_by_a_signal_stays_128_and_its_number(
+    number: signal.Signals,
+    registry: RunningRegistry,
+    new_image: NewImage,
+    lookup: ImageLookup,
+    linger: Path,
+) -> None:
+    """Of what an image starts by itself, under the wrapper that the pod gets."""
+    registry.push(
+        "dies", "1", new_image(entrypoint=["/usr/bin/env", "sh", "-c"], cmd=["kill -$0 $$"])
+    )
+    settings = {"postInitSleep": {"minLifetime": "0", "sleep": "1ms", "containers": ["*"]}}
+    seen = view(policy(**{**images(registry.host), "remedies": settings}))
+    new = pod(
+        containers=[container("main", image=f"{registry.host}/dies:1")], restartPolicy="Never"
+    )
+    settled = (await settle(new, seen, lookup))["spec"]["containers"][0]
+    assert settled["args"] == ["kill -$$0 $$$$"]
+    # As the kubelet hands it on: `$$` is one `$`.
+    argv = [text.replace("$$", "$") for text in (*settled["command"], *settled["args"])]
+    argv[0] = str(linger)
+    process = await asyncio.create_subprocess_exec(*argv, str(int(number)))
+    assert await process.wait() == 128 + number

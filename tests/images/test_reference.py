@@ -1,0 +1,102 @@
+"""References: the grammar of distribution/reference, and the defaults of Docker."""
+
+from __future__ import annotations
+
+import re
+from string import ascii_letters, ascii_lowercase, digits
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.images.reference import Reference, parse
+
+HEX = "0123456789abcdef" * 4
+SHA256 = f"sha256:{HEX}"
+SHA512 = f"sha512:{HEX}{HEX}"
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "repository", "tag", "digest"),
+    [
+        ("debian", "docker.io", "library/debian", "latest", ""),
+        ("debian:12", "docker.io", "library/debian", "12", ""),
+        ("team/app", "docker.io", "team/app", "latest", ""),
+        ("docker.io/debian", "docker.io", "library/debian", "latest", ""),
+        ("index.docker.io/debian", "docker.io", "library/debian", "latest", ""),
+        ("docker.io/a/b:1", "docker.io", "a/b", "1", ""),
+        ("quay.io/a", "quay.io", "a", "latest", ""),
+        ("quay.io/a/b/c:1.2-x_Y", "quay.io", "a/b/c", "1.2-x_Y", ""),
+        ("localhost/a", "localhost", "a", "latest", ""),
+        ("localhost:5000/a:1", "localhost:5000", "a", "1", ""),
+        ("host:5000/a", "host:5000", "a", "latest", ""),
+        ("Upper/a", "upper", "a", "latest", ""),
+        ("10.0.0.1:80/a", "10.0.0.1:80", "a", "latest", ""),
+        ("[fd00::1]:5000/a:1", "[fd00::1]:5000", "a", "1", ""),
+        ("[::1]/a", "[::1]", "a", "latest", ""),
+        (f"debian@{SHA256}", "docker.io", "library/debian", "", SHA256),
+        (f"quay.io:443/a:1@{SHA256}", "quay.io:443", "a", "1", SHA256),
+        (f"a@{SHA512}", "docker.io", "library/a", "", SHA512),
+        ("a__b/c.d-e--f", "docker.io", "a__b/c.d-e--f", "latest", ""),
+        (f"{HEX}x", "docker.io", f"library/{HEX}x", "latest", ""),
+    ],
+)
+def test_what_a_reference_names(
+    text: str, host: str, repository: str, tag: str, digest: str
+) -> None:
+    assert parse(text) == Reference(host, repository, tag, digest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", ":", "@", "a:", ":1", "a@", "a@sha256:abc", f"a@{SHA256}x", f"a@md5:{HEX}",
+        f"a@sha256:{HEX.upper()}", "Debian", "a/B", "quay.io/A", "quay.io/", "/a", "a//b", "a/",
+        "a___b", "-a", "a-", "a..b", "a b", "a\n", "a:1\n", "a:" + "x" * 129, "a:-x", "é", "a:é",
+        HEX, "https://quay.io/a", "quay.io:x/a", "quay.io:123456/a", "user@quay.io/a", "a.-b/c",
+        "quay.io/../a", "quay.io/a/../../b", "quay.io/%2e%2e", "quay.io/a?b", "quay.io/a#b",
+        "quay.io\\a/b", "[::1/a", "quay.io/" + "a" * 256, "\x00", "a:1:2",
+    ],
+)  # fmt: skip
+def test_what_is_no_reference(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^'.*(image reference|digest|identifier)"):
+        parse(text)
+
+
+PARTS = st.from_regex(r"[a-z0-9]{1,8}((\.|_|__|-{1,3})[a-z0-9]{1,8}){0,2}", fullmatch=True)
+LABELS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)
+HOSTS = st.builds(
+    "{}{}".format,
+    st.lists(LABELS, min_size=2, max_size=4).map(".".join) | st.just("localhost"),
+    st.just("") | st.integers(1, 65535).map(":{}".format),
+)
+REFERENCES = st.builds(
+    Reference,
+    HOSTS.filter(lambda host: host not in ("docker.io", "index.docker.io")),
+    st.lists(PARTS, min_size=1, max_size=4).map("/".join),
+    st.text(ascii_letters + digits + "_", min_size=1, max_size=1).flatmap(
+        lambda first: st.text(ascii_letters + digits + "_.-", max_size=20).map(first.__add__)
+    ),
+    st.sampled_from(["", SHA256, SHA512]),
+)
+
+
+@given(REFERENCES)
+def test_every_reference_is_read_as_it_was_written(reference: Reference) -> None:
+    text = f"{reference.host}/{reference.repository}:{reference.tag}"
+    assert parse(f"{text}@{reference.digest}" if reference.digest else text) == reference
+    assert parse(str(parse(text))) == parse(text)
+
+
+@given(st.text(ascii_lowercase + "A0.:/@_-[]% é\n?#\\", max_size=40) | st.text(max_size=20))
+def test_what_is_read_can_be_put_into_a_url(text: str) -> None:
+    try:
+        found = parse(text)
+    except ValueError:
+        return
+    assert re.fullmatch(r"[a-z0-9.\-]+(:[0-9]+)?|\[[0-9a-f:]+\](:[0-9]+)?", found.host)
+    assert re.fullmatch(r"[a-z0-9._/-]+", found.repository)
+    assert not {".", "..", ""} & set(found.repository.split("/"))
+    assert re.fullmatch(r"[A-Za-z0-9._-]*", found.tag)
+    assert bool(found.tag or found.digest)
+    assert parse(str(found)).name == found.name

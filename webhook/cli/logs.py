@@ -1,0 +1,78 @@
+"""podsettle logs: what did this container write?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from webhook.cli.pod_options import (
+    backoff_options,
+    container_option,
+    errors_as_input,
+    log_to_stderr,
+    namespace_option,
+    pod_argument,
+)
+
+if TYPE_CHECKING:
+    from webhook.client import Backoff
+
+
+@click.command()
+@pod_argument
+@namespace_option
+@container_option
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Wait until the container has started, and read on until it has ended.",
+)
+@click.option("--timestamps", is_flag=True, help="Leave the time in front of each line.")
+@backoff_options
+def logs(
+    pod: str,
+    namespace: str | None,
+    container: str | None,
+    follow: bool,
+    timestamps: bool,
+    backoff: Backoff,
+) -> None:
+    """Print a container's log, byte for byte, also where the way to it breaks.
+
+    Exit code 0 once all of it was read, else 2.
+    """
+    log_to_stderr()
+    with errors_as_input():
+        asyncio.run(_logs(pod, namespace, container, follow, timestamps, backoff))
+
+
+async def _logs(
+    pod: str,
+    namespace: str | None,
+    container: str | None,
+    follow: bool,
+    timestamps: bool,
+    backoff: Backoff,
+) -> None:
+    from webhook.client import ApiServer, PodName, copy_logs
+
+    async with await ApiServer.connect() as server:
+        name = PodName(namespace or server.namespace, pod)
+        await copy_logs(
+            server,
+            name,
+            _write,
+            container,
+            follow=follow,
+            timestamps=timestamps,
+            backoff=backoff,
+        )
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

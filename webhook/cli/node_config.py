@@ -1,0 +1,230 @@
+"""podsettle node-config: what to put onto nodes, and the RuntimeClass that leads pods there."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import yaml
+
+from webhook.cli.options import InputError
+from webhook.core.selectors import parse_labels
+from webhook.core.versions import Version, parse_version
+from webhook.node_config import containerd as containerd_nodes
+from webhook.node_config import crio as crio_nodes
+from webhook.node_config.crio import Mode
+from webhook.node_config.runtime_class import runtime_class
+from webhook.node_config.unsupported import UnsupportedError
+
+
+class VersionType(click.ParamType[Version]):
+    """A release such as `1.33.12`."""
+
+    name = "version"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Version:
+        """The release in a text."""
+        if isinstance(value, Version):
+            return value
+        found = parse_version(str(value))
+        return found or self.fail(f"{value!r} is not a version such as 1.33.12", param, ctx)
+
+
+oldest_option = click.option(
+    "--oldest",
+    type=VersionType(),
+    help="The oldest release on the nodes in question; without it, what the oldest ones take. "
+    "kubectl get nodes -o wide shows them.",
+)
+node_selector_option = click.option(
+    "--node-selector",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Labels of the nodes that get the configuration; pods of the RuntimeClass go there only.",
+)
+
+
+@click.group("node-config")
+def node_config() -> None:
+    """Print configuration for nodes, with the RuntimeClass that goes with it."""
+
+
+@node_config.command()
+@click.option("--selinux", is_flag=True, help="Let pods skip the relabelling of their volumes.")
+@click.option("--volatile", is_flag=True, hidden=True)
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.HANDLER.value,
+    show_default=True,
+    help="handler: pods with the annotation that have the RuntimeClass. workload: pods with the "
+    "annotation. default-annotations: every pod that has the RuntimeClass.",
+)
+@click.option(
+    "--handler",
+    default="selinux-fix-runtime",
+    show_default=True,
+    metavar="NAME",
+    help="What CRI-O is to call the runtime handler or workload.",
+)
+@click.option(
+    "--runtime-class",
+    "class_name",
+    default="selinux-fix-runtime-class",
+    show_default=True,
+    metavar="NAME",
+    help="The RuntimeClass, as policies name it.",
+)
+@click.option(
+    "--role",
+    default="worker",
+    show_default=True,
+    metavar="NAME",
+    help="The machine config pool of OpenShift.",
+)
+@click.option(
+    "--oci-runtime",
+    type=click.Choice(["runc", "crun"]),
+    default="runc",
+    show_default=True,
+    help="What runs containers, on CRI-O before 1.31.3; later ones take over their default.",
+)
+@oldest_option
+@node_selector_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["machineconfig", "dropin", "runtimeclass", "all"]),
+    default="all",
+    show_default=True,
+    help="all: the MachineConfig and the RuntimeClass, with the drop-in in comments.",
+)
+def crio(
+    selinux: bool,
+    volatile: bool,
+    mode: str,
+    handler: str,
+    class_name: str,
+    role: str,
+    oci_runtime: str,
+    oldest: Version | None,
+    node_selector: tuple[str, ...],
+    output: str,
+) -> None:
+    """For CRI-O."""
+    if volatile:
+        raise InputError("CRI-O mounts every container volatile since 1.22: there is nothing to do")
+    if not selinux:
+        raise InputError("say what for: --selinux")
+    try:
+        drop_in = crio_nodes.selinux_drop_in(Mode(mode), handler, oldest, oci_runtime)
+    except UnsupportedError as error:
+        raise InputError(str(error)) from None
+    if output == "dropin":
+        click.echo(drop_in, nl=False)
+        return
+    objects = []
+    if output in ("machineconfig", "all"):
+        objects.append(crio_nodes.machine_config(role, drop_in))
+    if output in ("runtimeclass", "all"):
+        if mode != Mode.WORKLOAD:
+            objects.append(runtime_class(class_name, handler, _labels(node_selector)))
+        elif output == "runtimeclass":
+            raise InputError("--mode workload needs no RuntimeClass")
+    about = (f"{crio_nodes.DROP_IN}, on each node:", "", drop_in) if output == "all" else ()
+    click.echo(_yaml(about, objects), nl=False)
+
+
+@node_config.command()
+@click.option("--volatile", is_flag=True, help="Make overlayfs mounts volatile.")
+@click.option(
+    "--config-version",
+    type=click.Choice(["2", "3"]),
+    help="The version of containerd's configuration. Without it: 3 for --oldest 2.0 and later, "
+    "else 2.",
+)
+@click.option(
+    "--handler",
+    default="runc",
+    show_default=True,
+    metavar="NAME",
+    help="A runtime handler that the nodes have already.",
+)
+@click.option(
+    "--runtime-class",
+    "class_name",
+    default="overlay-volatile",
+    show_default=True,
+    metavar="NAME",
+    help="The RuntimeClass, as policies name it.",
+)
+@oldest_option
+@node_selector_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["dropin", "runtimeclass", "all"]),
+    default="all",
+    show_default=True,
+    help="all: the RuntimeClass, with the drop-in and what to know in comments.",
+)
+def containerd(
+    volatile: bool,
+    config_version: str | None,
+    handler: str,
+    class_name: str,
+    oldest: Version | None,
+    node_selector: tuple[str, ...],
+    output: str,
+) -> None:
+    """For containerd."""
+    if not volatile:
+        raise InputError("say what for: --volatile")
+    if output != "dropin" and not node_selector:
+        raise InputError(
+            "the option holds for a whole node: give --node-selector KEY=VALUE, a label of the "
+            "nodes that get it"
+        )
+    try:
+        version = int(config_version or containerd_nodes.config_version(oldest))
+        if config_version:
+            containerd_nodes.config_version(oldest)
+    except UnsupportedError as error:
+        raise InputError(str(error)) from None
+    drop_in = containerd_nodes.volatile_drop_in(version)
+    if output == "dropin":
+        click.echo(drop_in, nl=False)
+        return
+    about: tuple[str, ...] = ()
+    if output == "all":
+        about = (
+            *containerd_nodes.CAVEATS,
+            "",
+            f"{containerd_nodes.DROP_IN}, on each node:",
+            "",
+            drop_in,
+        )
+    made = runtime_class(class_name, handler, _labels(node_selector))
+    click.echo(_yaml(about, [made]), nl=False)
+
+
+def _labels(pairs: Iterable[str]) -> dict[str, str]:
+    try:
+        return parse_labels(pairs)
+    except ValueError as error:
+        raise InputError(f"--node-selector: {error}") from None
+
+
+def _yaml(about: Iterable[str], objects: Iterable[dict[str, Any]]) -> str:
+    """Objects for `kubectl apply`, after a comment."""
+    lines: list[str] = []
+    for paragraph in about:
+        # What is to be copied keeps its lines; sentences are folded.
+        folded = paragraph.splitlines() if "\n" in paragraph else textwrap.wrap(paragraph, 98)
+        lines += folded or [""]
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
+    return comment + yaml.safe_dump_all(objects, sort_keys=False, explicit_start=bool(comment))

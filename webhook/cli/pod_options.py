@@ -1,0 +1,123 @@
+"""What the commands have in common that read from a pod."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from webhook.cli.options import DurationType, InputError
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+def _object_name(
+    _context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """A name as Kubernetes allows it: a script whose variable is empty asks for no pod at all."""
+    # What `kubectl create -o name` prints.
+    name = value.removeprefix("pod/") if value else value
+    if name is not None and not _NAME.fullmatch(name):
+        raise click.BadParameter(f"{value!r} is not a name", param=parameter)
+    return name
+
+
+pod_argument = click.argument("pod", metavar="POD", callback=_object_name)
+namespace_option = click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    callback=_object_name,
+    help="The pod's namespace; without it, that of the kubeconfig's context, or the one that "
+    "podsettle runs in.",
+)
+container_option = click.option(
+    "-c",
+    "--container",
+    metavar="NAME",
+    help="Which container; only needed where there are several.",
+)
+
+_BACKOFF = (
+    click.option(
+        "--backoff-first",
+        type=DurationType(),
+        default="500ms",
+        show_default=True,
+        help="The pause before something is tried again.",
+    ),
+    click.option(
+        "--backoff-factor",
+        type=click.FloatRange(min=1),
+        default=1.5,
+        show_default=True,
+        help="By which each pause is longer than the one before.",
+    ),
+    click.option(
+        "--backoff-jitter",
+        type=click.FloatRange(0, 1),
+        default=0.5,
+        show_default=True,
+        help="The share of a pause that is left to chance, up and down.",
+    ),
+    click.option(
+        "--backoff-total",
+        type=DurationType(),
+        default="1m",
+        show_default=True,
+        help="How long to go on trying the same thing.",
+    ),
+)
+
+
+def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The four flags of a back-off, which the command takes as `backoff`."""
+
+    @functools.wraps(command)
+    def wrapped(
+        *arguments: Any,
+        backoff_first: timedelta,
+        backoff_factor: float,
+        backoff_jitter: float,
+        backoff_total: timedelta,
+        **options: Any,
+    ) -> None:
+        # The client takes a quarter of a second to import: only those who need it pay.
+        from webhook.client import Backoff
+
+        backoff = Backoff(
+            backoff_first.total_seconds(),
+            backoff_factor,
+            backoff_jitter,
+            backoff_total.total_seconds(),
+        )
+        command(*arguments, backoff=backoff, **options)
+
+    for option in reversed(_BACKOFF):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def log_to_stderr() -> None:
+    """Say on standard error what is tried again and what is waited for."""
+    logging.basicConfig(format="podsettle: %(message)s")
+    logging.getLogger("webhook.client").setLevel(logging.INFO)
+
+
+@contextmanager
+def errors_as_input() -> Iterator[None]:
+    """What is wrong with the pod or the way to it, as exit code 2."""
+    from webhook.client import ApiError, PodError, Unreachable
+
+    try:
+        yield
+    except ApiError as error:
+        raise InputError(f"the API server said {error}") from None
+    except (PodError, Unreachable) as error:
+        raise InputError(str(error)) from None

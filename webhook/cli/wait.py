@@ -1,0 +1,91 @@
+"""podsettle wait: how did this container end?"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from webhook.cli.pod_options import (
+    backoff_options,
+    container_option,
+    errors_as_input,
+    log_to_stderr,
+    namespace_option,
+    pod_argument,
+)
+
+if TYPE_CHECKING:
+    from webhook.client import Backoff, Ended
+
+_HIGHEST = 255
+"""What a process can end with. Windows has larger codes, and 256 must not become 0."""
+
+
+@click.command()
+@pod_argument
+@namespace_option
+@container_option
+@click.option(
+    "--for",
+    "condition",
+    type=click.Choice(["terminated"]),
+    default="terminated",
+    show_default=True,
+    help="What to wait for.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print once the container has ended.",
+)
+@backoff_options
+@click.pass_context
+def wait(
+    context: click.Context,
+    pod: str,
+    namespace: str | None,
+    container: str | None,
+    condition: str,  # noqa: ARG001 (there is one)
+    output: str,
+    backoff: Backoff,
+) -> None:
+    """Wait until a container has ended, and exit with its exit code.
+
+    A line on standard output says that the exit code is the container's. Where it is podsettle's
+    own (2: no such pod, deleted too early, no terminated state in time), there is none.
+    """
+    log_to_stderr()
+    with errors_as_input():
+        ended = asyncio.run(_wait(pod, namespace, container, backoff))
+    click.echo(_as_json(pod, ended) if output == "json" else _as_text(pod, ended))
+    context.exit(ended.exit_code if 0 <= ended.exit_code <= _HIGHEST else _HIGHEST)
+
+
+async def _wait(pod: str, namespace: str | None, container: str | None, backoff: Backoff) -> Ended:
+    from webhook.client import ApiServer, PodName, wait_terminated
+
+    async with await ApiServer.connect() as server:
+        name = PodName(namespace or server.namespace, pod)
+        return await wait_terminated(server, name, container, backoff)
+
+
+def _as_text(pod: str, ended: Ended) -> str:
+    reason = f" ({ended.reason})" if ended.reason else ""
+    return f"{pod}/{ended.container}: exit code {ended.exit_code}{reason}"
+
+
+def _as_json(pod: str, ended: Ended) -> str:
+    found = dataclasses.asdict(ended)
+    return json.dumps({"pod": pod} | {_camel(key): value for key, value in found.items()})
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(map(str.capitalize, rest))

@@ -1,0 +1,123 @@
+"""What a pod's document says about one of its containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+Json = dict[str, Any]
+
+FINAL = ("Succeeded", "Failed")
+_KINDS = ("container", "initContainer", "ephemeralContainer")
+
+
+class PodName(NamedTuple):
+    """A pod's namespace and name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"pod {self.namespace}/{self.name}"
+
+    @property
+    def path(self) -> str:
+        """Of the pod on the API server."""
+        return f"/api/v1/namespaces/{quote(self.namespace, '')}/pods/{quote(self.name, '')}"
+
+
+class PodError(Exception):
+    """Something about the pod that no patience will change."""
+
+
+class PodNotFoundError(PodError):
+    """There was no such pod when it was first asked for."""
+
+
+class PodDeletedError(PodError):
+    """The pod went away before what was waited for had come."""
+
+
+class ContainerError(PodError):
+    """No such container; or several, and none was named."""
+
+
+class NotStartedError(PodError):
+    """The container has not run yet, and nobody wanted to wait for it."""
+
+
+class NeverTerminatedError(PodError):
+    """The pod is over, and its container's terminated state did not come."""
+
+
+def choose_container(pod: Json, wanted: str | None) -> str:
+    """The container that was named, else the only regular one. Raises ContainerError."""
+    regular = [container["name"] for container in pod["spec"]["containers"]]
+    if wanted is None:
+        if len(regular) == 1:
+            only: str = regular[0]
+            return only
+        raise ContainerError(f"the pod has several containers, name one: {', '.join(regular)}")
+    names = [c["name"] for kind in _KINDS for c in pod["spec"].get(f"{kind}s") or ()]
+    if wanted not in names:
+        raise ContainerError(f"the pod has no container {wanted!r}, only {', '.join(names)}")
+    return wanted
+
+
+def phase(pod: Json) -> str:
+    """The pod's phase; a pod that nobody has said anything of yet is Pending."""
+    return pod.get("status", {}).get("phase") or "Pending"
+
+
+def status(pod: Json, container: str) -> Json:
+    """The container's status; empty before the kubelet has written one.
+
+    By name: the kubelet sorts the list, so the first one may be of an injected container.
+    """
+    return next((found for found in _statuses(pod) if found["name"] == container), {})
+
+
+def terminated(pod: Json, container: str) -> Json | None:
+    """The terminated state that the container is in now."""
+    found: Json | None = (status(pod, container).get("state") or {}).get("terminated")
+    return found
+
+
+def last_terminated(pod: Json, container: str) -> Json | None:
+    """The end of the run before the present one, of a container that waits for its next."""
+    found = status(pod, container)
+    if "waiting" not in (found.get("state") or {}):
+        return None
+    last: Json | None = (found.get("lastState") or {}).get("terminated")
+    return last
+
+
+def has_run(pod: Json, container: str) -> bool:
+    """Whether there may be a log."""
+    state = status(pod, container).get("state") or {}
+    return (
+        "running" in state
+        or "terminated" in state
+        or last_terminated(pod, container) is not None
+        or phase(pod) in FINAL
+    )
+
+
+def waiting(pod: Json, container: str) -> str:
+    """Why the container does not run yet, in the kubelet's words; empty where it does not say."""
+    state = (status(pod, container).get("state") or {}).get("waiting") or {}
+    return ": ".join(filter(None, (state.get("reason"), state.get("message"))))
+
+
+def run_id(pod: Json, container: str) -> str:
+    """Which run of the container this is: the runtime's ID of it; empty before it has one."""
+    found = status(pod, container)
+    if last_terminated(pod, container) is not None:
+        found = found["lastState"]["terminated"]
+    return found.get("containerID") or ""
+
+
+def _statuses(pod: Json) -> Iterator[Json]:
+    for kind in _KINDS:
+        yield from pod.get("status", {}).get(f"{kind}Statuses") or ()

@@ -1,0 +1,108 @@
+"""Waiting for a container's exit code until it is really there.
+
+The kubelet may say of a pod that it has succeeded before it says how its containers ended, and what
+ends a pod without the kubelet (pod garbage collection, a lost node) never says it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webhook.client.backoff import Backoff, NotYetError
+from webhook.client.pod import (
+    FINAL,
+    Json,
+    NeverTerminatedError,
+    PodDeletedError,
+    PodName,
+    choose_container,
+    last_terminated,
+    phase,
+    status,
+    terminated,
+)
+from webhook.client.sight import Sight, keep_in_sight
+from webhook.cluster.api import ApiServer
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a container ended."""
+
+    container: str
+    exit_code: int
+    reason: str
+    """The kubelet's word, such as `Completed`, `Error` or `OOMKilled`; `PodDeleted` where there is
+    none, because the pod was deleted once it had succeeded."""
+    finished_at: str | None
+
+
+async def wait_terminated(
+    server: ApiServer,
+    name: PodName,
+    container: str | None = None,
+    backoff: Backoff = Backoff(),  # noqa: B008 (it is frozen)
+) -> Ended:
+    """How the container ended, once it has. Waits for a running container without limit.
+
+    Once the pod is over (Succeeded or Failed), the terminated state is asked for by `backoff`. A
+    pod that was seen to have succeeded and is then deleted counts as exit code 0.
+
+    Raises PodNotFoundError, ContainerError, PodDeletedError and NeverTerminatedError; ApiError and
+    Unreachable where the API server refuses, or cannot be reached for as long as `backoff` lasts.
+    """
+    async with keep_in_sight(server, name, backoff) as sight:
+        chosen = choose_container(sight.pod, container)
+
+        async def settled() -> Ended:
+            await sight.refresh()
+            ended = _ended(sight, chosen)
+            if ended is None:
+                raise NotYetError(_nothing_yet(sight, chosen))
+            return ended
+
+        while True:
+            ended = _ended(sight, chosen)
+            if ended is not None:
+                return ended
+            if phase(sight.pod) in FINAL:
+                try:
+                    return await backoff(settled, sight.change)
+                except NotYetError:
+                    last = last_terminated(sight.pod, chosen)
+                    if last is None:
+                        raise NeverTerminatedError(_nothing_yet(sight, chosen)) from None
+                    return _read(chosen, last)
+            sight.say_why(chosen)
+            await sight.change()
+
+
+def _ended(sight: Sight, container: str) -> Ended | None:
+    state = terminated(sight.pod, container)
+    if state is not None:
+        return _read(container, state)
+    if not sight.gone:
+        return None
+    if sight.succeeded:
+        return Ended(container, 0, "PodDeleted", None)
+    raise PodDeletedError(
+        f"{sight.name} was deleted before its container {container} was seen to end; "
+        f"its phase was {phase(sight.pod)}"
+    )
+
+
+def _read(container: str, state: Json) -> Ended:
+    return Ended(
+        container,
+        state.get("exitCode", 0),
+        state.get("reason") or "",
+        state.get("finishedAt"),
+    )
+
+
+def _nothing_yet(sight: Sight, container: str) -> str:
+    state = ", ".join(status(sight.pod, container).get("state") or ()) or "unknown"
+    return (
+        f"{sight.name} is {phase(sight.pod)}, and its container {container} has no terminated "
+        f"state; its state is {state}"
+    )

@@ -1,0 +1,94 @@
+"""Image pull secrets, read from the API server one by one when a pod needs them.
+
+It takes `get` on secrets and service accounts, which the chart grants only where look-ups are
+wanted (value `imageConfig.pullSecrets`). Nothing is listed and nothing is watched.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from typing import Any
+
+import msgspec
+
+from webhook.cluster.api import ApiError, ApiServer, Unreachable
+from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
+
+_MOST_SECRETS = 20
+_TIMEOUT = 5.0
+_KEYS = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CFG: ".dockercfg"}
+# A pod is seen before the API server has validated it, and its names become part of a path.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+class _Secret(msgspec.Struct):
+    type: str = ""
+    data: dict[str, str] | None = None
+
+
+class _Reference(msgspec.Struct):
+    name: str = ""
+
+
+class _ServiceAccount(msgspec.Struct, rename="camel"):
+    image_pull_secrets: list[_Reference] | None = None
+
+
+class ClusterPullSecrets:
+    """The pull secrets of a cluster's pods."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def read(
+        self, namespace: str, names: tuple[str, ...], service_account: str
+    ) -> tuple[PullSecret, ...]:
+        """The secrets of these names; where there are none, those of the service account."""
+        if not names:
+            try:
+                names = await self._of_account(namespace, service_account)
+            except _ProblemError as error:
+                why = f"service account {service_account!r} {error}"
+                return (PullSecret("", problem=why),)
+        distinct = tuple(dict.fromkeys(names))
+        found = [await self._secret(namespace, name) for name in distinct[:_MOST_SECRETS]]
+        found += [PullSecret(name, problem="is one too many") for name in distinct[_MOST_SECRETS:]]
+        return tuple(found)
+
+    async def _of_account(self, namespace: str, name: str) -> tuple[str, ...]:
+        document = await self._get("serviceaccounts", namespace, name)
+        try:
+            account = msgspec.convert(document, _ServiceAccount)
+        except msgspec.ValidationError:
+            raise _ProblemError("is not readable") from None
+        return tuple(reference.name for reference in account.image_pull_secrets or ())
+
+    async def _secret(self, namespace: str, name: str) -> PullSecret:
+        try:
+            secret = msgspec.convert(await self._get("secrets", namespace, name), _Secret)
+            key = _KEYS.get(secret.type)
+            content = (secret.data or {}).get(key, "") if key else ""
+            return PullSecret(name, secret.type if content else "", b64decode(content))
+        except _ProblemError as error:
+            return PullSecret(name, problem=str(error))
+        except (msgspec.ValidationError, ValueError):
+            return PullSecret(name, problem="is not readable")
+
+    async def _get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        """One object. Raises _ProblemError."""
+        if not _NAME.fullmatch(name) or not _NAME.fullmatch(namespace):
+            raise _ProblemError("has a name that no object can have")
+        try:
+            return await self._server.request(
+                "GET", f"/api/v1/namespaces/{namespace}/{kind}/{name}", timeout=_TIMEOUT
+            )
+        except ApiError as error:
+            said = {403: "may not be read by podsettle", 404: "does not exist"}
+            raise _ProblemError(said.get(error.status, f"cannot be had: {error.status}")) from None
+        except Unreachable:
+            raise _ProblemError("cannot be had: no answer from the API server") from None
+
+
+class _ProblemError(Exception):
+    """An object that cannot be had, in words that follow its name."""

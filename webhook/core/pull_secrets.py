@@ -1,0 +1,35 @@
+"""Image pull secrets as `webhook.cluster` reads them and `webhook.images` uses them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+DOCKER_CONFIG_JSON = "kubernetes.io/dockerconfigjson"
+DOCKER_CFG = "kubernetes.io/dockercfg"
+
+
+class PullSecret(NamedTuple):
+    """One secret that a pod pulls its images with."""
+
+    name: str
+    type: str = ""
+    content: bytes = b""
+    """The value of the type's one key: `.dockerconfigjson` or `.dockercfg`."""
+    problem: str = ""
+    """Why there is no content: in words that follow the secret's name, where it has one."""
+
+    def __repr__(self) -> str:
+        return f"PullSecret({self.name!r}, {self.type!r}, …, {self.problem!r})"
+
+
+class PullSecrets(Protocol):
+    """Reads the secrets that a pod's images are pulled with."""
+
+    async def read(
+        self, namespace: str, names: tuple[str, ...], service_account: str
+    ) -> tuple[PullSecret, ...]:
+        """The secrets of these names; where there are none, those of the service account.
+
+        That is what the API server fills in (kubernetes `plugin/pkg/admission/serviceaccount`).
+        Raises nothing: a secret that cannot be had is one with a problem.
+        """

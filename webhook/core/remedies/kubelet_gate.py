@@ -1,0 +1,139 @@
+"""kubeletGate: the pod stays Pending until its node's kubelet has a serving certificate.
+
+On a node that has just joined, the API server cannot fetch logs until the kubelet's certificate is
+issued: `remote error: tls: internal error`. Clients that follow a pod's log as soon as it runs fail
+then. An init container that waits keeps the pod's phase at Pending for as long. It ends well in any
+case: at worst the pod is as well off as without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from webhook.core import duration, helper, mesh
+from webhook.core.decision import Reason
+from webhook.core.duration import Delay
+from webhook.core.names import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACES
+from webhook.core.patch import PodPatch
+from webhook.core.remedy import Context, Finding
+from webhook.core.review import Container, Pod, Toleration
+from webhook.core.schema import Model
+
+_NO_TIME = "timeout is 0: leave the remedy out instead"
+
+
+def _check(timeout: int) -> int:
+    if not timeout:
+        raise ValueError(_NO_TIME)
+    return timeout
+
+
+class KubeletGate(Model):
+    """Settings of the remedy `kubeletGate`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "duration(self.timeout) >= duration('1ms')",
+                    "message": _NO_TIME,
+                    "fieldPath": ".timeout",
+                }
+            ]
+        }
+    )
+
+    timeout: Annotated[Delay, AfterValidator(_check)] = Field(
+        default=15_000,
+        description="How long a pod waits for its node's kubelet at most; then it goes on without.",
+    )
+
+
+# On an affected CRI-O the gate is itself a container that ends too quickly to be seen.
+_SETTLED = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", HELPER_IN_IMAGE]
+
+
+def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> Iterator[Finding]:
+    """Put the gate behind the other init containers, or before a mesh takes the connections."""
+    inits = pod.spec.init_containers or []
+    at = next((i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None)
+    before = next((i for i, c in enumerate(inits) if c.name in mesh.INTERCEPTING), None)
+    if _is_needed_early(pod, context.namespace.name):
+        yield Finding(Reason.SYSTEM_POD)
+    elif _is_name_taken(pod, None if at is None else inits[at]):
+        yield Finding(Reason.NAME_CONFLICT)
+    elif _reaches_nothing(inits):
+        yield Finding(Reason.MESH_TRAFFIC)
+    elif at is not None and _reaches_the_kubelet(inits, at, before):
+        yield Finding(Reason.ALREADY_SETTLED)
+    elif at is not None:
+        patch.move_init_container(at, before)
+        where = f"before {inits[before].name}" if before is not None else "behind the mesh's proxy"
+        yield Finding(Reason.APPLIED, changed=True, message=f"moved {where}")
+    elif context.linger_image is None:
+        yield Finding(Reason.HELPER_IMAGE_MISSING)
+    else:
+        patch.put_init_container(_gate(pod, settings, context, patch), before)
+        message = f"waits for the kubelet for up to {duration.text(settings.timeout)}"
+        yield Finding(Reason.APPLIED, changed=True, message=message)
+
+
+def _is_needed_early(pod: Pod, namespace: str) -> bool:
+    """Whether what makes a node complete, its certificate included, may hang on the pod."""
+    owners = (pod.metadata and pod.metadata.owner_references) or ()
+    return (
+        any(owner.kind == "DaemonSet" for owner in owners)
+        or any(map(_tolerates_everything, pod.spec.tolerations or ()))
+        or pod.spec.priority_class_name == "system-node-critical"
+        or (bool(pod.spec.host_network) and namespace.startswith(SYSTEM_NAMESPACES))
+    )
+
+
+def _tolerates_everything(toleration: Toleration) -> bool:
+    return (
+        not toleration.key
+        and toleration.operator == "Exists"
+        and toleration.effect in ("", "NoSchedule")
+    )
+
+
+def _is_name_taken(pod: Pod, gate: Container | None) -> bool:
+    if any(container.name == KUBELET_GATE for container in pod.spec.containers or ()):
+        return True
+    return gate is not None and (gate.command or [""])[0] != HELPER_IN_IMAGE
+
+
+def _reaches_nothing(inits: Sequence[Container]) -> bool:
+    """Whether a CNI plugin hands connections to a proxy that only runs beside the containers."""
+    return _is_behind_cni(inits) and _proxy(inits) is None
+
+
+def _is_behind_cni(inits: Sequence[Container]) -> bool:
+    return any(container.name in mesh.VALIDATING for container in inits)
+
+
+def _proxy(inits: Sequence[Container]) -> int | None:
+    """The position of the mesh's proxy, where it is a native sidecar."""
+    return next((i for i, container in enumerate(inits) if container.name in mesh.PROXIES), None)
+
+
+def _reaches_the_kubelet(inits: Sequence[Container], at: int, before: int | None) -> bool:
+    """Whether the gate, at `at`, stands where its connections arrive."""
+    if before is not None:
+        return at < before
+    return not _is_behind_cni(inits) or at > (_proxy(inits) or 0)
+
+
+def _gate(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> dict[str, Any]:
+    served = next(iter(pod.spec.containers or ()), None)
+    quick = context.view.nodes.may_lose_exit_codes(context.placed(pod, patch))
+    host = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
+    return {
+        **helper.container(KUBELET_GATE, context.linger_image or "", pod, served),
+        "command": _SETTLED if quick else [HELPER_IN_IMAGE],
+        "args": ["wait-kubelet", "--timeout", duration.text(settings.timeout)],
+        "env": [host],
+    }

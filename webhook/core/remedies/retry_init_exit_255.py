@@ -1,0 +1,120 @@
+"""retryInitExit255: init containers that are reported to have ended with 255 run again.
+
+Where the pod's restartPolicy is Never, one false exit code fails the pod. KEP-5307 lets an init
+container be restarted all the same, by a rule on its exit code. Its work is done twice, so only
+containers that a policy names are given the rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from webhook.core.decision import Reason
+from webhook.core.names import OWN_CONTAINERS
+from webhook.core.patch import PodPatch
+from webhook.core.remedy import Context, Finding
+from webhook.core.review import Container, Pod, RestartRule
+from webhook.core.schema import Model
+from webhook.core.versions import RESTART_RULES_ON_BY_DEFAULT
+
+EXIT_CODE = 255
+RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [EXIT_CODE]}}]
+
+_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+_NAME = re.compile(_PATTERN, re.ASCII)
+
+
+def _check(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a container's name: list each by its name, without wildcards, "
+            "because its work runs again"
+        )
+    return name
+
+
+ContainerName = Annotated[
+    str, AfterValidator(_check), WithJsonSchema({"type": "string", "pattern": _PATTERN})
+]
+
+
+def _check_some(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names:
+        raise ValueError("is empty; it takes at least one")
+    return names
+
+
+class RetryInitExit255(Model):
+    """Settings of the remedy `retryInitExit255`."""
+
+    when: Literal["NodesNeedIt", "Always"] = Field(
+        default="NodesNeedIt",
+        description="NodesNeedIt: step aside once no node that the pod could land on runs an "
+        "affected CRI-O. Always: whatever the nodes run.",
+    )
+    # Not by min_length, which would tell of a name that is wrong a second time.
+    init_containers: Annotated[tuple[ContainerName, ...], AfterValidator(_check_some)] = Field(
+        strict=False,
+        json_schema_extra={"minItems": 1},
+        description="Names of the init containers that may do their work twice.",
+    )
+
+
+def apply(
+    pod: Pod, settings: RetryInitExit255, context: Context, patch: PodPatch
+) -> Iterator[Finding]:
+    """Give each named init container the rule, where the pod's own restartPolicy is Never."""
+    named = [
+        (index, container)
+        for index, container in enumerate(pod.spec.init_containers or ())
+        if container.name in settings.init_containers and container.name not in OWN_CONTAINERS
+    ]
+    if not named:
+        return
+    placed = context.placed(pod, patch)
+    for index, container in named:
+        finding = _settled(pod, container)
+        if finding is not None:
+            yield finding
+        elif settings.when == "NodesNeedIt" and not context.view.nodes.may_lose_exit_codes(placed):
+            yield Finding(Reason.NOT_NEEDED, container.name)
+        elif not context.server_is(RESTART_RULES_ON_BY_DEFAULT):
+            message = "the API server is not known to be Kubernetes 1.35 or later, which it takes"
+            yield Finding(Reason.SERVER_TOO_OLD, container.name, message=message)
+        elif context.view.nodes.may_lack_restart_rules(placed, among_all=settings.when == "Always"):
+            message = "the kubelet of a node is older than Kubernetes 1.35, which it takes"
+            yield Finding(Reason.SERVER_TOO_OLD, container.name, message=message)
+        else:
+            patch.set_restart_rules(index, RULES)
+            message = f"restarted where it ends with {EXIT_CODE}"
+            yield Finding(Reason.APPLIED, container.name, changed=True, message=message)
+
+
+def _settled(pod: Pod, container: Container) -> Finding | None:
+    """Why a container is left as it is, whatever the cluster; None where it may get the rule."""
+    name, policy, rules = container.name, container.restart_policy, container.restart_policy_rules
+    if policy == "Always" or name.startswith("sidecar-"):
+        return Finding(Reason.NATIVE_SIDECAR, name)
+    decides = next(filter(_is_about_exit_code, rules or ()), None)
+    if decides is not None and decides.action.startswith("Restart"):
+        return Finding(Reason.ALREADY_SETTLED, name)
+    if policy == "OnFailure":
+        message = "its own restartPolicy retries it, whatever the exit code"
+        return Finding(Reason.ALREADY_SETTLED, name, message=message)
+    if policy or rules:
+        return Finding(Reason.RESTART_POLICY_PRESET, name)
+    if pod.spec.restart_policy != "Never":
+        message = "the pod's restartPolicy retries it, whatever the exit code"
+        return Finding(Reason.ALREADY_SETTLED, name, message=message)
+    return None
+
+
+def _is_about_exit_code(rule: RestartRule) -> bool:
+    codes = rule.exit_codes
+    if codes is None or codes.operator not in ("In", "NotIn"):
+        return False
+    return (EXIT_CODE in (codes.values or ())) == (codes.operator == "In")

@@ -1,0 +1,40 @@
+"""seLinuxChangePolicy: keep the pod's volumes out of Kubernetes 1.37's SELinuxMount.
+
+From 1.37 on the kubelet mounts volumes whose CSI driver supports it with the pod's SELinux label,
+instead of relabelling each file (KEP-1710). Pods of different labels, privileged ones among them,
+can then no longer share such a volume on one node: the second stays in ContainerCreating.
+`Recursive` is the opt-out, pod by pod. It can be set ahead of the upgrade.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from webhook.core.decision import Reason
+from webhook.core.patch import PodPatch
+from webhook.core.remedy import Context, Finding
+from webhook.core.review import Pod
+from webhook.core.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
+
+SELinuxChangePolicy: TypeAlias = Literal["Recursive"]
+"""The value of the remedy: an API server takes `MountOption` only under SELinuxMount."""
+
+
+def apply(
+    pod: Pod, settings: SELinuxChangePolicy, context: Context, patch: PodPatch
+) -> Iterator[Finding]:
+    """Set `spec.securityContext.seLinuxChangePolicy` where there is none."""
+    security = pod.spec.security_context
+    present = security.se_linux_change_policy if security else None
+    if present == settings:
+        yield Finding(Reason.ALREADY_SETTLED)
+    elif present:
+        message = f"the pod sets seLinuxChangePolicy: {present}"
+        yield Finding(Reason.SELINUX_CHANGE_POLICY_PRESET, message=message)
+    elif not context.server_is(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT):
+        message = "the API server is not known to be Kubernetes 1.33 or later, which it takes"
+        yield Finding(Reason.SERVER_TOO_OLD, message=message)
+    else:
+        patch.set_selinux_change_policy(settings)
+        yield Finding(Reason.APPLIED, changed=True, message=f"set to {settings}")

@@ -1,0 +1,1 @@
+"""What images start: their Entrypoint and Cmd, asked for at registries that a policy allows."""

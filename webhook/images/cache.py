@@ -1,0 +1,90 @@
+"""A bounded memory of answers that took asking for, with one question under way per key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from time import monotonic
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class TooManyError(Exception):
+    """As many questions are under way as there may be."""
+
+
+class _Kept(NamedTuple, Generic[V]):
+    value: V
+    expires: float
+
+
+class Cache(Generic[K, V]):
+    """Answers by key: the least recently used ones go first.
+
+    `life` gives the seconds for which an answer holds. A failure is an answer like any other: make
+    it a value, so that it is remembered for a while.
+    """
+
+    def __init__(
+        self,
+        life: Callable[[V], float],
+        *,
+        entries: int,
+        flights: int,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._life = life
+        self._entries = entries
+        self._flights = flights
+        self._clock = clock
+        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
+        self._under_way: dict[K, asyncio.Task[V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
+        """The answer, from memory or by asking.
+
+        Everyone who wants the same key waits for one question. It goes on when those who wait give
+        up: the next one will want it. Raises TooManyError where it would be one too many, and what
+        `ask` raises, which is not remembered.
+        """
+        kept = self._kept.get(key)
+        if kept is not None:
+            if kept.expires > self._clock():
+                self._kept.move_to_end(key)
+                return kept.value
+            del self._kept[key]
+        flight = self._under_way.get(key)
+        if flight is None:
+            if len(self._under_way) >= self._flights:
+                raise TooManyError(f"{self._flights} look-ups are under way")
+            flight = asyncio.create_task(self._fly(key, ask))
+            self._under_way[key] = flight
+            flight.add_done_callback(lambda done: self._landed(key, done))
+        return await asyncio.shield(flight)
+
+    async def aclose(self) -> None:
+        """End what is under way."""
+        flights = tuple(self._under_way.values())
+        for flight in flights:
+            flight.cancel()
+        await asyncio.gather(*flights, return_exceptions=True)
+
+    async def _fly(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
+        value = await ask()
+        self._kept[key] = _Kept(value, self._clock() + self._life(value))
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._entries:
+            self._kept.popitem(last=False)
+        return value
+
+    def _landed(self, key: K, flight: asyncio.Task[V]) -> None:
+        del self._under_way[key]
+        # asyncio complains of an error that nobody looked at, as when all who waited gave up.
+        if not flight.cancelled():
+            flight.exception()

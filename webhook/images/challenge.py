@@ -1,0 +1,46 @@
+"""`WWW-Authenticate`: how a registry wants to be told who asks.
+
+RFC 9110 section 11.6.1, and https://distribution.github.io/distribution/spec/auth/token/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+_LONGEST = 4096
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 (a token of HTTP's grammar)
+_PARAMETER = re.compile(rf'\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))\s*', re.ASCII)
+_SCHEME = re.compile(rf"\s*({_TOKEN})(?=\s|,|$)", re.ASCII)
+
+
+class Challenge(NamedTuple):
+    """One way to authenticate: a scheme in lower case, and its parameters."""
+
+    scheme: str
+    parameters: Mapping[str, str]
+
+
+def parse(headers: Iterable[str]) -> tuple[Challenge, ...]:
+    """The challenges in the values of the headers; what cannot be read ends its header."""
+    return tuple(challenge for header in headers for challenge in _challenges(header[:_LONGEST]))
+
+
+def _challenges(header: str) -> list[Challenge]:
+    found: list[tuple[str, dict[str, str]]] = []
+    at = 0
+    while at < len(header):
+        if header[at] == ",":
+            at += 1
+        elif (parameter := _PARAMETER.match(header, at)) and found:
+            key, quoted, bare = parameter.groups()
+            value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare
+            found[-1][1].setdefault(key.lower(), value)
+            at = parameter.end()
+        elif scheme := _SCHEME.match(header, at):
+            found.append((scheme[1].lower(), {}))
+            at = scheme.end()
+        else:
+            break
+    return [Challenge(scheme, parameters) for scheme, parameters in found]

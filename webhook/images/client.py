@@ -1,0 +1,315 @@
+"""A client of registries: https://github.com/opencontainers/distribution-spec, and no more of it
+than an image's configuration takes.
+
+On aiohttp, which `kubernetes` brings and a replica in a cluster has loaded anyway; nothing imports
+this module before the first look-up. Everything that a registry sends is bounded, and every
+address that it sends podsettle to is checked (`webhook.images.addresses`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+import ssl
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Self
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from webhook.images import challenge
+from webhook.images.addresses import is_refused, literal
+from webhook.images.keyring import Credential
+from webhook.images.manifest import ACCEPT, MOST_BYTES
+from webhook.images.problems import LookupFailedError, RefusedError
+from webhook.images.reference import is_digest
+from webhook.images.registry import Registry
+
+_MOST_TOKEN_BYTES = 64 * 1024
+_MOST_REDIRECTS = 3
+_CONNECTIONS = 16
+_PER_REGISTRY = 4
+_PASSES = (401, 403, 404)
+"""Statuses that another credential may turn into success: some registries deny that a repository
+exists to those who may not see it."""
+_TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
+
+
+class _Token(msgspec.Struct):
+    token: str = ""
+    access_token: str = ""
+
+
+_decode_token = msgspec.json.Decoder(_Token).decode
+
+
+class RegistryClient:
+    """Connections to registries. The caller closes it, by `async with`."""
+
+    def __init__(
+        self, *, context: ssl.SSLContext | None = None, resolver: AbstractResolver | None = None
+    ) -> None:
+        connector = aiohttp.TCPConnector(
+            limit=_CONNECTIONS,
+            limit_per_host=_PER_REGISTRY,
+            # Of the operating system's certificates, or those that SSL_CERT_FILE names.
+            ssl=context or ssl.create_default_context(),
+            resolver=_CheckingResolver(resolver or ThreadedResolver()),
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # What is read is bounded, so it must not grow after it was read.
+            auto_decompress=False,
+            headers={"User-Agent": "podsettle", "Accept-Encoding": "identity"},
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self._session.close()
+
+    def visit(self, registry: Registry, credential: Credential | None) -> Visit:
+        """A repository, seen with one credential or with none."""
+        return Visit(self._session, registry, credential)
+
+
+class Visit:
+    """One repository seen with one credential: what it takes to be let in is found out once.
+
+    Every method raises LookupFailedError: RefusedError where another credential may be let in.
+    """
+
+    def __init__(
+        self, session: aiohttp.ClientSession, registry: Registry, credential: Credential | None
+    ) -> None:
+        self._session = session
+        self._registry = registry
+        self._credential = credential
+        self._authorization: str | None = None
+        self._base = _url(f"https://{registry.host}/v2/{registry.repository}/")
+
+    async def digest(self, tag: str) -> str:
+        """The digest of what a tag stands for now."""
+        url = self._base / "manifests" / tag
+        async with self._answer("HEAD", url, ACCEPT) as response:
+            stated = response.headers.get("Docker-Content-Digest", "")
+        if is_digest(stated):
+            return stated
+        # Some registries do not say; then what they send does.
+        async with self._answer("GET", url, ACCEPT) as response:
+            return _digest_of(await _read(response, MOST_BYTES), "sha256")
+
+    async def manifest(self, digest: str) -> bytes:
+        """A manifest or an index."""
+        return await self._content(self._base / "manifests" / digest, digest, ACCEPT)
+
+    async def blob(self, digest: str) -> bytes:
+        """A blob, such as an image's configuration."""
+        return await self._content(self._base / "blobs" / digest, digest, "*/*")
+
+    async def _content(self, url: URL, digest: str, accept: str) -> bytes:
+        if not is_digest(digest):
+            raise LookupFailedError("the registry named a digest that cannot be verified")
+        async with self._answer("GET", url, accept) as response:
+            body = await _read(response, MOST_BYTES)
+        if _digest_of(body, digest.partition(":")[0]) != digest:
+            raise LookupFailedError("the registry sent something else than the digest says")
+        return body
+
+    @asynccontextmanager
+    async def _answer(
+        self, method: str, url: URL, accept: str
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The registry's answer, once it lets us in."""
+        async with self._follow(method, url, accept) as response:
+            if response.status == 200:
+                yield response
+                return
+            status, asked = response.status, response.headers.getall("WWW-Authenticate", [])
+            at_home = response.url.origin() == url.origin()
+        if status == 401 and at_home and self._authorization is None:
+            self._authorization = await self._authorize(challenge.parse(asked))
+            async with self._follow(method, url, accept) as response:
+                status = response.status
+                if status == 200:
+                    yield response
+                    return
+        raise _refused(status)
+
+    @asynccontextmanager
+    async def _follow(
+        self, method: str, url: URL, accept: str
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer behind at most a few redirects; other hosts do not get the credential."""
+        home = url.origin()
+        for _ in range(_MOST_REDIRECTS + 1):
+            headers = {"Accept": accept}
+            if self._authorization is not None and url.origin() == home:
+                headers["Authorization"] = self._authorization
+            async with self._send(method, url, headers) as response:
+                location = response.headers.get("Location")
+                if response.status not in (301, 302, 303, 307, 308) or not location:
+                    yield response
+                    return
+            try:
+                url = url.join(_url(location))
+            except ValueError:
+                raise LookupFailedError("the registry redirects to what is no URL") from None
+        raise LookupFailedError(f"the registry redirects more than {_MOST_REDIRECTS} times")
+
+    async def _authorize(self, challenges: tuple[challenge.Challenge, ...]) -> str:
+        """The value of the header that answers a challenge. Raises RefusedError."""
+        for scheme, parameters in challenges:
+            if scheme == "bearer":
+                return f"Bearer {await self._token(parameters)}"
+        if self._credential is not None and any(c.scheme == "basic" for c in challenges):
+            return _basic(self._credential)
+        raise _refused(401)
+
+    async def _token(self, parameters: Mapping[str, str]) -> str:
+        """A token from the server that the registry names."""
+        try:
+            realm = _url(parameters.get("realm", ""))
+        except ValueError:
+            raise LookupFailedError("the registry names no token server that is a URL") from None
+        query = {
+            "service": parameters.get("service", ""),
+            "scope": parameters.get("scope") or f"repository:{self._registry.repository}:pull",
+        }
+        headers = {"Accept": "application/json"}
+        if self._credential is not None:
+            headers["Authorization"] = _basic(self._credential)
+        url = realm.update_query({key: value for key, value in query.items() if value})
+        async with self._send("GET", url, headers) as response:
+            if response.status in (400, *_PASSES):
+                raise RefusedError(f"the registry's token server answers {response.status}")
+            if response.status != 200:
+                raise LookupFailedError(f"the registry's token server answers {response.status}")
+            body = await _read(response, _MOST_TOKEN_BYTES)
+        try:
+            answer = _decode_token(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise LookupFailedError("the registry's token server sends no token") from None
+        token = answer.token or answer.access_token
+        if not _TOKEN.fullmatch(token):
+            raise LookupFailedError("the registry's token server sends no token")
+        return token
+
+    @asynccontextmanager
+    async def _send(
+        self, method: str, url: URL, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request to an address that was looked at. Raises LookupFailedError."""
+        self._check(url)
+        try:
+            async with self._session.request(
+                method, url, headers=headers, allow_redirects=False
+            ) as response:
+                yield response
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise LookupFailedError(_words(error, url)) from None
+
+    def _check(self, url: URL) -> None:
+        """Raise LookupFailedError for a URL that must not be asked."""
+        if url.scheme != "https":
+            raise LookupFailedError(f"{_host(url)} would have to be asked without TLS")
+        if url.user is not None or url.password is not None:
+            raise LookupFailedError("the registry redirects to a URL with credentials in it")
+        try:
+            address = literal(url.raw_host or "")
+        except ValueError:
+            raise LookupFailedError(f"{_host(url)} is not a host") from None
+        meant = self._registry.rules.names(url.host_port_subcomponent or "")
+        if address is not None and is_refused(address) and not meant:
+            raise LookupFailedError(f"{_host(url)} is an address that is never asked")
+
+
+class _CheckingResolver(AbstractResolver):
+    """Looks names up, and leaves out the addresses that are never asked.
+
+    What is left is what is connected to: a name cannot stand for another address a moment later.
+    """
+
+    def __init__(self, inner: AbstractResolver) -> None:
+        self._inner = inner
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of a name."""
+        found = await self._inner.resolve(host, port, family)
+        allowed = [result for result in found if not is_refused(result["host"])]
+        if found and not allowed:
+            raise OSError(f"{host} has an address that is never asked")
+        return allowed
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._inner.close()
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body. Raises LookupFailedError for one that is too long, without reading it."""
+    if (response.content_length or 0) > most:
+        raise LookupFailedError(f"the registry would send more than the {most} bytes it reads")
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most:
+            raise LookupFailedError(f"the registry sends more than the {most} bytes it reads")
+    return bytes(body)
+
+
+def _basic(credential: Credential) -> str:
+    """RFC 7617, in UTF-8."""
+    pair = f"{credential.username}:{credential.password}".encode()
+    return f"Basic {b64encode(pair).decode()}"
+
+
+def _digest_of(body: bytes, algorithm: str) -> str:
+    return f"{algorithm}:{hashlib.new(algorithm, body).hexdigest()}"
+
+
+def _url(text: str) -> URL:
+    """Raises ValueError."""
+    if not text:
+        raise ValueError("no URL")
+    return URL(text)
+
+
+def _refused(status: int) -> LookupFailedError:
+    if status in _PASSES:
+        return RefusedError(f"the registry answers {status}")
+    return LookupFailedError(f"the registry answers {status}")
+
+
+def _host(url: URL) -> str:
+    return repr((url.raw_authority or str(url))[:100])
+
+
+def _words(error: Exception, url: URL) -> str:
+    """What went wrong on the way, without what the server may have put into it."""
+    if isinstance(error, TimeoutError):
+        return f"{_host(url)} did not answer in time"
+    inner = error
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        inner = error.certificate_error
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        inner = error.os_error
+    if isinstance(inner, ssl.SSLError):
+        return f"{_host(url)}: TLS: {inner.reason or type(inner).__name__}"
+    if isinstance(inner, OSError):
+        return f"{_host(url)}: {inner.strerror or inner}"
+    return f"{_host(url)}: {type(inner).__name__}"

@@ -1,0 +1,240 @@
+"""Looking images up: from what a decision lacks to what it may be told.
+
+What was learned is remembered in two steps. What a tag stands for holds for a minute, then one
+HEAD request says whether it still does. What a digest stands for holds for ever. Both are
+remembered apart for each set of credentials, so that nobody learns of an image that he may not
+pull.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from webhook.core.image_config import ImageConfig, ImageQuery, Unavailable
+from webhook.core.pull_secrets import PullSecrets
+from webhook.images.cache import Cache, TooManyError
+from webhook.images.keyring import Credential, Keyring, read_keyring
+from webhook.images.manifest import MOST_BYTES, config_of, platforms, read_config
+from webhook.images.problems import LookupFailedError, RefusedError
+from webhook.images.reference import Reference, parse
+from webhook.images.registry import Registry, registry_of
+
+if TYPE_CHECKING:
+    from webhook.images.client import RegistryClient, Visit
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_TAG_HOLDS = 60.0
+_FAILURE_HOLDS = 30.0
+_SECRETS_HOLD = 30.0
+_BROKEN_SECRETS_HOLD = 5.0
+_LONGEST_LOOK_UP = 10.0
+"""Seconds, whoever still waits: what comes too late for one pod is there for the next."""
+_ENTRIES = 1000
+_FLIGHTS = 64
+
+
+class ImageLookup:
+    """The images of a cluster's pods. The caller closes it."""
+
+    def __init__(
+        self,
+        pull_secrets: PullSecrets | None = None,
+        *,
+        context: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """Without `pull_secrets` every registry is asked as nobody.
+
+        `context` is how TLS is checked: by default against the system's certificates.
+        """
+        self._pull_secrets = pull_secrets
+        self._context = context
+        self._client: RegistryClient | None = None
+        self._key = secrets.token_bytes(16)
+        self.look_ups = 0
+        """How many registries were asked; what came from memory is not in it."""
+        self.failures = 0
+        """How many of those came to nothing."""
+
+        def cache(life: Callable[[T], float]) -> Cache[tuple[object, ...], T]:
+            return Cache(life, entries=_ENTRIES, flights=_FLIGHTS, clock=clock)
+
+        self._keyrings = cache(_keyring_life)
+        self._tags = cache(_tag_life)
+        self._configs = cache(_config_life)
+
+    async def find(
+        self, queries: Iterable[ImageQuery], seconds: float
+    ) -> dict[ImageQuery, ImageConfig | Unavailable]:
+        """An answer to every query, in `seconds` at the most. Raises nothing."""
+        tasks = {query: asyncio.create_task(self._find(query)) for query in queries}
+        if not tasks:
+            return {}
+        try:
+            await asyncio.wait(tasks.values(), timeout=seconds)
+            return {query: self._result(task, seconds) for query, task in tasks.items()}
+        finally:
+            for task in tasks.values():
+                task.cancel()
+
+    async def aclose(self) -> None:
+        """End what is under way, and close what is open."""
+        for cache in (self._keyrings, self._tags, self._configs):
+            await cache.aclose()
+        if self._client is not None:
+            await self._client.aclose()
+
+    @staticmethod
+    def _result(
+        task: asyncio.Task[ImageConfig | Unavailable], seconds: float
+    ) -> ImageConfig | Unavailable:
+        if task.done() and not task.cancelled():
+            defect = task.exception()
+            if defect is None:
+                return task.result()
+            log.error("a defect in podsettle: an image was not looked up", exc_info=defect)
+            return Unavailable(f"a defect in podsettle: {type(defect).__name__}")
+        return Unavailable(f"the registry did not answer within {seconds:.2g} s")
+
+    async def _find(self, query: ImageQuery) -> ImageConfig | Unavailable:
+        try:
+            reference = parse(query.image)
+            registry = registry_of(reference, query.rules)
+            keyring = await self._keyring(query)
+            asker = _Asker(self._connected(), registry, keyring.matching(registry.name))
+            found = await self._ask(asker, reference, query.architectures)
+        except (ValueError, LookupFailedError, TooManyError) as error:
+            return Unavailable(str(error))
+        if isinstance(found, Unavailable):
+            return Unavailable("; ".join((f"{reference}: {found.why}", *keyring.problems)))
+        return found
+
+    async def _ask(
+        self, asker: _Asker, reference: Reference, architectures: frozenset[str]
+    ) -> ImageConfig | Unavailable:
+        key = (asker.registry, self._fingerprint(asker.credentials))
+        digest: str | Unavailable = reference.digest
+        if not digest:
+            digest = await self._tags.get(
+                (*key, reference.tag),
+                lambda: self._counted(asker.ask(lambda visit: visit.digest(reference.tag))),
+            )
+        if isinstance(digest, Unavailable):
+            return digest
+        return await self._configs.get(
+            (*key, digest, architectures),
+            lambda: self._counted(asker.ask(lambda visit: _config(visit, digest, architectures))),
+        )
+
+    async def _counted(self, asking: Awaitable[T | Unavailable]) -> T | Unavailable:
+        self.look_ups += 1
+        found = await asking
+        self.failures += isinstance(found, Unavailable)
+        return found
+
+    async def _keyring(self, query: ImageQuery) -> Keyring:
+        reader = self._pull_secrets
+        if reader is None:
+            return Keyring()
+        asked = (query.namespace, query.pull_secrets, query.service_account)
+
+        async def read() -> Keyring:
+            return read_keyring(await reader.read(*asked))
+
+        return await self._keyrings.get(asked, read)
+
+    def _connected(self) -> RegistryClient:
+        if self._client is None:
+            # Only now: without a look-up nobody pays for it.
+            from webhook.images.client import RegistryClient
+
+            self._client = RegistryClient(context=self._context)
+        return self._client
+
+    def _fingerprint(self, credentials: tuple[Credential, ...]) -> bytes:
+        """Of credentials, so that they are not kept for as long as what they let us see."""
+        digest = hashlib.blake2b(key=self._key)
+        for text in (text for credential in credentials for text in credential):
+            encoded = text.encode("utf-8", "surrogatepass")
+            digest.update(len(encoded).to_bytes(8, "big") + encoded)
+        return digest.digest()
+
+
+class _Asker:
+    """Asks one registry with each credential in turn, and stays with the one that is let in."""
+
+    def __init__(
+        self, client: RegistryClient, registry: Registry, credentials: tuple[Credential, ...]
+    ) -> None:
+        self.registry = registry
+        self.credentials = credentials
+        self._visits = [client.visit(registry, each) for each in credentials or (None,)]
+
+    async def ask(self, look: Callable[[Visit], Awaitable[T]]) -> T | Unavailable:
+        """What `look` finds, or why it finds nothing."""
+        why = ""
+        try:
+            async with asyncio.timeout(_LONGEST_LOOK_UP):
+                for position, visit in enumerate(self._visits):
+                    try:
+                        found = await look(visit)
+                    except RefusedError as error:
+                        why = str(error)
+                    else:
+                        self._visits = self._visits[position:]
+                        return found
+        except LookupFailedError as error:
+            why = str(error)
+        except TimeoutError:
+            why = f"the registry did not answer within {_LONGEST_LOOK_UP:.2g} s"
+        return Unavailable(why)
+
+
+async def _config(visit: Visit, digest: str, architectures: frozenset[str]) -> ImageConfig:
+    """What the image of a digest starts, whichever of its platforms a pod runs on."""
+    manifest = await visit.manifest(digest)
+    config = config_of(manifest)
+    if config is not None:
+        return await _read(visit, config.digest, config.size)
+    entries = platforms(manifest, architectures)
+    configs = set()
+    for inner in await asyncio.gather(*(visit.manifest(entry.digest) for entry in entries)):
+        config = config_of(inner)
+        if config is None:
+            raise LookupFailedError("the index holds another index")
+        configs.add((config.digest, config.size))
+    found = set(await asyncio.gather(*(_read(visit, *each) for each in configs)))
+    if len(found) > 1:
+        raise LookupFailedError(
+            "it starts different things on the platforms that the pod could run on"
+        )
+    return found.pop()
+
+
+async def _read(visit: Visit, digest: str, size: int) -> ImageConfig:
+    if size > MOST_BYTES:
+        raise LookupFailedError(f"the image's configuration has {size} bytes, more than it reads")
+    return read_config(await visit.blob(digest))
+
+
+def _tag_life(found: str | Unavailable) -> float:
+    return _FAILURE_HOLDS if isinstance(found, Unavailable) else _TAG_HOLDS
+
+
+def _config_life(found: ImageConfig | Unavailable) -> float:
+    return _FAILURE_HOLDS if isinstance(found, Unavailable) else inf
+
+
+def _keyring_life(found: Keyring) -> float:
+    return _BROKEN_SECRETS_HOLD if found.problems else _SECRETS_HOLD

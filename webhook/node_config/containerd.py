@@ -1,0 +1,53 @@
+"""containerd: nodes whose overlayfs mounts are volatile: unmounting one writes nothing back.
+
+One option of the one overlayfs snapshotter: it holds for the whole node, so a RuntimeClass can only
+choose the node (containerd PR 8676; a choice per container was asked for in issues 6406 and 8402).
+"""
+
+from __future__ import annotations
+
+from webhook.core.versions import Version
+from webhook.node_config.unsupported import UnsupportedError
+
+DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
+
+CAVEATS = (
+    "It holds for every container and pause container on the node, not only for pods of the class.",
+    "Linux 5.10 or later; an older kernel refuses the mount and no container starts.",
+    "After a crash or power loss the writable layers of containers are lost. Kubernetes makes new "
+    "ones; a container that is started again by hand cannot be mounted.",
+    "Images with VOLUME fail before containerd 1.6.34 and 1.7.19 (issue 10228).",
+    f'The main configuration has to import it: imports = ["{DROP_IN.rpartition("/")[0]}/*.toml"]',
+    "Restart containerd; containers that run keep their mounts.",
+)
+
+_FIRST = {6: 24, 7: 4}
+"""The first 1.x releases with `mount_options` (PRs 8961 and 9005); every 2.x has it."""
+
+
+def volatile_drop_in(config_version: int) -> str:
+    """A file for containerd's `imports`, in its configuration's version 2 (1.x) or 3 (2.x)."""
+    return (
+        f"version = {config_version}\n\n"
+        '[plugins."io.containerd.snapshotter.v1.overlayfs"]\n'
+        'mount_options = ["volatile"]\n'
+    )
+
+
+def config_version(oldest: Version | None) -> int:
+    """The version of the configuration that a containerd of this age writes itself.
+
+    Version 2 is read by every release, so it is taken where the age is not known.
+
+    Raises UnsupportedError for a release without the option.
+    """
+    if oldest is None:
+        return 2
+    if oldest.major == 1:
+        first = _FIRST.get(oldest.minor)
+        if oldest.minor < min(_FIRST) or (first is not None and oldest.patch < first):
+            raise UnsupportedError(
+                f"containerd {'.'.join(map(str, oldest[:3]))} has no mount_options: 1.6.24, 1.7.4 "
+                "and 2.0 are the first that have"
+            )
+    return 2 if oldest.major == 1 else 3

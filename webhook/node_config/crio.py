@@ -1,0 +1,117 @@
+"""CRI-O: nodes on which TrySkipVolumeSELinuxLabel may be asked for.
+
+CRI-O deletes the annotation from a pod unless the runtime handler or a workload allows it (cri-o
+`pkg/config/config.go`, `pkg/config/workloads.go`). There are three ways to say so.
+"""
+
+from __future__ import annotations
+
+import base64
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from webhook.core.names import SKIP_RELABEL_ANNOTATIONS
+from webhook.core.versions import Version
+from webhook.node_config.unsupported import UnsupportedError
+
+Json: TypeAlias = dict[str, Any]
+
+DROP_IN = "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
+
+_OLD, _NEW = SKIP_RELABEL_ANNOTATIONS
+_NEW_SPELLING = Version(1, 35)
+"""cri-o PR 9537. An older CRI-O does not start with a spelling that it does not know."""
+_COMPARES_WELL = Version(1, 24)
+"""cri-o PR 5775: before it, OpenShift's levels never compare as equal."""
+
+
+class Mode(StrEnum):
+    """Who gets what."""
+
+    HANDLER = "handler"
+    """Pods of a RuntimeClass that carry the annotation: `runtimeClassName` in the policy."""
+    WORKLOAD = "workload"
+    """Pods that carry the annotation, whatever their RuntimeClass."""
+    DEFAULT_ANNOTATIONS = "default-annotations"
+    """Every pod of a RuntimeClass, annotation or not: the remedy `runtimeClass` is enough."""
+
+
+def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtime: str) -> str:
+    """A file for /etc/crio/crio.conf.d.
+
+    `oldest` is the oldest CRI-O that it has to work on; None is one of unknown age. `oci_runtime`,
+    runc or crun, is named where CRI-O cannot take over what its default handler has.
+
+    Raises UnsupportedError where that CRI-O cannot do it.
+    """
+    if oldest is not None and oldest < _COMPARES_WELL:
+        raise UnsupportedError(
+            f"CRI-O {_text(oldest)} relabels volumes on OpenShift all the same; 1.24 is the first "
+            "that compares levels as it should"
+        )
+    spellings = [_NEW, _OLD] if oldest is not None and oldest >= _NEW_SPELLING else [_OLD]
+    allowed = "[" + ", ".join(f'"{key}"' for key in spellings) + "]"
+    if mode is Mode.WORKLOAD:
+        return _lines(
+            f"[crio.runtime.workloads.{handler}]",
+            f'activation_annotation = "{_OLD}"',
+            f"allowed_annotations = {allowed}",
+        )
+    table = f"[crio.runtime.runtimes.{handler}]"
+    runtime = _runtime(oldest, oci_runtime)
+    if mode is Mode.HANDLER:
+        return _lines(table, *runtime, f"allowed_annotations = {allowed}")
+    if not _has(oldest, since=Version(1, 32), backports={31: 4}):
+        raise UnsupportedError(
+            "default_annotations came with CRI-O 1.31.4 and 1.32.0; give --oldest where every node "
+            "has it, or take another --mode"
+        )
+    defaults = (f'"{key}" = "true"' for key in spellings)
+    return _lines(
+        table, *runtime, "", f"[crio.runtime.runtimes.{handler}.default_annotations]", *defaults
+    )
+
+
+def machine_config(role: str, drop_in: str) -> Json:
+    """The MachineConfig that puts a drop-in onto the nodes of a role (OpenShift, Ignition 3.2)."""
+    content = base64.b64encode(drop_in.encode()).decode()
+    file = {
+        "path": DROP_IN,
+        "mode": 0o644,
+        "overwrite": True,
+        "contents": {"source": f"data:text/plain;charset=utf-8;base64,{content}"},
+    }
+    return {
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": {
+            "name": f"99-{role}-podsettle-selinux",
+            "labels": {"machineconfiguration.openshift.io/role": role},
+        },
+        "spec": {"config": {"ignition": {"version": "3.2.0"}, "storage": {"files": [file]}}},
+    }
+
+
+def _runtime(oldest: Version | None, oci_runtime: str) -> tuple[str, ...]:
+    if _has(oldest, since=Version(1, 32), backports={31: 3}):
+        return ("inherit_default_runtime = true",)
+    return (
+        f'runtime_path = "/usr/bin/{oci_runtime}"',
+        f'runtime_root = "/run/{oci_runtime}"',
+        'runtime_type = "oci"',
+    )
+
+
+def _has(oldest: Version | None, *, since: Version, backports: dict[int, int]) -> bool:
+    if oldest is None:
+        return False
+    patch = backports.get(oldest.minor) if oldest.major == 1 else None
+    return oldest >= since or (patch is not None and oldest.patch >= patch)
+
+
+def _text(version: Version) -> str:
+    return ".".join(map(str, version[:3]))
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines) + "\n"
