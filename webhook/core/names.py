@@ -31,7 +31,8 @@ release ignores the one that it does not know, so both are written."""
 OWN_ANNOTATIONS = frozenset({ANNOTATION_APPLIED, ANNOTATION_SETTLED, *SKIP_RELABEL_ANNOTATIONS})
 
 SYSTEM_NAMESPACES = ("kube-", "openshift-")
-"""How the names of namespaces begin that belong to the cluster itself."""
+"""How the names of namespaces begin that belong to the cluster itself. They are left alone unless a
+policy's selector names one."""
 
 HELPER = "podsettle-linger"
 """Init container and volume of the helper."""

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.core.image_config import LookupRules
-from webhook.core.names import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.names import (
+    LABEL_ENABLED,
+    LABEL_NAMESPACE_NAME,
+    LABEL_POLICY,
+    SYSTEM_NAMESPACES,
+)
 from webhook.core.policy import REMEDIES, SettlePolicy
 from webhook.core.remedy import Remedy
 from webhook.core.selectors import Matcher, compile_selector
@@ -16,9 +21,6 @@ from webhook.core.view import Namespace
 _MOST_REMEMBERED = 20_000
 _LONGEST_NAME = 63
 """Namespaces come and go, and a name in a request may be no namespace at all."""
-
-PROTECTED_PREFIXES = ("kube-", "openshift-")
-"""Namespaces that are left alone unless a policy's selector names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class PolicySet:
             return Coverage(disabled=True)
         if name == own_namespace:
             return Coverage(protected=True)
-        protected = name.startswith(PROTECTED_PREFIXES)
+        protected = name.startswith(SYSTEM_NAMESPACES)
         chosen = labels.get(LABEL_POLICY)
         covering = tuple(
             policy

@@ -12,8 +12,13 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from webhook.core.names import GROUP, LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
-from webhook.core.policies import PROTECTED_PREFIXES
+from webhook.core.names import (
+    GROUP,
+    LABEL_ENABLED,
+    LABEL_NAMESPACE_NAME,
+    LABEL_POLICY,
+    SYSTEM_NAMESPACES,
+)
 from webhook.core.policy import SettlePolicy
 from webhook.core.selectors import LabelSelector
 
@@ -110,8 +115,8 @@ def _own(opt_in: Mapping[str, Any]) -> frozenset[str]:
 
 def _not_protected(named: frozenset[str]) -> Json:
     """A selector cannot tell prefixes; a match condition can (KEP-3716)."""
-    prefixes = " || ".join(f'request.namespace.startsWith("{p}")' for p in PROTECTED_PREFIXES)
-    protected = sorted(name for name in named if name.startswith(PROTECTED_PREFIXES))
+    prefixes = " || ".join(f'request.namespace.startsWith("{p}")' for p in SYSTEM_NAMESPACES)
+    protected = sorted(name for name in named if name.startswith(SYSTEM_NAMESPACES))
     names = ", ".join(f'"{name}"' for name in protected)
     expression = f"!({prefixes})" + (f" || request.namespace in [{names}]" if names else "")
     return {"name": _OWN_CONDITION, "expression": expression}
