@@ -177,6 +177,16 @@ async def test_nobody_to_ask_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -
             await ApiServer.connect()
 
 
+async def test_the_webhook_serves_the_cluster_that_it_runs_in(
+    own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    # There is no account here, and none is taken from the kubeconfig in its place.
+    with pytest.raises(Unreachable, match="no cluster to talk to"):
+        await ApiServer.connect(in_cluster_first=True)
+
+
 async def test_a_refusal_is_told_with_its_message(api: ApiServer) -> None:
     with pytest.raises(ApiError, match='404: namespaces "none" not found'):
         await api.request("GET", "/api/v1/namespaces/none")

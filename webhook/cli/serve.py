@@ -328,7 +328,7 @@ def _connect() -> ApiServer:
     from webhook.cluster.api import ApiServer, Unreachable
 
     try:
-        return asyncio.run(ApiServer.connect())
+        return asyncio.run(ApiServer.connect(in_cluster_first=True))
     except Unreachable as error:
         raise InputError(f"{error}; or give --manifests DIR") from None
 

@@ -57,11 +57,12 @@ class ApiServer:
         self.url: str = configuration.host
 
     @classmethod
-    async def connect(cls) -> Self:
+    async def connect(cls, *, in_cluster_first: bool = False) -> Self:
         """The cluster of the kubeconfig that KUBECONFIG names, else the one that podsettle runs in,
-        else the one of `~/.kube/config`.
+        else the one of `~/.kube/config`. With `in_cluster_first`, the second before the first.
 
-        A job of a CI system runs in a pod and may yet be told of another cluster.
+        A job of a CI system runs in a pod and may yet be told of another cluster; the webhook
+        serves the one that it runs in.
 
         Nothing is sent yet. The caller closes it, by `async with`.
 
@@ -74,7 +75,7 @@ class ApiServer:
         try:
             # Read here, not by the library: it looks at the variable once, when imported.
             file = os.environ.get("KUBECONFIG")
-            if not file and in_cluster():
+            if in_cluster() and (in_cluster_first or not file):
                 load_incluster_config(configuration)
                 return cls(configuration, own_namespace())
             file = file or "~/.kube/config"
