@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jsonpatch
@@ -15,6 +15,7 @@ from webhook.core.decision import Decision
 from webhook.core.nodes import Nodes
 from webhook.core.policies import PolicySet
 from webhook.core.policy import SettlePolicy, parse_policy
+from webhook.core.shell_wrapper import wrapper
 from webhook.core.versions import Version
 from webhook.core.view import ClusterView
 
@@ -92,6 +93,12 @@ def runtime_class(name: str, overhead: Json | None = None, selector: Json | None
         "overhead": {"podFixed": overhead} if overhead else None,
         "scheduling": {"nodeSelector": selector} if selector else None,
     }
+
+
+def in_shell(command: Sequence[str], *, sleep_ms: int = 0, min_lifetime_ms: int = 0) -> list[str]:
+    """A command with the shell wrapper in front."""
+    prefix = wrapper(command[0], sleep_ms=sleep_ms, min_lifetime_ms=min_lifetime_ms)
+    return [*prefix, *command]
 
 
 def view(

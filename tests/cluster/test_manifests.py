@@ -13,7 +13,7 @@ import yaml
 from tests.builders import namespace, node, policy_document, runtime_class
 from webhook.cluster import manifests
 from webhook.cluster.manifests import ManifestsError, ManifestsSource, read_manifest, read_text
-from webhook.core.policies import Policy
+from webhook.core.plan import Policy
 from webhook.core.versions import Runtime, Version
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

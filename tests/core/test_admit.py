@@ -16,9 +16,9 @@ from tests.builders import SETTINGS, Json, container, patched, pod, policy, sett
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admit import Answer, UnreadableReviewError, admit
 from webhook.core.decision import Reason
-from webhook.core.patch import PatchError
 from webhook.core.policies import PolicySet
 from webhook.core.policy import REMEDIES
+from webhook.core.proof import PatchError
 from webhook.core.remedy import Finding
 from webhook.core.runtime_classes import RuntimeClass
 from webhook.core.view import ClusterView
@@ -274,11 +274,11 @@ def test_a_long_defect_makes_a_short_warning() -> None:
 def test_a_patch_that_the_self_check_refuses_is_not_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def rename(_pod: Any, _settings: Any, _context: Any, patch: Any) -> Iterator[Finding]:
-        patch.set_command("initContainers", 0, ["something", "else"])
+    def intrude(_pod: Any, _settings: Any, _context: Any, patch: Any) -> Iterator[Finding]:
+        patch.put_init_container_first({"name": "intruder"})
         yield Finding(Reason.APPLIED, "prepare", changed=True)
 
-    monkeypatch.setitem(REMEDIES, "postInitSleep", rename)
+    monkeypatch.setitem(REMEDIES, "postInitSleep", intrude)
     answer, _ = unpatched(review(pod(QUICK)), view(policy()))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.INTERNAL_ERROR]
     assert isinstance(answer.defect, PatchError)

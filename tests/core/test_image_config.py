@@ -21,7 +21,7 @@ from webhook.core.image_config import (
     escape,
 )
 from webhook.core.nodes import Nodes
-from webhook.core.review import PodSpec, decode_pod
+from webhook.core.review import PodSpec
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ BARE = node("bare", labels={"disk": "old"})
 def test_the_architectures_of_the_nodes_that_a_pod_could_land_on(
     nodes: list[Json], spec: Json, expected: str
 ) -> None:
-    found: PodSpec = decode_pod(review_of(pod(**spec), "ci").object).spec
+    found: PodSpec = review_of(pod(**spec), "ci").pod.spec
     assert architectures(Nodes(map(read_node, nodes)), found) == set(expected.split())
 
 

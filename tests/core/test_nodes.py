@@ -8,7 +8,7 @@ from tests.builders import MODERN, node, pod
 from webhook.cluster.objects import read_node
 from webhook.core.admit import review_of
 from webhook.core.nodes import Nodes, any_could_run
-from webhook.core.review import PodSpec, decode_pod
+from webhook.core.review import PodSpec
 from webhook.core.versions import Version
 
 AFFECTED, CURED = "cri-o://1.33.12", "cri-o://1.33.13"
@@ -17,7 +17,7 @@ LABELS = {"disk": "ssd", "cores": "8"}
 
 
 def spec(**fields: Any) -> PodSpec:
-    return decode_pod(review_of(pod(**fields), "ci").object).spec
+    return review_of(pod(**fields), "ci").pod.spec
 
 
 def nodes(*documents: dict[str, Any]) -> Nodes:

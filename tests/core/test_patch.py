@@ -11,8 +11,8 @@ import pytest
 
 from tests.builders import Json, container, pod
 from webhook.core.admit import review_of
-from webhook.core.patch import PatchError, PodPatch, check_edits, escape
-from webhook.core.review import decode_pod
+from webhook.core.patch import PodPatch, escape
+from webhook.core.proof import PatchError, check_edits
 
 HELPER = container("podsettle-linger", "/linger")
 GATE = container("podsettle-kubelet-gate", "/linger")
@@ -20,7 +20,7 @@ OWN = "podsettle.dev/applied"
 
 
 def patch_of(document: Json) -> PodPatch:
-    return PodPatch(decode_pod(review_of(document, "ci").object))
+    return PodPatch(review_of(document, "ci").pod)
 
 
 def applied(document: Json, patch: PodPatch) -> Json:
@@ -113,8 +113,8 @@ def test_edits_of_containers_count_from_the_received_pod_whatever_is_put_in_fron
     document = pod(container("a", "x"), container("b", "y"))
     patch = patch_of(document)
     patch.put_init_container_first(HELPER)
-    patch.set_command("initContainers", 1, ["w", "y"])
-    patch.set_command("containers", 0, ["w", "/bin/main"])
+    patch.wrap("initContainers", 1, ["w"])
+    patch.wrap("containers", 0, ["w"])
     patch.add_mount("initContainers", 1, {"name": "v", "mountPath": "/v"})
     spec = applied(document, patch)["spec"]
     assert [c["name"] for c in spec["initContainers"]] == ["podsettle-linger", "a", "b"]
@@ -127,7 +127,7 @@ def test_so_they_do_where_the_helper_is_moved() -> None:
     document = pod(container("a", "x"), container("b", "y"), HELPER)
     patch = patch_of(document)
     patch.move_init_container_first(2)
-    patch.set_command("initContainers", 1, ["w", "y"])
+    patch.wrap("initContainers", 1, ["w"])
     inits = applied(document, patch)["spec"]["initContainers"]
     assert [c["name"] for c in inits] == ["podsettle-linger", "a", "b"]
     assert inits[2]["command"] == ["w", "y"]
@@ -218,7 +218,7 @@ def test_no_operation_can_fail_on_purpose() -> None:
     patch = patch_of(document)
     patch.annotate(OWN, "p/r")
     patch.set_runtime_class("fast")
-    patch.set_command("initContainers", 0, ["w", "x"])
+    patch.wrap("initContainers", 0, ["w"])
     patch.add_volume({"name": "v"})
     patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
     patch.put_init_container_first(HELPER)
@@ -228,7 +228,7 @@ def test_no_operation_can_fail_on_purpose() -> None:
 
 
 def test_the_received_pod_is_not_changed_by_the_check() -> None:
-    pod_ = decode_pod(review_of(pod(container("a", "x"), volumes=[]), "ci").object)
+    pod_ = review_of(pod(container("a", "x"), volumes=[]), "ci").pod
     patch = PodPatch(pod_)
     patch.add_volume({"name": "v"})
     patch.put_init_container_first(HELPER)
@@ -239,7 +239,7 @@ def test_the_received_pod_is_not_changed_by_the_check() -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda patch: patch.set_command("containers", 0, ["w", "x"]),  # It has no command.
+        lambda patch: patch.wrap("containers", 0, ["w"]),  # It has no command.
         lambda patch: patch.move_init_container_first(7),
     ],
     ids=["replaces what is absent", "moves what is absent"],

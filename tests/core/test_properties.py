@@ -17,6 +17,7 @@ from tests.builders import (
     MODERN,
     Json,
     container,
+    in_shell,
     namespace,
     node,
     policy,
@@ -25,7 +26,6 @@ from tests.builders import (
     view,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core import shell_wrapper
 from webhook.core.admit import UnreadableReviewError, admit
 from webhook.core.decide import Settings
 from webhook.core.policy import SettlePolicy
@@ -96,7 +96,7 @@ COMMANDS = st.lists(TEXTS, max_size=3) | st.sampled_from(
         ["/entrypoint", "$(A)"],
         ["/linger"],
         [HELPER_PATH, "--", "x"],
-        shell_wrapper.wrap(["sh", "-c", "x"], sleep_ms=1, min_lifetime_ms=2),
+        in_shell(["sh", "-c", "x"], sleep_ms=1, min_lifetime_ms=2),
     ]
 )
 MOUNTS = st.lists(

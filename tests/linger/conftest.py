@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import in_shell
 from tests.linger import runc
-from webhook.core import shell_wrapper
 from webhook.linger.build import build, host_arch
 
 
@@ -50,9 +50,7 @@ class Wrapper:
         if self.name == "linger":
             durations = ["--sleep", f"{sleep_ms}ms", "--min-lifetime", f"{min_lifetime_ms}ms"]
             return ["/linger", *durations, "--", *command]
-        wrapped = shell_wrapper.wrap(
-            [self.shell], sleep_ms=sleep_ms, min_lifetime_ms=min_lifetime_ms
-        )
+        wrapped = in_shell([self.shell], sleep_ms=sleep_ms, min_lifetime_ms=min_lifetime_ms)
         return [*wrapped[:-1], *command]
 
     def script(self, text: str, *, sleep_ms: int = 0, min_lifetime_ms: int = 0) -> list[str]:

@@ -7,8 +7,7 @@ that does not apply (kubernetes `apiserver/pkg/admission/plugin/webhook/mutating
 
 from __future__ import annotations
 
-from base64 import b64encode
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,7 +32,7 @@ class Answer(NamedTuple):
 
     body: bytes
     decision: Decision
-    request: Request | None
+    request: Request[Any] | None
     defect: Exception | None
     """The defect behind an `InternalError`, for the log."""
 
@@ -83,7 +82,7 @@ def admit_unread(head: bytes, reason: Reason, why: str) -> Answer:
 
 
 def decide_safely(
-    request: Request, view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
+    request: Request[Any], view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
 ) -> tuple[Decision, Exception | None]:
     """A decision whatever happens, and the defect where one got in the way."""
     try:
@@ -94,7 +93,7 @@ def decide_safely(
         return _only(Reason.INTERNAL_ERROR, f"the pod was admitted unchanged: {error!r}"), error
 
 
-def review_of(pod: object, namespace: str) -> Request:
+def review_of(pod: object, namespace: str) -> Request[Any]:
     """The request in which the API server would ask about this pod."""
     review = {
         "apiVersion": API_VERSION,
@@ -114,7 +113,7 @@ def _only(reason: Reason, message: str) -> Decision:
     return Decision((Outcome(reason, message=message),))
 
 
-def _version(review: Review) -> str:
+def _version(review: Review[Any]) -> str:
     """A version that the asker understands: its own, where it is one of the group's."""
     return review.api_version if review.api_version.startswith(_GROUP) else API_VERSION
 
@@ -123,7 +122,8 @@ class _Response(msgspec.Struct, rename="camel", omit_defaults=True):
     uid: str
     allowed: bool | None = None
     patch_type: str = ""
-    patch: str = ""
+    patch: bytes = b""
+    """Encoded as base64, as the API wants it."""
     warnings: list[str] = []
     audit_annotations: dict[str, str] = {}
 
@@ -138,7 +138,7 @@ def _envelope(api_version: str, uid: str, decision: Decision) -> bytes:
     response = _Response(uid, True)
     if decision.operations:
         response.patch_type = "JSONPatch"
-        response.patch = b64encode(_encode(decision.operations)).decode()
+        response.patch = _encode(decision.operations)
     response.warnings = decision.warnings
     response.audit_annotations = decision.audit_annotations
     return _encode(_ReviewResponse(api_version, "AdmissionReview", response))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from webhook.core.decision import Decision, Outcome, Reason
 from webhook.core.image_config import NO_IMAGES, Images, KnownImages
@@ -16,10 +18,10 @@ from webhook.core.names import (
 )
 from webhook.core.nodes import runs_on_windows
 from webhook.core.patch import PodPatch
-from webhook.core.policies import Policy
+from webhook.core.plan import Step
 from webhook.core.policy import REMEDIES
-from webhook.core.remedy import Context, Remedy
-from webhook.core.review import Pod, Request, decode_pod
+from webhook.core.remedy import Context
+from webhook.core.review import Pod, Request
 from webhook.core.view import ClusterView
 
 
@@ -34,7 +36,7 @@ class Settings:
 
 
 def decide(
-    request: Request, view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
+    request: Request[Any], view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
 ) -> Decision:
     """What to do with one admission request, given the images that were looked up for it.
 
@@ -64,36 +66,30 @@ def decide(
     if not coverage.policies:
         return Decision(notes or (Outcome(Reason.NO_POLICY),))
 
-    pod = decode_pod(request.object)
+    pod = request.pod
     reason = _left_alone(pod)
     if reason is not None:
         return _whole(reason)
-    labels = pod.labels or {}
-    policies = [policy for policy in coverage.policies if policy.covers_pod(labels)]
-    if not policies:
+    plan = coverage.group.plan(pod.labels or {})
+    if plan is None:
         return Decision(notes or (Outcome(Reason.NO_POLICY),))
 
     context = Context(view, namespace, settings.linger_image, Images(images))
     skipped = _skipped_remedies(pod)
+    outcomes = [*notes, *_unknown(skipped)] if skipped else list(notes)
     patch = PodPatch(pod)
-    mutating = _plan(policies, audit=False)
-    outcomes = (
-        *notes,
-        *_unknown(skipped),
-        *_run(mutating, pod, context, patch, skipped),
-        # An audit never stands in the way of a policy that mutates, so it has a patch of its own.
-        *_audited(_run(_plan(policies, audit=True), pod, context, PodPatch(pod), skipped)),
+    _run(plan.mutating, pod, context, patch, skipped, outcomes)
+    if any(outcome.changed for outcome in outcomes):
+        _sign(pod, patch, outcomes)
+        if not patch.annotations_fit:
+            return _whole(Reason.ANNOTATIONS_FULL)
+    if plan.audited:
+        audited: list[Outcome] = []
+        _run(plan.audited, pod, context, PodPatch(pod), skipped, audited)
+        outcomes += map(_audited, audited)
+    return Decision(
+        tuple(outcomes), patch.checked_operations(), plan.policies, tuple(context.images.lacking)
     )
-    applied = dict.fromkeys(f"{o.policy}/{o.remedy}" for o in outcomes if o.changed)
-    if applied:
-        before = (pod.annotations or {}).get(ANNOTATION_APPLIED, "")
-        known = dict.fromkeys(part for part in before.split(",") if part)
-        patch.annotate(ANNOTATION_APPLIED, ",".join(known | applied))
-        patch.annotate(ANNOTATION_SETTLED, patch.size)
-    if not patch.annotations_fit:
-        return _whole(Reason.ANNOTATIONS_FULL)
-    names = tuple(policy.name for policy in policies)
-    return Decision(outcomes, patch.checked_operations(), names, tuple(context.images.lacking))
 
 
 def _whole(reason: Reason, message: str = "") -> Decision:
@@ -122,37 +118,39 @@ def _unknown(skipped: frozenset[str]) -> Iterator[Outcome]:
         yield Outcome(Reason.UNKNOWN_REMEDY, message=message)
 
 
-def _plan(policies: list[Policy], *, audit: bool) -> dict[str, tuple[Policy, Remedy, Any]]:
-    """Each remedy with the first policy that sets it."""
-    plan: dict[str, tuple[Policy, Remedy, Any]] = {}
-    for policy in policies:
-        if policy.audit is audit:
-            for name, remedy, settings in policy.remedies:
-                plan.setdefault(name, (policy, remedy, settings))
-    return {name: plan[name] for name in REMEDIES if name in plan}
-
-
 def _run(
-    plan: dict[str, tuple[Policy, Remedy, Any]],
+    steps: tuple[Step, ...],
     pod: Pod,
     context: Context,
     patch: PodPatch,
     skipped: frozenset[str],
-) -> Iterator[Outcome]:
-    for name, (policy, remedy, settings) in plan.items():
-        if name in skipped:
-            yield Outcome(Reason.POD_OPTED_OUT, name, policy.name)
+    outcomes: list[Outcome],
+) -> None:
+    for remedy, policy, apply, settings in steps:
+        if remedy in skipped:
+            outcomes.append(Outcome(Reason.POD_OPTED_OUT, remedy, policy.name))
             continue
         if policy.image_rules is not context.image_rules:
             context = replace(context, image_rules=policy.image_rules)
-        for found in remedy(pod, settings, context, patch):
-            yield Outcome(
-                found.reason, name, policy.name, found.container, found.changed, found.message
-            )
+        outcomes += [
+            Outcome(reason, remedy, policy.name, container, changed, message)
+            for reason, container, changed, message in apply(pod, settings, context, patch)
+        ]
 
 
-def _audited(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
-    for o in outcomes:
-        reason = Reason.WOULD_APPLY if o.changed else o.reason
-        message = f"would be {o.message}" if o.changed and o.message else o.message
-        yield Outcome(reason, o.remedy, o.policy, o.container, message=message)
+def _sign(pod: Pod, patch: PodPatch, outcomes: list[Outcome]) -> None:
+    """Annotate the pod with what was applied to it, now or before."""
+    before = (pod.annotations or {}).get(ANNOTATION_APPLIED)
+    applied = dict.fromkeys(part for part in before.split(",") if part) if before else {}
+    for outcome in outcomes:
+        if outcome.changed:
+            applied[f"{outcome.policy}/{outcome.remedy}"] = None
+    patch.annotate(ANNOTATION_APPLIED, ",".join(applied))
+    patch.annotate(ANNOTATION_SETTLED, patch.size)
+
+
+def _audited(outcome: Outcome) -> Outcome:
+    if not outcome.changed:
+        return outcome
+    message = f"would be {outcome.message}" if outcome.message else ""
+    return replace(outcome, reason=Reason.WOULD_APPLY, changed=False, message=message)

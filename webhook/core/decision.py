@@ -242,11 +242,15 @@ class Decision(msgspec.Struct, frozen=True):
     @property
     def audit_annotations(self) -> dict[str, str]:
         """For the audit log: what was applied and what was not, each with its reason."""
-        annotations: dict[str, str] = {}
-        for key, changed in (("applied", True), ("skipped", False)):
-            parts = [_audit(outcome) for outcome in self.outcomes if outcome.changed is changed]
-            if parts:
-                annotations[key] = " ".join(parts)
+        applied: list[str] = []
+        skipped: list[str] = []
+        for outcome in self.outcomes:
+            (applied if outcome.changed else skipped).append(_audit(outcome))
+        annotations = {}
+        if applied:
+            annotations["applied"] = " ".join(applied)
+        if skipped:
+            annotations["skipped"] = " ".join(skipped)
         return annotations
 
 
@@ -259,7 +263,8 @@ def _warning(remedy: str, reason: Reason, message: str, containers: list[str]) -
 
 
 def _audit(outcome: Outcome) -> str:
-    subject = "/".join(part for part in (outcome.policy, outcome.remedy) if part)
-    if outcome.container:
-        subject += f"[{outcome.container}]"
-    return f"{subject}={outcome.reason}" if subject else str(outcome.reason)
+    reason, remedy, policy, container, _, _ = msgspec.structs.astuple(outcome)
+    subject = f"{policy}/{remedy}" if policy and remedy else policy or remedy
+    if container:
+        subject += f"[{container}]"
+    return f"{subject}={reason}" if subject else str(reason)

@@ -49,7 +49,7 @@ def _security_context(pod: Pod, served: Container | None) -> dict[str, Any]:
     return security
 
 
-_COUNTED = ("cpu", "memory", "ephemeral-storage")
+_COUNTED = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 class _Resources(msgspec.Struct):
@@ -63,13 +63,15 @@ def _resources(pod: Pod, served: Container | None) -> dict[str, dict[str, Any]]:
     Devices and huge pages only where every container of the pod asks for them: then a LimitRange
     may demand them of each, else the helper has no use for them.
     """
-    if served is None:
+    if served is None or not is_set(served.resources):
         return {}
-    everyone = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
     own = _decoded(served)
-    wanted = {*_COUNTED}.union(own.limits or ()).intersection(
-        *({*_COUNTED, *(_decoded(container).limits or ())} for container in everyone)
-    )
+    wanted = _COUNTED
+    if own.limits and not own.limits.keys() <= _COUNTED:
+        everyone = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+        wanted = wanted.union(own.limits).intersection(
+            *(_COUNTED.union(_decoded(container).limits or ()) for container in everyone)
+        )
     copied = {
         "limits": {k: v for k, v in (own.limits or {}).items() if k in wanted},
         "requests": {k: v for k, v in (own.requests or {}).items() if k in wanted},

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -203,12 +204,11 @@ NO_IMAGES: KnownImages = {}
 _NOT_ASKED = Unavailable("the image was not looked up")
 
 
-@dataclass(slots=True)
-class Images:
+class Images(msgspec.Struct):
     """The images that one decision knows, and those that it turned out to lack."""
 
-    known: KnownImages = field(default_factory=dict)
-    lacking: dict[ImageQuery, None] = field(default_factory=dict)
+    known: KnownImages = NO_IMAGES
+    lacking: dict[ImageQuery, None] = {}
     """In the order in which they were asked for, each once."""
 
     def find(self, query: ImageQuery) -> ImageConfig | Unavailable:

@@ -1,21 +1,18 @@
-"""The policies in force, compiled once per change, and which of them cover what."""
+"""The policies in force, compiled once per change, and which of them cover which namespace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from webhook.core.image_config import LookupRules
+from webhook.core.label_index import LabelIndex
 from webhook.core.names import (
     LABEL_ENABLED,
-    LABEL_NAMESPACE_NAME,
     LABEL_POLICY,
     SYSTEM_NAMESPACES,
 )
-from webhook.core.policy import REMEDIES, SettlePolicy
-from webhook.core.remedy import Remedy
-from webhook.core.selectors import Matcher, compile_selector
+from webhook.core.plan import Group, Policy, compile_policy
+from webhook.core.policy import SettlePolicy
 from webhook.core.view import Namespace
 
 _MOST_REMEMBERED = 20_000
@@ -23,49 +20,22 @@ _LONGEST_NAME = 63
 """Namespaces come and go, and a name in a request may be no namespace at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """One policy, ready to be asked."""
-
-    name: str
-    priority: int
-    audit: bool
-    covers_namespace: Matcher | None
-    """None: only namespaces that name the policy."""
-    named_namespaces: frozenset[str]
-    covers_pod: Matcher
-    remedies: tuple[tuple[str, Remedy, Any], ...]
-    """Name, function and settings."""
-    image_rules: LookupRules | None
-    """Where images may be looked up; None: nowhere."""
-
-
-def compile_policy(document: SettlePolicy) -> Policy:
-    """A policy as it is asked for each pod, from its document."""
-    spec = document.spec
-    selector = spec.namespace_selector
-    return Policy(
-        name=document.metadata.name,
-        priority=spec.priority,
-        audit=spec.action == "Audit",
-        covers_namespace=compile_selector(selector) if selector is not None else None,
-        named_namespaces=selector.names(LABEL_NAMESPACE_NAME) if selector else frozenset(),
-        covers_pod=compile_selector(spec.pod_selector),
-        remedies=tuple(
-            (name, REMEDIES[name], settings) for name, settings in spec.settings().items()
-        ),
-        image_rules=spec.image_config.rules,
-    )
+_NO_POLICIES = Group()
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """What covers a namespace, and what a person should know about it."""
 
-    policies: tuple[Policy, ...] = ()
+    group: Group = _NO_POLICIES
     protected: bool = False
     disabled: bool = False
     missing_policy: str = ""
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """The policies that cover the namespace."""
+        return self.group.policies
 
 
 class PolicySet:
@@ -77,9 +47,12 @@ class PolicySet:
             key=lambda policy: (-policy.priority, policy.name),
         )
         self._policies = tuple(compiled)
-        self._by_name = {policy.name: policy for policy in compiled}
+        self._rank = {policy.name: rank for rank, policy in enumerate(compiled)}
+        self._by_labels = LabelIndex(policy.namespace_selector for policy in compiled)
         # Selectors are asked once per namespace and change of its labels, not once per pod.
         self._covering: dict[str, tuple[Mapping[str, str], Coverage]] = {}
+        # Thousands of namespaces are covered by a few dozen sets of policies.
+        self._groups: dict[tuple[int, ...], Group] = {(): _NO_POLICIES}
 
     def __len__(self) -> int:
         return len(self._policies)
@@ -92,6 +65,7 @@ class PolicySet:
         coverage = self._cover(namespace, own_namespace)
         if len(self._covering) >= _MOST_REMEMBERED or len(namespace.name) > _LONGEST_NAME:
             self._covering.clear()
+            self._groups = {(): _NO_POLICIES}
         self._covering[namespace.name] = (namespace.labels, coverage)
         return coverage
 
@@ -102,16 +76,14 @@ class PolicySet:
         if name == own_namespace:
             return Coverage(protected=True)
         protected = name.startswith(SYSTEM_NAMESPACES)
+        ranks = self._by_labels.matching(labels)
+        if protected:
+            ranks = tuple(rank for rank in ranks if name in self._policies[rank].named_namespaces)
         chosen = labels.get(LABEL_POLICY)
-        covering = tuple(
-            policy
-            for policy in self._policies
-            if (policy.name == chosen and not protected)
-            or (
-                policy.covers_namespace is not None
-                and policy.covers_namespace(labels)
-                and (not protected or name in policy.named_namespaces)
-            )
-        )
-        missing = chosen if chosen and chosen not in self._by_name else ""
-        return Coverage(covering, protected and not covering, missing_policy=missing)
+        missing = chosen if chosen and chosen not in self._rank else ""
+        if chosen in self._rank and not protected:
+            ranks = tuple(sorted({*ranks, self._rank[chosen]}))
+        group = self._groups.get(ranks)
+        if group is None:
+            group = self._groups[ranks] = Group(tuple(self._policies[rank] for rank in ranks))
+        return Coverage(group, protected and not ranks, missing_policy=missing)

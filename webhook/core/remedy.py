@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -16,8 +15,7 @@ from webhook.core.versions import Version
 from webhook.core.view import ClusterView, Namespace
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, gc=False):
     """What a remedy may look at beside the pod."""
 
     view: ClusterView

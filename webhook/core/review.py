@@ -11,7 +11,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-con
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -63,6 +63,10 @@ class VolumeDevice(_Wire):
     device_path: str = ""
 
 
+_decode_mounts = msgspec.json.Decoder(list[VolumeMount]).decode
+_decode_devices = msgspec.json.Decoder(list[VolumeDevice]).decode
+
+
 class ExitCodes(_Wire):
     """`exitCodes` of a restart rule."""
 
@@ -88,13 +92,30 @@ class Container(_Wire):
     tty: bool | None = None
     restart_policy: str | None = None
     restart_policy_rules: list[RestartRule] | None = None
-    volume_mounts: list[VolumeMount] | None = None
-    volume_devices: list[VolumeDevice] | None = None
+    volume_mounts: Raw = ABSENT
+    """Half of what a Tekton pod consists of, and hardly ever asked for: see `mounts`."""
+    volume_devices: Raw = ABSENT
     resources: Raw = ABSENT
     security_context: SecurityContext | None = None
     liveness_probe: Raw = ABSENT
     readiness_probe: Raw = ABSENT
     startup_probe: Raw = ABSENT
+
+    @property
+    def has_mounts(self) -> bool:
+        """Whether `volumeMounts` is there. Raises one of UNREADABLE where it is no list."""
+        raw = self.volume_mounts
+        return is_set(raw) and (bytes(raw).startswith(b"[") or self.mounts is not None)
+
+    @property
+    def mounts(self) -> list[VolumeMount]:
+        """`volumeMounts`, decoded. Raises one of UNREADABLE."""
+        return _decode_mounts(self.volume_mounts) if is_set(self.volume_mounts) else []
+
+    @property
+    def devices(self) -> list[VolumeDevice]:
+        """`volumeDevices`, decoded. Raises one of UNREADABLE."""
+        return _decode_devices(self.volume_devices) if is_set(self.volume_devices) else []
 
 
 class Volume(_Wire):
@@ -192,6 +213,8 @@ class OwnerReference(_Wire):
 class ObjectMeta(_Wire):
     """`metadata` of a pod."""
 
+    name: str = ""
+    generate_name: str = ""
     owner_references: list[OwnerReference] | None = None
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
@@ -213,6 +236,21 @@ class Pod(_Wire):
         """`metadata.labels`."""
         return self.metadata.labels if self.metadata else None
 
+    @property
+    def name(self) -> str:
+        """What it is called, for people: `build-x7*` where the API server is still to complete it.
+
+        It does so after the webhooks have run.
+        """
+        if self.metadata is None:
+            return ""
+        return self.metadata.name or (
+            self.metadata.generate_name and f"{self.metadata.generate_name}*"
+        )
+
+
+_decode_pod = msgspec.json.Decoder(Pod).decode
+
 
 class GroupVersionResource(_Wire):
     """`request.resource`."""
@@ -222,23 +260,48 @@ class GroupVersionResource(_Wire):
     resource: str = ""
 
 
-class Request(_Wire):
-    """`request` of an AdmissionReview; the object stays undecoded until a policy wants it."""
+T = TypeVar("T", bound=Pod | Raw | None)
+
+
+class Request(_Wire, Generic[T]):
+    """`request` of an AdmissionReview."""
 
     uid: str
     operation: str = ""
     namespace: str | None = None
     resource: GroupVersionResource = msgspec.field(default_factory=GroupVersionResource)
     sub_resource: str | None = None
-    object: Raw = ABSENT
+    object: T = msgspec.field(default=None)  # type: ignore[assignment]
+
+    @property
+    def pod(self) -> Pod:
+        """The object as a pod. Raises one of UNREADABLE where podsettle cannot read it as one."""
+        found: Pod | Raw | None = self.object
+        return found if isinstance(found, Pod) else _decode_pod(found or _NULL)
 
 
-class Review(_Wire):
+class Review(_Wire, Generic[T]):
     """An AdmissionReview of any version."""
 
-    request: Request
+    request: Request[T]
     api_version: str = ""
     kind: str = ""
+
+
+_decode_with_pod = msgspec.json.Decoder(Review[Pod | None]).decode
+_decode_undecoded = msgspec.json.Decoder(Review[Raw]).decode
+
+
+def decode_review(body: bytes) -> Review[Any]:
+    """Bytes to Review. Raises one of UNREADABLE for what is not JSON or not a review.
+
+    The pod is decoded in the same pass. Where that fails the review is read without it: who asks
+    for its `pod` gets the error.
+    """
+    try:
+        return _decode_with_pod(body)
+    except UNREADABLE:
+        return _decode_undecoded(body)
 
 
 class _BareRequest(_Wire):
@@ -249,37 +312,7 @@ class _BareReview(_Wire):
     request: _BareRequest
 
 
-decode_review = msgspec.json.Decoder(Review).decode
-"""Bytes to Review. Raises one of UNREADABLE for what is not JSON or not a review."""
-
-decode_pod = msgspec.json.Decoder(Pod).decode
-"""Bytes to Pod. Raises one of UNREADABLE where a field that is read has another type."""
-
 _decode_bare = msgspec.json.Decoder(_BareReview).decode
-
-
-class _Names(_Wire):
-    name: str = ""
-    generate_name: str = ""
-
-
-class _Named(_Wire):
-    metadata: _Names = msgspec.field(default_factory=_Names)
-
-
-_decode_named = msgspec.json.Decoder(_Named).decode
-
-
-def name_of(pod: bytes) -> str:
-    """What a pod is called, for people: `build-x7*` where the API server is still to complete it.
-
-    It does so after the webhooks have run.
-    """
-    try:
-        names = _decode_named(pod).metadata
-    except UNREADABLE:
-        return ""
-    return names.name or (names.generate_name and f"{names.generate_name}*")
 
 
 _UID_AT_HEAD = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([-0-9A-Za-z]{1,128})"')

@@ -167,6 +167,19 @@ def compile_selector(selector: LabelSelector) -> Matcher:
     return lambda labels: all(test(labels) for test in tests)
 
 
+def handle(selector: LabelSelector) -> tuple[str, frozenset[str] | None] | None:
+    """A label without which the selector does not hold: its key, and its values or None for any.
+
+    None where there is no such label.
+    """
+    for key, value in selector.match_labels.items():
+        return key, frozenset({value})
+    for requirement in selector.match_expressions:
+        if requirement.operator in ("In", "Exists"):
+            return requirement.key, frozenset(requirement.values) or None
+    return None
+
+
 def compile_requirement(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
     """A predicate for one requirement; the operators are those of labels and of node affinity.
 

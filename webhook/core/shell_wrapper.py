@@ -69,35 +69,32 @@ wait $!;exit $r"""
 """The script: `$1` is the minimum lifetime, `$2` the sleep, both in seconds; then the command."""
 
 _NAME = "podsettle"
-_SHELLS = ("sh", "ash", "dash", "bash")
+_NAMES = ("sh", "ash", "dash", "bash")
 _DIRECTORIES = ("", "/bin/", "/usr/bin/", "/usr/local/bin/", "/busybox/")
-_KNOWN = frozenset(directory + shell for directory in _DIRECTORIES for shell in _SHELLS)
+SHELLS = frozenset(directory + shell for directory in _DIRECTORIES for shell in _NAMES)
+"""What a command may start with for the script to be known to work."""
 
 
 def is_shell(argv0: str) -> bool:
     """Whether the first string of a command is a shell that the script is known to work in."""
-    return argv0 in _KNOWN
+    return argv0 in SHELLS
 
 
-def wrap(command: Sequence[str], *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
-    """The `command` of a container, wrapped; its `args` stay as they are.
+def wrapper(shell: str, *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
+    """What to put in front of a `command` that starts with `shell`; its `args` stay as they are.
 
-    Takes a container's `command`, which must start with a shell (`is_shell`), and two durations in
-    milliseconds: how long to stay at least once the command has ended, and how long to stay in all.
-    The longer one counts. What is wrapped already is returned unchanged, whatever its durations.
+    Takes one of SHELLS and two durations in milliseconds: how long to stay at least once the
+    command has ended, and how long to stay in all. The longer one counts.
 
-    Raises ValueError for a command without a shell, and for a negative duration.
+    Raises ValueError for another shell, and for a negative duration.
     """
-    if not command or not is_shell(command[0]):
-        raise ValueError(f"not a command that starts with a shell: {list(command)!r}")
-    if is_wrapped(command):
-        return list(command)
-    durations = (_seconds(min_lifetime_ms), _seconds(sleep_ms))
-    return [command[0], "-c", SCRIPT, _NAME, *durations, *command]
+    if not is_shell(shell):
+        raise ValueError(f"not a known shell: {shell!r}")
+    return [shell, "-c", SCRIPT, _NAME, _seconds(min_lifetime_ms), _seconds(sleep_ms)]
 
 
 def is_wrapped(command: Sequence[str]) -> bool:
-    """Whether `wrap` made this command: this version's or another, with whatever durations."""
+    """Whether there is a wrapper in front: this version's or another, with whatever durations."""
     return (
         len(command) > 3
         and is_shell(command[0])

@@ -21,7 +21,7 @@ from webhook.core.admit import Answer, UnreadableReviewError, admit, admit_unrea
 from webhook.core.decide import Settings
 from webhook.core.decision import Reason
 from webhook.core.duration import parse as parse_duration
-from webhook.core.review import name_of, uid_of
+from webhook.core.review import uid_of
 from webhook.images.lookup import ImageLookup
 from webhook.server.answers import CLOSE, Header, refuse, respond
 from webhook.server.body import MAX_BODY, MOST_BYTES, Body
@@ -222,7 +222,7 @@ def _log(answer: Answer, body: Body) -> None:
             "uid %s pod %s/%s: %s",
             _shown(request.uid),
             _shown(request.namespace or ""),
-            _shown(name_of(request.object)),
+            _shown(request.pod.name),
             _shown(
                 "; ".join(f"{key}: {value}" for key, value in decision.audit_annotations.items()),
                 2000,

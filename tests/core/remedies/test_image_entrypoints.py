@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import LINGER, MODERN, SETTINGS, Json, container, pod, policy, view, why
+from tests.builders import (
+    LINGER,
+    MODERN,
+    SETTINGS,
+    Json,
+    container,
+    in_shell,
+    pod,
+    policy,
+    view,
+    why,
+)
 from tests.builders import patched as patched_pod
 from tests.core.test_image_config import kubelet_expands
 from webhook.cluster.snapshot import Snapshot
-from webhook.core import shell_wrapper
 from webhook.core.admit import admit, review_of
 from webhook.core.decide import Settings, decide
 from webhook.core.decision import Decision, Reason
@@ -90,7 +100,7 @@ def test_an_entrypoint_that_is_a_shell_needs_no_helper() -> None:
         found, decision = started(container("a"), config)
         whole = [*config.entrypoint, *(config.cmd if args is None else ())]
         escaped = [text.replace("$", "$$") for text in whole]
-        assert found["command"] == shell_wrapper.wrap(escaped, sleep_ms=10, min_lifetime_ms=500)
+        assert found["command"] == in_shell(escaped, sleep_ms=10, min_lifetime_ms=500)
         assert found.get("args") == args
         assert not any("volumes" in operation["path"] for operation in decision.operations)
 

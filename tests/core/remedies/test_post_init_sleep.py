@@ -11,6 +11,7 @@ from tests.builders import (
     Json,
     container,
     decided,
+    in_shell,
     node,
     patched,
     pod,
@@ -67,7 +68,7 @@ def test_a_shell_is_wrapped_by_itself_and_brings_nothing_along() -> None:
     before = pod(SHELL | {"args": ["a", "$(b)"]}, volumes=[])
     after = settled(before, seen())
     (wrapped,) = inits(after)
-    assert wrapped["command"] == shell_wrapper.wrap(
+    assert wrapped["command"] == in_shell(
         ["/bin/sh", "-c", "exit 3"], sleep_ms=10, min_lifetime_ms=500
     )
     assert wrapped["command"][-3:] == ["/bin/sh", "-c", "exit 3"]
@@ -88,9 +89,7 @@ def test_the_durations_of_the_policy_are_passed_on() -> None:
     assert wrapped["command"] == ["/podsettle/linger", *options, "/entrypoint", "init"]
     assert helper["command"] == ["/linger", *options, "/linger"]
     (scripted,) = inits(settled(pod(SHELL), look))
-    assert scripted["command"] == shell_wrapper.wrap(
-        SHELL["command"], sleep_ms=1500, min_lifetime_ms=2000
-    )
+    assert scripted["command"] == in_shell(SHELL["command"], sleep_ms=1500, min_lifetime_ms=2000)
 
 
 def test_a_pod_gets_one_copying_init_container_in_front_however_many_are_wrapped() -> None:

@@ -9,17 +9,17 @@ wrapper sleeps for what is missing, then exits with the command's code.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core import duration, helper, shell_wrapper
+from webhook.core import duration, shell_wrapper
 from webhook.core.decision import Reason
+from webhook.core.delivery import Delivery
 from webhook.core.duration import Delay
 from webhook.core.globs import Glob, compile_globs
 from webhook.core.image_config import (
@@ -32,16 +32,14 @@ from webhook.core.image_config import (
 from webhook.core.mesh import INIT_CONTAINERS
 from webhook.core.names import (
     HELPER,
-    HELPER_IN_IMAGE,
     HELPER_MOUNT,
     HELPER_PATH,
     OWN_CONTAINERS,
 )
 from webhook.core.patch import ContainerList, PodPatch
 from webhook.core.remedy import Context, Finding
-from webhook.core.review import Container, Pod, PodSpec, Volume, is_set
+from webhook.core.review import Container, Pod, is_set
 from webhook.core.schema import Model
-from webhook.core.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_DEFAULT
 
 
 class PostInitSleep(Model):
@@ -106,25 +104,34 @@ class PostInitSleep(Model):
         return compile_globs(self.containers)
 
     @cached_property
+    def shell_wrappers(self) -> dict[str, list[str]]:
+        """What goes in front of a command that starts with a shell, by that shell."""
+        sleep, least = self.sleep, self.min_lifetime
+        return {
+            shell: shell_wrapper.wrapper(shell, sleep_ms=sleep, min_lifetime_ms=least)
+            for shell in shell_wrapper.SHELLS
+        }
+
+    @cached_property
     def helper_command(self) -> list[str]:
         """The helper and its options, up to and including `--`."""
         sleep, least = duration.text(self.sleep), duration.text(self.min_lifetime)
         return [HELPER_PATH, "--sleep", sleep, "--min-lifetime", least, "--"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(NamedTuple):
     where: ContainerList
-    index: int
+    position: int
     container: Container
+    started: _Started | None
+    """What its image starts, for a container without `command`."""
 
 
 class _Started(NamedTuple):
-    """What a container starts: a command, and the arguments that only its image knows."""
+    """What a container without `command` starts, and the arguments that only its image knows."""
 
     command: list[str]
     args: list[str] = []  # noqa: RUF012 (nobody changes it)
-    of_image: bool = False
 
 
 def apply(
@@ -132,10 +139,9 @@ def apply(
 ) -> Iterator[Finding]:
     """Wrap each container that the settings name, once, by the cheapest delivery that works."""
     needed: bool | None = None
-    # The same for each container, so asked once: pods of thousands of containers exist.
-    no_helper = _helper_objection(pod, settings, context)
+    helper = Delivery(pod, settings.delivery, context)
+    images: _ImagesOfPod | None = None
     served: list[_Target] = []
-    images = _ImagesOfPod(pod, context, patch)
     for where, index, container in _named(pod, settings):
         reason = _unfit(pod, where, container)
         if reason is None and settings.when == "NodesNeedIt":
@@ -145,26 +151,36 @@ def apply(
         if reason is not None:
             yield Finding(reason, container.name)
             continue
-        started = _Started(container.command) if container.command else images.started(container)
-        if isinstance(started, Finding):
-            yield started
+        started = None
+        if not container.command:
+            images = images or _ImagesOfPod(pod, context, patch)
+            found = images.started(container)
+            if isinstance(found, Finding):
+                yield found
+                continue
+            started = found
+        target = _Target(where, index, container, started)
+        command = started.command if started else container.command or []
+        if _takes_shell(container, command, settings.delivery):
+            shell = command[0]
+            _wrap(target, settings.shell_wrappers[shell], patch)
+            yield _applied(target, f"wrapped by its own shell, {shell}")
             continue
-        target = _Target(where, index, container)
-        if _takes_shell(container, started.command, settings.delivery):
-            yield _wrap_by_shell(target, started, settings, patch)
-            continue
-        reason = _interactive_or_shell_less(container, settings) or no_helper
+        reason = _interactive_or_shell_less(container, settings) or helper.objection()
         if reason is None and any(map(_takes_mount, _paths(container))):
             reason = Reason.NAME_CONFLICT
         if reason is not None:
             yield Finding(reason, container.name)
             continue
         served.append(target)
-        _set_command(target, started, [*settings.helper_command, *started.command], patch)
-        patch.add_mount(where, index, {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True})
-        message = f"wrapped by the helper from {context.linger_image}"
-        yield _applied(target, started, message)
-    _bring_helper(pod, served, settings, context, patch)
+        _wrap(target, settings.helper_command, patch)
+        patch.add_mount(where, index, _MOUNT)
+        yield _applied(target, f"wrapped by the helper from {context.linger_image}")
+    wrapped = {target.position for target in served if target.where == "initContainers"}
+    helper.bring(served[0].container if served else None, wrapped, settings.helper_command, patch)
+
+
+_MOUNT = {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True}
 
 
 def _named(pod: Pod, settings: PostInitSleep) -> Iterator[tuple[ContainerList, int, Container]]:
@@ -218,13 +234,13 @@ class _ImagesOfPod:
             return _unavailable(container, found.why)
         entrypoint, cmd = ([escape(text) for text in texts] for texts in found)
         if _has_args(container):
-            return _Started(entrypoint, of_image=True)
+            return _Started(entrypoint)
         if not entrypoint and not cmd:
             return _unavailable(container, "the image has neither an Entrypoint nor a Cmd")
         if not entrypoint:
             # Cmd is the command then, perhaps a shell.
-            return _Started(cmd, of_image=True)
-        return _Started(entrypoint, cmd, of_image=True)
+            return _Started(cmd)
+        return _Started(entrypoint, cmd)
 
     def _query(self, image: str, rules: LookupRules) -> ImageQuery:
         spec = self._pod.spec
@@ -251,16 +267,18 @@ def _has_args(container: Container) -> bool:
     return is_set(container.args) and bool(msgspec.json.decode(container.args, type=list[str]))
 
 
-def _set_command(target: _Target, started: _Started, command: list[str], patch: PodPatch) -> None:
-    if started.of_image:
-        patch.fill_in(target.where, target.index, started.command, started.args)
-    patch.set_command(target.where, target.index, command)
+def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:
+    where, index, _, started = target
+    if started is None:
+        patch.wrap(where, index, wrapper)
+    else:
+        patch.wrap_image(where, index, wrapper, started.command, started.args)
 
 
-def _applied(target: _Target, started: _Started, message: str) -> Finding:
-    if started.of_image:
+def _applied(target: _Target, message: str) -> Finding:
+    if target.started is not None:
         message += f", around what its image {target.container.image} starts"
-    return Finding(Reason.APPLIED, target.container.name, changed=True, message=message)
+    return Finding(Reason.APPLIED, target.container.name, True, message)
 
 
 def _takes_shell(container: Container, command: list[str], delivery: str) -> bool:
@@ -273,16 +291,6 @@ def _takes_shell(container: Container, command: list[str], delivery: str) -> boo
     )
 
 
-def _wrap_by_shell(
-    target: _Target, started: _Started, settings: PostInitSleep, patch: PodPatch
-) -> Finding:
-    command = shell_wrapper.wrap(
-        started.command, sleep_ms=settings.sleep, min_lifetime_ms=settings.min_lifetime
-    )
-    _set_command(target, started, command, patch)
-    return _applied(target, started, f"wrapped by its own shell, {started.command[0]}")
-
-
 def _interactive_or_shell_less(container: Container, settings: PostInitSleep) -> Reason | None:
     """Why `delivery: Shell` cannot be had."""
     if settings.delivery != "Shell":
@@ -290,33 +298,16 @@ def _interactive_or_shell_less(container: Container, settings: PostInitSleep) ->
     return Reason.INTERACTIVE if container.stdin or container.tty else Reason.NO_SHELL
 
 
-def _helper_objection(pod: Pod, settings: PostInitSleep, context: Context) -> Reason | None:
-    """Why the helper cannot be brought into the pod; None where it can."""
-    if context.linger_image is None:
-        return Reason.HELPER_IMAGE_MISSING
-    if any(other.name == HELPER for other in pod.spec.containers or ()):
-        return Reason.NAME_CONFLICT
-    volume = _helper_volume(pod)
-    if volume is not None and not is_set(volume.empty_dir) and not is_set(volume.image):
-        return Reason.NAME_CONFLICT
-    index = _helper_index(pod)
-    if index is not None:
-        command = (pod.spec.init_containers or [])[index].command
-        if not command or command[0] != HELPER_IN_IMAGE:
-            return Reason.NAME_CONFLICT
-    if settings.delivery == "ImageVolume":
-        server = context.view.server_version
-        if (server and server < IMAGE_VOLUMES_ON_BY_DEFAULT) or (
-            context.view.nodes.may_lack_image_volumes(pod.spec)
-        ):
-            return Reason.SERVER_TOO_OLD
-    return None
+_LETTERS = HELPER_MOUNT.strip("/").encode()
 
 
 def _paths(container: Container) -> Iterator[str]:
-    for mount in container.volume_mounts or ():
-        yield mount.mount_path
-    for device in container.volume_devices or ():
+    """The paths that may be the helper's: what has not its letters, and hides none, is passed by"""
+    raw = bytes(container.volume_mounts)
+    if _LETTERS in raw or b"\\" in raw:
+        for mount in container.mounts:
+            yield mount.mount_path
+    for device in container.devices:
         yield device.device_path
 
 
@@ -324,67 +315,3 @@ def _takes_mount(path: str) -> bool:
     """Whether a path is the helper's or lies below it. The kubelet makes paths absolute."""
     absolute = posixpath.normpath("/" + path.lstrip("/"))
     return f"{absolute}/".startswith(f"{HELPER_MOUNT}/")
-
-
-def _bring_helper(
-    pod: Pod, served: list[_Target], settings: PostInitSleep, context: Context, patch: PodPatch
-) -> None:
-    """Make sure that the helper is there before the first container that starts with it."""
-    volume, index = _helper_volume(pod), _helper_index(pod)
-    if served and volume is None:
-        if _by_image_volume(context.placed(pod, patch), settings, context):
-            image = {"reference": context.linger_image, "pullPolicy": "IfNotPresent"}
-            patch.add_volume({"name": HELPER, "image": image})
-            return
-        # In memory: a disk may be mounted noexec, and the cluster autoscaler takes an emptyDir on
-        # disk for data that keeps a node from being removed.
-        patch.add_volume({"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
-    if volume is not None and is_set(volume.image):
-        return
-    if index is None:
-        if served:
-            container = _copying_container(pod, served[0].container, settings, context)
-            patch.put_init_container_first(container)
-        return
-    # Another webhook may have put init containers before the helper since it was injected.
-    wrapped_now = {target.index for target in served if target.where == "initContainers"}
-    before = (pod.spec.init_containers or [])[:index]
-    if any(
-        position in wrapped_now or (container.command or [""])[0] == HELPER_PATH
-        for position, container in enumerate(before)
-    ):
-        patch.move_init_container_first(index)
-
-
-def _by_image_volume(spec: PodSpec, settings: PostInitSleep, context: Context) -> bool:
-    if settings.delivery == "ImageVolume":
-        return True
-    server = context.view.server_version
-    return (
-        settings.delivery == "Auto"
-        and (server is None or server >= IMAGE_VOLUMES_LOCKED_ON)
-        # Without a server to ask, its nodes tell: a kubelet is never newer than its API server.
-        and context.view.nodes.mount_image_volumes(spec)
-    )
-
-
-def _helper_volume(pod: Pod) -> Volume | None:
-    return next((volume for volume in pod.spec.volumes or () if volume.name == HELPER), None)
-
-
-def _helper_index(pod: Pod) -> int | None:
-    inits = enumerate(pod.spec.init_containers or ())
-    return next((index for index, container in inits if container.name == HELPER), None)
-
-
-def _copying_container(
-    pod: Pod, served: Container, settings: PostInitSleep, context: Context
-) -> dict[str, Any]:
-    """The init container that copies the helper into the shared volume."""
-    return {
-        **helper.container(HELPER, context.linger_image or "", pod, served),
-        # It is as quick as any, so it has to settle as well.
-        "command": [HELPER_IN_IMAGE, *settings.helper_command[1:], HELPER_IN_IMAGE],
-        "args": ["install", HELPER_PATH],
-        "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],
-    }

@@ -1,0 +1,109 @@
+"""A shape is proven once, and proves nothing about another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.builders import Json, container, pod
+from webhook.core import proof
+from webhook.core.admit import review_of
+from webhook.core.patch import PodPatch
+from webhook.core.proof import PatchError
+
+Edit = Callable[[PodPatch], object]
+
+
+@pytest.fixture(autouse=True)
+def nothing_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "_proven", set())
+
+
+def check(document: Json, edit: Edit) -> None:
+    patch = PodPatch(review_of(document, "ci").pod)
+    edit(patch)
+    patch.checked_operations()
+
+
+def annotated(**annotations: str) -> Json:
+    return pod(container("a", "x"), annotations=annotations)
+
+
+WRAP: Edit = lambda patch: patch.wrap("initContainers", 0, ["w"])  # noqa: E731
+CLASS: Edit = lambda patch: patch.set_runtime_class("fast")  # noqa: E731
+RULES: Edit = lambda patch: patch.set_restart_rules(0, [{"action": "Restart"}])  # noqa: E731
+SELINUX: Edit = lambda patch: patch.set_selinux_change_policy("Recursive")  # noqa: E731
+MOVE: Edit = lambda patch: patch.move_init_container_first(1)  # noqa: E731
+
+
+def first(name: str) -> Edit:
+    return lambda patch: patch.put_init_container_first({"name": name})
+
+
+def last(name: str) -> Edit:
+    return lambda patch: patch.put_init_container({"name": name}, None)
+
+
+def annotate(key: str) -> Edit:
+    return lambda patch: patch.annotate(key, "x")
+
+
+ONE = pod(container("a", "x"))
+HELPED = pod(container("podsettle-linger", "/linger"))
+OWN = "podsettle.dev/applied"
+
+
+@pytest.mark.parametrize(
+    ("proven", "edit", "other", "other_edit"),
+    [
+        (ONE, WRAP, pod(container("a")), WRAP),
+        (ONE, WRAP, HELPED, WRAP),
+        (ONE, CLASS, pod(runtimeClassName="kata"), CLASS),
+        (pod(runtimeClassName="fast"), CLASS, pod(runtimeClassName="kata"), CLASS),
+        (pod(securityContext={}), SELINUX,
+         pod(securityContext={"seLinuxChangePolicy": "MountOption"}), SELINUX),
+        (ONE, RULES, pod(container("a", "x", restartPolicy="Always")), RULES),
+        (pod(container("a", restartPolicy="Never", restartPolicyRules=[{"action": "Restart"}])),
+         RULES, pod(container("a", restartPolicy="Always")), RULES),
+        (ONE, first("podsettle-linger"), ONE, first("intruder")),
+        (ONE, first("podsettle-linger"), HELPED, first("podsettle-linger")),
+        (ONE, last("podsettle-kubelet-gate"), ONE, last("intruder")),
+        (ONE, annotate(OWN), ONE, annotate("theirs")),
+        (annotated(a="b"), annotate(OWN), annotated(a="b"), annotate("theirs")),
+        (pod(container("a"), container("podsettle-linger")), MOVE, pod(*map(container, "ab")), MOVE),
+        (pod(container("a"), container("podsettle-linger")), MOVE, ONE, MOVE),
+    ],
+)  # fmt: skip
+def test_a_shape_proves_no_other(proven: Json, edit: Edit, other: Json, other_edit: Edit) -> None:
+    before = len(proof._proven)
+    try:
+        check(proven, edit)
+    except PatchError as error:
+        pytest.fail(str(error))
+    assert len(proof._proven) == before + 1
+    with pytest.raises(PatchError):
+        check(other, other_edit)
+
+
+def test_a_proven_shape_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    check(ONE, WRAP)
+    monkeypatch.delattr(proof, "jsonpatch")
+    check(pod(container("b", "other", "command")), WRAP)
+    with pytest.raises(NameError):
+        check(ONE, CLASS)
+
+
+def test_what_is_refused_is_not_proven() -> None:
+    for _ in range(2):
+        with pytest.raises(PatchError):
+            check(ONE, first("intruder"))
+
+
+def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "_MOST_SHAPES", 3)
+    names: list[Any] = [container(f"c{n}", "x") for n in range(10)]
+    for count in range(1, 11):
+        check(pod(*names[:count]), WRAP)
+        assert len(proof._proven) <= 3
