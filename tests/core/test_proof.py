@@ -72,8 +72,8 @@ OWN = "podsettle.dev/applied"
         (ONE, last("podsettle-kubelet-gate"), ONE, last("intruder")),
         (ONE, annotate(OWN), ONE, annotate("theirs")),
         (annotated(a="b"), annotate(OWN), annotated(a="b"), annotate("theirs")),
-        (pod(container("a"), container("podsettle-linger")), MOVE, pod(*map(container, "ab")), MOVE),
-        (pod(container("a"), container("podsettle-linger")), MOVE, ONE, MOVE),
+        (pod(*map(container, ("a", "podsettle-linger"))), MOVE, pod(*map(container, "ab")), MOVE),
+        (pod(*map(container, ("a", "podsettle-linger"))), MOVE, ONE, MOVE),
     ],
 )  # fmt: skip
 def test_a_shape_proves_no_other(proven: Json, edit: Edit, other: Json, other_edit: Edit) -> None:
