@@ -4,7 +4,20 @@ from typing import Any
 
 import pytest
 
-from tests.builders import decided, pod, policy, runtime_class, settled, view, why
+from tests.builders import (
+    Json,
+    container,
+    decided,
+    node,
+    patched,
+    pod,
+    policy,
+    runtime_class,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
 from webhook.core.decision import Decision
 
 POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
@@ -92,3 +105,87 @@ def test_a_class_that_the_pod_names_is_never_replaced() -> None:
     assert why(preset) == ["RuntimeClassPreset"]
     assert preset.operations == ()
     assert "'kata'" in preset.outcomes[0].message
+
+
+# Where a pod lands with its class, which the API server merges in before and after the webhook.
+
+POOL = {"pool": "ci"}
+AFFECTED, CURED = "cri-o://1.33.12", "cri-o://1.33.13"
+QUICK = container("prepare", "/entrypoint", "init")
+
+
+def two_pools(in_pool: str, elsewhere: str, **remedies: Any) -> Snapshot:
+    nodes = [
+        node("ci", in_pool, labels={**POOL, "zone": "a"}),
+        node("other", elsewhere, labels={"pool": "other", "zone": "b"}),
+    ]
+    chosen: Json = {"postInitSleep": {}, **remedies}
+    return view(policy(remedies=chosen), classes=[runtime_class("fast", None, POOL)], nodes=nodes)
+
+
+SET_BY_THE_POLICY: list[Json] = [
+    {"runtimeClass": {"name": "fast"}},
+    {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"}},
+]
+
+
+@pytest.mark.parametrize("remedies", SET_BY_THE_POLICY)
+@pytest.mark.parametrize(
+    ("in_pool", "elsewhere", "reason"),
+    [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
+)
+def test_of_a_class_that_the_policy_sets_only_the_nodes_that_it_schedules_to_count(
+    remedies: Json, in_pool: str, elsewhere: str, reason: str
+) -> None:
+    seen = two_pools(in_pool, elsewhere, **remedies)
+    first = decided(pod(QUICK), seen)
+    assert why(first)[-1] == f"prepare: {reason}"
+    merged = patched(pod(QUICK), first)
+    assert decided(merged, seen).operations == ()
+    merged["spec"]["nodeSelector"] = POOL
+    assert decided(merged, seen).operations == ()
+
+
+@pytest.mark.parametrize(
+    ("in_pool", "elsewhere", "reason"),
+    [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
+)
+def test_so_they_do_of_a_class_that_the_pod_names_itself(
+    in_pool: str, elsewhere: str, reason: str
+) -> None:
+    """Before the API server has merged it, as in a preview, and after."""
+    seen = two_pools(in_pool, elsewhere)
+    for selector in (None, POOL):
+        asked = decided(pod(QUICK, runtimeClassName="fast", nodeSelector=selector), seen)
+        assert why(asked) == [f"prepare: {reason}"]
+
+
+def test_a_class_and_a_required_affinity_have_to_fit_the_same_node() -> None:
+    nodes = [
+        node("ci-a", AFFECTED, labels={**POOL, "zone": "a"}),
+        node("ci-b", CURED, labels={**POOL, "zone": "b"}),
+        node("other-b", AFFECTED, labels={"pool": "other", "zone": "b"}),
+    ]
+    remedies: Json = {"runtimeClass": {"name": "fast"}, "postInitSleep": {}}
+    classes = [runtime_class("fast", None, POOL)]
+    seen = view(policy(remedies=remedies), classes=classes, nodes=nodes)
+    for zone, reason in (("a", "Applied"), ("b", "NotNeeded")):
+        term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        asked = pod(QUICK, affinity={"nodeAffinity": required})
+        assert why(decided(asked, seen)) == ["Applied", f"prepare: {reason}"]
+
+
+def test_an_image_volume_is_mounted_where_the_class_leads() -> None:
+    """Not refused for nodes that the pod cannot land on any more."""
+    nodes = [
+        node("ci", "cri-o://1.35.2", "v1.36.0", POOL),
+        node("other", AFFECTED, "v1.33.0", {"pool": "other"}),
+    ]
+    remedies: Json = {
+        "runtimeClass": {"name": "fast"},
+        "postInitSleep": {"delivery": "ImageVolume"},
+    }
+    classes = [runtime_class("fast", None, POOL)]
+    seen = view(policy(remedies=remedies), classes=classes, nodes=nodes)
+    assert why(decided(pod(QUICK), seen)) == ["Applied", "prepare: Applied"]

@@ -17,13 +17,14 @@ from webhook.core.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_D
 class Delivery:
     """The helper in one pod: what of it is there, what is in its way, and what brings it."""
 
-    __slots__ = ("_at", "_context", "_objection", "_pod", "_volume", "_wanted")
+    __slots__ = ("_at", "_context", "_objection", "_patch", "_pod", "_volume", "_wanted")
 
-    def __init__(self, pod: Pod, wanted: str, context: Context) -> None:
+    def __init__(self, pod: Pod, wanted: str, context: Context, patch: PodPatch) -> None:
         """`wanted` is a policy's `delivery`."""
         self._pod = pod
         self._wanted = wanted
         self._context = context
+        self._patch = patch
         self._volume: Volume | None = None
         for volume in pod.spec.volumes or ():
             if volume.name == HELPER:
@@ -59,7 +60,7 @@ class Delivery:
         if self._wanted == "ImageVolume":
             server = context.view.server_version
             if (server and server < IMAGE_VOLUMES_ON_BY_DEFAULT) or (
-                context.view.nodes.may_lack_image_volumes(pod.spec)
+                context.view.nodes.may_lack_image_volumes(context.placed(pod, self._patch))
             ):
                 return Reason.SERVER_TOO_OLD
         return None
@@ -69,7 +70,6 @@ class Delivery:
         served: Container | None,
         wrapped: Collection[int],
         command: list[str],
-        patch: PodPatch,
     ) -> None:
         """Make sure that the helper is there before the first container that starts with it.
 
@@ -78,18 +78,20 @@ class Delivery:
         """
         volume = self._volume
         if served and volume is None:
-            if self._by_image_volume(patch):
+            if self._by_image_volume():
                 image = {"reference": self._context.linger_image, "pullPolicy": "IfNotPresent"}
-                patch.add_volume({"name": HELPER, "image": image})
+                self._patch.add_volume({"name": HELPER, "image": image})
                 return
             # In memory: a disk may be mounted noexec, and the cluster autoscaler takes an emptyDir
             # on disk for data that keeps a node from being removed.
-            patch.add_volume({"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
+            self._patch.add_volume(
+                {"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
+            )
         if volume is not None and is_set(volume.image):
             return
         if self._at is None:
             if served:
-                patch.put_init_container_first(self._copying_container(served, command))
+                self._patch.put_init_container_first(self._copying_container(served, command))
             return
         # Another webhook may have put init containers before the helper since it was injected.
         before = (self._pod.spec.init_containers or [])[: self._at]
@@ -97,9 +99,9 @@ class Delivery:
             position in wrapped or (container.command or [""])[0] == HELPER_PATH
             for position, container in enumerate(before)
         ):
-            patch.move_init_container_first(self._at)
+            self._patch.move_init_container_first(self._at)
 
-    def _by_image_volume(self, patch: PodPatch) -> bool:
+    def _by_image_volume(self) -> bool:
         if self._wanted == "ImageVolume":
             return True
         view = self._context.view
@@ -107,7 +109,7 @@ class Delivery:
             self._wanted == "Auto"
             and (view.server_version is None or view.server_version >= IMAGE_VOLUMES_LOCKED_ON)
             # Without a server to ask, its nodes tell: a kubelet is never newer than its API server.
-            and view.nodes.mount_image_volumes(self._context.placed(self._pod, patch))
+            and view.nodes.mount_image_volumes(self._context.placed(self._pod, self._patch))
         )
 
     def _copying_container(self, served: Container, command: list[str]) -> dict[str, Any]:

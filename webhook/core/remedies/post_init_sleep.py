@@ -139,7 +139,7 @@ def apply(
 ) -> Iterator[Finding]:
     """Wrap each container that the settings name, once, by the cheapest delivery that works."""
     needed: bool | None = None
-    helper = Delivery(pod, settings.delivery, context)
+    helper = Delivery(pod, settings.delivery, context, patch)
     images: _ImagesOfPod | None = None
     served: list[_Target] = []
     for where, index, container in _named(pod, settings):
@@ -177,7 +177,7 @@ def apply(
         patch.add_mount(where, index, _MOUNT)
         yield _applied(target, f"wrapped by the helper from {context.linger_image}")
     wrapped = {target.position for target in served if target.where == "initContainers"}
-    helper.bring(served[0].container if served else None, wrapped, settings.helper_command, patch)
+    helper.bring(served[0].container if served else None, wrapped, settings.helper_command)
 
 
 _MOUNT = {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True}
