@@ -92,12 +92,15 @@ RIGHT: dict[str, Json] = {
                 "containers": ["*"],
                 "delivery": "Shell",
             },
-            "skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "a.b"},
+            "skipSELinuxRelabel": {"when": "Always", "pods": "All", "runtimeClassName": "a.b"},
         },
     ),
     "highest priority": policy_document(priority=2**31 - 1),
     "lowest priority": policy_document(priority=-(2**31)),
     "a class": policy_document(remedies={"runtimeClass": {"name": "a"}}),
+    "a class that steps aside": policy_document(
+        remedies={"runtimeClass": {"name": "a", "when": "NodesNeedIt"}}
+    ),
     "a remedy of nothing beside another": policy_document(
         remedies={"runtimeClass": {"name": "a"}, "postInitSleep": None}
     ),
@@ -192,6 +195,10 @@ WRONG: dict[str, Wrong] = {
     "unknown key of an entry": Wrong(requirement("Exists", value="b"), f"{ENTRY}.value"),
     "unknown action": Wrong(policy_document(action="Enforce"), "spec.action"),
     "unknown delivery": Wrong(sleep(delivery="Magic"), f"{SLEEP}.delivery"),
+    "unknown time": Wrong(
+        policy_document(remedies={"skipSELinuxRelabel": {"when": "Sometimes"}}),
+        f"{REMEDIES}.skipSELinuxRelabel.when",
+    ),
     "unknown operator": Wrong(requirement("Is", values=["b"]), f"{ENTRY}.operator"),
     "other version": Wrong(
         {**policy_document(), "apiVersion": "podsettle.dev/v1"}, "apiVersion", 'version "v1"'

@@ -155,6 +155,27 @@ def test_one_affected_node_that_the_pod_could_land_on_is_enough() -> None:
     assert not nodes(node("b", CURED), node("c", "containerd://1.7.0")).may_lose_exit_codes(spec())
 
 
+def test_a_pod_may_run_on_the_nodes_that_its_selector_and_its_affinity_leave() -> None:
+    crio, other = {"runtime": "crio"}, {"runtime": "other"}
+    mixed = nodes(node("a", CURED, labels=crio), node("b", "containerd://2.1.5", labels=other))
+    for wanted, on_cri_o, on_other in (
+        ({}, True, True),
+        ({"nodeSelector": crio}, True, False),
+        ({"nodeSelector": other}, False, True),
+        (affinity(term("runtime", "In", "crio")), True, False),
+        (affinity(term("runtime", "NotIn", "crio")), False, True),
+        (affinity(term("runtime", "In", "other"), kind="preferred"), True, True),
+        ({"nodeName": "a"}, True, False),
+        ({"nodeName": "b"}, False, True),
+        ({"nodeName": "unknown"}, True, True),
+        ({"nodeSelector": {"runtime": "new"}}, True, True),
+    ):
+        assert mixed.may_run_cri_o(spec(**wanted)) is on_cri_o, wanted
+        assert mixed.may_lack_volatile_mounts(spec(**wanted)) is on_other, wanted
+    assert nodes().may_run_cri_o(spec())
+    assert nodes().may_lack_volatile_mounts(spec())
+
+
 def test_every_node_that_the_pod_could_land_on_has_to_mount_image_volumes() -> None:
     old = node("old", "containerd://1.7.0", "v1.36.0", {"os": "old"})
     assert nodes(MODERN).mount_image_volumes(spec())

@@ -10,6 +10,7 @@ from webhook.core.versions import (
     knows_restart_rules,
     loses_exit_codes,
     mounts_image_volumes,
+    mounts_volatile,
     parse_runtime,
     parse_version,
 )
@@ -80,6 +81,23 @@ def test_cri_o_loses_exit_codes_until_the_releases_that_carry_the_cure(
     runtime: str, loses: bool
 ) -> None:
     assert loses_exit_codes(parse_runtime(runtime)) is loses
+
+
+@pytest.mark.parametrize(
+    ("runtime", "mounts"),
+    [
+        ("cri-o://1.21.7", False),
+        ("cri-o://1.22.0-rc.1", False),
+        ("cri-o://1.22.0", True),
+        ("cri-o://1.36.0", True),
+        ("cri-o://", False),
+        ("containerd://2.3.0", False),
+        ("docker://27.0.0", False),
+        ("", False),
+    ],
+)
+def test_only_cri_o_is_certain_to_mount_volatile(runtime: str, mounts: bool) -> None:
+    assert mounts_volatile(parse_runtime(runtime)) is mounts
 
 
 @pytest.mark.parametrize(

@@ -231,10 +231,11 @@ SELECTORS = mostly(
         matchExpressions=mostly(st.lists(ENTRIES, max_size=2)),
     )
 )
+WHEN = mostly(st.sampled_from(["NodesNeedIt", "Always"]))
 REMEDIES = {
     "postInitSleep": mostly(
         objects(
-            when=mostly(st.sampled_from(["NodesNeedIt", "Always"])),
+            when=WHEN,
             minLifetime=DURATIONS,
             sleep=DURATIONS,
             initContainers=GLOBS,
@@ -244,16 +245,17 @@ REMEDIES = {
     ),
     "skipSELinuxRelabel": mostly(
         objects(
+            when=WHEN,
             pods=mostly(st.sampled_from(["WithPersistentVolumes", "All"])),
             runtimeClassName=CLASSES,
         )
     ),
-    "runtimeClass": mostly(objects({"name": CLASSES})),
+    "runtimeClass": mostly(objects({"name": CLASSES}, when=WHEN)),
     "seLinuxChangePolicy": mostly(st.just("Recursive"), st.just("MountOption")),
     "retryInitExit255": mostly(
         objects(
             {"initContainers": mostly(st.lists(CONTAINERS, min_size=1, max_size=2))},
-            when=mostly(st.sampled_from(["NodesNeedIt", "Always"])),
+            when=WHEN,
         )
     ),
     "kubeletGate": mostly(objects(timeout=DURATIONS)),

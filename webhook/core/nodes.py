@@ -15,6 +15,7 @@ from webhook.core.versions import (
     knows_restart_rules,
     loses_exit_codes,
     mounts_image_volumes,
+    mounts_volatile,
     parse_runtime,
     parse_version,
 )
@@ -50,6 +51,8 @@ class Nodes:
 
     all: tuple[Node, ...] = ()
     losing_exit_codes: tuple[Node, ...] = field(init=False)
+    running_cri_o: tuple[Node, ...] = field(init=False)
+    without_volatile_mounts: tuple[Node, ...] = field(init=False)
     doubtful_image_volumes: tuple[Node, ...] = field(init=False)
     without_image_volumes: tuple[Node, ...] = field(init=False)
     without_restart_rules: tuple[Node, ...] = field(init=False)
@@ -62,6 +65,10 @@ class Nodes:
         object.__setattr__(
             self, "losing_exit_codes", tuple(n for n in known if loses_exit_codes(n.runtime))
         )
+        crio = tuple(n for n in known if n.runtime.name == "cri-o")
+        object.__setattr__(self, "running_cri_o", crio)
+        slow = tuple(n for n in known if not mounts_volatile(n.runtime))
+        object.__setattr__(self, "without_volatile_mounts", slow)
         for name, least in (
             ("doubtful_image_volumes", IMAGE_VOLUMES_LOCKED_ON),
             ("without_image_volumes", IMAGE_VOLUMES_ON_BY_DEFAULT),
@@ -82,6 +89,14 @@ class Nodes:
         from an autoscaler for example, and a needless sleep costs less than a failed run.
         """
         return any_could_run(self.losing_exit_codes, pod) or not any_could_run(self.all, pod)
+
+    def may_run_cri_o(self, pod: PodSpec) -> bool:
+        """Whether the pod could land on a CRI-O node, known or not."""
+        return any_could_run(self.running_cri_o, pod) or not any_could_run(self.all, pod)
+
+    def may_lack_volatile_mounts(self, pod: PodSpec) -> bool:
+        """Whether the pod could land on a node, known or not, that may not mount volatile."""
+        return any_could_run(self.without_volatile_mounts, pod) or not any_could_run(self.all, pod)
 
     def mount_image_volumes(self, pod: PodSpec) -> bool:
         """Whether every node that the pod could land on is certain to mount image volumes.

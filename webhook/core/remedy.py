@@ -34,12 +34,13 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         server = self.view.server_version or self.view.nodes.newest_kubelet
         return server is not None and server >= least
 
-    def placed(self, pod: Pod, patch: PodPatch) -> PodSpec:
+    def placed(self, pod: Pod, patch: PodPatch, wanted: str | None = None) -> PodSpec:
         """The pod's spec with the nodeSelector that the API server merges in from its RuntimeClass.
 
-        Without it the answer would change between the first call and the reinvocation.
+        Its class is the one that it names or that a remedy has chosen, or else `wanted`. Without
+        the look ahead the answer would change between the first call and the reinvocation.
         """
-        name = patch.runtime_class_name
+        name = patch.runtime_class_name or wanted
         found = self.view.runtime_class(name) if name else None
         if found is None or not found.node_selector:
             return pod.spec

@@ -84,6 +84,16 @@ RESTART_RULES_ON_BY_DEFAULT = Version(1, 35)
 # server drops the field.
 SELINUX_CHANGE_POLICY_ON_BY_DEFAULT = Version(1, 33)
 
+# KEP-1710: under SELinuxMount the kubelet mounts a volume with the pod's SELinux label and asks the
+# runtime for no relabelling. Beta and off by default from 1.33, locked on from 1.37. Even there it
+# takes a fixed level, no `seLinuxChangePolicy: Recursive`, and `seLinuxMount: true` in the volume's
+# CSIDriver.
+SELINUX_MOUNT_LOCKED_ON = Version(1, 37)
+
+# cri-o commit 322a18e9aa. No containerd release mounts volatile by itself: it is an option of the
+# node's overlayfs snapshotter (containerd PR 8676), which nodes do not tell.
+_CRI_O_MOUNTS_VOLATILE_SINCE = Version(1, 22)
+
 # The first runtime releases that mount image volumes: cri-o PR 8317, containerd PR 10579.
 _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
 
@@ -91,6 +101,15 @@ _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
 def knows_restart_rules(kubelet: Version | None) -> bool:
     """Whether a kubelet follows `restartPolicyRules`; an older one restarts as the pod says."""
     return kubelet is not None and kubelet >= RESTART_RULES_ON_BY_DEFAULT
+
+
+def mounts_volatile(runtime: Runtime) -> bool:
+    """Whether a runtime is certain to mount root filesystems volatile, with nothing configured."""
+    return (
+        runtime.name == "cri-o"
+        and runtime.version is not None
+        and runtime.version >= _CRI_O_MOUNTS_VOLATILE_SINCE
+    )
 
 
 def mounts_image_volumes(kubelet: Version | None, runtime: Runtime, least: Version) -> bool:

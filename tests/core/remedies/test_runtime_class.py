@@ -1,6 +1,20 @@
 from __future__ import annotations
 
-from tests.builders import decided, pod, policy, runtime_class, settled, view, why
+import pytest
+
+from tests.builders import (
+    Json,
+    decided,
+    node,
+    patched,
+    pod,
+    policy,
+    runtime_class,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
 
 POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
 SEEN = view(POLICY, classes=[runtime_class("fast"), runtime_class("slow")])
@@ -49,3 +63,53 @@ def test_two_policies_that_want_the_same_class_both_get_it() -> None:
     after = settled(pod(), seen)
     assert after["spec"]["runtimeClassName"] == "fast"
     assert decided(after, seen).operations == ()
+
+
+# A class that only stands for volatile mounts can say so, and steps aside.
+
+CRI_O = node("crio", "cri-o://1.33.12", labels={"pool": "crio"})
+SLOW = node("slow", "containerd://2.1.5", labels={"pool": "slow"})
+
+
+def volatile(*nodes: Json, when: str | None = "NodesNeedIt") -> Snapshot:
+    settings = {"name": "fast"} | ({"when": when} if when else {})
+    classes = [runtime_class("fast", None, {"pool": "volatile"})]
+    return view(policy(remedies={"runtimeClass": settings}), classes=classes, nodes=nodes)
+
+
+def test_a_class_may_be_there_for_anything_so_the_nodes_do_not_count_by_default() -> None:
+    for when in (None, "Always"):
+        assert why(decided(pod(), volatile(CRI_O, when=when))) == ["Applied"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spec", "reason"),
+    [
+        ([CRI_O], {}, "NotNeeded"),
+        ([CRI_O, SLOW], {}, "Applied"),
+        ([CRI_O, SLOW], {"nodeSelector": {"zone": "new"}}, "Applied"),
+        ([CRI_O, SLOW], {"nodeSelector": {"pool": "crio"}}, "NotNeeded"),
+        ([CRI_O, SLOW], {"nodeName": "crio"}, "NotNeeded"),
+        ([CRI_O, SLOW], {"nodeName": "crio", "runtimeClassName": "slow"}, "NotNeeded"),
+        ([node("old", "cri-o://1.21.7")], {}, "Applied"),
+        ([node("what", "")], {}, "Applied"),
+        ([], {}, "Applied"),
+    ],
+)
+def test_with_nodes_need_it_cri_o_everywhere_is_enough(
+    nodes: list[Json], spec: Json, reason: str
+) -> None:
+    decision = decided(pod(**spec), volatile(*nodes))
+    assert why(decision) == [reason]
+    assert bool(decision.operations) is (reason == "Applied")
+
+
+def test_what_counts_is_where_the_pod_lands_without_the_class() -> None:
+    """The class may well lead away from the nodes that have the problem, to CRI-O."""
+    cured = node("cured", "cri-o://1.36.0", labels={"pool": "volatile"})
+    seen = volatile(cured, SLOW)
+    decision = decided(pod(), seen)
+    assert why(decision) == ["Applied"]
+    merged = patched(pod(), decision)
+    merged["spec"]["nodeSelector"] = {"pool": "volatile"}
+    assert why(decided(merged, seen)) == ["AlreadySettled"]

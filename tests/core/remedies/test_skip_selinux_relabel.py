@@ -9,6 +9,7 @@ from tests.builders import (
     container,
     decided,
     namespace,
+    node,
     patched,
     pod,
     policy,
@@ -163,6 +164,83 @@ def test_the_namespaces_of_openshift_have_a_stable_level() -> None:
     ci = namespace("ci", annotations={"openshift.io/sa.scc.mcs": "s0:c26,c15"})
     fixed = view(policy(remedies={"skipSELinuxRelabel": {}}), namespaces=[ci])
     assert why(decided(pod(**CLAIM), fixed)) == ["Applied"]
+
+
+# Where no node that the pod could land on runs CRI-O, nobody reads the annotations.
+
+CRI_O = node("crio", "cri-o://1.33.13", labels={"runtime": "crio"})
+OTHER = node("other", "containerd://2.1.5", labels={"runtime": "other"})
+NEWEST = node("newest", "cri-o://1.37.0", "v1.37.0")
+
+
+def on(*nodes: Json, selector: Json | None = None, **settings: Any) -> Snapshot:
+    classes = [runtime_class("relabel", None, selector)]
+    return view(policy(remedies={"skipSELinuxRelabel": settings}), nodes=nodes, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "when", "reason"),
+    [
+        ([OTHER], "NodesNeedIt", "NotNeeded"),
+        ([OTHER], "Always", "Applied"),
+        ([CRI_O], "NodesNeedIt", "Applied"),
+        ([OTHER, CRI_O], "NodesNeedIt", "Applied"),
+        ([node("n", "cri-o://")], "NodesNeedIt", "Applied"),
+        ([], "NodesNeedIt", "Applied"),
+    ],
+)
+def test_it_steps_aside_where_no_node_runs_cri_o(nodes: list[Json], when: str, reason: str) -> None:
+    before = pod(securityContext=LEVEL, **CLAIM)
+    assert why(decided(before, on(*nodes, when=when))) == [reason]
+    assert why(decided(before, on(*nodes, when=when, runtimeClassName="relabel"))) == [reason]
+
+
+def test_it_does_so_by_default() -> None:
+    decision = decided(pod(**CLAIM), on(OTHER))
+    assert why(decision) == ["NotNeeded"]
+    assert decision.operations == ()
+
+
+def test_only_nodes_that_the_pod_could_land_on_count() -> None:
+    requirement = {"key": "runtime", "operator": "In", "values": ["other"]}
+    term = {"matchExpressions": [requirement]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    for spec, reason in (
+        ({"nodeSelector": {"runtime": "crio"}}, "Applied"),
+        ({"nodeSelector": {"runtime": "other"}}, "NotNeeded"),
+        ({"nodeSelector": {"runtime": "new"}}, "Applied"),
+        ({"affinity": {"nodeAffinity": required}}, "NotNeeded"),
+        ({"nodeName": "other"}, "NotNeeded"),
+    ):
+        before = pod(securityContext=LEVEL, **CLAIM, **spec)
+        assert why(decided(before, on(OTHER, CRI_O))) == [reason], spec
+
+
+@pytest.mark.parametrize(("pool", "reason"), [("crio", "Applied"), ("other", "NotNeeded")])
+def test_the_class_that_it_brings_decides_where_the_pod_lands(pool: str, reason: str) -> None:
+    before = pod(securityContext=LEVEL, **CLAIM)
+    seen = on(OTHER, CRI_O, selector={"runtime": pool}, runtimeClassName="relabel")
+    decision = decided(before, seen)
+    assert why(decision) == [reason]
+    merged = patched(before, decision)
+    assert decided(merged, seen).operations == ()
+    if decision.operations:
+        merged["spec"]["nodeSelector"] = {"runtime": pool}
+        assert decided(merged, seen).operations == ()
+
+
+def test_nobody_is_warned_of_a_class_that_the_pod_does_not_need() -> None:
+    seen = view(
+        policy(remedies={"skipSELinuxRelabel": {"runtimeClassName": "gone"}}), nodes=[OTHER]
+    )
+    decision = decided(pod(**CLAIM), seen)
+    assert (why(decision), decision.warnings) == (["NotNeeded"], [])
+
+
+def test_selinux_mount_does_not_make_it_step_aside() -> None:
+    """Whether it mounts the pod's volumes with their label hangs on what podsettle does not see."""
+    before = pod(securityContext=LEVEL, **CLAIM)
+    assert why(decided(before, on(NEWEST))) == ["Applied"]
 
 
 @pytest.mark.parametrize("settings", [{}, {"runtimeClassName": "relabel"}])

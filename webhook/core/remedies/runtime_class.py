@@ -7,6 +7,7 @@ Running): a class whose scheduling picks nodes with volatile overlayfs mounts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from pydantic import Field
 
@@ -22,12 +23,29 @@ class RuntimeClass(Model):
     """Settings of the remedy `runtimeClass`."""
 
     name: RuntimeClassName = Field(description="The RuntimeClass that pods are to run under.")
+    # Always, because a class may be there for anything: a pod that is to run under kata must not
+    # leave its sandbox for what podsettle reads off the nodes' runtimes.
+    when: Literal["NodesNeedIt", "Always"] = Field(
+        default="Always",
+        description="Always: whatever the nodes run. NodesNeedIt, for a class that only stands for "
+        "volatile overlayfs mounts: step aside once every node that the pod could land on without "
+        "the class runs CRI-O 1.22 or later, which mounts volatile by itself.",
+    )
 
 
 def apply(pod: Pod, settings: RuntimeClass, context: Context, patch: PodPatch) -> Iterator[Finding]:
     """Set `spec.runtimeClassName` where the API server will accept it."""
     if pod.spec.runtime_class_name == settings.name:
         yield Finding(Reason.ALREADY_SETTLED)
+        return
+    # Where the pod would land without the class: the class's own nodes may well be the cure.
+    if settings.when == "NodesNeedIt" and not context.view.nodes.may_lack_volatile_mounts(
+        context.placed(pod, patch)
+    ):
+        message = (
+            "every node that the pod could land on runs CRI-O, which mounts volatile by itself"
+        )
+        yield Finding(Reason.NOT_NEEDED, message=message)
         return
     found = objection(settings.name, context.view.runtime_class(settings.name), pod.spec, patch)
     if found:

@@ -4,6 +4,8 @@ From 1.37 on the kubelet mounts volumes whose CSI driver supports it with the po
 instead of relabelling each file (KEP-1710). Pods of different labels, privileged ones among them,
 can then no longer share such a volume on one node: the second stays in ContainerCreating.
 `Recursive` is the opt-out, pod by pod. It can be set ahead of the upgrade.
+
+No release makes it unnecessary, it is releases that make it necessary: so there is no `when`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,12 @@
 CRI-O's TrySkipVolumeSELinuxLabel (cri-o `server/label_linux.go`): an annotation on the pod, which
 the runtime handler or workload has to allow. It helps only where the SELinux level stays the same
 from start to start; without that it does no harm.
+
+It steps aside where no node that the pod could land on runs CRI-O, for no other runtime reads the
+annotation. It does not where Kubernetes 1.37's SELinuxMount may do without the relabelling
+(KEP-1710): that hangs on the CSIDriver of each volume, or on its being no CSI volume at all, behind
+a claim that may not be bound yet. podsettle sees none of these. There the annotation is without
+effect, while to leave it out where a volume is relabelled after all costs minutes at each start.
 """
 
 from __future__ import annotations
@@ -24,6 +30,11 @@ from webhook.core.schema import Model
 class SkipSELinuxRelabel(Model):
     """Settings of the remedy `skipSELinuxRelabel`."""
 
+    when: Literal["NodesNeedIt", "Always"] = Field(
+        default="NodesNeedIt",
+        description="NodesNeedIt: step aside once no node that the pod could land on runs CRI-O, "
+        "the only runtime that knows the annotation. Always: whatever the nodes run.",
+    )
     pods: Literal["WithPersistentVolumes", "All"] = Field(
         default="WithPersistentVolumes",
         description="WithPersistentVolumes: only pods that mount a persistent volume claim or a "
@@ -53,16 +64,22 @@ def apply(
             yield Finding(Reason.ANNOTATION_PRESET, message=f"the pod sets {key}: {value!r}")
             return
     wanted = settings.runtime_class_name
-    if wanted is not None and wanted != pod.spec.runtime_class_name:
-        found = objection(wanted, context.view.runtime_class(wanted), pod.spec, patch)
-        if found:
-            yield Finding(found[0], message=found[1])
-            return
     missing = [key for key in SKIP_RELABEL_ANNOTATIONS if key not in annotations]
     class_missing = wanted is not None and wanted != pod.spec.runtime_class_name
     if not missing and not class_missing:
         yield Finding(Reason.ALREADY_SETTLED)
         return
+    if settings.when == "NodesNeedIt" and not context.view.nodes.may_run_cri_o(
+        context.placed(pod, patch, wanted)
+    ):
+        message = "no node that the pod could land on runs CRI-O"
+        yield Finding(Reason.NOT_NEEDED, message=message)
+        return
+    if wanted is not None and class_missing:
+        found = objection(wanted, context.view.runtime_class(wanted), pod.spec, patch)
+        if found:
+            yield Finding(found[0], message=found[1])
+            return
     for key in missing:
         patch.annotate(key, "true")
     if wanted is not None and class_missing:
