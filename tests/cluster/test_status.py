@@ -49,7 +49,7 @@ async def test_a_policy_says_what_became_of_it(
             == {
                 "Accepted": ("True", "Valid"),
                 "RuntimeClassesFound": ("False", "RuntimeClassMissing"),
-                "StillNeeded": ("True", "NoReleaseCures"),
+                "StillNeeded": ("Unknown", "NoNodes"),
             }
         )
     )
@@ -87,6 +87,44 @@ async def test_nodes_that_are_fixed_retire_the_policy(
         )
     own_cluster.request("DELETE", "/api/v1/nodes/old")
     own_cluster.request("DELETE", f"{POLICIES}/retired")
+    assert not writer.problem
+
+
+async def test_only_nodes_of_the_class_count_and_from_1_37_on_the_volumes(
+    own_cluster: KubeCluster, writer: StatusWriter
+) -> None:
+    scheduled = {
+        "metadata": {"name": "pooled"},
+        "handler": "pooled",
+        "scheduling": {"nodeSelector": {"pool": "ci"}},
+    }
+    own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", scheduled)
+    remedies = {"skipSELinuxRelabel": {"runtimeClassName": "pooled"}}
+    own_cluster.create(POLICIES, policy("pooled", remedies=remedies))
+    for name, pool in (("inside", "ci"), ("outside", "other")):
+        body = {"metadata": {"name": name, "labels": {"pool": pool}}}
+        own_cluster.create("/api/v1/nodes", body)
+    told = {
+        "v1.36.0": ("True", "NodesAreAffected"),
+        "v1.37.0": ("Unknown", "VolumesNotSeen"),
+    }
+    for kubelet, expected in told.items():
+        for name, version in (("inside", kubelet), ("outside", "v1.33.0")):
+            info = {"containerRuntimeVersion": "cri-o://1.36.0", "kubeletVersion": version}
+            body = {"status": {"nodeInfo": info}}
+            own_cluster.request("PATCH", f"/api/v1/nodes/{name}/status", body)
+        await eventually(
+            lambda e=expected: conditions(own_cluster, "pooled").get("StillNeeded") == e  # type: ignore[misc]
+        )
+    message = status(own_cluster, "pooled")["conditions"][2]["message"]
+    assert message.startswith("The CRI-O of 1 of 1 nodes of RuntimeClass pooled relabels only ")
+    for path in (
+        "/api/v1/nodes/inside",
+        "/api/v1/nodes/outside",
+        f"{POLICIES}/pooled",
+        "/apis/node.k8s.io/v1/runtimeclasses/pooled",
+    ):
+        own_cluster.request("DELETE", path)
     assert not writer.problem
 
 

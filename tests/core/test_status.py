@@ -30,9 +30,11 @@ def policy(**remedies: Any) -> SettlePolicy:
     )
 
 
-def nodes(*runtimes: str) -> Nodes:
-    return Nodes(
-        Node.read(f"n{number}", {}, runtime, "v1.34.0") for number, runtime in enumerate(runtimes)
+def nodes(*runtimes: str, kubelet: str = "v1.34.0") -> Snapshot:
+    return Snapshot(
+        nodes=Nodes(
+            Node.read(f"n{number}", {}, runtime, kubelet) for number, runtime in enumerate(runtimes)
+        )
     )
 
 
@@ -62,35 +64,181 @@ def test_a_class_that_does_not_exist_is_named() -> None:
     assert runtime_classes_found(policy(postInitSleep={}), there)[1:3] == ("True", "NoneNamed")
 
 
-def test_nodes_that_still_need_it_are_named() -> None:
-    found = still_needed(
-        policy(postInitSleep={}),
-        nodes("cri-o://1.33.12", "containerd://2.1.0", "cri-o://1.34.8", "cri-o://1.36.0"),
-    )
-    assert found == Condition(
+AFFECTED, CURED, OTHER = "cri-o://1.33.12", "cri-o://1.36.0", "containerd://2.1.0"
+RETRY = {"initContainers": ["prepare"]}
+EXIT_CODES: list[dict[str, Any]] = [
+    {"postInitSleep": {}},
+    {"postInitSleep": {"when": "Always"}},
+    {"retryInitExit255": RETRY},
+    {"postInitSleep": {}, "retryInitExit255": RETRY},
+]
+
+
+@pytest.mark.parametrize("remedies", EXIT_CODES)
+def test_nodes_that_still_need_it_are_named(remedies: dict[str, Any]) -> None:
+    assert still_needed(
+        policy(**remedies), nodes(AFFECTED, OTHER, "cri-o://1.34.8", CURED)
+    ) == Condition(
         "StillNeeded",
         "True",
         "NodesAreAffected",
         "2 of 4 nodes still run an affected CRI-O: n0 (cri-o 1.33.12), n2 (cri-o 1.34.8).",
     )
+    found = still_needed(policy(**remedies), nodes(AFFECTED, CURED))
+    assert found.message == "1 of 2 nodes still runs an affected CRI-O: n0 (cri-o 1.33.12)."
 
 
 def test_of_many_nodes_some_are_named() -> None:
-    found = still_needed(policy(postInitSleep={}), nodes(*["cri-o://1.33.12"] * 8))
+    found = still_needed(policy(postInitSleep={}), nodes(*[AFFECTED] * 8))
+    assert found.message.startswith("8 of 8 nodes still run an affected CRI-O: n0 (cri-o 1.33.12),")
     assert found.message.endswith("n4 (cri-o 1.33.12) and 3 more.")
 
 
-def test_once_all_are_fixed_the_policy_can_go() -> None:
-    found = still_needed(policy(postInitSleep={}), nodes("cri-o://1.36.0"))
+@pytest.mark.parametrize("remedies", EXIT_CODES)
+def test_once_all_are_fixed_the_policy_can_go(remedies: dict[str, Any]) -> None:
+    message = "None of 2 nodes runs an affected CRI-O. The policy can be removed."
+    assert still_needed(policy(**remedies), nodes(CURED, OTHER)) == Condition(
+        "StillNeeded", "False", "NodesAreFixed", message
+    )
+
+
+@pytest.mark.parametrize("remedies", [*EXIT_CODES, {"skipSELinuxRelabel": {}}])
+def test_without_a_node_nobody_knows(remedies: dict[str, Any]) -> None:
+    assert still_needed(policy(**remedies), nodes()) == Condition(
+        "StillNeeded", "Unknown", "NoNodes", "No node is known."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("kubeletGate", {}),
+        ("seLinuxChangePolicy", "Recursive"),
+        ("runtimeClass", {"name": "kata"}),
+    ],
+)
+def test_a_remedy_that_no_release_replaces_keeps_it_needed(name: str, settings: Any) -> None:
+    never = f"No release that podsettle knows makes {name} unnecessary."
+    for seen in (nodes(), nodes(CURED)):
+        alone = still_needed(policy(**{name: settings}), seen)
+        assert alone == Condition("StillNeeded", "True", "NoReleaseCures", never)
+    both = still_needed(policy(postInitSleep={}, **{name: settings}), nodes(CURED))
+    assert both[1:3] == ("True", "NoReleaseCures")
+    assert both.message == f"postInitSleep: none of 1 nodes runs an affected CRI-O. {never}"
+
+
+def test_crio_relabels_until_selinux_mount_is_locked_on() -> None:
+    relabel = policy(skipSELinuxRelabel={})
+    found = still_needed(relabel, nodes(CURED, OTHER, kubelet="v1.36.0"))
+    assert found[1:3] == ("True", "NodesAreAffected")
+    assert found.message == (
+        "1 of 2 nodes still runs CRI-O below Kubernetes 1.37: n0 (cri-o 1.36.0)."
+    )
+    for kubelet in ("", "v1.37.0-rc.1"):
+        assert still_needed(relabel, nodes(CURED, kubelet=kubelet)).status == "True"
+    found = still_needed(relabel, nodes(OTHER, OTHER))
+    assert found[1:] == (
+        "False",
+        "NodesAreFixed",
+        "None of 2 nodes runs CRI-O. The policy can be removed.",
+    )
+
+
+def test_from_then_on_the_volumes_decide_which_podsettle_does_not_see() -> None:
+    found = still_needed(policy(skipSELinuxRelabel={}), nodes(CURED, OTHER, kubelet="v1.37.0"))
+    assert found[1:3] == ("Unknown", "VolumesNotSeen")
+    assert found.message.startswith("The CRI-O of 1 of 2 nodes relabels only what Kubernetes 1.37")
+    both = policy(skipSELinuxRelabel={}, postInitSleep={})
+    seen = nodes(CURED, OTHER, kubelet="v1.37.0")
+    assert still_needed(both, seen)[1:3] == ("Unknown", "VolumesNotSeen")
+    assert "can be removed" not in still_needed(both, seen).message
+
+
+def test_a_class_for_volatile_mounts_is_needed_until_cri_o_runs_everywhere() -> None:
+    volatile = policy(runtimeClass={"name": "volatile", "when": "NodesNeedIt"})
+    what = "something else than a CRI-O that mounts volatile"
+    assert still_needed(volatile, nodes(AFFECTED, OTHER)) == Condition(
+        "StillNeeded",
+        "True",
+        "NodesAreAffected",
+        f"1 of 2 nodes still runs {what}: n1 (containerd 2.1.0).",
+    )
+    found = still_needed(volatile, nodes(AFFECTED))
     assert found[1:3] == ("False", "NodesAreFixed")
-    assert still_needed(policy(postInitSleep={}), nodes())[1:3] == ("Unknown", "NoNodes")
+    assert found.message == f"None of 1 nodes runs {what}. The policy can be removed."
 
 
-def test_a_remedy_that_no_release_replaces_keeps_it_needed() -> None:
-    both = policy(postInitSleep={}, skipSELinuxRelabel={})
-    found = still_needed(both, nodes("cri-o://1.36.0"))
-    assert found[1:3] == ("True", "NoReleaseCures")
-    assert "skipSELinuxRelabel" in found.message
+def test_each_remedy_is_told_of_and_one_that_is_needed_is_enough() -> None:
+    several = policy(postInitSleep={}, retryInitExit255=RETRY, skipSELinuxRelabel={})
+    assert still_needed(several, nodes(AFFECTED, CURED, kubelet="v1.37.0")) == Condition(
+        "StillNeeded",
+        "True",
+        "NodesAreAffected",
+        "postInitSleep, retryInitExit255: 1 of 2 nodes still runs an affected CRI-O: "
+        "n0 (cri-o 1.33.12). skipSELinuxRelabel: the CRI-O of 2 of 2 nodes relabels only what "
+        "Kubernetes 1.37's SELinuxMount leaves to it, such as volumes whose CSIDriver lacks "
+        "seLinuxMount: true; podsettle does not see whether there are any.",
+    )
+    assert still_needed(several, nodes(OTHER)).message == (
+        "postInitSleep, retryInitExit255: none of 1 nodes runs an affected CRI-O. "
+        "skipSELinuxRelabel: none of 1 nodes runs CRI-O. The policy can be removed."
+    )
+
+
+# A RuntimeClass with scheduling leaves some of the nodes.
+
+POOL = Nodes(
+    [
+        Node.read("ci-1", {"pool": "ci"}, CURED, "v1.36.0"),
+        Node.read("ci-2", {"pool": "ci"}, OTHER, "v1.36.0"),
+        Node.read("other", {}, AFFECTED, "v1.33.0"),
+    ]
+)
+
+
+def pool(selector: dict[str, str], nodes: Nodes = POOL) -> Snapshot:
+    return Snapshot(runtime_classes={"ci": RuntimeClass("ci", "ci", {}, selector)}, nodes=nodes)
+
+
+def test_only_nodes_of_the_class_that_the_remedy_brings_count() -> None:
+    relabel = policy(skipSELinuxRelabel={"runtimeClassName": "ci"})
+    assert still_needed(relabel, pool({"pool": "ci"})).message == (
+        "1 of 2 nodes of RuntimeClass ci still runs CRI-O below Kubernetes 1.37: "
+        "ci-1 (cri-o 1.36.0)."
+    )
+    everywhere = "2 of 3 nodes still run CRI-O below Kubernetes 1.37: "
+    for seen in (pool({}), Snapshot(nodes=POOL)):
+        assert still_needed(relabel, seen).message.startswith(everywhere)
+    found = still_needed(relabel, pool({"pool": "new"}))
+    assert found[1:] == ("Unknown", "NoNodes", "No node of RuntimeClass ci is known.")
+
+
+def test_only_pods_of_the_class_are_sure_to_land_there() -> None:
+    """The class goes onto pods with volumes alone, and the sleep onto the others as well."""
+    both = policy(postInitSleep={}, skipSELinuxRelabel={"runtimeClassName": "ci"})
+    found = still_needed(both, pool({"pool": "ci"}))
+    assert found.message.startswith("postInitSleep: 1 of 3 nodes still runs an affected CRI-O: ")
+
+
+def test_a_class_that_every_pod_gets_leaves_its_nodes_to_the_other_remedies() -> None:
+    chosen: dict[str, Any] = {"postInitSleep": {}, "skipSELinuxRelabel": {}}
+    found = still_needed(policy(runtimeClass={"name": "ci"}, **chosen), pool({"pool": "ci"}))
+    assert found[1:] == (
+        "True",
+        "NodesAreAffected",
+        "postInitSleep: none of 2 nodes of RuntimeClass ci runs an affected CRI-O. "
+        "skipSELinuxRelabel: 1 of 2 nodes of RuntimeClass ci still runs CRI-O below Kubernetes "
+        "1.37: ci-1 (cri-o 1.36.0). No release that podsettle knows makes runtimeClass "
+        "unnecessary.",
+    )
+
+
+def test_a_class_that_steps_aside_leaves_them_all() -> None:
+    aside = policy(runtimeClass={"name": "ci", "when": "NodesNeedIt"}, postInitSleep={})
+    crio = Nodes(node for node in POOL.all if node.runtime.name == "cri-o")
+    found = still_needed(aside, pool({"pool": "ci"}, crio))
+    assert found[1:3] == ("True", "NodesAreAffected")
+    assert found.message.startswith("postInitSleep: 1 of 2 nodes still runs an affected CRI-O: ")
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays() -> None:

@@ -109,7 +109,7 @@ class StatusWriter:
             view = self._source.view
             conditions += [
                 runtime_classes_found(in_force, view),
-                still_needed(in_force, view.nodes),
+                still_needed(in_force, view),
             ]
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self._source.statuses.get(found.name, {}).get("conditions", ())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from webhook.core.nodes import Node, Nodes
+from webhook.core.nodes import Node
 from webhook.core.policy import PolicyProblem, SettlePolicy
+from webhook.core.versions import SELINUX_MOUNT_LOCKED_ON, loses_exit_codes, mounts_volatile
 from webhook.core.view import ClusterView
 
 Json: TypeAlias = dict[str, Any]
+Status: TypeAlias = Literal["True", "False", "Unknown"]
 
 _MOST_NAMED = 5
 _MOST_PROBLEMS = 10
@@ -19,7 +21,7 @@ class Condition(NamedTuple):
     """One condition, without the time at which it came to be so."""
 
     type: str
-    status: Literal["True", "False", "Unknown"]
+    status: Status
     reason: str
     message: str
 
@@ -48,25 +50,121 @@ def runtime_classes_found(policy: SettlePolicy, view: ClusterView) -> Condition:
     return Condition("RuntimeClassesFound", "True", "Found", message)
 
 
-def still_needed(policy: SettlePolicy, nodes: Nodes) -> Condition:
-    """Whether a node still has the problem that the policy is there for.
+def still_needed(policy: SettlePolicy, view: ClusterView) -> Condition:
+    """Whether a node still has a problem that the policy is there for.
 
-    Only `postInitSleep` is made unnecessary by releases that podsettle knows (`versions`); any
-    other remedy keeps the policy needed.
+    A remedy whose problem no release cures keeps the policy needed. `when` counts for
+    `runtimeClass` alone, for only there does it say what the problem is: another that is applied
+    `Always` may be for one that no node has any more.
     """
-    others = [name for name in policy.spec.settings() if name != "postInitSleep"]
-    if others:
-        message = f"No release that podsettle knows makes {', '.join(others)} unnecessary."
-        return Condition("StillNeeded", "True", "NoReleaseCures", message)
-    count = len(nodes.all)
+    verdicts = tuple(_verdicts(policy, view))
+    # One remedy that is needed is enough, and one that may be keeps the policy from being let go.
+    for status in ("True", "Unknown", "False"):
+        found = [verdict for verdict in verdicts if verdict.status == status]
+        if found:
+            break
+    message = " ".join(verdict.sentence(alone=len(verdicts) == 1) for verdict in verdicts)
+    if status == "False":
+        message += " The policy can be removed."
+    return Condition("StillNeeded", found[0].status, found[0].reason, message)
+
+
+class _Verdict(NamedTuple):
+    """Whether some of a policy's remedies are still needed."""
+
+    status: Status
+    reason: str
+    message: str
+    about: tuple[str, ...] = ()
+
+    def sentence(self, *, alone: bool) -> str:
+        if self.about and not alone:
+            return f"{', '.join(self.about)}: {self.message}."
+        return f"{self.message[0].upper()}{self.message[1:]}."
+
+
+class _Reach(NamedTuple):
+    """The nodes that pods could land on, and which these are in words."""
+
+    nodes: tuple[Node, ...]
+    which: str = ""
+
+    def verdict(self, about: tuple[str, ...], has: Callable[[Node], bool], what: str) -> _Verdict:
+        """Needed while there is a node that `has` the problem: that runs `what`."""
+        count = len(self.nodes)
+        if not count:
+            return _Verdict("Unknown", "NoNodes", f"no node{self.which} is known", about)
+        affected = [node for node in self.nodes if has(node)]
+        if not affected:
+            message = f"none of {count} nodes{self.which} runs {what}"
+            return _Verdict("False", "NodesAreFixed", message, about)
+        verb = "runs" if len(affected) == 1 else "run"
+        message = f"{len(affected)} of {count} nodes{self.which} still {verb} {what}"
+        return _Verdict("True", "NodesAreAffected", f"{message}: {_named(affected)}", about)
+
+
+def _verdicts(policy: SettlePolicy, view: ClusterView) -> Iterator[_Verdict]:
+    names = list(policy.spec.settings())
+    of_class = policy.spec.remedies.runtime_class
+    relabel = policy.spec.remedies.skip_selinux_relabel
+    everywhere = _Reach(view.nodes.all)
+    retires = of_class is not None and of_class.when == "NodesNeedIt"
+    # Pods that name another class themselves go elsewhere, and so would all without the policy: it
+    # does not matter, because a class that is set whatever the nodes run keeps the policy needed.
+    reach = _under(of_class.name, view) if of_class and not retires else everywhere
+    cured: list[str] = []
+
+    about = tuple(name for name in names if name in ("postInitSleep", "retryInitExit255"))
+    if about:
+        yield reach.verdict(about, lambda n: loses_exit_codes(n.runtime), "an affected CRI-O")
+        cured += about
+    if relabel:
+        # Its annotations go only onto pods that are under its class.
+        brought = relabel.runtime_class_name
+        yield _relabelling(_under(brought, view) if brought else reach)
+        cured.append("skipSELinuxRelabel")
+    if retires:
+        what = "something else than a CRI-O that mounts volatile"
+        yield everywhere.verdict(("runtimeClass",), lambda n: not mounts_volatile(n.runtime), what)
+        cured.append("runtimeClass")
+
+    kept = [name for name in names if name not in cured]
+    if kept:
+        message = f"no release that podsettle knows makes {', '.join(kept)} unnecessary"
+        yield _Verdict("True", "NoReleaseCures", message)
+
+
+def _relabelling(reach: _Reach) -> _Verdict:
+    """Until SELinuxMount is locked on CRI-O relabels; from then on the volumes decide."""
+    about = ("skipSELinuxRelabel",)
+    found = reach.verdict(about, _relabels, "CRI-O below Kubernetes 1.37")
+    count = sum(node.runtime.name == "cri-o" for node in reach.nodes)
+    if found.status != "False":
+        return found
     if not count:
-        return Condition("StillNeeded", "Unknown", "NoNodes", "No node is known.")
-    affected = nodes.losing_exit_codes
-    if not affected:
-        message = f"None of {count} nodes runs an affected CRI-O: the policy can be removed."
-        return Condition("StillNeeded", "False", "NodesAreFixed", message)
-    message = f"{len(affected)} of {count} nodes still run an affected CRI-O: {_named(affected)}."
-    return Condition("StillNeeded", "True", "NodesAreAffected", message)
+        return reach.verdict(about, lambda _node: False, "CRI-O")
+    message = (
+        f"the CRI-O of {count} of {len(reach.nodes)} nodes{reach.which} relabels only what "
+        "Kubernetes 1.37's SELinuxMount leaves to it, such as volumes whose CSIDriver lacks "
+        "seLinuxMount: true; podsettle does not see whether there are any"
+    )
+    return _Verdict("Unknown", "VolumesNotSeen", message, about)
+
+
+def _relabels(node: Node) -> bool:
+    return node.runtime.name == "cri-o" and (
+        node.kubelet is None or node.kubelet < SELINUX_MOUNT_LOCKED_ON
+    )
+
+
+def _under(name: str, view: ClusterView) -> _Reach:
+    """The nodes that a RuntimeClass's scheduling leaves, where it exists and has one."""
+    found = view.runtime_class(name)
+    if found is None or not found.node_selector:
+        return _Reach(view.nodes.all)
+    wanted = found.node_selector.items()
+    nodes = tuple(node for node in view.nodes.all if wanted <= node.labels.items())
+    return _Reach(nodes, f" of RuntimeClass {name}")
 
 
 def merge_conditions(
