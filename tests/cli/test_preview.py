@@ -63,6 +63,15 @@ def test_namespace_and_labels_can_be_given() -> None:
     assert pod["outcomes"][0]["reason"] == "NamespaceDisabled"
 
 
+def test_other_labels_leave_the_namespace_s_selinux_level_as_it_is() -> None:
+    volumes = "volumes: [{name: a, persistentVolumeClaim: {claimName: a}}]"
+    spec = f"{{containers: [{{name: a}}], {volumes}}}"
+    pod = f"{{kind: Pod, metadata: {{name: a, namespace: sample-namespace}}, spec: {spec}}}"
+    arguments = ("preview", "--manifests", EXAMPLES, "--namespace-label", "storage=large", "-")
+    done = podsettle(*arguments, stdin=pod)
+    assert "Applied skipSELinuxRelabel: annotated, put under selinux-fix" in done.stdout
+
+
 def test_the_environment_stands_in_for_options() -> None:
     env = {"PODSETTLE_MANIFESTS": str(EXAMPLES), "PODSETTLE_LINGER_IMAGE": "image.example/l"}
     done = podsettle("preview", TEKTON, env=env)

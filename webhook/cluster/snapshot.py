@@ -38,5 +38,7 @@ class Snapshot:
 
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> Snapshot:
         """The same cluster, but for one namespace's labels: for a preview of what if."""
-        changed = Namespace(name, {**labels, LABEL_NAMESPACE_NAME: name})
+        known = self.namespaces.get(name)
+        level = known.fixed_selinux_level if known else False
+        changed = Namespace(name, {**labels, LABEL_NAMESPACE_NAME: name}, level)
         return replace(self, namespaces={**self.namespaces, name: changed})
