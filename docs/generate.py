@@ -153,10 +153,18 @@ def _collector(registry: Any, name: str) -> Any:
 def commands_page() -> str:
     """Every command with its options."""
     lines = ["# Commands", "", inspect.cleandoc(main.help or ""), ""]
-    for name, command in main.commands.items():
-        context = click.Context(command, info_name=f"podsettle {name}", max_content_width=96)
-        lines += [f"## podsettle {name}", "", "```", command.get_help(context), "```", ""]
+    for title, command in _commands(main, "podsettle"):
+        context = click.Context(command, info_name=title, max_content_width=96)
+        lines += [f"## {title}", "", "```", command.get_help(context), "```", ""]
     return _page(lines)
+
+
+def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
+    """Each command by what is typed for it; those of a group stand after it."""
+    for name, command in group.commands.items():
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{path} {name}")
 
 
 def crd_page() -> str:
