@@ -23,6 +23,7 @@ from webhook.cluster.manifests import ManifestsSource
 from webhook.server import mutate
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
+from webhook.server.metrics import BUCKETS
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +94,41 @@ async def test_a_registry_that_hangs_costs_its_container_the_wrapper(
         go.set()
         later = (await client.post("/mutate?timeout=30s", json=new(server.host))).json()
         assert patch_of(later)
+
+
+async def test_what_registries_were_asked_is_counted(
+    registry: RunningRegistry, image: Image, tmp_path: Path
+) -> None:
+    registry.push("mutated", "1", image)
+    missing = pod(containers=[container("main", image=f"{registry.host}/none:1")])
+    missing["spec"]["restartPolicy"] = "Never"
+    async with webhook(tmp_path, registry.host) as client:
+
+        async def counted() -> dict[str, float]:
+            lines = (await client.get("/metrics")).text.splitlines()
+            name = "podsettle_image_lookups_total{result="
+            found = [line.removeprefix(name) for line in lines if line.startswith(name)]
+            return {each.split('"')[1]: float(each.split()[1]) for each in found}
+
+        # There before anything happens, so that a rate sees the first time as well.
+        assert await counted() == {"found": 0, "failed": 0}
+        for _ in range(3):
+            await client.post("/mutate?timeout=30s", json=new(registry.host))
+        # What the tag stands for, and what the digest does; then from memory.
+        assert await counted() == {"found": 2, "failed": 0}
+        for _ in range(3):
+            await client.post("/mutate?timeout=30s", json=review(missing))
+        assert await counted() == {"found": 2, "failed": 1}
+        # A preview remembers for itself: it asks as nobody.
+        shown = await client.post(
+            "/preview?namespace=ci", json=new(registry.host)["request"]["object"]
+        )
+        assert shown.status_code == 200, shown.text
+        assert await counted() == {"found": 4, "failed": 1}
+
+
+def test_the_durations_that_are_told_apart_reach_the_longest_look_up() -> None:
+    longest = mutate._LONGEST_TIMEOUT / 1000 * mutate._SHARE_OF_TIMEOUT * mutate._SHARE_FOR_IMAGES
+    assert BUCKETS[-1] >= longest + mutate._SECONDS_FOR_A_NAMESPACE
+    usual = 10 * mutate._SHARE_OF_TIMEOUT * mutate._SHARE_FOR_IMAGES
+    assert len([bucket for bucket in BUCKETS if 0.5 <= bucket <= usual]) >= 3

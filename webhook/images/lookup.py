@@ -51,21 +51,21 @@ class ImageLookup:
         self,
         pull_secrets: PullSecrets | None = None,
         *,
+        count: Callable[[bool], None] = lambda _found: None,
         context: ssl.SSLContext | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """Without `pull_secrets` every registry is asked as nobody.
 
+        `count` is told, whenever a registry was asked, whether something came of it: once for what
+        a tag stands for and once for what a digest does, and not for what came from memory.
         `context` is how TLS is checked: by default against the system's certificates.
         """
         self._pull_secrets = pull_secrets
         self._context = context
         self._client: RegistryClient | None = None
+        self._count = count
         self._key = secrets.token_bytes(16)
-        self.look_ups = 0
-        """How many registries were asked; what came from memory is not in it."""
-        self.failures = 0
-        """How many of those came to nothing."""
 
         def cache(life: Callable[[T], float]) -> Cache[tuple[object, ...], T]:
             return Cache(life, entries=_ENTRIES, flights=_FLIGHTS, clock=clock)
@@ -138,9 +138,8 @@ class ImageLookup:
         )
 
     async def _counted(self, asking: Awaitable[T | Unavailable]) -> T | Unavailable:
-        self.look_ups += 1
         found = await asking
-        self.failures += isinstance(found, Unavailable)
+        self._count(not isinstance(found, Unavailable))
         return found
 
     async def _keyring(self, query: ImageQuery) -> Keyring:

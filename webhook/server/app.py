@@ -65,7 +65,8 @@ def create_app(
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.in_flight.set_function(lambda: load.under_way)
 
-    images, shown_images = ImageLookup(pull_secrets), ImageLookup()
+    images = ImageLookup(pull_secrets, count=metrics.count_look_up)
+    shown_images = ImageLookup(count=metrics.count_look_up)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

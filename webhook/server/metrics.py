@@ -15,7 +15,12 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 _RARE = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
 """What pods are left unsettled for by a fault of podsettle or on the way to it."""
 
-_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+BUCKETS = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    # Reviews that waited for a registry.
+    *(1.0, 2.5, 5.0, 10.0, 15.0),
+)
+"""Seconds, up to the longest that a review takes."""
 
 
 class Metrics:
@@ -47,10 +52,19 @@ class Metrics:
         for reason in _RARE:
             # There before it happens, so that a rate sees the first time as well.
             self._outcomes.labels("", reason)
+        look_ups = Counter(
+            "podsettle_image_lookups",
+            "Times that a registry was asked what a tag or a digest stands for, by what came of "
+            "it; what is remembered is not asked for.",
+            ["result"],
+            registry=self.registry,
+        )
+        self._found = look_ups.labels("found")
+        self._failed = look_ups.labels("failed")
         duration = Histogram(
             "podsettle_review_duration_seconds",
             "From the last byte of a review received to its answer made.",
-            buckets=_BUCKETS,
+            buckets=BUCKETS,
             registry=self.registry,
         )
         self.observe_duration: Callable[[float], None] = duration.observe
@@ -95,6 +109,10 @@ class Metrics:
     def count_refused(self, status: int) -> None:
         """Count a request that was not answered with a review."""
         self._refused.labels(str(status)).inc()
+
+    def count_look_up(self, found: bool) -> None:
+        """Count a question to a registry."""
+        (self._found if found else self._failed).inc()
 
     def count(self, decision: Decision) -> None:
         """Count an answered review and the reasons in it."""
