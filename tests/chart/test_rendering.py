@@ -286,6 +286,34 @@ def test_only_who_manages_a_secret_may_read_it() -> None:
         assert may(source) == {"leases"}
 
 
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({"lingerImage": "r.example/linger"}, "r.example/linger:VERSION"),
+        ({"lingerImage": "r.example:5000/linger"}, "r.example:5000/linger:VERSION"),
+        ({"lingerImage": "linger"}, "linger:VERSION"),
+        ({"lingerImage": "r.example/linger", "image.tag": "b7"}, "r.example/linger:b7"),
+        ({"lingerImage": "r.example/linger:1", "image.tag": "b7"}, "r.example/linger:1"),
+        ({"lingerImage": "r.example/linger@sha256:00"}, "r.example/linger@sha256:00"),
+        ({"lingerImage": "r.example/linger:1@sha256:00"}, "r.example/linger:1@sha256:00"),
+        ({"lingerImage": ""}, None),
+    ],
+    ids=str,
+)
+def test_the_helper_has_the_tag_of_podsettle_unless_the_value_has_one(
+    values: Json, image: str | None
+) -> None:
+    """A helper of another version may lack what this one's pods start it with."""
+    made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
+    (deployment,) = (each for each in made if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    wanted = image and image.replace("VERSION", version)
+    assert _arguments(pod).get("--linger-image") == wanted
+    if wanted and wanted.endswith(version):
+        assert _container(pod)["image"].rpartition(":")[2] == version
+
+
 def test_no_rule_says_everything() -> None:
     for each in objects("everything"):
         for rule in each.get("rules", ()):

@@ -25,13 +25,25 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: webhook
 {{- end -}}
 
+{{- define "podsettle.tag" -}}
+{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
 {{- define "podsettle.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
 {{- else -}}
-{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{ .repository }}:{{ include "podsettle.tag" $ }}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The helper's image, of podsettle's own version unless the value says which: pods that an older
+     helper does not understand would fail. */}}
+{{- define "podsettle.lingerImage" -}}
+{{- with .Values.lingerImage -}}
+{{ . }}{{ if not (contains ":" (splitList "/" . | last)) }}:{{ include "podsettle.tag" $ }}{{ end }}
 {{- end -}}
 {{- end -}}
 
