@@ -134,6 +134,9 @@ def test_every_namespaced_object_names_the_namespace(values: str) -> None:
         "SettlePolicy",
     }
     for each in objects(values):
+        if each["kind"] == "RoleBinding" and each["metadata"]["name"].endswith("-pull-secrets"):
+            # In the namespaces whose secrets are read.
+            continue
         wanted = None if each["kind"] in cluster_wide else NAMESPACE
         assert each["metadata"].get("namespace") == wanted, each
 
@@ -286,6 +289,58 @@ def test_only_who_manages_a_secret_may_read_it() -> None:
         assert may(source) == {"leases"}
 
 
+def test_pull_secrets_are_readable_only_where_a_value_says_so() -> None:
+    """Nowhere, everywhere, or in some namespaces."""
+
+    def bound(*flags: str, name: str = "podsettle") -> set[tuple[str, str | None]]:
+        made = [each for each in yaml.safe_load_all(template(*flags)) if each]
+        (account,) = (each["metadata"] for each in made if each["kind"] == "ServiceAccount")
+        granted = [
+            each for each in made if each.get("roleRef", {}).get("name") == f"{name}-pull-secrets"
+        ]
+        for each in granted:
+            assert each["roleRef"]["kind"] == "ClusterRole"
+            (subject,) = each["subjects"]
+            assert (subject["name"], subject["namespace"]) == (account["name"], NAMESPACE)
+        return {(each["kind"], each["metadata"].get("namespace")) for each in granted}
+
+    assert bound() == set()
+    assert "-pull-secrets" not in template()
+    assert bound("--set=imageConfig.pullSecrets=true") == {("ClusterRoleBinding", None)}
+    some = ("--values", str(VALUES["everything"]))
+    assert bound(*some, name="settle") == {("RoleBinding", "ci"), ("RoleBinding", "builds")}
+    role = named("ClusterRole", "settle-pull-secrets", "everything")
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["secrets", "serviceaccounts"], "verbs": ["get"]}
+    ]
+
+
+def test_a_network_policy_lets_out_what_the_values_name() -> None:
+    def egress(*flags: str) -> set[int] | None:
+        (policy,) = (
+            each
+            for each in yaml.safe_load_all(template(*flags))
+            if each and each["kind"] == "NetworkPolicy"
+        )
+        spec = policy["spec"]
+        assert ("Egress" in spec["policyTypes"]) is ("egress" in spec)
+        if "egress" not in spec:
+            return None
+        (rule,) = spec["egress"]
+        # Addresses are not what it goes by: registries send podsettle elsewhere for blobs.
+        assert rule.keys() == {"ports"}
+        tcp = [each["port"] for each in rule["ports"] if each["protocol"] == "TCP"]
+        assert len(tcp) == len(set(tcp))
+        return set(tcp) - {53, 5353}
+
+    api_server = "--set-json=networkPolicy.apiServerPorts=[443,6443]"
+    assert egress() is None
+    assert egress(api_server) == {443, 6443}
+    assert egress(api_server, "--set-json=networkPolicy.registryPorts=[443,5000]") == {
+        443, 6443, 5000
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("values", "image"),
     [
@@ -372,6 +427,14 @@ def test_releases_by_other_names_do_not_meet() -> None:
     assert not names("podsettle") & names("other")
     assert ("Service", "other-podsettle") in names("other")
     assert max(len(name) for kind, name in names("r" * 53) if kind == "Service") <= 63
+
+
+@pytest.mark.parametrize("namespaces", [[], ["ci"]], ids=["everywhere", "somewhere"])
+def test_the_notes_warn_of_the_right_to_every_secret(namespaces: list[str]) -> None:
+    said = {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": namespaces}
+    done = run("helm", "install", "podsettle", CHART, "--dry-run=client", *set_flags(said))
+    assert done.returncode == 0, done.stderr
+    assert ("may read every Secret" in done.stdout) is (not namespaces)
 
 
 @pytest.mark.parametrize("values", VALUES)

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+import trustme
 import yaml
 
 from tests.chart.helm import CHART, NAMESPACE
@@ -31,8 +34,11 @@ from tests.e2e.release import (
     installed,
     policy,
 )
+from tests.images.pull_secrets import docker_config
+from tests.images.rig import PASSWORD, USER, basic, htpasswd, made_image, start_registry
 from tests.kube.cluster import AUDIT_POLICY, KubeCluster
 from tests.process import await_that, free_port
+from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 
 # They share the release, and leave it as they found it.
 pytestmark = pytest.mark.xdist_group("chart")
@@ -290,6 +296,120 @@ def _right(event: Json) -> tuple[str, str, str]:
     reference = event["objectRef"]
     subresource = f"/{reference['subresource']}" if "subresource" in reference else ""
     return reference.get("apiGroup", ""), reference["resource"] + subresource, event["verb"]
+
+
+@contextmanager
+def private_registry(directory: Path, ca: trustme.CA) -> Iterator[tuple[str, str]]:
+    """A registry that wants a password: an image in it, and what a pull secret for it holds."""
+    directory.mkdir()
+    with start_registry(directory, ca, authorize=basic, auth=htpasswd(directory)) as registry:
+        registry.push("team/private", "1", made_image(directory, entrypoint=["/bin/app"]))
+        config = docker_config({registry.host: (USER, PASSWORD)}).content
+        yield f"{registry.host}/team/private:1", base64.b64encode(config).decode()
+
+
+def test_pull_secrets_are_read_where_a_value_allows_it(
+    release: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A private image is looked up there, and nowhere else; and no other right is there."""
+    cluster, ca = release.cluster, trustme.CA()
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    labels = {"podsettle.dev/policy": "private"}
+    with private_registry(tmp_path / "registry", ca) as (image, secret):
+        release.stop_all(signal.SIGKILL)
+        replica = release.start()
+        await_that(replica.is_ready, "podsettle trusts the registry")
+        images = {"lookup": "Registry", "registries": [image.partition("/")[0]]}
+        cluster.create(POLICIES, policy("private", imageConfig=images))
+        ci, other = (cluster.namespace("private-", labels=labels) for _ in range(2))
+        for namespace in (ci, other):
+            made: Json = {
+                "metadata": {"name": "registry"},
+                "type": DOCKER_CONFIG_JSON,
+                "data": {".dockerconfigjson": secret},
+            }
+            cluster.create(f"/api/v1/namespaces/{namespace}/secrets", made)
+
+        def said(namespace: str, *pull_secrets: str) -> str:
+            """What podsettle warns of; nothing where the image's entrypoint was wrapped."""
+            pod = simple_pod("pod", namespace, image=image)
+            del pod["spec"]["initContainers"][0]["command"]
+            pod["spec"]["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
+            status, created, warnings = cluster.create_pod(pod, dry_run=True)
+            assert status == 201, created
+            (*_, own) = created["spec"]["initContainers"]
+            if not warnings:
+                # Not covered yet, or wrapped.
+                return "" if own.get("command", [""])[-1] == "/bin/app" else "nothing"
+            return " ".join(warnings)
+
+        def upgrade(*flags: str) -> None:
+            release.helm("upgrade", RELEASE, CHART, LINGER, *flags)
+
+        refused = "pull secret 'registry' may not be read by podsettle"
+        for namespace in (ci, other):
+            await_that(lambda n=namespace: refused in said(n, "registry"), "it says so")  # type: ignore[misc]
+        assert "service account 'default' may not be read by podsettle" in said(ci)
+
+        allow = "--set=imageConfig.pullSecrets=true"
+        upgrade(allow, f"--set=imageConfig.pullSecretNamespaces={{{ci}}}")
+        await_that(lambda: said(ci, "registry") == "", "the private image is looked up")
+        assert refused in said(other, "registry")
+        # As nobody: there is no secret, and that is no problem to tell of.
+        await_that(lambda: "service account" not in said(ci), "the account is read")
+        assert "ImageConfigUnavailable" in said(ci)
+        assert _granted(release, ci) == {("secrets", "get"), ("serviceaccounts", "get")}
+        assert _granted(release, other) == set()
+
+        def read() -> set[tuple[str, str, str]]:
+            return {
+                _right(event)
+                for event in _events(release)
+                if event.get("objectRef", {}).get("namespace") == ci
+                and event["objectRef"]["resource"] != "namespaces"
+                and event["responseStatus"]["code"] == 200
+            }
+
+        await_that(lambda: len(read()) == 2, "the audit log has both")
+        assert read() == {("", "secrets", "get"), ("", "serviceaccounts", "get")}
+
+        upgrade(allow)
+        await_that(lambda: said(other, "registry") == "", "it is looked up everywhere")
+        assert _granted(release, "kube-system") == _granted(release, ci)
+        upgrade()
+        await_that(lambda: _granted(release, ci) == set(), "the right is taken back")
+        cluster.request("DELETE", f"{POLICIES}/private")
+    monkeypatch.delenv("SSL_CERT_FILE")
+    release.stop_all(signal.SIGKILL)
+    replica = release.start()
+    await_that(replica.is_ready, "podsettle is as it was")
+
+
+def _granted(release: Installation, namespace: str) -> set[tuple[str, str]]:
+    """What the account may do with secrets and accounts that are not its own, by RBAC."""
+
+    def may(resource: str, verb: str) -> bool:
+        asked = {"namespace": namespace, "verb": verb, "resource": resource, "name": "any"}
+        status, answer, _ = release.cluster.request(
+            "POST",
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {"user": ACCOUNT, "resourceAttributes": asked},
+            },
+        )
+        assert status == 201, answer
+        return bool(answer["status"]["allowed"])
+
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
+    return {
+        (resource, verb)
+        for resource in ("secrets", "serviceaccounts")
+        for verb in verbs
+        if may(resource, verb)
+    }
 
 
 def test_the_kill_switch_is_not_undone(release: Installation) -> None:

@@ -201,11 +201,18 @@ def test_everything_at_once_installs_and_goes(fresh: Installation) -> None:
     served = "/apis/cert-manager.io/v1/certificates"
     await_that(lambda: cluster.request("GET", served).status == 200, "the CRDs are served")
     values = ("--values", VALUES["everything"])
+    said = yaml.safe_load(VALUES["everything"].read_text())["imageConfig"]
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    bindings = [f"{rbac}/namespaces/{name}/rolebindings" for name in said["pullSecretNamespaces"]]
+    for name in said["pullSecretNamespaces"]:
+        cluster.namespace(name)
     fresh.helm("install", "everything", CHART, *values, "--create-namespace")
     policies = {each["metadata"]["name"] for each in fresh.get(POLICIES)["items"]}
     assert policies == {"quick-init", "volatile"}
     fresh.helm("upgrade", "everything", CHART, *values)
+    assert all(fresh.get(path)["items"] for path in bindings)
     fresh.helm("uninstall", "everything")
+    assert not any(fresh.get(path)["items"] for path in bindings)
     assert fresh.get(POLICIES)["items"] == []
     assert cluster.request("GET", CONFIGURATION.replace(RELEASE, "settle")).status == 404
     # Kept: a pod that runs could not be given a new sandbox without it.

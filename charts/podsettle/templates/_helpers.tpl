@@ -77,6 +77,14 @@ seccompProfile:
 {{- fail (printf "at '%s': put your registry in the place of REGISTRY in %s" $path $image) -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.imageConfig -}}
+{{- if and .pullSecretNamespaces (not .pullSecrets) -}}
+{{- fail "at '/imageConfig/pullSecretNamespaces': they say where pullSecrets holds, which is false" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.registryPorts (not .Values.networkPolicy.apiServerPorts) -}}
+{{- fail "at '/networkPolicy/registryPorts': without apiServerPorts podsettle may connect anywhere; set both or none" -}}
+{{- end -}}
 {{- with .Values.webhook -}}
 {{- if and (eq .failurePolicy "Fail") (not (has "kube-system" .excludedNamespaces)) -}}
 {{- fail "at '/webhook/excludedNamespaces': with failurePolicy Fail, excludedNamespaces has to contain kube-system: an outage of podsettle must not keep the cluster from mending itself" -}}
