@@ -143,9 +143,12 @@ class registered:  # noqa: N801
         self.cluster.request("DELETE", f"{self.path}/{self.name}")
 
 
-def is_called(cluster: KubeCluster, namespace: str = "default") -> bool:
+def is_called(
+    cluster: KubeCluster, namespace: str = "default", labels: dict[str, str] | None = None
+) -> bool:
     """Whether a pod is settled by now: the API server learns of a webhook with a delay."""
     probe = simple_pod("probe", namespace)
+    probe["metadata"]["labels"] = labels or {}
     annotations = cluster.create_pod(probe, dry_run=True).body["metadata"].get("annotations", {})
     return "podsettle.dev/applied" in annotations
 

@@ -1,0 +1,150 @@
+"""postInitSleep for every container of every fixture pod, before a real API server."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.builders import LINGER, node
+from tests.e2e.conftest import Json, init_names, is_called, normal, registered
+from tests.e2e.test_admission import fresh
+from tests.kube.cluster import KubeCluster
+from tests.kube.fixtures import prepare_for_fixture_pods
+from tests.outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
+from tests.process import RunningServer, await_that, start_server
+from tests.reviews import PODS, load_pod
+from webhook.core import shell_wrapper
+
+DELIVERIES = ("Auto", "Binary", "ImageVolume")
+MOUNTED = ("Auto", "ImageVolume")
+"""Where the helper comes in an image volume; Auto, because the nodes of this test mount them."""
+LABEL = "test-delivery"
+BROUGHT = "podsettle-linger"
+
+
+def _policy(delivery: str) -> Json:
+    chosen = {"when": "Always", "initContainers": ["*"], "containers": ["*"]}
+    return {
+        "apiVersion": "podsettle.dev/v1alpha1",
+        "kind": "SettlePolicy",
+        "metadata": {"name": delivery.lower()},
+        "spec": {
+            "namespaceSelector": {},
+            "podSelector": {"matchLabels": {LABEL: delivery}},
+            "remedies": {"postInitSleep": {**chosen, "delivery": delivery}},
+        },
+    }
+
+
+def _node() -> Json:
+    """One that every pod could land on, and that mounts image volumes."""
+    labels: dict[str, str] = {}
+    for path in PODS:
+        labels |= load_pod(path)["spec"].get("nodeSelector", {})
+    labels["kubernetes.io/os"] = "linux"
+    return {"apiVersion": "v1", "kind": "Node"} | node(
+        "worker", "containerd://2.1.5", "v1.36.0", labels
+    )
+
+
+@pytest.fixture(scope="module")
+def podsettle_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    manifests = tmp_path_factory.mktemp("manifests")
+    documents = [*map(_policy, DELIVERIES), _node()]
+    (manifests / "all.yaml").write_text(yaml.safe_dump_all(documents))
+    with start_server(manifests, tmp_path_factory.mktemp("certs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def settling(cluster: KubeCluster, podsettle_server: RunningServer) -> Iterator[KubeCluster]:
+    prepare_for_fixture_pods(cluster)
+    url, ca = podsettle_server.url, podsettle_server.ca.read_bytes()
+    with registered(cluster, "podsettle", f"{url}/mutate", ca):
+        await_that(
+            lambda: is_called(cluster, labels={LABEL: "Auto"}), "the API server calls podsettle"
+        )
+        yield cluster
+
+
+def submit(cluster: KubeCluster, pod: Json) -> tuple[Json, dict[str, str]]:
+    """The pod as the API server would keep it, and the reason of each container."""
+    identifier = str(uuid.uuid4())
+    status, created, _ = cluster.create_pod(pod, dry_run=True, headers={"Audit-ID": identifier})
+    assert status == 201, created
+    said = cluster.audit_event(identifier)["annotations"]
+    # Of two calls each key keeps what came first: a second one may add that it skips what the first
+    # one did.
+    texts = " ".join(said.get(f"pods.podsettle.dev/{key}", "") for key in ("skipped", "applied"))
+    found = re.findall(r"(?:\[([^\]]+)\])?=?\b([A-Z]\w+)(?: |$)", texts)
+    return created, dict(found)
+
+
+def _labelled(path: Path, delivery: str) -> Json:
+    pod = load_pod(path)
+    pod["metadata"].setdefault("labels", {})[LABEL] = delivery
+    return fresh(pod) if "name" in pod["metadata"] else pod
+
+
+def _containers(pod: Json) -> dict[str, Json]:
+    every = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+    return {each["name"]: each for each in every}
+
+
+def _expected(how: str | None, command: list[str] | None, delivery: str) -> list[str] | None:
+    if how == SHELL and delivery == "Auto":
+        return shell_wrapper.wrap(command or [], sleep_ms=10, min_lifetime_ms=500)
+    return [*LINGER, *(command or [])] if how in WRAPPED else command
+
+
+def test_the_table_names_every_pod_and_every_container() -> None:
+    assert set(OUTCOMES) == {path.stem for path in PODS}
+    for path in PODS:
+        if "" not in OUTCOMES[path.stem]:
+            assert set(OUTCOMES[path.stem]) == set(_containers(load_pod(path)))
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_every_container_is_wrapped_or_its_reason_said(
+    path: Path, delivery: str, settling: KubeCluster
+) -> None:
+    pod, outcomes = _labelled(path, delivery), OUTCOMES[path.stem]
+    created, said = submit(settling, pod)
+    assert said == {c: "Applied" if how in WRAPPED else how for c, how in outcomes.items()}
+    after = _containers(created)
+    for name, before in _containers(pod).items():
+        wanted = _expected(outcomes.get(name), before.get("command"), delivery)
+        assert after[name].get("command") == wanted, name
+        assert after[name].get("args") == before.get("args"), name
+
+    alone = (HELPER,) if delivery == "Auto" else WRAPPED
+    helped = any(how in alone for how in outcomes.values())
+    volumes = {each["name"]: each for each in created["spec"].get("volumes", [])}
+    assert (BROUGHT in volumes) is helped
+    copied = helped and delivery not in MOUNTED
+    assert init_names(created) == [*([BROUGHT] if copied else []), *init_names(pod)]
+    if helped:
+        assert ("image" if delivery in MOUNTED else "emptyDir") in volumes[BROUGHT]
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
+def test_a_pod_that_comes_again_is_left_as_it_is(
+    path: Path, delivery: str, settling: KubeCluster
+) -> None:
+    """As when somebody stores what `kubectl get -o yaml` shows and creates that."""
+    outcomes = OUTCOMES[path.stem]
+    first, _ = submit(settling, _labelled(path, delivery))
+    kept = ("labels", "annotations", "namespace", "ownerReferences", "finalizers")
+    metadata = {key: value for key, value in first["metadata"].items() if key in kept}
+    again, said = submit(settling, fresh({**first, "metadata": metadata}))
+    assert normal(again)["spec"] == normal(first)["spec"]
+    assert again["metadata"].get("annotations") == first["metadata"].get("annotations")
+    expected = {c: "AlreadySettled" if how in WRAPPED else how for c, how in outcomes.items()}
+    assert {name: reason for name, reason in said.items() if name != BROUGHT} == expected
