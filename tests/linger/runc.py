@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.process import await_that
 
@@ -148,12 +149,16 @@ class Machine:
         terminal: bool = False,
         resources: Mapping[str, object] | None = None,
         rlimits: Mapping[str, int] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "/",
     ) -> Iterator[Container]:
         """A container that is running, or has run already; it is removed in the end."""
         name = f"podsettle-test-{uuid.uuid4().hex}"
         bundle = self.scratch / name
         bundle.mkdir(parents=True)
         config = _config(self.rootfs, command, uid, terminal, resources or {}, rlimits or {})
+        config["process"] |= {"cwd": cwd}
+        config["process"]["env"] += [f"{key}={value}" for key, value in (env or {}).items()]
         (bundle / "config.json").write_text(json.dumps(config))
         pid_file = bundle / "pid"
         run = ["runc", "run", "--bundle", str(bundle), "--pid-file", str(pid_file), name]
@@ -192,9 +197,13 @@ class Machine:
         uid: int = 0,
         resources: Mapping[str, object] | None = None,
         rlimits: Mapping[str, int] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "/",
     ) -> tuple[int, str, str]:
         """Run a container to its end; exit code, standard output, standard error."""
-        with self.start(command, uid=uid, resources=resources, rlimits=rlimits) as container:
+        with self.start(
+            command, uid=uid, resources=resources, rlimits=rlimits, env=env, cwd=cwd
+        ) as container:
             return container.finish()
 
 
@@ -216,7 +225,7 @@ def _config(
     terminal: bool,
     resources: Mapping[str, object],
     rlimits: Mapping[str, int],
-) -> dict[str, object]:
+) -> dict[str, Any]:
     def mount(kind: str, where: str, *options: str) -> dict[str, object]:
         return {"destination": where, "type": kind, "source": kind, "options": list(options)}
 
