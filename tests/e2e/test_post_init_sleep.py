@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.builders import LINGER, node
+from tests.builders import LINGER, in_shell, node
 from tests.e2e.conftest import Json, init_names, is_called, normal, registered
 from tests.e2e.test_admission import fresh
 from tests.kube.cluster import KubeCluster
@@ -18,7 +18,6 @@ from tests.kube.fixtures import prepare_for_fixture_pods
 from tests.outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
 from tests.process import RunningServer, await_that, start_server
 from tests.reviews import PODS, load_pod
-from webhook.core import shell_wrapper
 
 DELIVERIES = ("Auto", "Binary", "ImageVolume")
 MOUNTED = ("Auto", "ImageVolume")
@@ -98,7 +97,7 @@ def _containers(pod: Json) -> dict[str, Json]:
 
 def _expected(how: str | None, command: list[str] | None, delivery: str) -> list[str] | None:
     if how == SHELL and delivery == "Auto":
-        return shell_wrapper.wrap(command or [], sleep_ms=10, min_lifetime_ms=500)
+        return in_shell(command or [], sleep_ms=10, min_lifetime_ms=500)
     return [*LINGER, *(command or [])] if how in WRAPPED else command
 
 
