@@ -140,7 +140,8 @@ def metrics_page() -> str:
     registry = Metrics("0").registry
     for family in registry.collect():
         suffix = "_total" if family.type == "counter" else ""
-        labels = getattr(_collector(registry, family.name), "_labelnames", ())
+        source = family if hasattr(family, "_labelnames") else _collector(registry, family.name)
+        labels = getattr(source, "_labelnames", ())
         names = ", ".join(f"`{label}`" for label in labels) or "none"
         lines.append(f"| `{family.name}{suffix}` | {names} | {family.documentation} |")
     return _page(lines)

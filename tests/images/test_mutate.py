@@ -23,7 +23,7 @@ from webhook.cluster.manifests import ManifestsSource
 from webhook.server import mutate
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
-from webhook.server.metrics import BUCKETS
+from webhook.server.review_counts import BUCKETS
 
 
 @pytest.fixture(autouse=True)

@@ -21,9 +21,9 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.admit import Answer
 from webhook.core.decide import Settings
 from webhook.core.view import Namespace
-from webhook.server import mutate
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
+from webhook.server.mutate import Mutate
 
 INITLESS = {"metadata": {}, "spec": {"containers": [container("main", "/x")]}}
 SLEEPING = policy("sleep", remedies={"postInitSleep": {}})
@@ -142,7 +142,7 @@ def test_an_answer_that_cannot_be_logged_is_given(
     def fail(*_: object) -> None:
         raise DefectError("of the log")
 
-    monkeypatch.setattr(mutate, "_log", fail)
+    monkeypatch.setattr(Mutate, "_tell", fail)
     asked.source.view = view(SLEEPING, namespaces=KNOWN)
     asked.review(INITLESS)
     (record,) = [record for record in caplog.records if record.levelname == "ERROR"]

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.cluster.conftest import eventually
 from tests.reviews import PODS, UID, load_pod, patch_of, review
 from webhook.cluster.manifests import ManifestsSource
 from webhook.core.decide import Settings
@@ -135,7 +136,12 @@ async def test_nobody_else_writes_lines_of_the_log(
 ) -> None:
     caplog.set_level("INFO")
     await client.post("/mutate", json=review(TEKTON, uid="x\n2026-11-21 ERROR forged"))
-    (message,) = [record.getMessage() for record in caplog.records if "uid" in record.getMessage()]
+
+    def told() -> list[str]:
+        return [r.getMessage() for r in caplog.records if "uid" in r.getMessage()]
+
+    await eventually(told)
+    (message,) = told()
     assert "\n" not in message
     assert r"\n2026-11-21 ERROR forged" in message
 

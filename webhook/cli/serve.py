@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
+from webhook.cli.log import LinesFormatter
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
     DurationType,
@@ -208,7 +209,9 @@ def serve(
     from webhook.server.serve import AddressError, listen
     from webhook.server.serve import serve as run
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LinesFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     beyond_loopback = not _is_loopback(host)
     in_cluster_only = "--tls self-managed" if tls == "self-managed" else ""
     if webhook_configuration and not in_cluster_only:

@@ -7,6 +7,7 @@ that does not apply (kubernetes `apiserver/pkg/admission/plugin/webhook/mutating
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,6 +33,8 @@ class Answer(NamedTuple):
 
     body: bytes
     decision: Decision
+    audit_annotations: Mapping[str, str]
+    """As answered: what was decided, in a line or two."""
     request: Request[Any] | None
     defect: Exception | None
     """The defect behind an `InternalError`, for the log."""
@@ -56,7 +59,7 @@ def admit(
         if uid is None:
             raise UnreadableReviewError(f"not an AdmissionReview: {error}") from None
         decision = _only(Reason.UNSUPPORTED_REVIEW, f"podsettle cannot read it: {error}")
-        return Answer(_envelope(API_VERSION, uid, decision), decision, None, None)
+        return _answer(API_VERSION, uid, decision)
     request = review.request
     if review.kind != "AdmissionReview" or review.api_version != API_VERSION:
         decision = _only(
@@ -64,9 +67,9 @@ def admit(
             f"{review.kind or 'no kind'} of {review.api_version or 'no apiVersion'}; "
             f"podsettle answers AdmissionReview of {API_VERSION}",
         )
-        return Answer(_envelope(_version(review), request.uid, decision), decision, request, None)
+        return _answer(_version(review), request.uid, decision, request)
     decision, defect = decide_safely(request, view, settings, images)
-    return Answer(_envelope(API_VERSION, request.uid, decision), decision, request, defect)
+    return _answer(API_VERSION, request.uid, decision, request, defect)
 
 
 def admit_unread(head: bytes, reason: Reason, why: str) -> Answer:
@@ -78,7 +81,7 @@ def admit_unread(head: bytes, reason: Reason, why: str) -> Answer:
     if uid is None:
         raise UnreadableReviewError(why)
     decision = _only(reason, why)
-    return Answer(_envelope(API_VERSION, uid, decision), decision, None, None)
+    return _answer(API_VERSION, uid, decision)
 
 
 def decide_safely(
@@ -134,11 +137,17 @@ class _ReviewResponse(msgspec.Struct, rename="camel"):
     response: _Response
 
 
-def _envelope(api_version: str, uid: str, decision: Decision) -> bytes:
-    response = _Response(uid, True)
+def _answer(
+    api_version: str,
+    uid: str,
+    decision: Decision,
+    request: Request[Any] | None = None,
+    defect: Exception | None = None,
+) -> Answer:
+    audited = decision.audit_annotations
+    response = _Response(uid, True, warnings=decision.warnings, audit_annotations=audited)
     if decision.operations:
         response.patch_type = "JSONPatch"
         response.patch = _encode(decision.operations)
-    response.warnings = decision.warnings
-    response.audit_annotations = decision.audit_annotations
-    return _encode(_ReviewResponse(api_version, "AdmissionReview", response))
+    body = _encode(_ReviewResponse(api_version, "AdmissionReview", response))
+    return Answer(body, decision, audited, request, defect)

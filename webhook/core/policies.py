@@ -60,7 +60,7 @@ class PolicySet:
     def covering(self, namespace: Namespace, own_namespace: str | None) -> Coverage:
         """The policies for a namespace; none for one that is protected or switched off."""
         known = self._covering.get(namespace.name)
-        if known is not None and known[0] is namespace.labels:
+        if known is not None and known[0] == namespace.labels:
             return known[1]
         coverage = self._cover(namespace, own_namespace)
         if len(self._covering) >= _MOST_REMEMBERED or len(namespace.name) > _LONGEST_NAME:

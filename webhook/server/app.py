@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -9,8 +10,7 @@ from datetime import datetime
 
 from fastapi import Depends, FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from webhook import __version__
 from webhook.background import background
@@ -22,6 +22,7 @@ from webhook.server.announce import announce
 from webhook.server.authentication import BASIC, Authorizer, guard
 from webhook.server.client_certificates import DemandClientCertificate
 from webhook.server.drain import Drain
+from webhook.server.journal import Journal
 from webhook.server.load import Load
 from webhook.server.metrics import Metrics
 from webhook.server.mutate import Mutate
@@ -29,6 +30,21 @@ from webhook.server.page import page_router
 from webhook.server.preview import preview_router
 from webhook.server.probes import probes_router
 from webhook.server.room import Room
+
+log = logging.getLogger(__name__)
+
+
+class Application(FastAPI):
+    """FastAPI for every route but one: its way to a route takes longer than a decision does."""
+
+    mutate: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or the life of the server."""
+        if scope["type"] == "http" and scope["path"] == "/mutate":
+            await self.mutate(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def create_app(
@@ -42,7 +58,7 @@ def create_app(
     authorizer: Authorizer | None = None,
     client_certificates: bool = False,
     pull_secrets: PullSecrets | None = None,
-) -> FastAPI:
+) -> Application:
     """The application. It keeps `running`, by default the source, going for as long as it runs.
 
     `checks` are what readiness goes by beside the drain, by default the source's. Without an
@@ -59,6 +75,7 @@ def create_app(
 
     load = Load()
     room = Room()
+    journal = Journal(log)
     metrics = Metrics(__version__)
     metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
@@ -76,9 +93,12 @@ def create_app(
             aclosing(shown_images),
             background(lambda: announce(all_checks)),
         ):
-            yield
+            try:
+                yield
+            finally:
+                journal.flush()
 
-    app = FastAPI(
+    app = Application(
         title="podsettle",
         version=__version__,
         description="A mutating admission webhook that settles pods.",
@@ -90,11 +110,9 @@ def create_app(
     )
     app.state.load = load
     app.state.room = room
-    # A class instance is served as plain ASGI: FastAPI's request model costs half the throughput.
-    mutate: ASGIApp = Mutate(source, settings, metrics, drain, load, room, images)
+    app.mutate = Mutate(source, settings, metrics, journal, drain, load, room, images)
     if client_certificates:
-        mutate = DemandClientCertificate(mutate, metrics.count_refused)
-    app.router.routes.append(Route("/mutate", mutate))
+        app.mutate = DemandClientCertificate(app.mutate, metrics.count_refused)
     guarded = [Depends(guard(authorizer))]
     app.include_router(
         preview_router(lambda: source.view, settings, room, shown_images), dependencies=guarded

@@ -11,7 +11,7 @@ import logging
 from contextlib import suppress
 from functools import lru_cache
 from random import random
-from time import monotonic, perf_counter
+from time import monotonic
 from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
@@ -27,6 +27,7 @@ from webhook.server.answers import CLOSE, Header, refuse, respond
 from webhook.server.body import MAX_BODY, MOST_BYTES, Body
 from webhook.server.connection import ARRIVAL, Arrival
 from webhook.server.drain import Drain
+from webhook.server.journal import Journal
 from webhook.server.load import Load
 from webhook.server.metrics import Metrics
 from webhook.server.room import Room
@@ -63,6 +64,7 @@ class Mutate:
         source: Source,
         settings: Settings,
         metrics: Metrics,
+        journal: Journal,
         drain: Drain,
         load: Load,
         room: Room,
@@ -72,6 +74,7 @@ class Mutate:
         self._source = source
         self._settings = settings
         self._metrics = metrics
+        self._journal = journal
         self._drain = drain
         self._load = load
         self._room = room
@@ -105,9 +108,9 @@ class Mutate:
         if body.length > MOST_BYTES:
             await self._refuse(send, 413, f"the body is longer than {MOST_BYTES} bytes", CLOSE)
             return
-        start = perf_counter()
+        start = monotonic()
         try:
-            answer = await self._answer(body, waited, deadline)
+            answer = await self._answer(body, start, waited, deadline)
         except UnreadableReviewError as error:
             if body.complete:
                 await self._refuse(send, 400, str(error))
@@ -115,9 +118,8 @@ class Mutate:
                 await self._refuse(send, 408, str(error), CLOSE)
             return
         try:
-            self._metrics.observe_duration(perf_counter() - start)
-            self._metrics.count(answer.decision)
-            _log(answer, body)
+            self._metrics.reviews.count(answer.decision, monotonic() - start)
+            self._tell(answer, body)
         except Exception:
             # The answer is made, and nothing that is told about it may keep it from the pod.
             log.exception("a defect in podsettle; an answer was not counted or not logged")
@@ -137,9 +139,8 @@ class Mutate:
         finally:
             aside.discard(body)
 
-    async def _answer(self, body: Body, waited: float, deadline: float) -> Answer:
+    async def _answer(self, body: Body, start: float, waited: float, deadline: float) -> Answer:
         """The answer, whatever happens. Raises UnreadableReviewError, and nothing else."""
-        start = perf_counter()
         try:
             answer = self._unread(body, waited, deadline) or admit(
                 body.kept, self._source.view, self._settings
@@ -147,7 +148,7 @@ class Mutate:
             if answer.unknown_namespace is not None and not self._room.full:
                 answer = await self._ask_again(body.kept, answer, deadline)
             if answer.decision.lacking and self._images is not None:
-                left = deadline - waited - (perf_counter() - start)
+                left = deadline - waited - (monotonic() - start)
                 seconds = max(min(deadline * _SHARE_FOR_IMAGES, left), 0.0)
                 known = await self._images.find(answer.decision.lacking, seconds)
                 answer = admit(body.kept, self._source.view, self._settings, known)
@@ -181,6 +182,20 @@ class Mutate:
         found = await self._source.fetch_namespace(name, seconds)
         return admit(body, self._source.view, self._settings) if found else answer
 
+    def _tell(self, answer: Answer, body: Body) -> None:
+        """Tell the log of a pod that a policy covers, and of a defect."""
+        request = answer.request
+        if answer.defect is not None:
+            log.error(
+                "a defect in podsettle; the pod was admitted unchanged (uid %s)",
+                _shown((request.uid if request else uid_of(body.kept)) or "unknown"),
+                exc_info=answer.defect,
+            )
+        elif request is not None and answer.decision.policies and self._journal.wanted:
+            pod = f"{_shown(request.namespace or '')}/{_shown(request.pod.name)}"
+            why = "; ".join([f"{key}: {text}" for key, text in answer.audit_annotations.items()])
+            self._journal.write(f"uid {_shown(request.uid)} pod {pod}: {_shown(why, 2000)}")
+
     async def _refuse(self, send: Send, status: int, message: str, *headers: Header) -> None:
         self._metrics.count_refused(status)
         await refuse(send, status, message, *headers)
@@ -207,27 +222,6 @@ def _is_json(scope: Scope) -> bool:
         if name == b"content-type":
             return bytes(value).partition(b";")[0].strip().lower() == b"application/json"
     return False
-
-
-def _log(answer: Answer, body: Body) -> None:
-    decision, request = answer.decision, answer.request
-    if answer.defect is not None:
-        log.error(
-            "a defect in podsettle; the pod was admitted unchanged (uid %s)",
-            _shown((request.uid if request else uid_of(body.kept)) or "unknown"),
-            exc_info=answer.defect,
-        )
-    elif request is not None and decision.policies and log.isEnabledFor(logging.INFO):
-        log.info(
-            "uid %s pod %s/%s: %s",
-            _shown(request.uid),
-            _shown(request.namespace or ""),
-            _shown(request.pod.name),
-            _shown(
-                "; ".join(f"{key}: {value}" for key, value in decision.audit_annotations.items()),
-                2000,
-            ),
-        )
 
 
 def _shown(text: str, longest: int = 128) -> str:
