@@ -167,7 +167,7 @@ def apply(
             yield _applied(target, f"wrapped by its own shell, {shell}")
             continue
         reason = _interactive_or_shell_less(container, settings) or helper.objection()
-        if reason is None and any(map(_takes_mount, _paths(container))):
+        if reason is None and _takes_helpers_place(container):
             reason = Reason.NAME_CONFLICT
         if reason is not None:
             yield Finding(reason, container.name)
@@ -301,17 +301,14 @@ def _interactive_or_shell_less(container: Container, settings: PostInitSleep) ->
 _LETTERS = HELPER_MOUNT.strip("/").encode()
 
 
-def _paths(container: Container) -> Iterator[str]:
-    """The paths that may be the helper's: what has not its letters, and hides none, is passed by"""
+def _takes_helpers_place(container: Container) -> bool:
+    """Whether something is mounted where the helper goes; the kubelet makes paths absolute."""
     raw = bytes(container.volume_mounts)
+    paths = [device.device_path for device in container.devices]
+    # A path without these letters is another's, unless an escape hides them.
     if _LETTERS in raw or b"\\" in raw:
-        for mount in container.mounts:
-            yield mount.mount_path
-    for device in container.devices:
-        yield device.device_path
-
-
-def _takes_mount(path: str) -> bool:
-    """Whether a path is the helper's or lies below it. The kubelet makes paths absolute."""
-    absolute = posixpath.normpath("/" + path.lstrip("/"))
-    return f"{absolute}/".startswith(f"{HELPER_MOUNT}/")
+        paths += [mount.mount_path for mount in container.mounts]
+    return any(
+        f"{posixpath.normpath('/' + path.lstrip('/'))}/".startswith(f"{HELPER_MOUNT}/")
+        for path in paths
+    )
