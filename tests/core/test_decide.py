@@ -333,3 +333,12 @@ def test_a_pod_opts_out_of_audits_too() -> None:
     audit = policy(remedies=remedies, action="Audit")
     before = pod(QUICK, annotations={"podsettle.dev/skip": "postInitSleep"})
     assert why(decided(before, view(audit))) == ["PodOptedOut"]
+
+
+@pytest.mark.parametrize(("count", "applied"), [(999, 999), (1000, 0)])
+def test_a_pod_of_more_containers_than_anybody_has_is_left_alone(count: int, applied: int) -> None:
+    large = pod(*(container(f"c{n}", "/c") for n in range(count)))
+    outcomes = decided(large, view(policy())).outcomes
+    assert sum(outcome.changed for outcome in outcomes) == applied
+    if not applied:
+        assert [outcome.reason for outcome in outcomes] == ["PodTooLarge"]

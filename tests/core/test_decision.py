@@ -224,6 +224,7 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.POD_OPTED_OUT: lambda: ask(pod(QUICK, annotations={"podsettle.dev/skip": "true"})),
     Reason.MIRROR_POD: lambda: ask(pod(QUICK, annotations={"kubernetes.io/config.mirror": "x"})),
     Reason.WINDOWS_POD: lambda: ask(pod(QUICK, os={"name": "windows"})),
+    Reason.POD_TOO_LARGE: lambda: ask(pod(*[QUICK] * 1000)),
     Reason.NO_COMMAND: lambda: ask(pod(container("a"))),
     Reason.IMAGE_CONFIG_UNAVAILABLE: lambda: ask(
         pod(container("a")), view(policy(imageConfig=QUAY))

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.builders import Json, container, pod
+from webhook.core import patch as patches
 from webhook.core import proof
 from webhook.core.admit import review_of
 from webhook.core.patch import PodPatch
-from webhook.core.proof import PatchError
+from webhook.core.proof import PatchError, Proofs
 
 Edit = Callable[[PodPatch], object]
 
 
 @pytest.fixture(autouse=True)
-def nothing_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "_proven", set())
+def proofs(monkeypatch: pytest.MonkeyPatch) -> Proofs:
+    found = Proofs()
+    monkeypatch.setattr(patches, "_proofs", found)
+    return found
 
 
 def check(document: Json, edit: Edit) -> None:
@@ -27,14 +29,14 @@ def check(document: Json, edit: Edit) -> None:
     patch.checked_operations()
 
 
-def annotated(**annotations: str) -> Json:
-    return pod(container("a", "x"), annotations=annotations)
-
-
 WRAP: Edit = lambda patch: patch.wrap("initContainers", 0, ["w"])  # noqa: E731
 CLASS: Edit = lambda patch: patch.set_runtime_class("fast")  # noqa: E731
 RULES: Edit = lambda patch: patch.set_restart_rules(0, [{"action": "Restart"}])  # noqa: E731
 SELINUX: Edit = lambda patch: patch.set_selinux_change_policy("Recursive")  # noqa: E731
+VOLUME: Edit = lambda patch: patch.add_volume({"name": "podsettle-linger"})  # noqa: E731
+IMAGE: Edit = lambda patch: patch.wrap_image(  # noqa: E731
+    "initContainers", 0, ["w"], ["e"], ["c"]
+)
 MOVE: Edit = lambda patch: patch.move_init_container_first(1)  # noqa: E731
 
 
@@ -70,19 +72,18 @@ OWN = "podsettle.dev/applied"
         (ONE, first("podsettle-linger"), ONE, first("intruder")),
         (ONE, first("podsettle-linger"), HELPED, first("podsettle-linger")),
         (ONE, last("podsettle-kubelet-gate"), ONE, last("intruder")),
-        (ONE, annotate(OWN), ONE, annotate("theirs")),
-        (annotated(a="b"), annotate(OWN), annotated(a="b"), annotate("theirs")),
+        (ONE, VOLUME, pod(volumes=[{"name": "podsettle-linger"}]), VOLUME),
+        (pod(container("a")), IMAGE, pod(container("a", args=["mine"])), IMAGE),
+        (pod(container("a")), IMAGE, ONE, IMAGE),
         (pod(*map(container, ("a", "podsettle-linger"))), MOVE, pod(*map(container, "ab")), MOVE),
         (pod(*map(container, ("a", "podsettle-linger"))), MOVE, ONE, MOVE),
     ],
 )  # fmt: skip
 def test_a_shape_proves_no_other(proven: Json, edit: Edit, other: Json, other_edit: Edit) -> None:
-    before = len(proof._proven)
     try:
         check(proven, edit)
     except PatchError as error:
         pytest.fail(str(error))
-    assert len(proof._proven) == before + 1
     with pytest.raises(PatchError):
         check(other, other_edit)
 
@@ -101,9 +102,30 @@ def test_what_is_refused_is_not_proven() -> None:
             check(ONE, first("intruder"))
 
 
-def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "_MOST_SHAPES", 3)
-    names: list[Any] = [container(f"c{n}", "x") for n in range(10)]
-    for count in range(1, 11):
-        check(pod(*names[:count]), WRAP)
-        assert len(proof._proven) <= 3
+@pytest.mark.parametrize("annotations", [{}, {"theirs": "x"}])
+def test_only_own_annotations_are_set(annotations: dict[str, str]) -> None:
+    with pytest.raises(PatchError, match="annotation theirs"):
+        check(pod(container("a", "x"), annotations=annotations), annotate("theirs"))
+
+
+def test_two_mounts_are_refused_not_lost() -> None:
+    def twice(patch: PodPatch) -> None:
+        patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
+        patch.add_mount("initContainers", 0, {"name": "w", "mountPath": "/w"})
+
+    with pytest.raises(PatchError, match="mounts of a"):
+        check(ONE, twice)
+
+
+def test_memory_has_an_end(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "_MOST_EDITS", 30)
+    for count in range(1, 41):
+        containers = [container(f"c{n}", "x") for n in range(count)]
+
+        def wrap_all(patch: PodPatch, count: int = count) -> None:
+            for index in range(count):
+                patch.wrap("initContainers", index, ["w"])
+
+        check(pod(*containers), wrap_all)
+        edits = sum(len(shape[0]) for shape in proofs._shapes)  # type: ignore[index, misc]
+        assert edits <= max(30, count)

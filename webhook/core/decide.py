@@ -24,6 +24,9 @@ from webhook.core.remedy import Context
 from webhook.core.review import Pod, Request
 from webhook.core.view import ClusterView
 
+_MOST_CONTAINERS = 1_000
+"""Nobody has a tenth of it, and the API server looks at a pod's size after the webhooks only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -103,7 +106,10 @@ def _left_alone(pod: Pod) -> Reason | None:
             return Reason.MIRROR_POD
         if annotations.get(ANNOTATION_SKIP, "").strip() == "true":
             return Reason.POD_OPTED_OUT
-    return Reason.WINDOWS_POD if runs_on_windows(pod.spec) else None
+    spec = pod.spec
+    if len(spec.init_containers or ()) + len(spec.containers or ()) > _MOST_CONTAINERS:
+        return Reason.POD_TOO_LARGE
+    return Reason.WINDOWS_POD if runs_on_windows(spec) else None
 
 
 def _skipped_remedies(pod: Pod) -> frozenset[str]:

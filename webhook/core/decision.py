@@ -39,6 +39,7 @@ class Reason(StrEnum):
     ANNOTATIONS_FULL = "AnnotationsFull"
     MIRROR_POD = "MirrorPod"
     WINDOWS_POD = "WindowsPod"
+    POD_TOO_LARGE = "PodTooLarge"
 
     NO_COMMAND = "NoCommand"
     IMAGE_CONFIG_UNAVAILABLE = "ImageConfigUnavailable"
@@ -117,6 +118,10 @@ _ABOUT: dict[Reason, _About] = {
         "A mirror pod: the kubelet would delete it if its spec were changed."
     ),
     Reason.WINDOWS_POD: _About("The pod runs on Windows."),
+    Reason.POD_TOO_LARGE: _About(
+        "The pod has more containers than podsettle looks at, 1,000: it would keep others waiting.",
+        True,
+    ),
     Reason.NO_COMMAND: _About(
         "The container has no `command`: what to wrap is in the image, which the pod does not "
         "hold. Set `command` to the image's entrypoint.",

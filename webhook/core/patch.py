@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from webhook.core.decision import Operation
-from webhook.core.names import OWN_CONTAINERS
-from webhook.core.proof import is_proven, prove
+from webhook.core.names import OWN_ANNOTATIONS, OWN_CONTAINERS
+from webhook.core.proof import PatchError, Proofs
 from webhook.core.review import Container, Pod, is_set
 
 ContainerList: TypeAlias = Literal["initContainers", "containers"]
@@ -25,6 +25,9 @@ _ANNOTATIONS = 256 * 1024
 """kubernetes `TotalAnnotationSizeLimitB`: keys and values of all annotations together."""
 _BYTES_OF_A_CHARACTER = 4
 """At the most, in UTF-8."""
+
+
+_proofs = Proofs()
 
 
 def escape(key: str) -> str:
@@ -40,7 +43,7 @@ class PodPatch:
 
     __slots__ = (
         "_annotations", "_arrangement", "_edits", "_first_init_container", "_forms", "_from_images",
-        "_moved_first", "_pod", "_runtime_class_name", "_volumes",
+        "_mounted", "_moved_first", "_pod", "_runtime_class_name", "_volumes",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
@@ -50,6 +53,7 @@ class PodPatch:
         self._forms: list[Hashable] = []
         """Of each edit its path and, of what was received, all that decides whether it may be."""
         self._from_images: list[tuple[ContainerList, int, list[str], list[str]]] = []
+        self._mounted: set[str] = set()
         self._volumes = 0
         self._runtime_class_name: str | None = None
         self._arrangement: _Arrangement | None = None
@@ -62,7 +66,9 @@ class PodPatch:
         return self._runtime_class_name or self._pod.spec.runtime_class_name
 
     def annotate(self, key: str, value: str) -> None:
-        """Set an annotation."""
+        """Set an annotation of podsettle's own. Raises PatchError for any other."""
+        if key not in OWN_ANNOTATIONS:
+            raise PatchError(f"the patch changes what it must not: annotation {key}")
         self._annotations[key] = value
 
     def set_runtime_class(self, name: str) -> None:
@@ -101,22 +107,29 @@ class PodPatch:
         Its `args` are set where there are any, since an explicit command makes the runtime pass
         over the image's own.
         """
-        present = self._container(where, index).command is not None
+        container = self._container(where, index)
         path = f"/spec/{where}/{index}"
-        self._edit(_add(f"{path}/command", [*wrapper, *command]), present)
+        received = (container.command is None, container.has_args)
+        self._edit(_add(f"{path}/command", [*wrapper, *command]), received)
         if args:
-            self._edit(_add(f"{path}/args", args), present)
+            self._edit(_add(f"{path}/args", args), received)
         self._from_images.append((where, index, command, args))
 
     def add_mount(self, where: ContainerList, index: int, mount: dict[str, Any]) -> None:
         """Append a volume mount to a container."""
-        absent = not self._container(where, index).has_mounts
-        self._edit(_append(f"/spec/{where}/{index}/volumeMounts", absent, mount), absent)
+        path = f"/spec/{where}/{index}/volumeMounts"
+        absent = path not in self._mounted and not self._container(where, index).has_mounts
+        self._edit(_append(path, absent, mount), absent)
+        self._mounted.add(path)
 
     def add_volume(self, volume: dict[str, Any]) -> None:
         """Append a volume."""
-        absent = self._pod.spec.volumes is None and not self._volumes
-        self._edit(_append("/spec/volumes", absent, volume), absent)
+        volumes = self._pod.spec.volumes
+        absent = volumes is None and not self._volumes
+        taken = False
+        for other in volumes or ():
+            taken = taken or other.name == volume["name"]
+        self._edit(_append("/spec/volumes", absent, volume), (absent, taken))
         self._volumes += 1
 
     def set_restart_rules(self, index: int, rules: list[dict[str, Any]]) -> None:
@@ -179,20 +192,29 @@ class PodPatch:
         return (*self._annotating(), *self._edits, *self._placing())
 
     def checked_operations(self) -> tuple[Operation, ...]:
-        """The operations, once one of their shape was seen to do what it should. Raises PatchError.
+        """The operations, once some of their shape were seen to do what they should.
 
-        What a container without a command has from its image counts as if the pod had said it.
+        Raises PatchError.
         """
         operations = self.operations()
         if operations:
             shape = self._shape()
-            if not is_proven(shape):
-                before = _projection(self._pod)
-                for where, index, command, args in self._from_images:
-                    container = before["spec"][where][index]
-                    container |= {"command": command} | ({"args": args} if args else {})
-                prove(shape, before, operations)
+            if shape not in _proofs:
+                _proofs.add(shape, self._before(), operations)
         return operations
+
+    def _before(self) -> dict[str, Any]:
+        """The part of the received pod that a patch may touch.
+
+        What a container has from its image is there as if the pod had said it.
+        """
+        before = _projection(self._pod)
+        for where, index, command, args in self._from_images:
+            container = before["spec"][where][index]
+            container.setdefault("command", command)
+            if args and not container.get("args"):
+                container["args"] = args
+        return before
 
     def _shape(self) -> Hashable:
         """All that the verdict of the check hangs on."""
@@ -314,8 +336,10 @@ def _projected(container: Container) -> dict[str, Any]:
     projected: dict[str, Any] = {"name": container.name}
     if container.command is not None:
         projected["command"] = container.command
+    if is_set(container.args):
+        projected["args"] = msgspec.json.decode(container.args)
     if is_set(container.volume_mounts):
-        projected["volumeMounts"] = msgspec.to_builtins(container.mounts)
+        projected["volumeMounts"] = msgspec.json.decode(container.volume_mounts)
     if container.restart_policy is not None:
         projected["restartPolicy"] = container.restart_policy
     if container.restart_policy_rules is not None:

@@ -16,34 +16,40 @@ import jsonpatch
 from webhook.core.decision import Operation
 from webhook.core.names import HELPER, KUBELET_GATE, OWN_ANNOTATIONS, OWN_CONTAINERS
 
-_MOST_SHAPES = 10_000
-"""Far more than a cluster has; who makes up pods to fill memory gets no further."""
-
-_proven: set[Hashable] = set()
+_MOST_EDITS = 50_000
+"""In all shapes that are remembered: some 10 MB. A cluster has a few thousand."""
 
 
 class PatchError(Exception):
     """A patch that must not be answered: it does not apply, or it does what it should not."""
 
 
-def is_proven(shape: Hashable) -> bool:
-    """Whether a patch of this shape was applied before, and did what it should."""
-    return shape in _proven
+class Proofs:
+    """The shapes that were seen to do what they should."""
 
+    def __init__(self) -> None:
+        self._shapes: set[Hashable] = set()
+        self._edits = 0
 
-def prove(shape: Hashable, before: dict[str, Any], operations: Sequence[Operation]) -> None:
-    """Apply the operations to `before`, the part of a pod that they may touch, and look.
+    def __contains__(self, shape: Hashable) -> bool:
+        return shape in self._shapes
 
-    From then on the shape is proven. Raises PatchError.
-    """
-    try:
-        after = jsonpatch.apply_patch(before, operations)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-        raise PatchError(f"the patch does not apply: {error}") from error
-    check_edits(before, after)
-    if len(_proven) >= _MOST_SHAPES:
-        _proven.clear()
-    _proven.add(shape)
+    def add(self, shape: Hashable, before: dict[str, Any], operations: Sequence[Operation]) -> None:
+        """Apply the operations to `before`, the part of a pod that they may touch, and look.
+
+        Their shape is proven then. Raises PatchError.
+        """
+        try:
+            after = jsonpatch.apply_patch(before, operations)
+        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+            raise PatchError(f"the patch does not apply: {error}") from error
+        check_edits(before, after)
+        self._edits += len(operations)
+        if self._edits > _MOST_EDITS:
+            # Who makes up pods to fill memory gets no further.
+            self._shapes.clear()
+            self._edits = len(operations)
+        self._shapes.add(shape)
 
 
 def check_edits(before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -69,6 +75,8 @@ def check_edits(before: dict[str, Any], after: dict[str, Any]) -> None:
     )
     _require(old.get("runtimeClassName") in (None, new.get("runtimeClassName")), "runtimeClassName")
     _require(_extends(old.get("volumes", []), new.get("volumes", [])), "volumes")
+    names = [volume["name"] for volume in new.get("volumes", [])]
+    _require(len(old.get("volumes", [])) == len(names) or names[-1] not in names[:-1], "volumes")
     old_security, new_security = old.get("securityContext", {}), new.get("securityContext", {})
     _require(new_security.keys() <= {"seLinuxChangePolicy"}, "securityContext")
     _require(_is_kept("seLinuxChangePolicy", old_security, new_security), "seLinuxChangePolicy")
@@ -136,7 +144,10 @@ def _check_restart_policy(
     _require(same or gained, f"restartPolicy of {before['name']}")
 
 
-def _extends(old: list[Any], new: list[Any]) -> bool:
+def _extends(old: Any, new: Any) -> bool:
+    """Whether a list is as it was, or longer by one. What is no list must be as it was."""
+    if not isinstance(old, list):
+        return bool(old == new)
     return new[: len(old)] == old and len(new) <= len(old) + 1
 
 

@@ -2,7 +2,8 @@
 
 msgspec decodes these fields and skips the rest of the bytes. Nothing is ever encoded back from
 them: a typed round trip would lose fields that are newer than this file, so a patch names only
-the paths it changes. `null` reads as absent everywhere, as the API server treats it.
+the paths it changes. `null` reads as absent, as the API server
+treats it, but for names: it would refuse a pod without them.
 
 Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ and
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
@@ -63,6 +64,7 @@ class VolumeDevice(_Wire):
     device_path: str = ""
 
 
+_decode_strings = msgspec.json.Decoder(list[str]).decode
 _decode_mounts = msgspec.json.Decoder(list[VolumeMount]).decode
 _decode_devices = msgspec.json.Decoder(list[VolumeDevice]).decode
 
@@ -100,6 +102,11 @@ class Container(_Wire):
     liveness_probe: Raw = ABSENT
     readiness_probe: Raw = ABSENT
     startup_probe: Raw = ABSENT
+
+    @property
+    def has_args(self) -> bool:
+        """Whether `args` are given. Raises one of UNREADABLE where they are no list of strings."""
+        return is_set(self.args) and bool(_decode_strings(self.args))
 
     @property
     def has_mounts(self) -> bool:
@@ -166,9 +173,9 @@ class Affinity(_Wire):
 class Toleration(_Wire):
     """One entry of `tolerations`."""
 
-    key: str = ""
-    operator: str = ""
-    effect: str = ""
+    key: str | None = None
+    operator: str | None = None
+    effect: str | None = None
 
 
 class LocalObjectReference(_Wire):

@@ -96,7 +96,7 @@ def _tolerates_everything(toleration: Toleration) -> bool:
     return (
         not toleration.key
         and toleration.operator == "Exists"
-        and toleration.effect in ("", "NoSchedule")
+        and toleration.effect in (None, "", "NoSchedule")
     )
 
 

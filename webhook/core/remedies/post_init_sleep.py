@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-import msgspec
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -233,7 +232,7 @@ class _ImagesOfPod:
         if isinstance(found, Unavailable):
             return _unavailable(container, found.why)
         entrypoint, cmd = ([escape(text) for text in texts] for texts in found)
-        if _has_args(container):
+        if container.has_args:
             return _Started(entrypoint)
         if not entrypoint and not cmd:
             return _unavailable(container, "the image has neither an Entrypoint nor a Cmd")
@@ -261,10 +260,6 @@ class _ImagesOfPod:
 
 def _unavailable(container: Container, why: str) -> Finding:
     return Finding(Reason.IMAGE_CONFIG_UNAVAILABLE, container.name, message=why)
-
-
-def _has_args(container: Container) -> bool:
-    return is_set(container.args) and bool(msgspec.json.decode(container.args, type=list[str]))
 
 
 def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:
