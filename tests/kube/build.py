@@ -10,7 +10,8 @@ a virtual environment would have to fetch it only to learn that nothing is to be
 
 `KUBEBUILDER_ASSETS` names a directory that holds the programs already, as it does for other tools.
 
-`python -m tests.kube.build tools` builds helm and kubeconform, from a module of their own.
+`python -m tests.kube.build tools` builds helm and kubeconform, from a module of their own;
+`python -m tests.kube.build peers` what the benchmark measures podsettle against.
 """
 
 from __future__ import annotations
@@ -88,6 +89,9 @@ TOOLS = ProgramSet(
         ),
     },
 )
+# Of the same release as the API server, and built for the benchmark alone.
+PEERS = ProgramSet(HERE, {"agnhost": Program("k8s.io/kubernetes", "/test/images/agnhost")})
+SETS: Mapping[str, ProgramSet] = {"cluster": CLUSTER, "tools": TOOLS, "peers": PEERS}
 
 
 class BuildError(Exception):
@@ -115,6 +119,11 @@ def programs(announce: Callable[[str], None] = print) -> Programs:
 def tool(name: str, announce: Callable[[str], None] = print) -> Path:
     """`helm` or `kubeconform`, built first where it is not there yet."""
     return _built(TOOLS, announce) / name
+
+
+def agnhost(announce: Callable[[str], None] = print) -> Path:
+    """Kubernetes' own test webhook, built first where it is not there yet."""
+    return _built(PEERS, announce) / "agnhost"
 
 
 def find_go(wanted: str) -> Path | None:
@@ -254,14 +263,14 @@ def _lock(path: Path, announce: Callable[[str], None]) -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build what is not there yet, and print where it is."""
     parser = argparse.ArgumentParser(prog="python -m tests.kube.build", description=main.__doc__)
-    parser.add_argument("what", nargs="?", choices=("cluster", "tools"), default="cluster")
+    parser.add_argument("what", nargs="?", choices=SETS, default="cluster")
     parser.add_argument(
         "--lacks-go",
         action="store_true",
         help="build nothing; succeed if there is something to build and no Go for it",
     )
     options = parser.parse_args(arguments)
-    wanted = TOOLS if options.what == "tools" else CLUSTER
+    wanted = SETS[options.what]
     if options.lacks_go:
         return 0 if lacks_go(wanted) else 1
 
@@ -269,7 +278,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(line, file=sys.stderr, flush=True)
 
     try:
-        found = _built(TOOLS, announce) if wanted is TOOLS else programs(announce).etcd.parent
+        is_cluster = wanted is CLUSTER
+        found = programs(announce).etcd.parent if is_cluster else _built(wanted, announce)
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
