@@ -1,0 +1,1 @@
+"""What podsettle costs, measured beside what it could cost: `python -m bench`."""

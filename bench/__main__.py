@@ -1,0 +1,85 @@
+"""`python -m bench [PART…] [--short]`: what podsettle costs."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from bench import core, end_to_end, floor, footprint, growth
+from bench.chart import chart
+from bench.effort import FULL, SHORT
+from bench.environment import environment
+from bench.failure import BenchError
+from bench.part import Part
+from bench.report import as_json, as_markdown, as_text, from_json, write_docs
+from bench.run import Run
+from tests.kube.build import BuildError
+
+PARTS: dict[str, Callable[[Run], Part]] = {
+    floor.NAME: floor.measure,
+    end_to_end.NAME: end_to_end.measure,
+    growth.NAME: growth.measure,
+    footprint.NAME: footprint.measure,
+    core.NAME: core.measure,
+}
+_DOCS = Path(__file__).parents[1] / "docs"
+
+
+@click.command()
+@click.argument("names", metavar="[PART]...", nargs=-1, type=click.Choice(list(PARTS)))
+@click.option("--short", is_flag=True, help="Only see that it works: the figures mean nothing.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("dist/bench"),
+    show_default=True,
+    help="Where results.json and results.svg are written.",
+)
+@click.option(
+    "--again",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Measure nothing; show the results of this file.",
+)
+@click.option("--write-docs", is_flag=True, help="Write docs/performance.md and its chart.")
+def main(
+    names: tuple[str, ...], short: bool, out: Path, again: Path | None, write_docs: bool
+) -> None:
+    """Measure what podsettle costs, beside what it could cost. Without PART: all of it."""
+    # As an exception, so that the servers are ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if again:
+        parts, where = from_json(again.read_text(encoding="utf-8"))
+    else:
+        try:
+            parts, where = _measured(names or tuple(PARTS), short)
+        except (BenchError, BuildError) as error:
+            raise click.ClickException(str(error)) from None
+    click.echo(as_text(parts))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(as_json(parts, where), encoding="utf-8")
+    (out / "results.svg").write_text(chart(parts), encoding="utf-8")
+    click.echo(f"written: {out}/results.json, {out}/results.svg")
+    if write_docs:
+        _write_docs(parts, where)
+
+
+def _measured(names: tuple[str, ...], short: bool) -> tuple[dict[str, Part], dict[str, str]]:
+    # Before anything here loads the machine.
+    where = environment()
+    with tempfile.TemporaryDirectory(prefix="podsettle-bench-") as directory:
+        run = Run(Path(directory), SHORT if short else FULL)
+        return {name: PARTS[name](run) for name in PARTS if name in names}, where
+
+
+def _write_docs(parts: dict[str, Part], where: dict[str, str]) -> None:
+    write_docs(_DOCS, as_markdown(parts, where), chart(parts))
+    click.echo("written: docs/performance.md, docs/performance.svg")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench")

@@ -1,0 +1,124 @@
+"""The results as a picture: bars in panels, with a line from the lowest round to the highest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+
+from bench import core, end_to_end, floor, growth
+from bench.measure import Measure
+from bench.part import Part
+from bench.run import CONNECTIONS
+from bench.text import figure
+
+_WIDTH = 860
+_LABELS = 300
+_BARS = 430
+_ROW = 26
+_BAR = 16
+_HEAD = 40
+_GAP = 22
+_MARGIN = 24
+_OURS, _OTHERS, _INK, _QUIET = "#2563eb", "#94a3b8", "#0f172a", "#475569"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One value."""
+
+    label: str
+    measure: Measure
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Bars on one scale."""
+
+    title: str
+    bars: tuple[Bar, ...]
+
+    @property
+    def height(self) -> int:
+        """In pixels."""
+        return _HEAD + _ROW * len(self.bars) + _GAP
+
+
+def chart(parts: Mapping[str, Part]) -> str:
+    """An SVG of the parts that were run."""
+    panels = [panel for panel in _panels(parts) if panel.bars]
+    height = sum(panel.height for panel in panels) + 2 * _MARGIN - _GAP
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        f'width="{_WIDTH}" height="{height}" font-family="system-ui, sans-serif" font-size="13" '
+        f'fill="{_INK}" role="img" aria-label="What podsettle costs">',
+        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
+    ]
+    top = _MARGIN
+    for panel in panels:
+        lines += _drawn(panel, top)
+        top += panel.height
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _panels(parts: Mapping[str, Part]) -> Iterator[Panel]:
+    if part := parts.get(floor.NAME):
+        bars = [
+            Bar(name, part.figure(floor.row(row, CONNECTIONS), "reviews per CPU-second"), ours)
+            for name, row, ours in (
+                ("bare ASGI echo", "echo", False),
+                ("podsettle", "podsettle", True),
+                ("Go: agnhost", "agnhost", False),
+            )
+        ]
+        yield Panel("Reviews of an 8 KB pod per CPU-second (more is better)", tuple(bars))
+    if part := parts.get(end_to_end.NAME):
+        bars = [
+            Bar(name, part.figure(name, end_to_end.INCREMENT), name == end_to_end.PODSETTLE)
+            for name in (end_to_end.NATIVE, end_to_end.PODSETTLE)
+        ]
+        yield Panel("Added to the creation of a pod, p50 (less is better)", tuple(bars))
+    if part := parts.get(growth.NAME):
+        bars = [
+            Bar(name.removesuffix(", podsettle"), figures["reviews/s"], "echo" not in name)
+            for name, figures in part.rows.items()
+        ]
+        yield Panel("Reviews per second as clusters and pods grow", tuple(bars))
+    if part := parts.get(core.NAME):
+        bars = [
+            Bar(name, figures["time"], not name.startswith("yardstick"))
+            for name, figures in part.rows.items()
+        ]
+        yield Panel("The core alone, processor time for an 8 KB review", tuple(bars))
+
+
+def _drawn(panel: Panel, top: int) -> Iterator[str]:
+    yield (
+        f'<text x="{_MARGIN}" y="{top + 16}" font-size="15" font-weight="600">'
+        f"{escape(panel.title)}</text>"
+    )
+    most = max(bar.measure.high for bar in panel.bars) or 1.0
+    scale = _BARS / most
+    for number, bar in enumerate(panel.bars):
+        y = top + _HEAD + number * _ROW
+        middle = y + _BAR / 2
+        low, high = max(bar.measure.low, 0.0) * scale, max(bar.measure.high, 0.0) * scale
+        width = max(bar.measure.median, 0.0) * scale
+        weight = ' font-weight="600"' if bar.ours and len(panel.bars) < 5 else ""
+        yield (
+            f'<text x="{_LABELS - 10}" y="{y + 13}" text-anchor="end"{weight}>'
+            f"{escape(bar.label)}</text>"
+        )
+        yield (
+            f'<rect x="{_LABELS}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2" '
+            f'fill="{_OURS if bar.ours else _OTHERS}"/>'
+        )
+        yield (
+            f'<line x1="{_LABELS + low:.1f}" x2="{_LABELS + high:.1f}" y1="{middle}" '
+            f'y2="{middle}" stroke="{_INK}" stroke-width="1.5"/>'
+        )
+        yield (
+            f'<text x="{_LABELS + max(width, high) + 8:.1f}" y="{y + 13}" fill="{_QUIET}">'
+            f"{escape(figure(bar.measure.median, bar.measure.unit))}</text>"
+        )

@@ -1,0 +1,87 @@
+"""Clusters of any size, as manifests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import yaml
+
+from bench.reviews import Json
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+TEKTON: Json = {
+    "apiVersion": "podsettle.dev/v1alpha1",
+    "kind": "SettlePolicy",
+    "metadata": {"name": "tekton-on-crio"},
+    "spec": {
+        "priority": 100,
+        "namespaceSelector": {},
+        "podSelector": {"matchExpressions": [{"key": "tekton.dev/taskRun", "operator": "Exists"}]},
+        "remedies": {"postInitSleep": {}},
+    },
+}
+"""The policy of the examples that settles the pod that is measured."""
+
+
+def policies(count: int) -> Iterator[Json]:
+    """The one that matches, and others beside it.
+
+    Of these one half selects other namespaces, by label, and the other half every namespace and
+    other pods, by label: both have to be looked at, or ruled out.
+    """
+    yield TEKTON
+    for number in range(1, count):
+        team = {"matchLabels": {"team": f"team-{number:05}"}}
+        app = {"matchLabels": {"app.kubernetes.io/name": f"app-{number:05}"}}
+        spec = {"namespaceSelector": team} if number % 2 else {"namespaceSelector": {},
+                                                               "podSelector": app}  # fmt: skip
+        yield {
+            "apiVersion": "podsettle.dev/v1alpha1",
+            "kind": "SettlePolicy",
+            "metadata": {"name": f"other-{number:05}"},
+            "spec": {**spec, "remedies": {"postInitSleep": {}}},
+        }
+
+
+def namespaces(count: int) -> Iterator[Json]:
+    """`ci`, in which the pods are, and others."""
+    for number in range(count):
+        name = f"tenant-{number:05}" if number else "ci"
+        labels = {
+            "team": f"team-{number:05}",
+            "environment": ("production", "staging", "test")[number % 3],
+            "app.kubernetes.io/managed-by": "tenants",
+            "kubernetes.io/metadata.name": name,
+        }
+        metadata: Json = {"name": name, "labels": labels}
+        if number % 10 == 9:
+            metadata["annotations"] = {"openshift.io/sa.scc.mcs": f"s0:c{number % 1000},c5"}
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def manifests(directory: Path, policy_count: int, namespace_count: int) -> Path:
+    """A directory with the nodes and RuntimeClasses of the examples, and so much beside them."""
+    directory.mkdir(parents=True)
+    (directory / "policies.yaml").write_text(_documents(policies(policy_count)))
+    (directory / "namespaces.yaml").write_text(_documents(namespaces(namespace_count)))
+    nodes = yaml.safe_load_all((EXAMPLES / "cluster.yaml").read_text(encoding="utf-8"))
+    kept = [document for document in nodes if document["kind"] != "Namespace"]
+    (directory / "nodes.yaml").write_text(_documents(kept))
+    return directory
+
+
+def examples(directory: Path) -> Path:
+    """A copy of the examples: every remedy, eight policies, six namespaces."""
+    directory.mkdir(parents=True)
+    for name in ("policies.yaml", "cluster.yaml"):
+        shutil.copy(EXAMPLES / name, directory)
+    return directory
+
+
+def _documents(documents: Iterable[Json]) -> str:
+    # JSON is YAML, and much quicker to write.
+    return "".join(f"---\n{json.dumps(document)}\n" for document in documents)

@@ -1,0 +1,127 @@
+"""The decision alone, without HTTP: microseconds of processor time by stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import process_time
+
+import orjson
+
+from bench import clusters, reviews
+from bench.measure import Measure
+from bench.part import Part
+from bench.rounds import interleave
+from bench.run import Run
+from webhook.cluster.manifests import ManifestsSource
+from webhook.cluster.snapshot import Snapshot
+from webhook.core import proof
+from webhook.core.admit import admit
+from webhook.core.decide import Settings, decide
+from webhook.core.patch import PodPatch
+from webhook.core.review import decode_review
+
+NAME = "core"
+_ROUNDS_FACTOR = 4
+"""A pass takes milliseconds: many rounds cost little."""
+WHOLE = "the decision: bytes to bytes"
+YARDSTICK = "yardstick: orjson.loads of the review"
+_SETTINGS = Settings(None, "registry.example/linger:1")
+
+
+def measure(run: Run) -> Part:
+    """Every stage, beside what a JSON parser needs for the same bytes."""
+    part = Part(NAME, "The core alone, one 8 KB review")
+    run.say("core: stages")
+    bodies = reviews.variants(reviews.tekton())
+    view = _view(clusters.examples(run.directory / "core"))
+    found = _timed(run, bodies, view)
+    decode, matched = found["decode"], found["match"]
+    decided, unchecked = found["decide"], found["decide, unchecked"]
+    whole = found[WHOLE]
+    stages = {
+        "decode": decode,
+        "match": matched,
+        "remedies": unchecked.less(matched),
+        "self-check of a known shape": decided.less(unchecked),
+        "encode": whole.less(decode).less(decided),
+        WHOLE: whole,
+        "the decision, of a shape that is new": found["new shape"],
+        YARDSTICK: found["orjson"],
+        "yardstick: json.loads of the review": found["json"],
+    }
+    part.rows = {name: {"time": figure} for name, figure in stages.items()}
+    part.notes += [
+        "Processor time of this process, one figure per round from all reviews in turn. Remedies, "
+        "self-check and encode are differences of two such figures.",
+        "A shape is new the first time that a pod is of that make; every later one is known.",
+    ]
+    return part
+
+
+def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
+    requests = [decode_review(body).request for body in bodies]
+    for body in bodies:
+        answer = admit(body, view, _SETTINGS)
+        assert answer.decision.operations, answer.decision
+
+    def match(number: int) -> object:
+        request = requests[number]
+        namespace = view.namespace(request.namespace or "")
+        assert namespace is not None
+        pod = request.pod
+        return view.policies.covering(namespace, None).group.plan(pod.labels or {})
+
+    def anew(number: int) -> object:
+        proof._proven.clear()
+        return admit(bodies[number], view, _SETTINGS)
+
+    work: dict[str, Callable[[int], object]] = {
+        "decode": lambda number: decode_review(bodies[number]).request.pod,
+        "match": match,
+        "decide": lambda number: decide(requests[number], view, _SETTINGS),
+        "decide, unchecked": lambda number: decide(requests[number], view, _SETTINGS),
+        WHOLE: lambda number: admit(bodies[number], view, _SETTINGS),
+        "new shape": anew,
+        "orjson": lambda number: orjson.loads(bodies[number]),
+        "json": lambda number: json.loads(bodies[number]),
+    }
+
+    def turn(name: str) -> float:
+        if name != "decide, unchecked":
+            return _microseconds(work[name], len(bodies), run.effort.passes)
+        with _without_self_check():
+            return _microseconds(work[name], len(bodies), run.effort.passes)
+
+    turns: dict[str, Callable[[], float]] = {
+        name: lambda name=name: turn(name)  # type: ignore[misc]
+        for name in work
+    }
+    found = interleave(turns, run.effort.rounds * _ROUNDS_FACTOR, warm_up=turn)
+    return {name: Measure(tuple(values), "µs") for name, values in found.items()}
+
+
+def _microseconds(work: Callable[[int], object], count: int, passes: int) -> float:
+    start = process_time()
+    for _ in range(passes):
+        for number in range(count):
+            work(number)
+    return (process_time() - start) / passes / count * 1e6
+
+
+@contextmanager
+def _without_self_check() -> Iterator[None]:
+    checked = PodPatch.checked_operations
+    PodPatch.checked_operations = PodPatch.operations  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        PodPatch.checked_operations = checked  # type: ignore[method-assign]
+
+
+def _view(manifests: Path) -> Snapshot:
+    source = ManifestsSource(manifests)
+    source.refresh()
+    return source.view

@@ -1,0 +1,24 @@
+"""Who runs on which core: the server has one to itself, and so has what sends it reviews."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from bench.failure import MissingError
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Two cores of those that this process may use."""
+
+    server: int
+    load: int
+
+
+def cores() -> Cores:
+    """The last two: the first one serves more interrupts on most machines."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        raise MissingError("it takes two cores: one for the server, one for the load")
+    return Cores(server=allowed[-1], load=allowed[-2])

@@ -1,0 +1,65 @@
+"""The least that a webhook on this stack can do: read the body, give one fixed answer.
+
+`python -m bench.echo CERTS_DIR PORT ANSWER`: uvicorn as podsettle sets it up (uvloop, httptools, no
+access log, the same TLS context), and below it an ASGI application of five lines. It is no webhook:
+it has not looked at what it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from pathlib import Path
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from webhook.server.serve import KEEP_ALIVE, listen
+from webhook.tls.files import CertificateDirectory
+
+
+class Echo:
+    """The application."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._body = answer
+        self._headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(answer)).encode()),
+        ]
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, whatever was asked."""
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+        await send({"type": "http.response.body", "body": self._body})
+
+
+def main(certs: Path, port: int, answer: Path) -> None:
+    """Serve until a signal comes."""
+    context = CertificateDirectory(certs).ssl_context()
+
+    def use_context(_config: uvicorn.Config, _default: object) -> ssl.SSLContext:
+        return context
+
+    config = uvicorn.Config(
+        Echo(answer.read_bytes()),
+        http="httptools",
+        ssl_context_factory=use_context,
+        access_log=False,
+        log_config=None,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        lifespan="off",
+        ws="none",
+    )
+    server = uvicorn.Server(config)
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(server.serve(sockets=[listen("127.0.0.1", port)]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,287 @@
+"""What a pod's creation takes longer on a real API server: with podsettle, and with CEL.
+
+Dry runs on one connection, in turn: no webhook, the native policies, podsettle, and again. Which of
+them a pod meets hangs on its namespace alone, so that all are in force all the time and nothing is
+reconfigured between two creations.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import random
+import re
+import textwrap
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+from bench.failure import BenchError
+from bench.measure import Measure, percentile
+from bench.part import Part
+from bench.reviews import Json, tekton
+from bench.run import Run
+from bench.subject import (
+    Subject,
+    certificates,
+    connection,
+    non_loopback_address,
+    serve_podsettle,
+)
+from tests.kube.cluster import KubeCluster
+
+NAME = "end-to-end"
+NONE, NATIVE, PODSETTLE = "no webhook", "native policy", "podsettle"
+NATIVE_ONCE = "native policy, not called again"
+INCREMENT, INCREMENT_P99 = "increment, p50", "increment, p99"
+
+_ROOT = Path(__file__).parents[1]
+_POD: Json = tekton()["request"]["object"]
+_CHART = _ROOT / "charts" / "podsettle" / "templates" / "webhook.yaml"
+_API = "/apis/admissionregistration.k8s.io/v1"
+_NAMESPACE = "kubernetes.io/metadata.name"
+_NAMESPACES = {
+    NONE: "without",
+    NATIVE: "native",
+    NATIVE_ONCE: "native-once",
+    PODSETTLE: "settled",
+}
+_POLICY: Json = {
+    "apiVersion": "podsettle.dev/v1alpha1",
+    "kind": "SettlePolicy",
+    "metadata": {"name": "tekton-on-crio"},
+    "spec": {
+        "namespaceSelector": {},
+        "podSelector": {"matchExpressions": [{"key": "tekton.dev/taskRun", "operator": "Exists"}]},
+        # As much of it as CEL can do: the native policy knows no nodes, and brings no helper along.
+        "remedies": {"postInitSleep": {"when": "Always", "delivery": "Shell"}},
+    },
+}
+_RULE: Json = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "resources": ["pods"],
+    "operations": ["CREATE"],
+}
+_PATIENCE = 30.0
+
+
+def measure(run: Run) -> Part:
+    """The latency of creations at the client, and what each kind adds to it."""
+    part = Part(NAME, "Pod creation on a real API server, one connection, dry runs")
+    address = non_loopback_address()
+    run.say("end to end: starting kube-apiserver and etcd")
+    manifests = run.directory / "end-to-end"
+    manifests.mkdir()
+    (manifests / "policy.yaml").write_text(json.dumps(_POLICY))
+    certs = certificates(run.directory / "certs-address", address)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(KubeCluster.start())
+        log = run.directory / "end-to-end.log"
+        subject = stack.enter_context(
+            serve_podsettle(certs, log, manifests=manifests, host=address)
+        )
+        for namespace in _NAMESPACES.values():
+            cluster.namespace(namespace, service_accounts=[_POD["spec"]["serviceAccountName"]])
+        _register(cluster, subject)
+        _await(lambda: _is_settled(_created(cluster, PODSETTLE)), "the API server calls podsettle")
+        _add_native_policies(cluster)
+        for native in (NATIVE, NATIVE_ONCE):
+            _await(lambda native=native: _is_settled(_created(cluster, native)), "CEL is in force")  # type: ignore[misc]
+        _compare(cluster)
+        run.say("end to end: creating pods")
+        part.rows = _latencies(run, cluster)
+        version = cluster.request("GET", "/version").body["gitVersion"]
+    part.notes += [
+        f"kube-apiserver {version}; nothing is pinned, API server, etcd, webhook and client share "
+        "the machine. Every pod has a name of its own.",
+        "The native policy makes the same pod as podsettle does, in every field; both are called "
+        "again only if another plugin changed the pod's size (the chart's match condition). "
+        f"'{NATIVE_ONCE}' has reinvocationPolicy Never instead.",
+    ]
+    return part
+
+
+def _latencies(run: Run, cluster: KubeCluster) -> dict[str, dict[str, Measure]]:
+    client = connection(cluster.url, cluster.ca_file)
+    creator = _Creator(client, cluster.token)
+    chance = random.Random(0)
+    kinds = list(_NAMESPACES)
+    for _ in range(max(10, run.effort.creates // 5)):
+        for kind in kinds:
+            creator.create(kind)
+    p50: dict[str, list[float]] = {kind: [] for kind in kinds}
+    p99: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(run.effort.rounds):
+        took: dict[str, list[float]] = {kind: [] for kind in kinds}
+        for _ in range(run.effort.creates):
+            # Nobody always comes after the same other.
+            chance.shuffle(kinds)
+            for kind in kinds:
+                took[kind].append(creator.create(kind) * 1e3)
+        for kind in kinds:
+            p50[kind].append(percentile(took[kind], 50))
+            p99[kind].append(percentile(took[kind], 99))
+    client.close()
+    rows = {}
+    for kind in _NAMESPACES:
+        half, most = Measure(tuple(p50[kind]), "ms"), Measure(tuple(p99[kind]), "ms")
+        rows[kind] = {"p50": half, "p99": most}
+        if kind != NONE:
+            rows[kind][INCREMENT] = half.less(rows[NONE]["p50"])
+            rows[kind][INCREMENT_P99] = most.less(rows[NONE]["p99"])
+    return rows
+
+
+class _Creator:
+    """Creates pods on one connection, and takes the time."""
+
+    def __init__(self, client: HTTPSConnection, token: str) -> None:
+        self._client = client
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._number = 0
+
+    def create(self, kind: str) -> float:
+        """Seconds until the answer was there."""
+        self._number += 1
+        pod = json.dumps(_pod(kind, f"build-run-{self._number:06}-unit-pod")).encode()
+        path = f"/api/v1/namespaces/{_NAMESPACES[kind]}/pods?dryRun=All"
+        start = time.perf_counter()
+        self._client.request("POST", path, pod, self._headers)
+        response = self._client.getresponse()
+        body = response.read()
+        took = time.perf_counter() - start
+        settled = b'"podsettle.dev/applied":' in body
+        if response.status != 201 or settled is (kind == NONE):
+            raise BenchError(f"a pod with {kind}: {response.status} {body[:500]!r}")
+        return took
+
+
+def _pod(kind: str, name: str) -> Json:
+    pod: Json = copy.deepcopy(_POD)
+    pod["metadata"] |= {"name": name, "namespace": _NAMESPACES[kind]}
+    return pod
+
+
+def _created(cluster: KubeCluster, kind: str) -> Json:
+    """A pod as it would be created."""
+    status, pod, _ = cluster.create_pod(_pod(kind, "probe"), dry_run=True)
+    if status != 201:
+        raise BenchError(f"a pod with {kind}: {status} {pod}")
+    return pod
+
+
+def _is_settled(pod: Json) -> bool:
+    return "podsettle.dev/applied" in pod["metadata"].get("annotations", {})
+
+
+def _compare(cluster: KubeCluster) -> None:
+    """Raise BenchError where the native policies do not do what podsettle does."""
+    wanted = _lasting(_created(cluster, PODSETTLE))
+    for native in (NATIVE, NATIVE_ONCE):
+        found = _lasting(_created(cluster, native))
+        if found != wanted:
+            raise BenchError(f"{native} makes another pod:\n{found}\nthan podsettle:\n{wanted}")
+
+
+def _lasting(pod: Json) -> Json:
+    """A pod without what every creation has of its own."""
+    for key in ("uid", "creationTimestamp", "namespace", "managedFields"):
+        pod["metadata"].pop(key, None)
+    return pod
+
+
+def _register(cluster: KubeCluster, subject: Subject) -> None:
+    """podsettle as the chart registers it, by an address in place of a Service."""
+    bundle = base64.b64encode(subject.ca.read_bytes()).decode()
+    names = ("not-mirror", "not-windows", "not-settled")
+    webhook = {
+        "name": "pods.podsettle.dev",
+        "clientConfig": {"url": subject.url, "caBundle": bundle},
+        "rules": [_RULE],
+        "namespaceSelector": {"matchLabels": {_NAMESPACE: _NAMESPACES[PODSETTLE]}},
+        "matchConditions": [{"name": name, "expression": _condition(name)} for name in names],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        # Not the chart's Ignore: a call that fails has to be seen.
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "timeoutSeconds": 10,
+    }
+    body = {"metadata": {"name": "podsettle"}, "webhooks": [webhook]}
+    cluster.create(f"{_API}/mutatingwebhookconfigurations", body)
+
+
+def _condition(name: str) -> str:
+    """A match condition of the chart."""
+    pattern = rf"- name: {name}\n +expression: >-\n((?: {{10,}}.+\n)+)"
+    found = re.search(pattern, _CHART.read_text(encoding="utf-8"))
+    if found is None:
+        raise BenchError(f"{_CHART} has no match condition {name}")
+    return " ".join(textwrap.dedent(found[1]).split())
+
+
+def _add_native_policies(cluster: KubeCluster) -> None:
+    """MutatingAdmissionPolicies that do what podsettle does to this kind of pod."""
+    expression = _as_cel(_created(cluster, PODSETTLE))
+    for kind, again in ((NATIVE, "IfNeeded"), (NATIVE_ONCE, "Never")):
+        name = _NAMESPACES[kind]
+        spec: dict[str, Any] = {
+            "matchConstraints": {
+                "resourceRules": [_RULE],
+                "objectSelector": _POLICY["spec"]["podSelector"],
+            },
+            "matchConditions": [{"name": "not-settled", "expression": _condition("not-settled")}],
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": again,
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+        }
+        path = f"{_API}/mutatingadmissionpolicies"
+        cluster.create(path, {"metadata": {"name": name}, "spec": spec})
+        selector = {"matchLabels": {_NAMESPACE: name}}
+        binding = {"policyName": name, "matchResources": {"namespaceSelector": selector}}
+        path = f"{_API}/mutatingadmissionpolicybindings"
+        cluster.create(path, {"metadata": {"name": name}, "spec": binding})
+
+
+def _as_cel(settled: Json) -> str:
+    """What was done to a pod, as a JSON patch in CEL for every pod of that kind."""
+    wrapper = None
+    for before, after in zip(
+        _POD["spec"]["initContainers"], settled["spec"]["initContainers"], strict=True
+    ):
+        found = after["command"][: -len(before["command"])]
+        if not found or wrapper not in (None, found):
+            raise BenchError(f"podsettle has put {found} in front of {before['name']}")
+        wrapper = found
+    applied = settled["metadata"]["annotations"]["podsettle.dev/applied"]
+    size = """string(size(object.spec.containers))
+      + "/" + string(size(object.spec.initContainers))
+      + "/" + string(has(object.spec.volumes) ? size(object.spec.volumes) : 0)
+      + "/" + string(has(object.metadata.labels) ? size(object.metadata.labels) : 0)"""
+    return f"""
+    (has(object.metadata.annotations) ? [] : [
+      JSONPatch{{op: "add", path: "/metadata/annotations", value: {{}}}}
+    ]) + [
+      JSONPatch{{op: "add", path: "/metadata/annotations/podsettle.dev~1applied",
+                value: {json.dumps(applied)}}},
+      JSONPatch{{op: "add", path: "/metadata/annotations/podsettle.dev~1settled",
+                value: {size}}}
+    ] + lists.range(size(object.spec.initContainers))
+      .filter(i, has(object.spec.initContainers[i].command))
+      .map(i, JSONPatch{{op: "replace",
+        path: "/spec/initContainers/" + string(i) + "/command",
+        value: {json.dumps(wrapper)} + object.spec.initContainers[i].command}})
+    """
+
+
+def _await(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError(f"waited in vain until {what}")
+        time.sleep(0.05)

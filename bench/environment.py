@@ -1,0 +1,60 @@
+"""Where and of what a run was made: the commit, the versions, the machine's shape."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import ssl
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.load import wrk
+
+_ROOT = Path(__file__).parents[1]
+_PACKAGES = ("fastapi", "httptools", "msgspec", "orjson", "uvicorn", "uvloop")
+
+
+def environment() -> dict[str, str]:
+    """What has to be known to judge a figure. No name of a machine is among it."""
+    model = _find("/proc/cpuinfo", r"^model name\s*: (.+)$")
+    kibibytes = int(_find("/proc/meminfo", r"^MemTotal:\s+(\d+)"))
+    return {
+        "commit": _commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "processor": f"{model}, {len(os.sched_getaffinity(0))} cores",
+        "memory": f"{kibibytes / 2**20:.0f} GiB",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}, {_distribution()}",
+        "load average before": f"{os.getloadavg()[0]:.2f}",
+        "Python": platform.python_version(),
+        **{package: version(package) for package in _PACKAGES},
+        "TLS": ssl.OPENSSL_VERSION.rpartition(" ")[0].rpartition(" ")[0] or ssl.OPENSSL_VERSION,
+        "wrk": _said(wrk(), "-v").partition(" [")[0].removeprefix("wrk "),
+        "Kubernetes": _find(str(_ROOT / "tests/kube/go.mod"), r"^\tk8s.io/kubernetes v(\S+)"),
+    }
+
+
+def _commit() -> str:
+    commit = _said("git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD").strip()
+    # What a run writes is no change of what was measured.
+    changed = _said("git", "-C", str(_ROOT), "status", "--porcelain", "webhook", "bench")
+    return f"{commit or 'unknown'}{' and uncommitted changes' if changed.strip() else ''}"
+
+
+def _distribution() -> str:
+    return _find("/etc/os-release", r'^PRETTY_NAME="?([^"\n]+)')
+
+
+def _find(path: str, pattern: str) -> str:
+    found = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
+def _said(*command: str) -> str:
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return ran.stdout + (ran.stderr if command[0] != "git" else "")

@@ -1,0 +1,105 @@
+"""`/mutate` against the least that its stack can do, and against Go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench import clusters, pace, reviews
+from bench.measure import Measure, collect
+from bench.part import Part
+from bench.rounds import interleave
+from bench.run import CONNECTIONS, Run
+from bench.subject import Subject, check, serve_agnhost, serve_echo, serve_podsettle
+
+NAME = "floor"
+
+
+def measure(run: Run) -> Part:
+    """Reviews per second and CPU-second, at eight connections and at one; latency at half load."""
+    part = Part(NAME, "One core: /mutate, a bare ASGI echo, and Kubernetes' Go test webhook")
+    bodies = reviews.variants(reviews.tekton())
+    files = run.files("tekton", bodies)
+    core = run.cores.server
+    with ExitStack() as stack:
+        manifests = clusters.examples(run.directory / "examples")
+        log = run.directory / "podsettle.log"
+        ours = stack.enter_context(serve_podsettle(run.certs, log, manifests=manifests, core=core))
+        answer = answer_of(ours, bodies[0])
+        echo = stack.enter_context(serve_echo(run.certs, answer, run.directory / "echo.log", core))
+        go = stack.enter_context(serve_agnhost(run.certs, run.directory / "agnhost.log", core))
+        subjects = {subject.name: subject for subject in (ours, echo, go)}
+        check(ours, bodies, is_patched)
+        check(go, bodies, is_allowed)
+        for connections in (CONNECTIONS, 1):
+            run.say(f"floor: {', '.join(subjects)}; connections: {connections}")
+            found = run.press_all({n: (s, files) for n, s in subjects.items()}, connections)
+            for name, figures in found.items():
+                part.rows[row(name, connections)] = figures
+        peak = part.figure(row("podsettle", CONNECTIONS), "reviews/s").median
+        for name, figures in _at_half_load(run, [ours, echo], files, peak / 2).items():
+            part.rows[steady(name)] = figures
+    size = sum(map(len, bodies)) / len(bodies)
+    part.notes += [
+        f"{len(bodies)} different reviews of {size:.0f} bytes on average, sent in turn; podsettle "
+        f"answers each with a patch, {len(answer)} bytes.",
+        "The echo gives an answer of the same size and reads nothing. agnhost decodes the pod and "
+        "answers without a patch.",
+    ]
+    return part
+
+
+def row(name: str, connections: int) -> str:
+    """How a row is called."""
+    return f"{name}, {connections} connection{'s' if connections > 1 else ''}"
+
+
+def steady(name: str) -> str:
+    """The same, of the latencies at a steady rate."""
+    return f"{name}, steady at half of podsettle's peak"
+
+
+def answer_of(subject: Subject, review: bytes) -> bytes:
+    """What a server answers to a review."""
+    client = subject.connect()
+    try:
+        return subject.answer(review, client)
+    finally:
+        client.close()
+
+
+def is_patched(answer: bytes) -> bool:
+    """Whether a review was answered with a patch."""
+    response = json.loads(answer)["response"]
+    return response["allowed"] is True and bool(response.get("patch"))
+
+
+def is_allowed(answer: bytes) -> bool:
+    """Whether a review was answered at all, and not with an error."""
+    response = json.loads(answer)["response"]
+    return response["allowed"] is True
+
+
+def _at_half_load(
+    run: Run, subjects: list[Subject], files: list[Path], rate: float
+) -> dict[str, dict[str, Measure]]:
+    run.say(f"floor: latency at {rate:.0f} reviews/s")
+
+    def turn(subject: Subject) -> dict[str, float]:
+        return pace.hold(
+            subject,
+            files,
+            rate=rate,
+            connections=CONNECTIONS,
+            seconds=run.effort.seconds,
+            core=run.cores.load,
+        )
+
+    turns: dict[str, Callable[[], dict[str, float]]] = {
+        subject.name: lambda subject=subject: turn(subject)  # type: ignore[misc]
+        for subject in subjects
+    }
+    found = interleave(turns, run.effort.rounds)
+    return {name: collect(figures, pace.UNITS) for name, figures in found.items()}

@@ -1,0 +1,176 @@
+"""What it takes to have podsettle running: memory, start, sizes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+import yaml
+from packaging.requirements import Requirement
+
+from bench import clusters, reviews
+from bench.failure import BenchError
+from bench.floor import is_patched
+from bench.load import press
+from bench.measure import Measure
+from bench.part import Part
+from bench.run import CONNECTIONS, Run
+from bench.subject import Subject, check, serve_podsettle
+from tests.kube.cluster import KubeCluster
+from webhook.linger.build import OUT, host_arch
+
+NAME = "footprint"
+READY = "exec to ready, manifests"
+_ROOT = Path(__file__).parents[1]
+_CRD = _ROOT / "charts" / "podsettle" / "crds" / "podsettle.dev_settlepolicies.yaml"
+_IMPORTS = """
+import sys, time
+start = time.perf_counter()
+import webhook.cli.serve, webhook.server.app, webhook.server.serve
+print(time.perf_counter() - start, len(sys.modules))
+"""
+_WRITERS = 4
+
+
+def measure(run: Run) -> Part:
+    """Resident memory, imports, time to ready, image and helper."""
+    part = Part(NAME, "Footprint")
+    _start(run, part)
+    namespaces, policies = run.effort.large
+    large = f"{namespaces:,} namespaces, {policies:,} policies"
+    run.say(f"footprint: {large}, as manifests")
+    directory = clusters.manifests(run.directory / "large", policies, namespaces)
+    log = run.directory / "large.log"
+    start = time.perf_counter()
+    with serve_podsettle(run.certs, log, manifests=directory, core=run.cores.server) as subject:
+        ready = time.perf_counter() - start
+        _memory(run, part, f"{large}, manifests", subject)
+        _single(part, f"exec to ready, {large}, manifests", "time", ready, "s")
+    run.say(f"footprint: {large}, on an API server")
+    with ExitStack() as stack:
+        cluster = stack.enter_context(KubeCluster.start())
+        _fill(run, cluster, policies, namespaces)
+        log = run.directory / "large-kube.log"
+        kubeconfig = cluster.kubeconfig
+        start = time.perf_counter()
+        subject = stack.enter_context(
+            serve_podsettle(run.certs, log, kubeconfig=kubeconfig, core=run.cores.server)
+        )
+        ready = time.perf_counter() - start
+        _memory(run, part, memory_row(run.effort.large), subject)
+        _single(part, f"exec to ready, {large}, API server", "time", ready, "s")
+    _sizes(part)
+    part.notes += [
+        "Memory is VmRSS. Under load: after some seconds of as many reviews as it takes, on eight "
+        "connections.",
+        "Ready: /readyz answers 200 on a new TLS connection, asked every millisecond or so.",
+        "The image adds its dependencies, podsettle and their byte code to its Python base image; "
+        "this is the size of their files, without byte code.",
+    ]
+    return part
+
+
+def memory_row(large: tuple[int, int]) -> str:
+    """How the row of the memory against an API server is called."""
+    return f"{large[0]:,} namespaces, {large[1]:,} policies, API server"
+
+
+def _start(run: Run, part: Part) -> None:
+    run.say("footprint: start")
+    manifests = clusters.examples(run.directory / "start")
+    took, imported, modules, idle = [], [], [], []
+    for number in range(run.effort.starts):
+        log = run.directory / f"start-{number}.log"
+        start = time.perf_counter()
+        with serve_podsettle(run.certs, log, manifests=manifests) as subject:
+            took.append(time.perf_counter() - start)
+            idle.append(subject.process.memory())
+        said = subprocess.run(
+            [sys.executable, "-c", _IMPORTS], capture_output=True, text=True, check=True
+        ).stdout.split()
+        imported.append(float(said[0]))
+        modules.append(float(said[1]))
+    part.rows[READY] = {"time": Measure(tuple(took), "s")}
+    part.rows["imports"] = {
+        "time": Measure(tuple(imported), "s"),
+        "count": Measure(tuple(modules), "modules"),
+    }
+    part.rows["the examples"] = {"idle": Measure(tuple(idle), "MiB")}
+
+
+def _memory(run: Run, part: Part, name: str, subject: Subject) -> None:
+    bodies = reviews.variants(reviews.tekton())
+    idle = subject.process.memory()
+    check(subject, bodies, is_patched)
+    seconds = run.effort.seconds * run.effort.rounds
+    files = run.files("tekton", bodies)
+    press(subject, files, connections=CONNECTIONS, seconds=seconds, core=run.cores.load)
+    part.rows[name] = {
+        "idle": Measure((idle,), "MiB"),
+        "under load": Measure((subject.process.memory(),), "MiB"),
+        "most ever": Measure((subject.process.memory("VmHWM"),), "MiB"),
+    }
+
+
+def _fill(run: Run, cluster: KubeCluster, policies: int, namespaces: int) -> None:
+    """Write the CRD, the policies, the namespaces and a node that needs them."""
+    crd = yaml.safe_load(_CRD.read_text(encoding="utf-8"))
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    cluster.create(path, crd)
+    path = "/apis/podsettle.dev/v1alpha1/settlepolicies"
+    deadline = time.monotonic() + 30
+    while cluster.request("GET", path).status != 200:
+        if time.monotonic() > deadline:
+            raise BenchError("the CRD is not served")
+        time.sleep(0.1)
+    node = {"metadata": {"name": "worker-1", "labels": {"kubernetes.io/os": "linux"}}}
+    cluster.create("/api/v1/nodes", node)
+    told = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
+    cluster.request("PATCH", "/api/v1/nodes/worker-1/status", told)
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(lambda body: cluster.create(path, body), clusters.policies(policies)))
+        list(
+            pool.map(
+                lambda body: cluster.create("/api/v1/namespaces", body),
+                clusters.namespaces(namespaces),
+            )
+        )
+    run.say("footprint: the API server has them")
+
+
+def _sizes(part: Part) -> None:
+    seen: dict[str, int] = {}
+    _weigh("podsettle", seen)
+    package = _ROOT / "webhook"
+    own = sum(path.stat().st_size for path in package.rglob("*.py"))
+    _single(part, "the image beyond Python's", "size", (sum(seen.values()) + own) / 2**20, "MiB")
+    helper = OUT / f"linger-{host_arch()}"
+    if not helper.exists():
+        raise BenchError(f"{helper} is not built: run `make linger`")
+    _single(part, "the helper", "size", helper.stat().st_size / 1024, "KiB")
+
+
+def _weigh(name: str, seen: dict[str, int]) -> None:
+    """Note the bytes of a distribution and of all that it needs here."""
+    found = distribution(name)
+    if found.metadata["Name"] in seen:
+        return
+    seen[found.metadata["Name"]] = _bytes(found)
+    for text in found.requires or ():
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            _weigh(requirement.name, seen)
+
+
+def _bytes(found: Distribution) -> int:
+    paths = (Path(str(file.locate())) for file in found.files or () if file.suffix != ".pyc")
+    return sum(path.stat().st_size for path in paths if path.is_file())
+
+
+def _single(part: Part, name: str, column: str, value: float, unit: str) -> None:
+    part.rows[name] = {column: Measure((value,), unit)}

@@ -1,0 +1,98 @@
+"""What becomes of it as the cluster and its pods grow."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench import clusters, reviews
+from bench.floor import answer_of, is_allowed, is_patched
+from bench.part import Part
+from bench.run import Run
+from bench.subject import Subject, check, serve_echo, serve_podsettle
+
+NAME = "growth"
+_FEW_NAMESPACES = 10
+
+
+def measure(run: Run) -> Part:
+    """Reviews per second over policies, namespaces, sizes, containers, and for nothing at all."""
+    part = Part(NAME, "Growth: policies, namespaces, pods")
+    _over_clusters(run, part)
+    _over_pods(run, part)
+    part.notes += [
+        "Of the policies beside the one that matches, half select other namespaces by label, half "
+        "other pods by label in every namespace.",
+        "Large pods have up to 20 containers with their mounts; the rest is environment.",
+    ]
+    return part
+
+
+def policies_row(count: int) -> str:
+    """How the row of so many policies is called."""
+    return f"{count:,} {'policy' if count == 1 else 'policies'}"
+
+
+def size_row(kilobytes: int, name: str = "podsettle") -> str:
+    """How the row of a pod's size is called."""
+    return f"{kilobytes} KB pod, {name}"
+
+
+def _over_clusters(run: Run, part: Part) -> None:
+    bodies = reviews.variants(reviews.tekton())
+    files = run.files("tekton", bodies)
+    sizes = {policies_row(count): (count, _FEW_NAMESPACES) for count in run.effort.policies}
+    # With a policy for each of the first of them, so that namespaces differ in what covers them.
+    more = {f"{count:,} namespaces": (10, count) for count in run.effort.namespaces}
+    for what, wanted in (("policies", sizes), ("namespaces", more)):
+        run.say(f"growth: {what}")
+        with ExitStack() as stack:
+            subjects = {
+                name: _serve(run, stack, f"{what}-{number}", *size)
+                for number, (name, size) in enumerate(wanted.items())
+            }
+            for subject in subjects.values():
+                check(subject, bodies, is_patched)
+            part.rows |= run.press_all({n: (s, files) for n, s in subjects.items()})
+
+
+def _over_pods(run: Run, part: Part) -> None:
+    with ExitStack() as stack:
+        ours = _serve(run, stack, "pods", 1, _FEW_NAMESPACES)
+        for kilobytes in run.effort.kilobytes:
+            run.say(f"growth: pods of {kilobytes} KB")
+            bodies = reviews.variants(reviews.of_size(kilobytes))
+            check(ours, bodies, is_patched)
+            files = run.files(f"{kilobytes}kb", bodies)
+            log = run.directory / f"echo-{kilobytes}.log"
+            with serve_echo(run.certs, answer_of(ours, bodies[0]), log, run.cores.server) as echo:
+                part.rows |= run.press_all(
+                    {
+                        size_row(kilobytes): (ours, files),
+                        size_row(kilobytes, "echo"): (echo, files),
+                    }
+                )
+        contenders: dict[str, tuple[Subject, list[Path]]] = {}
+        for count in run.effort.init_containers:
+            bodies = reviews.variants(reviews.with_init_containers(count))
+            check(ours, bodies, is_patched)
+            name = f"{count} init container{'s' if count > 1 else ''}"
+            contenders[name] = (ours, run.files(f"inits-{count}", bodies))
+        nothing = {
+            "no policy for the pod": reviews.unlabelled(),
+            "no policy for the namespace": reviews.in_namespace("kube-system"),
+        }
+        for name, review in nothing.items():
+            bodies = reviews.variants(review)
+            check(ours, bodies, lambda answer: is_allowed(answer) and not is_patched(answer))
+            contenders[name] = (ours, run.files(name.replace(" ", "-"), bodies))
+        run.say("growth: init containers, and reviews that match nothing")
+        part.rows |= run.press_all(contenders)
+
+
+def _serve(run: Run, stack: ExitStack, directory: str, policies: int, namespaces: int) -> Subject:
+    manifests = clusters.manifests(run.directory / directory, policies, namespaces)
+    log = run.directory / f"{directory}.log"
+    return stack.enter_context(
+        serve_podsettle(run.certs, log, manifests=manifests, core=run.cores.server)
+    )

@@ -1,0 +1,197 @@
+"""A steady rate of reviews, each sent at its time whatever became of those before it.
+
+wrk waits for an answer before it asks again: a server that stalls is asked less while it does, and
+the stall counts once. Here every review has a moment at which it is due, and its latency is counted
+from that moment, also when it had to wait for a connection to become free.
+
+`python -m bench.pace` runs as a process of its own, on a core of its own. It does not sleep between
+two reviews but looks at the clock, since uvloop's timers know milliseconds only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import ssl
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from time import perf_counter
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import uvloop
+
+from bench.failure import BenchError
+from bench.measure import percentile
+from bench.subject import Subject
+
+UNITS = {"p50": "ms", "p99": "ms", "reviews/s": "/s", "generator late, p99": "ms"}
+_HEAD_END = b"\r\n\r\n"
+
+
+def hold(
+    subject: Subject,
+    reviews: list[Path],
+    *,
+    rate: float,
+    connections: int,
+    seconds: float,
+    core: int,
+) -> dict[str, float]:
+    """Send a server so many reviews a second; the figures of UNITS."""
+    plan = {
+        "url": subject.url,
+        "ca": str(subject.ca),
+        "reviews": [str(path) for path in reviews],
+        "rate": rate,
+        "connections": connections,
+        "seconds": seconds,
+    }
+    ran = subprocess.run(
+        [sys.executable, "-m", "bench.pace", json.dumps(plan)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )
+    if ran.returncode:
+        raise BenchError(f"{subject.name} under steady load: {ran.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(ran.stdout)
+    return found
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: a request at a time."""
+
+    def __init__(self, pace: _Pace) -> None:
+        self._pace = pace
+        self._received = b""
+        self._due = 0.0
+        self._asking = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's is one in all but name.
+        self._transport = cast(asyncio.Transport, transport)
+        self._pace.idle.append(self)
+
+    def ask(self, request: bytes, due: float) -> None:
+        """Send a request that was due at a time."""
+        self._due = due
+        self._asking = True
+        self._received = b""
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, end, body = self._received.partition(_HEAD_END)
+        if not end:
+            return
+        lower = head.lower()
+        length = int(lower.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        if len(body) < length:
+            return
+        self._asking = False
+        self._pace.took.append(perf_counter() - self._due)
+        if not head.startswith(b"HTTP/1.1 200 "):
+            self._pace.failed.append(head.decode("latin-1"))
+        if b"connection: close" in lower:
+            self._transport.close()
+            self._pace.replace()
+        else:
+            self._pace.idle.append(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._asking:
+            self._pace.failed.append(f"lost: {exc}")
+        elif self in self._pace.idle:
+            self._pace.idle.remove(self)
+            self._pace.replace()
+
+
+class _Pace:
+    """All connections to one server."""
+
+    def __init__(self, url: str, ca: str) -> None:
+        self._where = urlsplit(url)
+        self._context = ssl.create_default_context(cafile=ca)
+        self._opening: set[asyncio.Task[None]] = set()
+        self.idle: deque[_Connection] = deque()
+        self.took: list[float] = []
+        self.late: list[float] = []
+        self.failed: list[str] = []
+
+    async def open(self) -> None:
+        """One more connection."""
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(
+            lambda: _Connection(self),
+            self._where.hostname or "",
+            self._where.port or 443,
+            ssl=self._context,
+        )
+
+    def replace(self) -> None:
+        """A connection in place of one that was closed."""
+        task = asyncio.ensure_future(self.open())
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def request(self, body: bytes) -> bytes:
+        """As the API server would send it."""
+        head = (
+            f"POST {self._where.path}?timeout=10s HTTP/1.1\r\nHost: {self._where.netloc}\r\n"
+            "User-Agent: kube-apiserver-admission\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+    async def run(self, requests: list[bytes], rate: float, seconds: float) -> float:
+        """Send them in turn; the seconds that it took to have all answers."""
+        waiting: deque[tuple[bytes, float]] = deque()
+        total = max(1, round(rate * seconds))
+        due = 0
+        start = perf_counter() + 0.01
+        while len(self.took) < total and not self.failed:
+            now = perf_counter()
+            while due < total and (at := start + due / rate) <= now:
+                self.late.append(now - at)
+                waiting.append((requests[due % len(requests)], at))
+                due += 1
+            while waiting and self.idle:
+                self.idle.popleft().ask(*waiting.popleft())
+            if now > start + seconds + 30:
+                self.failed.append(f"{total - len(self.took)} reviews are not answered")
+            await asyncio.sleep(0)
+        return perf_counter() - start
+
+
+async def _main(told: dict[str, Any], bodies: list[bytes]) -> None:
+    pace = _Pace(told["url"], told["ca"])
+    for _ in range(told["connections"]):
+        await pace.open()
+    requests = [pace.request(body) for body in bodies]
+    await pace.run(requests, told["rate"], min(told["seconds"], 0.5))
+    pace.took.clear()
+    pace.late.clear()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    seconds = await pace.run(requests, told["rate"], told["seconds"])
+    if pace.failed:
+        sys.exit(pace.failed[0])
+    found = {
+        "p50": percentile(pace.took, 50) * 1e3,
+        "p99": percentile(pace.took, 99) * 1e3,
+        "reviews/s": len(pace.took) / seconds,
+        "generator late, p99": percentile(pace.late, 99) * 1e3,
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    plan = json.loads(sys.argv[1])
+    uvloop.run(_main(plan, [Path(path).read_bytes() for path in plan["reviews"]]))

@@ -1,0 +1,180 @@
+"""The servers that are measured: podsettle, the bare echo, and Kubernetes' own Go webhook.
+
+All three serve one certificate, on the loopback address, over TLS, on the same core.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench.failure import BenchError
+from bench.process import Process, started
+from tests.kube import build
+from tests.process import PODSETTLE, free_port, podsettle
+
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A server that answers reviews."""
+
+    name: str
+    url: str
+    """Of its webhook."""
+    ca: Path
+    process: Process
+
+    def connect(self) -> HTTPSConnection:
+        """A connection of one's own to it."""
+        return connection(self.url, self.ca)
+
+    def answer(self, review: bytes, client: HTTPSConnection) -> bytes:
+        """What it answers to one review. Raises BenchError where that is no answer."""
+        path = urlsplit(self.url).path
+        client.request("POST", path, review, {"Content-Type": "application/json"})
+        response = client.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise BenchError(f"{self.name} answers {response.status}: {body[:500]!r}")
+        return body
+
+
+def certificates(directory: Path, *names: str) -> Path:
+    """A CA, a certificate (P-256) and its key, for this machine and the further names."""
+    further = [argument for name in names for argument in ("--name", name)]
+    made = podsettle("certs", "--certs-dir", directory, *further)
+    if made.returncode:
+        raise BenchError(made.stderr)
+    return directory
+
+
+@contextmanager
+def serve_podsettle(
+    certs: Path,
+    log: Path,
+    *,
+    manifests: Path | None = None,
+    kubeconfig: Path | None = None,
+    core: int | None = None,
+    host: str = "127.0.0.1",
+    name: str = "podsettle",
+) -> Iterator[Subject]:
+    """podsettle as it is installed: every setting at its default, its log written to a file."""
+    port = free_port()
+    command: list[str | Path] = [PODSETTLE, "serve", "--certs-dir", certs]
+    command += ["--host", host, "--port", str(port)]
+    if manifests:
+        command += ["--manifests", manifests]
+    env = {"KUBECONFIG": str(kubeconfig)}
+    url = f"https://{host}:{port}"
+    with _serving(name, command, f"{url}/mutate", f"{url}/readyz", certs, log, core, env) as made:
+        yield made
+
+
+@contextmanager
+def serve_echo(certs: Path, answer: bytes, log: Path, core: int) -> Iterator[Subject]:
+    """The bare echo: it gives the same answer to everybody."""
+    port = free_port()
+    fixed = log.with_suffix(".answer")
+    fixed.write_bytes(answer)
+    command: list[str | Path] = [sys.executable, "-m", "bench.echo", certs, str(port), fixed]
+    url = f"https://127.0.0.1:{port}/mutate"
+    with _serving("echo", command, url, url, certs, log, core, {}) as made:
+        yield made
+
+
+@contextmanager
+def serve_agnhost(certs: Path, log: Path, core: int) -> Iterator[Subject]:
+    """The webhook of Kubernetes' own tests, with one thread for Go code."""
+    port = free_port()
+    command: list[str | Path] = [build.agnhost(_announce), "webhook", "--port", str(port)]
+    command += ["--tls-cert-file", certs / "tls.crt", "--tls-private-key-file", certs / "tls.key"]
+    url = f"https://127.0.0.1:{port}"
+    paths = f"{url}/mutating-pods", f"{url}/readyz"
+    with _serving("agnhost", command, *paths, certs, log, core, {"GOMAXPROCS": "1"}) as made:
+        yield made
+
+
+def connection(url: str, ca: Path) -> HTTPSConnection:
+    """An HTTP/1.1 connection that trusts one CA."""
+    where = urlsplit(url)
+    context = ssl.create_default_context(cafile=ca)
+    return HTTPSConnection(where.hostname or "", where.port, timeout=_PATIENCE, context=context)
+
+
+def check(subject: Subject, reviews: list[bytes], holds: Callable[[bytes], bool]) -> None:
+    """Send each review once, and look at each answer: a load tool only counts them."""
+    client = subject.connect()
+    try:
+        for review in reviews:
+            answer = subject.answer(review, client)
+            if not holds(answer):
+                raise BenchError(f"{subject.name} answers what it should not: {answer[:500]!r}")
+    finally:
+        client.close()
+
+
+def non_loopback_address() -> str:
+    """An address of this machine beside 127.0.0.1.
+
+    The API server speaks HTTP/1.1 to webhooks anywhere, but for those on the loopback address: to
+    these it would speak HTTP/2 where they can (`apiserver/pkg/util/webhook/client.go`).
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: this only asks which address would be used.
+            probe.connect(("198.51.100.1", 9))
+        except OSError:
+            raise BenchError("this machine has no address but the loopback one") from None
+        address: str = probe.getsockname()[0]
+        return address
+
+
+@contextmanager
+def _serving(
+    name: str,
+    command: list[str | Path],
+    url: str,
+    ready: str,
+    certs: Path,
+    log: Path,
+    core: int | None,
+    env: Mapping[str, str],
+) -> Iterator[Subject]:
+    with started(command, log, core=core, env=env) as process:
+        await_ready(process, ready, certs / "ca.crt")
+        yield Subject(name, url, certs / "ca.crt", process)
+
+
+def await_ready(process: Process, url: str, ca: Path, pause: float = 0.01) -> None:
+    """Ask until the answer is 200."""
+    deadline = time.monotonic() + _PATIENCE
+    while not _is_ready(url, ca):
+        if not process.running or time.monotonic() > deadline:
+            raise BenchError(f"a server did not start:\n{process.said()}")
+        time.sleep(pause)
+
+
+def _is_ready(url: str, ca: Path) -> bool:
+    client = connection(url, ca)
+    try:
+        client.request("GET", urlsplit(url).path)
+        return client.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        client.close()
+
+
+def _announce(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,130 @@
+"""What has to hold, and whether it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bench import core, end_to_end, floor, footprint, growth
+from bench.effort import FULL
+from bench.measure import Measure
+from bench.part import Part
+from bench.run import CONNECTIONS
+
+Parts = Mapping[str, Part]
+_PER_CORE = "reviews per CPU-second"
+_RATE = "reviews/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bound on a figure."""
+
+    what: str
+    bound: float
+    unit: str
+    at_least: bool
+    figure: Callable[[Parts], Measure]
+
+    def met(self, measure: Measure) -> bool:
+        """Whether the median keeps to the bound."""
+        if self.at_least:
+            return measure.median >= self.bound
+        return measure.median <= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A target, and what came of it; no figure where its part was not run in full."""
+
+    target: Target
+    measure: Measure | None
+
+    @property
+    def word(self) -> str:
+        """For tables."""
+        if self.measure is None:
+            return "not measured"
+        return "met" if self.target.met(self.measure) else "MISSED"
+
+
+def verdicts(parts: Parts) -> list[Verdict]:
+    """Every target, with what was measured of it."""
+    found = []
+    for target in TARGETS:
+        try:
+            measure = target.figure(parts)
+        except KeyError:
+            measure = None
+        found.append(Verdict(target, measure))
+    return found
+
+
+def _floor(name: str, connections: int, column: str, parts: Parts) -> Measure:
+    return parts[floor.NAME].figure(floor.row(name, connections), column)
+
+
+def _against(other: str) -> Callable[[Parts], Measure]:
+    def figure(parts: Parts) -> Measure:
+        ours = _floor("podsettle", CONNECTIONS, _PER_CORE, parts)
+        return ours.over(_floor(other, CONNECTIONS, _PER_CORE, parts))
+
+    return figure
+
+
+def _against_native(parts: Parts) -> Measure:
+    part = parts[end_to_end.NAME]
+    ours = part.figure(end_to_end.PODSETTLE, end_to_end.INCREMENT)
+    return ours.over(part.figure(end_to_end.NATIVE, end_to_end.INCREMENT))
+
+
+def _against_parser(parts: Parts) -> Measure:
+    part = parts[core.NAME]
+    return part.figure(core.WHOLE, "time").over(part.figure(core.YARDSTICK, "time"))
+
+
+def _many_policies(parts: Parts) -> Measure:
+    part = parts[growth.NAME]
+    most, one = growth.policies_row(1_000), growth.policies_row(1)
+    return part.figure(most, _RATE).over(part.figure(one, _RATE))
+
+
+def _large_pod(parts: Parts) -> Measure:
+    part = parts[growth.NAME]
+    ours, echo = growth.size_row(250), growth.size_row(250, "echo")
+    return part.figure(ours, _RATE).over(part.figure(echo, _RATE))
+
+
+def _memory(parts: Parts) -> Measure:
+    return parts[footprint.NAME].figure(footprint.memory_row(FULL.large), "under load")
+
+
+def _ready(parts: Parts) -> Measure:
+    return parts[footprint.NAME].figure(footprint.READY, "time")
+
+
+def _tail(parts: Parts) -> Measure:
+    part = parts[floor.NAME]
+    ours, echo = floor.steady("podsettle"), floor.steady("echo")
+    return part.figure(ours, "p99").over(part.figure(echo, "p99"))
+
+
+TARGETS = (
+    Target("/mutate, reviews per CPU-second, against agnhost", 3, "×", True, _against("agnhost")),
+    Target("the same, against the bare ASGI echo", 0.55, "×", True, _against("echo")),
+    Target(
+        "added to a pod creation, p50, against the native policy", 1, "×", False, _against_native
+    ),
+    Target(
+        "the decision, bytes to bytes, against one orjson.loads of the review",
+        1,
+        "×",
+        False,
+        _against_parser,
+    ),
+    Target("1,000 policies against one, reviews/s", 0.9, "×", True, _many_policies),
+    Target("a 250 KB pod, reviews/s, against the echo", 0.5, "×", True, _large_pod),
+    Target("memory under load, 10,000 namespaces, 1,000 policies", 90, "MiB", False, _memory),
+    Target("exec to ready, manifests", 0.7, "s", False, _ready),
+    Target("p99 at half of peak load, against the echo's", 2, "×", False, _tail),
+)
