@@ -80,17 +80,22 @@ def _panels(parts: Mapping[str, Part]) -> Iterator[Panel]:
         ]
         yield Panel("Added to the creation of a pod, p50 (less is better)", tuple(bars))
     if part := parts.get(growth.NAME):
-        bars = [
-            Bar(name.removesuffix(", podsettle"), figures["reviews/s"], "echo" not in name)
-            for name, figures in part.rows.items()
-        ]
-        yield Panel("Reviews per second as clusters and pods grow", tuple(bars))
+        for title, is_pod in (("cluster grows", False), ("pod grows", True)):
+            bars = [
+                Bar(name, figures["reviews/s"], not name.endswith(", echo"))
+                for name, figures in part.rows.items()
+                if growth.is_about_pods(name) is is_pod
+            ]
+            yield Panel(f"Reviews per second as the {title} (more is better)", tuple(bars))
     if part := parts.get(core.NAME):
         bars = [
             Bar(name, figures["time"], not name.startswith("yardstick"))
             for name, figures in part.rows.items()
+            # Once for each make of pod: on the scale of the others it would be all there is.
+            if name != core.FIRST
         ]
-        yield Panel("The core alone, processor time for an 8 KB review", tuple(bars))
+        title = "Processor time of the core alone for an 8 KB review (less is better)"
+        yield Panel(title, tuple(bars))
 
 
 def _drawn(panel: Panel, top: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ class Effort:
     seconds: float
     """Of load, on one server in one round."""
     warm_up: float
-    """Seconds of load that do not count, once for each server."""
+    """Seconds of load that do not count, once for each server and kind of review."""
     creates: int
     """Pods of each kind in one round."""
     passes: int
@@ -41,9 +41,9 @@ FULL = Effort(
     large=(10_000, 1_000),
 )
 SHORT = Effort(
-    rounds=2,
+    rounds=1,
     seconds=0.3,
-    warm_up=0.1,
+    warm_up=0,
     creates=10,
     passes=1,
     policies=(1, 10),

@@ -57,8 +57,8 @@ _POLICY: Json = {
     "spec": {
         "namespaceSelector": {},
         "podSelector": {"matchExpressions": [{"key": "tekton.dev/taskRun", "operator": "Exists"}]},
-        # As much of it as CEL can do: the native policy knows no nodes, and brings no helper along.
-        "remedies": {"postInitSleep": {"when": "Always", "delivery": "Shell"}},
+        # A job that CEL can do as well: it knows neither the nodes nor what is a shell.
+        "remedies": {"postInitSleep": {"when": "Always", "delivery": "ImageVolume"}},
     },
 }
 _RULE: Json = {
@@ -259,23 +259,37 @@ def _as_cel(settled: Json) -> str:
             raise BenchError(f"podsettle has put {found} in front of {before['name']}")
         wrapper = found
     applied = settled["metadata"]["annotations"]["podsettle.dev/applied"]
-    size = """string(size(object.spec.containers))
-      + "/" + string(size(object.spec.initContainers))
-      + "/" + string(has(object.spec.volumes) ? size(object.spec.volumes) : 0)
-      + "/" + string(has(object.metadata.labels) ? size(object.metadata.labels) : 0)"""
+    mount = settled["spec"]["initContainers"][0]["volumeMounts"][-1]
+    volume = settled["spec"]["volumes"][-1]
     return f"""
     (has(object.metadata.annotations) ? [] : [
       JSONPatch{{op: "add", path: "/metadata/annotations", value: {{}}}}
     ]) + [
       JSONPatch{{op: "add", path: "/metadata/annotations/podsettle.dev~1applied",
-                value: {json.dumps(applied)}}},
+        value: {json.dumps(applied)}}},
       JSONPatch{{op: "add", path: "/metadata/annotations/podsettle.dev~1settled",
-                value: {size}}}
+        value: string(size(object.spec.containers))
+          + "/" + string(size(object.spec.initContainers))
+          + "/" + string(size(object.spec.volumes) + 1)
+          + "/" + string(size(object.metadata.labels))}},
+      JSONPatch{{op: "add", path: "/spec/volumes/-", value: Object.spec.volumes{{
+        name: {json.dumps(volume["name"])},
+        image: Object.spec.volumes.image{{
+          reference: {json.dumps(volume["image"]["reference"])},
+          pullPolicy: {json.dumps(volume["image"]["pullPolicy"])}}}}}}}
     ] + lists.range(size(object.spec.initContainers))
       .filter(i, has(object.spec.initContainers[i].command))
       .map(i, JSONPatch{{op: "replace",
         path: "/spec/initContainers/" + string(i) + "/command",
         value: {json.dumps(wrapper)} + object.spec.initContainers[i].command}})
+    + lists.range(size(object.spec.initContainers))
+      .filter(i, has(object.spec.initContainers[i].command))
+      .map(i, JSONPatch{{op: "add",
+        path: "/spec/initContainers/" + string(i) + "/volumeMounts/-",
+        value: Object.spec.initContainers.volumeMounts{{
+          name: {json.dumps(mount["name"])},
+          mountPath: {json.dumps(mount["mountPath"])},
+          readOnly: true}}}})
     """
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.load import wrk
+from tests.kube import build
 
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("fastapi", "httptools", "msgspec", "orjson", "uvicorn", "uvloop")
@@ -30,10 +30,24 @@ def environment() -> dict[str, str]:
         "load average before": f"{os.getloadavg()[0]:.2f}",
         "Python": platform.python_version(),
         **{package: version(package) for package in _PACKAGES},
-        "TLS": ssl.OPENSSL_VERSION.rpartition(" ")[0].rpartition(" ")[0] or ssl.OPENSSL_VERSION,
-        "wrk": _said(wrk(), "-v").partition(" [")[0].removeprefix("wrk "),
+        "TLS": " ".join(ssl.OPENSSL_VERSION.split()[:2]),
+        "wrk": _said("wrk", "-v").partition(" [")[0].removeprefix("wrk ") or "none",
         "Kubernetes": _find(str(_ROOT / "tests/kube/go.mod"), r"^\tk8s.io/kubernetes v(\S+)"),
+        "Go": _go().removeprefix("go"),
     }
+
+
+def _go() -> str:
+    """The release that built agnhost; the build says so in the program."""
+    if not build.is_built(build.PEERS):
+        return "none"
+    # The linker's own string: no Go is needed to read it.
+    found = re.search(
+        rb"\xff Go buildinf:.{18,20}(go\d+\.\d+(?:\.\d+)?)",
+        build.agnhost().read_bytes(),
+        re.DOTALL,
+    )
+    return found[1].decode() if found else "unknown"
 
 
 def _commit() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +15,11 @@ from bench.run import CONNECTIONS, Run
 from bench.subject import Subject, check, serve_agnhost, serve_echo, serve_podsettle
 
 NAME = "floor"
+_UNDISTURBED = 0.95
+"""Of its core, for a server that never waits. On an idle machine it is more."""
+_LATE = "generator late, p99"
+_MOST_LATE = 0.5
+"""Milliseconds."""
 
 
 def measure(run: Run) -> Part:
@@ -48,7 +53,25 @@ def measure(run: Run) -> Part:
         "The echo gives an answer of the same size and reads nothing. agnhost decodes the pod and "
         "answers without a patch.",
     ]
+    part.notes += _disturbances(part)
     return part
+
+
+def _disturbances(part: Part) -> Iterator[str]:
+    """What others on this machine have done to the figures."""
+    ours = part.rows[row("podsettle", CONNECTIONS)]
+    share = ours["reviews/s"].over(ours["reviews per CPU-second"]).median
+    if share < _UNDISTURBED:
+        yield (
+            f"DISTURBED: under full load podsettle had {share:.0%} of its core; others had the "
+            "rest. Measure again on an idle machine."
+        )
+    late = max(part.figure(steady(name), _LATE).median for name in ("podsettle", "echo"))
+    if late > _MOST_LATE:
+        yield (
+            f"DISTURBED: the generator of the steady load was late by {late:.1f} ms itself. "
+            "Its latencies mean nothing."
+        )
 
 
 def row(name: str, connections: int) -> str:

@@ -68,7 +68,7 @@ def measure(run: Run) -> Part:
     part.notes += [
         "Memory is VmRSS. Under load: after some seconds of as many reviews as it takes, on eight "
         "connections.",
-        "Ready: /readyz answers 200 on a new TLS connection, asked every millisecond or so.",
+        "Ready: /readyz answers 200 on a new TLS connection, asked every few milliseconds.",
         "The image adds its dependencies, podsettle and their byte code to its Python base image; "
         "this is the size of their files, without byte code.",
     ]

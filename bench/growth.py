@@ -38,6 +38,11 @@ def size_row(kilobytes: int, name: str = "podsettle") -> str:
     return f"{kilobytes} KB pod, {name}"
 
 
+def is_about_pods(row: str) -> bool:
+    """Whether a row is about what the pod is like, and not about the cluster around it."""
+    return not row.endswith(("policy", "policies", "namespaces"))
+
+
 def _over_clusters(run: Run, part: Part) -> None:
     bodies = reviews.variants(reviews.tekton())
     files = run.files("tekton", bodies)

@@ -67,7 +67,7 @@ def hold(
 class _Connection(asyncio.Protocol):
     """One connection: a request at a time."""
 
-    def __init__(self, pace: _Pace) -> None:
+    def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._received = b""
         self._due = 0.0
@@ -112,7 +112,7 @@ class _Connection(asyncio.Protocol):
             self._pace.replace()
 
 
-class _Pace:
+class Pace:
     """All connections to one server."""
 
     def __init__(self, url: str, ca: str) -> None:
@@ -170,7 +170,7 @@ class _Pace:
 
 
 async def _main(told: dict[str, Any], bodies: list[bytes]) -> None:
-    pace = _Pace(told["url"], told["ca"])
+    pace = Pace(told["url"], told["ca"])
     for _ in range(told["connections"]):
         await pace.open()
     requests = [pace.request(body) for body in bodies]

@@ -49,7 +49,7 @@ def as_text(parts: Mapping[str, Part]) -> str:
     """Tables for a terminal."""
     lines: list[str] = []
     for part in parts.values():
-        lines += ["", part.title, *_plain(_cells(part))]
+        lines += ["", part.title, *_plain(_cells(part)), *(f"  - {note}" for note in part.notes)]
     lines += ["", "What has to hold", *_plain(_targets(parts)), ""]
     return "\n".join(lines)
 

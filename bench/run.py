@@ -12,9 +12,12 @@ from bench.cores import Cores, cores
 from bench.effort import Effort
 from bench.load import UNITS, press
 from bench.measure import Measure, collect
-from bench.reviews import VARIANTS, written
+from bench.reviews import written
 from bench.rounds import interleave
 from bench.subject import Subject, certificates
+
+CONNECTIONS = 8
+"""The API server keeps up to 25; eight keep one core busy."""
 
 
 @dataclass
@@ -38,7 +41,7 @@ class Run:
         return written(reviews, self.directory / "reviews" / name)
 
     def press_all(
-        self, contenders: Mapping[str, tuple[Subject, list[Path]]], connections: int = 8
+        self, contenders: Mapping[str, tuple[Subject, list[Path]]], connections: int = CONNECTIONS
     ) -> dict[str, dict[str, Measure]]:
         """Load each server in turn; what each could do."""
 
@@ -51,12 +54,10 @@ class Run:
             name: lambda name=name: turn(name, self.effort.seconds)  # type: ignore[misc]
             for name in contenders
         }
-        found = interleave(
-            turns, self.effort.rounds, warm_up=lambda name: turn(name, self.effort.warm_up)
-        )
+
+        def warm_up(name: str) -> None:
+            if self.effort.warm_up:
+                turn(name, self.effort.warm_up)
+
+        found = interleave(turns, self.effort.rounds, warm_up)
         return {name: collect(figures, UNITS) for name, figures in found.items()}
-
-
-CONNECTIONS = 8
-"""The API server keeps up to 25; eight keep one core busy."""
-__all__ = ["CONNECTIONS", "VARIANTS", "Run"]

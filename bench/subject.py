@@ -137,7 +137,9 @@ def non_loopback_address() -> str:
         except OSError:
             raise BenchError("this machine has no address but the loopback one") from None
         address: str = probe.getsockname()[0]
-        return address
+    if address.startswith("127."):
+        raise BenchError("this machine has no address but the loopback one")
+    return address
 
 
 @contextmanager
@@ -156,7 +158,7 @@ def _serving(
         yield Subject(name, url, certs / "ca.crt", process)
 
 
-def await_ready(process: Process, url: str, ca: Path, pause: float = 0.01) -> None:
+def await_ready(process: Process, url: str, ca: Path, pause: float = 0.005) -> None:
     """Ask until the answer is 200."""
     deadline = time.monotonic() + _PATIENCE
     while not _is_ready(url, ca):

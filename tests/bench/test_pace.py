@@ -1,0 +1,66 @@
+"""The steady generator counts from when a review was due, not from when it could be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from bench.pace import Pace
+
+STALL = 0.3
+RATE = 200
+
+
+class Stalling:
+    """A server that answers at once, but for one pause; it closes every tenth connection."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.stalls = True
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+                assert await reader.readexactly(length) == b"{}"
+                if self.answered == 20 and self.stalls:
+                    self.stalls = False
+                    await asyncio.sleep(STALL)
+                self.answered += 1
+                last = b"Connection: close\r\n" if self.answered % 10 == 0 else b""
+                writer.write(b"HTTP/1.1 200 OK\r\n" + last + b"Content-Length: 2\r\n\r\nok")
+                await writer.drain()
+                if last:
+                    break
+        except asyncio.IncompleteReadError:
+            pass
+        writer.close()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "ca.crt")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("localhost").configure_cert(context)
+    running = await asyncio.start_server(Stalling().accept, "127.0.0.1", 0, ssl=context)
+    port = running.sockets[0].getsockname()[1]
+    yield f"https://localhost:{port}/mutate", str(tmp_path / "ca.crt")
+    running.close()
+
+
+async def test_a_stall_counts_for_every_review_that_was_due_in_it(server: tuple[str, str]) -> None:
+    pace = Pace(*server)
+    await pace.open()
+    await pace.run([pace.request(b"{}")], RATE, 0.6)
+    assert pace.failed == []
+    assert len(pace.took) == RATE * 0.6
+    # One connection: whatever was due in the first half of the stall waited for the other half.
+    assert sum(took > STALL / 2 for took in pace.took) >= RATE * STALL / 2 * 0.8
+    assert max(pace.took) >= STALL

@@ -1,0 +1,85 @@
+"""Each part in its short form: that it works, and what its results look like. No times."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Not beside the tests of the cluster: each part keeps two cores busy.
+pytestmark = pytest.mark.xdist_group("kube")
+
+
+def bench(out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *map(str, arguments), "--out", str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def short(out: Path, part: str) -> dict[str, Any]:
+    """The results of a part in its short form."""
+    ran = bench(out, part, "--short")
+    assert ran.returncode == 0, ran.stderr
+    assert "What has to hold" in ran.stdout
+    ElementTree.parse(out / "results.svg")
+    results: dict[str, Any] = json.loads((out / "results.json").read_text())
+    assert list(results["parts"]) == [part]
+    assert results["environment"]["commit"]
+    for row, figures in results["parts"][part]["rows"].items():
+        assert figures, row
+        for figure in figures.values():
+            assert figure["low"] <= figure["median"] <= figure["high"]
+    return results
+
+
+@pytest.mark.usefixtures("load_tool", "go_webhook")
+def test_floor(tmp_path: Path) -> None:
+    results = short(tmp_path, "floor")
+    rows = results["parts"]["floor"]["rows"]
+    names = {row.partition(",")[0] for row in rows}
+    assert names == {"podsettle", "echo", "agnhost"}
+    assert all(figures["reviews/s"]["median"] > 0 for figures in rows.values())
+    verdicts = [target["verdict"] for target in results["targets"]]
+    assert len(verdicts) - verdicts.count("not measured") == 3
+    # What was measured can be shown again, and gives the same.
+    again = bench(tmp_path / "again", "--again", tmp_path / "results.json")
+    assert again.returncode == 0, again.stderr
+    for name in ("results.json", "results.svg"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+@pytest.mark.usefixtures("load_tool")
+def test_growth(tmp_path: Path) -> None:
+    rows = short(tmp_path, "growth")["parts"]["growth"]["rows"]
+    assert {"1 policy", "100 namespaces", "8 KB pod, echo", "no policy for the pod"} <= set(rows)
+
+
+@pytest.mark.usefixtures("address")
+def test_end_to_end(tmp_path: Path) -> None:
+    rows = short(tmp_path, "end-to-end")["parts"]["end-to-end"]["rows"]
+    assert "increment, p50" not in rows["no webhook"]
+    assert {"increment, p50", "p99"} <= rows["podsettle"].keys() & rows["native policy"].keys()
+
+
+@pytest.mark.usefixtures("load_tool")
+def test_footprint(tmp_path: Path) -> None:
+    rows = short(tmp_path, "footprint")["parts"]["footprint"]["rows"]
+    memory = rows["100 namespaces, 10 policies, API server"]
+    assert memory["most ever"]["median"] >= memory["idle"]["median"] > 0
+    assert rows["the helper"]["size"]["median"] > 0
+
+
+def test_core(tmp_path: Path) -> None:
+    rows = short(tmp_path, "core")["parts"]["core"]["rows"]
+    assert rows["the decision: bytes to bytes"]["time"]["unit"] == "µs"
