@@ -17,10 +17,11 @@ from bench.rounds import interleave
 from bench.run import Run
 from webhook.cluster.manifests import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core import proof
+from webhook.core import patch
 from webhook.core.admit import admit
 from webhook.core.decide import Settings, decide
 from webhook.core.patch import PodPatch
+from webhook.core.proof import Proofs
 from webhook.core.review import decode_review
 
 NAME = "core"
@@ -76,7 +77,7 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
         return view.policies.covering(namespace, None).group.plan(pod.labels or {})
 
     def anew(number: int) -> object:
-        proof._proven.clear()
+        patch._proofs = Proofs()
         return admit(bodies[number], view, _SETTINGS)
 
     work: dict[str, Callable[[int], object]] = {
