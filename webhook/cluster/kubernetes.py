@@ -241,7 +241,8 @@ class KubernetesSource:
         generation = metadata.get("generation", 0)
         try:
             # Items of a list leave out what they are.
-            policy = parse_policy({"apiVersion": API_VERSION, "kind": KIND, **document})
+            document = {"apiVersion": API_VERSION, "kind": KIND, **document, "status": None}
+            policy = parse_policy(document)
         except InvalidPolicyError as error:
             return FoundPolicy(name, uid, generation, None, error.problems)
         return FoundPolicy(name, uid, generation, policy, ())

@@ -6,6 +6,7 @@ another type than Kubernetes gives it.
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -61,8 +62,13 @@ class _RuntimeClass(msgspec.Struct):
 def read_namespace(document: object) -> Namespace:
     """A Namespace. The label that the API server always sets is there even if it was not."""
     metadata = msgspec.convert(document, _Namespace).metadata
-    labels = {**(metadata.labels or {}), LABEL_NAMESPACE_NAME: metadata.name}
+    labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
     return Namespace(metadata.name, labels, _FIXED_LEVEL in (metadata.annotations or {}))
+
+
+def _shared(labels: dict[str, str] | None) -> dict[str, str]:
+    """Labels without a second copy of what thousands of objects have in common."""
+    return {intern(key): intern(value) for key, value in (labels or {}).items()}
 
 
 def read_node(document: object) -> Node:
@@ -71,7 +77,7 @@ def read_node(document: object) -> Node:
     info = node.status.node_info
     return Node.read(
         node.metadata.name,
-        node.metadata.labels or {},
+        _shared(node.metadata.labels),
         info.container_runtime_version,
         info.kubelet_version,
     )

@@ -177,7 +177,10 @@ class SettlePolicySpec(Model):
 class PolicyMetadata(BaseModel):
     """Object metadata: the name is read, the rest is the API server's to judge."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    # Of what is not read nothing is kept: managedFields are larger than most policies.
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, json_schema_extra={"additionalProperties": True}
+    )
 
     name: Annotated[
         str,
