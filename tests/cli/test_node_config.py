@@ -120,10 +120,107 @@ def test_a_containerd_without_the_option_is_refused(oldest: str) -> None:
     assert "1.6.24" in refused(*CONTAINERD, "--oldest", oldest, "--config-version", "2")
 
 
+def test_a_containerd_that_cannot_read_the_configuration_is_refused() -> None:
+    message = refused(*CONTAINERD, "--oldest", "1.7.29", "--config-version", "3")
+    assert "cannot read --config-version 3" in message
+
+
+@pytest.mark.parametrize(
+    ("oldest", "message"),
+    [
+        ("4.20", "looks like OpenShift's version; its CRI-O is 1.33: see kubectl get nodes"),
+        ("4.19.3", "its CRI-O is 1.32"),
+        ("133.12", "there is no CRI-O 133.12"),
+        ("1.133.12", "there is no CRI-O 1.133.12"),
+        ("0.9", "there is no CRI-O 0.9"),
+        ("2.1.5", "there is no CRI-O 2.1.5"),
+        ("1.31", "1.31 could be 1.31.0: give the whole release"),
+        ("containerd://2.1.5", "'containerd://2.1.5' is not a release of cri-o"),
+        ("new", "'new' is not a version"),
+    ],
+)
+def test_what_is_no_release_of_crio_is_refused(oldest: str, message: str) -> None:
+    assert message in refused(*CRIO, "--oldest", oldest)
+
+
+@pytest.mark.parametrize(
+    ("oldest", "message"),
+    [
+        ("5.10", "there is no containerd 5.10"),
+        ("1.8.0", "there is no containerd 1.8.0"),
+        ("2.133.0", "there is no containerd 2.133.0"),
+        ("1.7", "1.7 could be 1.7.0: give the whole release"),
+        ("1.6", "1.6 could be 1.6.0"),
+        ("cri-o://1.33.5", "'cri-o://1.33.5' is not a release of containerd"),
+    ],
+)
+def test_what_is_no_release_of_containerd_is_refused(oldest: str, message: str) -> None:
+    assert message in refused(*CONTAINERD, "--oldest", oldest)
+
+
+def test_a_release_may_be_given_as_nodes_state_it() -> None:
+    as_stated = printed(*CRIO, "--oldest", "cri-o://1.33.5-3.rhaos4.20.gitabcdef.el9")
+    assert as_stated == printed(*CRIO, "--oldest", "1.33.5") == printed(*CRIO, "--oldest", "1.33")
+    as_stated = printed(*CONTAINERD, "--oldest", "containerd://2.1.5")
+    assert as_stated == printed(*CONTAINERD, "--oldest", "2.1.5")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--handler", "a.b"),
+        ("--handler", 'a"]'),
+        ("--handler", ""),
+        ("--runtime-class", "A"),
+        ("--runtime-class", "a..b"),
+    ],
+)
+def test_names_that_the_api_server_or_crio_would_not_take_are_refused(
+    wrong: tuple[str, str],
+) -> None:
+    assert wrong[0] in refused(*CRIO, *wrong)
+    assert wrong[0] in refused(*CONTAINERD, *wrong)
+    assert "--role" in refused(*CRIO, "--role", "Worker_1")
+
+
+@pytest.mark.parametrize("name", ["runc", "crun"])
+def test_the_handler_of_every_pod_is_not_replaced(name: str) -> None:
+    assert "may be the nodes' default handler" in refused(*CRIO, "--handler", name)
+    assert printed(*CONTAINERD, "--handler", name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--mode", "workload", "--runtime-class", "a"),
+        ("--mode", "workload", "--node-selector", "a=b"),
+        ("--mode", "workload", "--oci-runtime", "crun"),
+        ("--oldest", "1.33.12", "--oci-runtime", "crun"),
+    ],
+)
+def test_an_option_without_effect_is_refused(arguments: tuple[str, ...]) -> None:
+    assert f"{arguments[2]} has no effect" in refused(*CRIO, *arguments)
+
+
 def test_what_volatile_costs_is_said() -> None:
     text = printed(*CONTAINERD)
-    for caveat in ("every container", "5.10", "crash", "VOLUME", "imports"):
+    for caveat in ("every container", "5.10", "crash", "VOLUME", "imports", "in the place of"):
         assert caveat in text
+
+
+def test_what_skipping_the_relabelling_takes_is_said() -> None:
+    text = printed(*CRIO, "--role", "infra", "--oldest", "1.35.0")
+    for caveat in ("before 1.35", "drains", "'infra'", "compact", "ContainerCreating", "deeper"):
+        assert caveat in text
+    text = printed(*CRIO, "--oldest", "1.33.12", "--mode", "workload")
+    for other in ("before 1.35", "RuntimeClass"):
+        assert other not in text
+
+
+def test_the_workers_can_be_chosen_by_their_label() -> None:
+    selector = ("--node-selector", "node-role.kubernetes.io/worker=")
+    made = yaml.safe_load(printed(*CRIO, *selector, "-o", "runtimeclass"))
+    assert made["scheduling"] == {"nodeSelector": {"node-role.kubernetes.io/worker": ""}}
 
 
 def test_a_choice_that_is_none_is_refused_in_words() -> None:
@@ -132,7 +229,6 @@ def test_a_choice_that_is_none_is_refused_in_words() -> None:
     assert "--volatile" in refused("containerd")
     assert "--node-selector" in refused("containerd", "--volatile")
     assert "'pool' is not of the form key=value" in refused(*CRIO, "--node-selector", "pool")
-    assert "'new' is not a version" in refused(*CRIO, "--oldest", "new")
 
 
 @pytest.mark.parametrize("arguments", [CRIO, (*CRIO, "--node-selector", "a=b"), CONTAINERD])

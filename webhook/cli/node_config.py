@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 import yaml
+from click.core import ParameterSource
 
 from webhook.cli.options import InputError
 from webhook.core.selectors import parse_labels
-from webhook.core.versions import Version, parse_version
+from webhook.core.versions import Version
 from webhook.node_config import containerd as containerd_nodes
 from webhook.node_config import crio as crio_nodes
 from webhook.node_config.crio import Mode
@@ -19,10 +21,13 @@ from webhook.node_config.runtime_class import runtime_class
 from webhook.node_config.unsupported import UnsupportedError
 
 
-class VersionType(click.ParamType[Version]):
-    """A release such as `1.33.12`."""
+class Release(click.ParamType[Version]):
+    """A release such as `1.33.12`, also as nodes state it: `cri-o://1.33.5-3.rhaos4.20`."""
 
     name = "version"
+
+    def __init__(self, check: Callable[[str], Version]) -> None:
+        self._check = check
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -30,18 +35,44 @@ class VersionType(click.ParamType[Version]):
         """The release in a text."""
         if isinstance(value, Version):
             return value
-        found = parse_version(str(value))
-        return found or self.fail(f"{value!r} is not a version such as 1.33.12", param, ctx)
+        try:
+            return self._check(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-oldest_option = click.option(
-    "--oldest",
-    type=VersionType(),
-    help="The oldest release on the nodes in question; without it, what the oldest ones take. "
-    "kubectl get nodes -o wide shows them.",
-)
+def _oldest_option(
+    check: Callable[[str], Version],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(
+        "--oldest",
+        type=Release(check),
+        help="The oldest release on the nodes in question; without it, what the oldest ones take. "
+        "kubectl get nodes -o wide shows them.",
+    )
+
+
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_LABEL_NAME = re.compile(_LABEL, re.ASCII)
+_SUBDOMAIN_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.ASCII)
+
+
+def _label_name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not _LABEL_NAME.fullmatch(value):
+        message = f"{value!r} is not a name of lower case letters, digits and '-' (a DNS label)"
+        raise click.BadParameter(message, param=parameter)
+    return value
+
+
+def _subdomain_name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not _SUBDOMAIN_NAME.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not a name (a DNS subdomain)", param=parameter)
+    return value
+
+
+_SELECTOR = "--node-selector"
 node_selector_option = click.option(
-    "--node-selector",
+    _SELECTOR,
     multiple=True,
     metavar="KEY=VALUE",
     help="Labels of the nodes that get the configuration; pods of the RuntimeClass go there only.",
@@ -69,6 +100,7 @@ def node_config() -> None:
     default="selinux-fix-runtime",
     show_default=True,
     metavar="NAME",
+    callback=_label_name,
     help="What CRI-O is to call the runtime handler or workload.",
 )
 @click.option(
@@ -77,6 +109,7 @@ def node_config() -> None:
     default="selinux-fix-runtime-class",
     show_default=True,
     metavar="NAME",
+    callback=_subdomain_name,
     help="The RuntimeClass, as policies name it.",
 )
 @click.option(
@@ -84,6 +117,7 @@ def node_config() -> None:
     default="worker",
     show_default=True,
     metavar="NAME",
+    callback=_label_name,
     help="The machine config pool of OpenShift.",
 )
 @click.option(
@@ -93,7 +127,7 @@ def node_config() -> None:
     show_default=True,
     help="What runs containers, on CRI-O before 1.31.3; later ones take over their default.",
 )
-@oldest_option
+@_oldest_option(crio_nodes.release)
 @node_selector_option
 @click.option(
     "-o",
@@ -101,9 +135,12 @@ def node_config() -> None:
     type=click.Choice(["machineconfig", "dropin", "runtimeclass", "all"]),
     default="all",
     show_default=True,
-    help="all: the MachineConfig and the RuntimeClass, with the drop-in in comments.",
+    help="all: the MachineConfig and the RuntimeClass, with the drop-in and what to know in "
+    "comments.",
 )
+@click.pass_context
 def crio(
+    context: click.Context,
     selinux: bool,
     volatile: bool,
     mode: str,
@@ -120,6 +157,7 @@ def crio(
         raise InputError("CRI-O mounts every container volatile since 1.22: there is nothing to do")
     if not selinux:
         raise InputError("say what for: --selinux")
+    _refuse_options_without_effect(context, Mode(mode), oldest)
     try:
         drop_in = crio_nodes.selinux_drop_in(Mode(mode), handler, oldest, oci_runtime)
     except UnsupportedError as error:
@@ -135,7 +173,10 @@ def crio(
             objects.append(runtime_class(class_name, handler, _labels(node_selector)))
         elif output == "runtimeclass":
             raise InputError("--mode workload needs no RuntimeClass")
-    about = (f"{crio_nodes.DROP_IN}, on each node:", "", drop_in) if output == "all" else ()
+    about: tuple[str, ...] = ()
+    if output == "all":
+        caveats = crio_nodes.caveats(Mode(mode), role, oldest)
+        about = (*caveats, "", f"{crio_nodes.DROP_IN}, on each node:", "", drop_in)
     click.echo(_yaml(about, objects), nl=False)
 
 
@@ -152,6 +193,7 @@ def crio(
     default="runc",
     show_default=True,
     metavar="NAME",
+    callback=_label_name,
     help="A runtime handler that the nodes have already.",
 )
 @click.option(
@@ -160,9 +202,10 @@ def crio(
     default="overlay-volatile",
     show_default=True,
     metavar="NAME",
+    callback=_subdomain_name,
     help="The RuntimeClass, as policies name it.",
 )
-@oldest_option
+@_oldest_option(containerd_nodes.release)
 @node_selector_option
 @click.option(
     "-o",
@@ -190,9 +233,8 @@ def containerd(
             "nodes that get it"
         )
     try:
-        version = int(config_version or containerd_nodes.config_version(oldest))
-        if config_version:
-            containerd_nodes.config_version(oldest)
+        wanted = int(config_version) if config_version else None
+        version = containerd_nodes.config_version(oldest, wanted)
     except UnsupportedError as error:
         raise InputError(str(error)) from None
     drop_in = containerd_nodes.volatile_drop_in(version)
@@ -212,11 +254,30 @@ def containerd(
     click.echo(_yaml(about, [made]), nl=False)
 
 
+def _refuse_options_without_effect(
+    context: click.Context, mode: Mode, oldest: Version | None
+) -> None:
+    given = {
+        name
+        for name in context.params
+        if context.get_parameter_source(name) not in (ParameterSource.DEFAULT, None)
+    }
+    if mode is Mode.WORKLOAD:
+        for name, option in (("class_name", "--runtime-class"), ("node_selector", _SELECTOR)):
+            if name in given:
+                raise InputError(f"{option} has no effect: --mode workload has no RuntimeClass")
+    if "oci_runtime" in given and (
+        mode is Mode.WORKLOAD or crio_nodes.inherits_default_runtime(oldest)
+    ):
+        why = "--mode workload" if mode is Mode.WORKLOAD else "a CRI-O of this age"
+        raise InputError(f"--oci-runtime has no effect: {why} keeps the nodes' own runtime")
+
+
 def _labels(pairs: Iterable[str]) -> dict[str, str]:
     try:
         return parse_labels(pairs)
     except ValueError as error:
-        raise InputError(f"--node-selector: {error}") from None
+        raise InputError(f"{_SELECTOR}: {error}") from None
 
 
 def _yaml(about: Iterable[str], objects: Iterable[dict[str, Any]]) -> str:

@@ -7,6 +7,7 @@ choose the node (containerd PR 8676; a choice per container was asked for in iss
 from __future__ import annotations
 
 from webhook.core.versions import Version
+from webhook.node_config.release import ImpossibleReleaseError, check_release
 from webhook.node_config.unsupported import UnsupportedError
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
@@ -17,12 +18,18 @@ CAVEATS = (
     "After a crash or power loss the writable layers of containers are lost. Kubernetes makes new "
     "ones; a container that is started again by hand cannot be mounted.",
     "Images with VOLUME fail before containerd 1.6.34 and 1.7.19 (issue 10228).",
+    "containerd 1.x puts the drop-in's table in the place of the same table in the main "
+    "configuration. If that one says more, such as root_path, add it to the drop-in: "
+    "containerd config dump | grep -A8 'snapshotter.v1.overlayfs'",
     f'The main configuration has to import it: imports = ["{DROP_IN.rpartition("/")[0]}/*.toml"]',
     "Restart containerd; containers that run keep their mounts.",
 )
 
 _FIRST = {6: 24, 7: 4}
-"""The first 1.x releases with `mount_options` (PRs 8961 and 9005); every 2.x has it."""
+"""The first 1.x releases with `mount_options` (PRs 8961 and 9005); every 2.x has it.
+There is no 1.8."""
+_FAR_OFF = 30
+"""Two minors of 2.x come a year: nobody has a later one."""
 
 
 def volatile_drop_in(config_version: int) -> str:
@@ -34,15 +41,27 @@ def volatile_drop_in(config_version: int) -> str:
     )
 
 
-def config_version(oldest: Version | None) -> int:
-    """The version of the configuration that a containerd of this age writes itself.
+def release(text: str) -> Version:
+    """The release of containerd in a text. Raises ImpossibleReleaseError for one that is none."""
+    found = check_release(text, "containerd", patch_matters=tuple((1, minor) for minor in _FIRST))
+    last = {1: max(_FIRST), 2: _FAR_OFF}.get(found.major, -1)
+    if found.minor > last:
+        raise ImpossibleReleaseError(
+            f"there is no containerd {text} that podsettle knows, only 1.N.N up to 1.7 and 2.N.N: "
+            "see kubectl get nodes -o wide"
+        )
+    return found
+
+
+def config_version(oldest: Version | None, wanted: int | None = None) -> int:
+    """The version of the configuration, where nobody wants another: what the oldest writes itself.
 
     Version 2 is read by every release, so it is taken where the age is not known.
 
-    Raises UnsupportedError for a release without the option.
+    Raises UnsupportedError for a release without the option, or that cannot read what is wanted.
     """
     if oldest is None:
-        return 2
+        return wanted or 2
     if oldest.major == 1:
         first = _FIRST.get(oldest.minor)
         if oldest.minor < min(_FIRST) or (first is not None and oldest.patch < first):
@@ -50,4 +69,6 @@ def config_version(oldest: Version | None) -> int:
                 f"containerd {'.'.join(map(str, oldest[:3]))} has no mount_options: 1.6.24, 1.7.4 "
                 "and 2.0 are the first that have"
             )
-    return 2 if oldest.major == 1 else 3
+        if wanted == 3:
+            raise UnsupportedError("containerd before 2.0 cannot read --config-version 3")
+    return wanted or (2 if oldest.major == 1 else 3)

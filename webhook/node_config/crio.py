@@ -7,11 +7,13 @@ CRI-O deletes the annotation from a pod unless the runtime handler or a workload
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from webhook.core.names import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.versions import Version
+from webhook.node_config.release import ImpossibleReleaseError, check_release
 from webhook.node_config.unsupported import UnsupportedError
 
 Json: TypeAlias = dict[str, Any]
@@ -25,6 +27,11 @@ _COMPARES_WELL = Version(1, 24)
 """cri-o PR 5775: before it, OpenShift's levels never compare as equal."""
 
 
+_FAR_OFF = 60
+"""Minors come with Kubernetes', three a year: nobody has this one."""
+_DEFAULT_HANDLERS = ("runc", "crun")
+
+
 class Mode(StrEnum):
     """Who gets what."""
 
@@ -36,6 +43,51 @@ class Mode(StrEnum):
     """Every pod of a RuntimeClass, annotation or not: the remedy `runtimeClass` is enough."""
 
 
+def release(text: str) -> Version:
+    """The release of CRI-O in a text.
+
+    Raises ImpossibleReleaseError for one that is none: a configuration for a later CRI-O than the
+    nodes have would keep it from starting.
+    """
+    found = check_release(text, "cri-o", patch_matters=((1, 31),))
+    if found.major == 4:
+        raise ImpossibleReleaseError(
+            f"{text} looks like OpenShift's version; its CRI-O is 1.{found.minor + 13}: "
+            "see kubectl get nodes -o wide"
+        )
+    if found.major != 1 or found.minor >= _FAR_OFF:
+        raise ImpossibleReleaseError(
+            f"there is no CRI-O {text}, only 1.N.N: see kubectl get nodes -o wide"
+        )
+    return found
+
+
+def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
+    """What to know before it is applied."""
+    if oldest is not None and oldest >= _NEW_SPELLING:
+        yield "CRI-O before 1.35 does not start with this drop-in."
+    yield (
+        "OpenShift drains and restarts the nodes of the pool one after the other as soon as the "
+        "MachineConfig is applied."
+    )
+    yield (
+        f"Only nodes of the machine config pool {role!r}, and of pools that take over its "
+        "MachineConfigs, get it. On a compact cluster the pool is master; other pools need one "
+        "MachineConfig each (--role)."
+    )
+    if mode is not Mode.WORKLOAD:
+        yield (
+            "A pod that the RuntimeClass leads to a node without the handler stays in "
+            "ContainerCreating. So in this order: the MachineConfig (-o machineconfig); wait "
+            f"until `oc get mcp {role}` says UPDATED True; the RuntimeClass (-o runtimeclass); the "
+            "policy. --node-selector KEY=VALUE keeps its pods on nodes that have the handler."
+        )
+    yield (
+        "CRI-O compares the label of a volume's top directory alone: files deeper in the volume "
+        "that have a wrong label keep it."
+    )
+
+
 def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtime: str) -> str:
     """A file for /etc/crio/crio.conf.d.
 
@@ -44,6 +96,11 @@ def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtim
 
     Raises UnsupportedError where that CRI-O cannot do it.
     """
+    if handler in _DEFAULT_HANDLERS and mode is not Mode.WORKLOAD:
+        raise UnsupportedError(
+            f"--handler {handler} may be the nodes' default handler, which every pod runs under: "
+            "give a name of its own"
+        )
     if oldest is not None and oldest < _COMPARES_WELL:
         raise UnsupportedError(
             f"CRI-O {_text(oldest)} relabels volumes on OpenShift all the same; 1.24 is the first "
@@ -92,8 +149,13 @@ def machine_config(role: str, drop_in: str) -> Json:
     }
 
 
+def inherits_default_runtime(oldest: Version | None) -> bool:
+    """Whether a handler can take over what the nodes' default handler has."""
+    return _has(oldest, since=Version(1, 32), backports={31: 3})
+
+
 def _runtime(oldest: Version | None, oci_runtime: str) -> tuple[str, ...]:
-    if _has(oldest, since=Version(1, 32), backports={31: 3}):
+    if inherits_default_runtime(oldest):
         return ("inherit_default_runtime = true",)
     return (
         f'runtime_path = "/usr/bin/{oci_runtime}"',

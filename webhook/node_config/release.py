@@ -1,0 +1,29 @@
+"""The release of a runtime, as a person gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from webhook.core.versions import Version, parse_version
+
+
+class ImpossibleReleaseError(ValueError):
+    """A text that is no release of the runtime in question."""
+
+
+def check_release(
+    text: str, runtime: str, *, patch_matters: Collection[tuple[int, int]]
+) -> Version:
+    """The release in a text such as `1.33.12`, or `cri-o://1.33.12` as nodes state it.
+
+    Within the minors of `patch_matters` it has to be whole. Raises ImpossibleReleaseError.
+    """
+    name, separator, rest = text.rpartition("://")
+    if separator and name != runtime:
+        raise ImpossibleReleaseError(f"{text!r} is not a release of {runtime}")
+    found = parse_version(rest)
+    if found is None:
+        raise ImpossibleReleaseError(f"{text!r} is not a version such as 1.33.12")
+    if rest.count(".") == 1 and found[:2] in patch_matters:
+        raise ImpossibleReleaseError(f"{rest} could be {rest}.0: give the whole release")
+    return found
