@@ -138,7 +138,7 @@ RIGHT: dict[str, Json] = {
     },
     "no lifetime": sleep(minLifetime="0"),
     "no sleep": sleep(sleep="0s"),
-    "no globs": sleep(initContainers=[]),
+    "no globs": sleep(initContainers=[], containers=["*"]),
     "longest glob": sleep(containers=["a" * 63]),
     "In": requirement("In", values=["b", ""]),
     "NotIn": requirement("NotIn", values=["b"]),

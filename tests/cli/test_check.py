@@ -85,3 +85,53 @@ def test_a_missing_file_is_exit_code_2(tmp_path: Path) -> None:
     done = podsettle("check", tmp_path / "none.yaml")
     assert done.returncode == 2
     assert "no such file" in done.stderr.lower()
+
+
+HEAD = "apiVersion: podsettle.dev/v1alpha1\nkind: SettlePolicy\nmetadata: {name: one}\nspec:\n"
+
+
+def notes_of(*arguments: str | Path, stdin: str | None = None) -> list[str]:
+    done = podsettle("check", *arguments, stdin=stdin)
+    assert (done.returncode, done.stdout) == (0, "")
+    *notes, last = done.stderr.splitlines()
+    assert last == "podsettle: 1 policy is fine"
+    return [note.removeprefix("podsettle: ") for note in notes]
+
+
+def test_of_two_policies_of_one_name_one_is_fine(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(HEAD + "  remedies: {kubeletGate: {}}\n")
+    done = podsettle("check", tmp_path)
+    assert done.stderr == "podsettle: 1 problem; 1 policy is fine\n"
+
+
+def test_registries_that_nobody_asks_are_a_note() -> None:
+    text = HEAD + "  imageConfig: {registries: [quay.io]}\n  remedies: {postInitSleep: {}}\n"
+    (note,) = notes_of("-", stdin=text)
+    assert note == "one: imageConfig asks no registry: lookup is Never; write lookup: Registry"
+    assert notes_of("-", stdin=text.replace("{reg", "{lookup: Registry, reg")) == []
+
+
+def test_a_short_life_is_a_note_with_what_was_measured() -> None:
+    text = HEAD + "  remedies: {postInitSleep: {minLifetime: 100ms}}\n"
+    (note,) = notes_of("-", stdin=text)
+    assert "minLifetime 100ms is short" in note
+    assert "1.7 %" in note
+    assert notes_of("-", stdin=text.replace("100ms", "250ms")) == []
+
+
+def test_a_class_that_is_not_beside_the_others_is_a_note(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(HEAD + "  remedies: {runtimeClass: {name: fast}}\n")
+    assert notes_of(tmp_path) == []
+    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "runc"}
+    (tmp_path / "b.json").write_text(json.dumps({**made, "metadata": {"name": "slow"}}))
+    assert notes_of(tmp_path) == ["one: RuntimeClass 'fast' is not among the manifests"]
+
+
+def test_a_directory_without_a_node_is_a_note(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(HEAD + "  remedies: {postInitSleep: {}}\n")
+    assert notes_of(file) == []
+    assert notes_of(tmp_path) == [f"no Node in {tmp_path}: decided as if a node needed it"]
+    file.write_text(HEAD + "  remedies: {postInitSleep: {when: Always}}\n")
+    assert notes_of(tmp_path) == []

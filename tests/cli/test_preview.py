@@ -106,3 +106,12 @@ def test_a_broken_policy_is_said_and_the_others_count(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.count(f"{tmp_path / 'bad.yaml'}:1: metadata: is missing") == 1
     assert "Applied postInitSleep" in done.stdout
+
+
+def test_a_view_without_a_node_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text((EXAMPLES / "policies.yaml").read_text())
+    done = podsettle("preview", "--manifests", tmp_path, TEKTON, TEKTON, "-n", "x",
+                     "--namespace-label", "a=b")  # fmt: skip
+    note = f"podsettle: no Node in {tmp_path}: decided as if a node needed it\n"
+    assert (done.returncode, done.stderr) == (0, note)
+    assert "no Node" not in podsettle("preview", "--manifests", EXAMPLES, TEKTON).stderr

@@ -140,6 +140,10 @@ def test_a_problem_reads_like_this(text: str, said: str) -> None:
             7, "spec.remedies.postInitSleep", "both 0",
         ),
         (
+            "  remedies:\n    postInitSleep: {initContainers: []}\n",
+            7, "spec.remedies.postInitSleep", "both empty: it wraps nothing",
+        ),
+        (
             "  remedies:\n    postInitSleep: {delivery: Magic}\n",
             7, "spec.remedies.postInitSleep.delivery", "'Shell'",
         ),

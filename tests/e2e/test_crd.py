@@ -102,6 +102,8 @@ def test_what_is_wrong_is_refused_with_its_path(name: str, served: KubeCluster) 
     [
         (sleep(sleep="61s"), "is longer than 1m, the longest a pod may be held up"),
         (sleep(sleep="0", minLifetime="0"), "minLifetime and sleep are both 0"),
+        (sleep(initContainers=[]), "initContainers and containers are both empty"),
+        (sleep(initContainers=[], containers=[]), "initContainers and containers are both empty"),
         (gate(timeout="0s"), "timeout is 0: leave the remedy out instead"),
         (gate(timeout="61s"), "is longer than 1m, the longest a pod may be held up"),
         (policy_document(remedies={}), "no remedy is set: name at least one"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
 
+from webhook.cli.notes import note_on_nodes, notes_on_classes, notes_on_policy
 from webhook.cli.options import InputError
 from webhook.cluster.manifests import (
     SUFFIXES,
@@ -21,6 +22,7 @@ from webhook.cluster.manifests import (
 )
 from webhook.cluster.problems import Problem
 from webhook.core.names import KIND
+from webhook.core.policy import SettlePolicy
 
 
 @click.command()
@@ -50,13 +52,15 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
     for found, wrong in _read(paths):
         objects += found
         problems += wrong
-    policies = [found.name for found in objects if found.kind == KIND]
+    policies = {found.name: found.model for found in reversed(objects) if found.kind == KIND}
     problems += conflicts(objects)
     if not policies and not problems:
         where = ", ".join(map(str, paths))
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         message = f"no SettlePolicy found ({kinds}; directories inside are not read)"
         problems.append(Problem(where, 0, message))
+    for note in _notes(paths, objects, policies):
+        click.echo(f"podsettle: {note}", err=True)
     if output == "json":
         click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
     else:
@@ -65,6 +69,20 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         click.echo(_summary(len(policies), len(problems)), err=True)
     if problems:
         context.exit(1)
+
+
+def _notes(
+    paths: Iterable[Path], objects: Iterable[FoundObject], policies: Mapping[str, SettlePolicy]
+) -> Iterator[str]:
+    """What is no finding, and is perhaps not what was meant."""
+    found = list(policies.values())[::-1]
+    for policy in found:
+        yield from notes_on_policy(policy)
+    yield from notes_on_classes(found, {o.name for o in objects if o.kind == "RuntimeClass"})
+    directories = [str(path) for path in paths if path.is_dir()]
+    if directories:
+        any_node = any(o.kind == "Node" for o in objects)
+        yield from note_on_nodes(found, any_node, ", ".join(directories))
 
 
 def _read(paths: tuple[Path, ...]) -> Iterator[tuple[list[FoundObject], tuple[Problem, ...]]]:

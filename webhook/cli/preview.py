@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from webhook.cli.notes import note_on_nodes
 from webhook.cli.options import (
     InputError,
     linger_image_option,
@@ -120,6 +121,8 @@ def preview(
         if name not in source.view.namespaces and not labels:
             note = f"namespace {name!r} is not in {manifests}: decided as one without labels"
             click.echo(f"podsettle: {note}", err=True)
+    for note in note_on_nodes(source.documents.values(), bool(source.view.nodes.all), manifests):
+        click.echo(f"podsettle: {note}", err=True)
     click.echo(_FORMATS[output](previews), nl=False)
     if source.problems:
         context.exit(2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from webhook.core.documents import Document, DocumentError, load_documents
 from webhook.core.names import GROUP, KIND
 from webhook.core.nodes import Nodes
 from webhook.core.policies import PolicySet
-from webhook.core.policy import InvalidPolicyError, json_path, parse_policy
+from webhook.core.policy import InvalidPolicyError, SettlePolicy, json_path, parse_policy
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +175,8 @@ class ManifestsSource:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.view = Snapshot()
+        self.documents: Mapping[str, SettlePolicy] = {}
+        """The policies in force, by name."""
         self.generation = 0
         """Counts the changes of `view`."""
         self._files: dict[Path, _File] = {}
@@ -258,6 +260,7 @@ class ManifestsSource:
         for found in objects:
             by_kind[found.kind].setdefault(found.name, found.model)
         self._conflicts = conflicts(objects)
+        self.documents = by_kind[KIND]
         self.view = Snapshot(
             policies=PolicySet(by_kind[KIND].values()),
             namespaces=by_kind["Namespace"],

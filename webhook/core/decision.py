@@ -154,7 +154,9 @@ _ABOUT: dict[Reason, _About] = {
         True,
     ),
     Reason.HELPER_IMAGE_MISSING: _About(
-        "The remedy needs the helper and podsettle was started without `--linger-image`.", True
+        "The remedy needs the helper and podsettle was started without `--linger-image` (the "
+        "chart value `lingerImage`).",
+        True,
     ),
     Reason.NOT_NEEDED: _About("No node that the pod could land on has the defect."),
     Reason.SERVER_TOO_OLD: _About(

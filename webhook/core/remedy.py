@@ -34,6 +34,24 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         server = self.view.server_version or self.view.nodes.newest_kubelet
         return server is not None and server >= least
 
+    def too_old(self, least: Version) -> str:
+        """What is known of the API server's release where it is not `least` or later."""
+        takes = f"Kubernetes {least.major}.{least.minor} or later"
+        server, newest = self.view.server_version, self.view.nodes.newest_kubelet
+        if server is not None:
+            return f"the API server is Kubernetes {server}; it takes {takes}"
+        unknown = f"the API server is not known to be {takes}, which it takes"
+        return f"{unknown}; the newest kubelet here is {newest}" if newest else unknown
+
+    def nodes_of(self, wanted: str) -> str:
+        """What to add where no known node has the labels that a RuntimeClass asks for."""
+        found = self.view.runtime_class(wanted)
+        selector = found.node_selector.items() if found else ()
+        if not selector or any(selector <= n.labels.items() for n in self.view.nodes.all):
+            return ""
+        labels = ",".join(f"{key}={value}" for key, value in selector)
+        return f"; no known node has its labels ({labels}): the pod waits for one"
+
     def placed(self, pod: Pod, patch: PodPatch, wanted: str | None = None) -> PodSpec:
         """The pod's spec with the nodeSelector that the API server merges in from its RuntimeClass.
 

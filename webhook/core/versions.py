@@ -19,6 +19,9 @@ class Version(NamedTuple):
     patch: int = 0
     final: bool = True
 
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
 
 def parse_version(text: str) -> Version | None:
     """The version at the start of a text such as `v1.36.2` or `1.33.12-5.el9`, if there is one."""

@@ -213,7 +213,6 @@ def test_devices_huge_pages_and_claims_are_not_copied() -> None:
         (["a"], ["a"]),
         (["a*"], ["a", "ab"]),
         (["?"], ["a", "b"]),
-        ([], []),
     ],
 )
 def test_init_containers_are_named_by_globs(globs: list[str], wrapped: list[str]) -> None:

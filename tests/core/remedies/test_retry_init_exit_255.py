@@ -246,3 +246,21 @@ def test_an_audit_changes_nothing() -> None:
     decision = decided(finished(QUICK), view(policy(remedies=remedies, action="Audit"), server=NEW))
     assert why(decision) == ["prepare: WouldApply"]
     assert decision.operations == ()
+
+
+@pytest.mark.parametrize(
+    ("server", "nodes", "message"),
+    [
+        (Version(1, 34, 2), [], "the API server is Kubernetes 1.34.2; it takes Kubernetes 1.35"),
+        (None, [node("a", AFFECTED, "v1.34.2")], "the newest kubelet here is 1.34.2"),
+        (None, [], "the API server is not known to be Kubernetes 1.35 or later, which it takes"),
+    ],
+)
+def test_what_is_known_of_a_server_that_is_too_old_is_told(
+    server: Version | None, nodes: list[Json], message: str
+) -> None:
+    remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
+    seen = view(policy(remedies=remedies), nodes=nodes, server=server)
+    (outcome,) = decided(pod(container("prepare", "/x"), restartPolicy="Never"), seen).outcomes
+    assert outcome.reason == "ServerTooOld"
+    assert message in outcome.message

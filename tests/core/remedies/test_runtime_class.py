@@ -113,3 +113,27 @@ def test_what_counts_is_where_the_pod_lands_without_the_class() -> None:
     merged = patched(pod(), decision)
     merged["spec"]["nodeSelector"] = {"pool": "volatile"}
     assert why(decided(merged, seen)) == ["AlreadySettled"]
+
+
+@pytest.mark.parametrize("remedies", [
+    {"runtimeClass": {"name": "fast"}},
+    {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast", "when": "Always"}},
+])  # fmt: skip
+def test_a_class_that_no_known_node_has_the_labels_of_is_told(remedies: Json) -> None:
+    labelled = {
+        **runtime_class("fast"),
+        "scheduling": {"nodeSelector": {"rootfs": "volatile", "zone": "a"}},
+    }
+    level = {"seLinuxOptions": {"level": "s0:c1,c2"}}
+
+    def message(*nodes: Json) -> str:
+        seen = view(policy(remedies=remedies), classes=[labelled], nodes=nodes)
+        (outcome,) = decided(pod(securityContext=level), seen).outcomes
+        assert outcome.reason == "Applied"
+        return outcome.message
+
+    runtime, kubelet = "cri-o://1.33.12", "v1.33.12"
+    waits = "; no known node has its labels (rootfs=volatile,zone=a): the pod waits for one"
+    assert message(node("a", runtime, kubelet, {"rootfs": "volatile"})).endswith(waits)
+    both = {"rootfs": "volatile", "zone": "a"}
+    assert message(node("a", runtime, kubelet, both)).endswith("put under fast")

@@ -40,6 +40,10 @@ from webhook.core.remedy import Context, Finding
 from webhook.core.review import Container, Pod, is_set
 from webhook.core.schema import Model
 
+_WRAPS_NOTHING = (
+    "initContainers and containers are both empty: it wraps nothing; leave the remedy out instead"
+)
+
 
 class PostInitSleep(Model):
     """Settings of the remedy `postInitSleep`."""
@@ -51,7 +55,12 @@ class PostInitSleep(Model):
                     "rule": "duration(self.minLifetime) >= duration('1ms')"
                     " || duration(self.sleep) >= duration('1ms')",
                     "message": "minLifetime and sleep are both 0: leave the remedy out instead",
-                }
+                },
+                {
+                    "rule": "size(self.initContainers) > 0"
+                    " || (has(self.containers) && size(self.containers) > 0)",
+                    "message": _WRAPS_NOTHING,
+                },
             ]
         }
     )
@@ -81,7 +90,7 @@ class PostInitSleep(Model):
         default="Auto",
         description="How the wrapper gets into the container. Shell: a script in the command. "
         "Binary: an init container copies the helper. ImageVolume: the helper's image is mounted "
-        "(Kubernetes 1.36). Auto: the cheapest that works.",
+        "(Kubernetes 1.35). Auto: the cheapest that works; ImageVolume from Kubernetes 1.36 on.",
     )
 
     @model_validator(mode="after")
@@ -90,6 +99,8 @@ class PostInitSleep(Model):
             raise PydanticCustomError(
                 "no_effect", "minLifetime and sleep are both 0: leave the remedy out instead"
             )
+        if not self.init_containers and not self.containers:
+            raise PydanticCustomError("wraps_nothing", _WRAPS_NOTHING)
         return self
 
     @cached_property

@@ -83,7 +83,7 @@ def apply(
         elif settings.when == "NodesNeedIt" and not context.view.nodes.may_lose_exit_codes(placed):
             yield Finding(Reason.NOT_NEEDED, container.name)
         elif not context.server_is(RESTART_RULES_ON_BY_DEFAULT):
-            message = "the API server is not known to be Kubernetes 1.35 or later, which it takes"
+            message = context.too_old(RESTART_RULES_ON_BY_DEFAULT)
             yield Finding(Reason.SERVER_TOO_OLD, container.name, message=message)
         elif context.view.nodes.may_lack_restart_rules(placed, among_all=settings.when == "Always"):
             message = "the kubelet of a node is older than Kubernetes 1.35, which it takes"

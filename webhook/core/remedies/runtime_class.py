@@ -52,4 +52,5 @@ def apply(pod: Pod, settings: RuntimeClass, context: Context, patch: PodPatch) -
         yield Finding(found[0], message=found[1])
         return
     patch.set_runtime_class(settings.name)
-    yield Finding(Reason.APPLIED, changed=True, message=f"put under {settings.name}")
+    message = f"put under {settings.name}{context.nodes_of(settings.name)}"
+    yield Finding(Reason.APPLIED, changed=True, message=message)

@@ -35,7 +35,7 @@ def apply(
         message = f"the pod sets seLinuxChangePolicy: {present}"
         yield Finding(Reason.SELINUX_CHANGE_POLICY_PRESET, message=message)
     elif not context.server_is(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT):
-        message = "the API server is not known to be Kubernetes 1.33 or later, which it takes"
+        message = context.too_old(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT)
         yield Finding(Reason.SERVER_TOO_OLD, message=message)
     else:
         patch.set_selinux_change_policy(settings)

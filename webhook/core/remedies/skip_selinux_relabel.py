@@ -88,7 +88,9 @@ def apply(
     if not stable:
         yield Finding(Reason.UNSTABLE_SELINUX_LEVEL, changed=True)
         return
-    message = "annotated" + (f", put under {wanted}" if class_missing else "")
+    message = "annotated"
+    if wanted is not None and class_missing:
+        message += f", put under {wanted}{context.nodes_of(wanted)}"
     yield Finding(Reason.APPLIED, changed=True, message=message)
 
 
