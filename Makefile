@@ -15,6 +15,7 @@ help: ## List the targets
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "podsettle needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V). Say which: make PYTHON=python3.12"; exit 1; }
+	@echo 'setting up $(VENV) …'
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "$(PYTHON) cannot make a virtual environment (on Debian: apt install python3-venv)"; rm -rf $(VENV); exit 1; }
 	@touch $@

@@ -50,6 +50,25 @@ def test_options_that_do_not_go_together_are_refused_in_words(
     assert "Traceback" not in found.stderr
 
 
+def test_policies_that_are_left_out_are_counted_where_it_starts(tmp_path: Path) -> None:
+    assert podsettle("certs", "--certs-dir", tmp_path / "certs").returncode == 0
+    head = "apiVersion: podsettle.dev/v1alpha1\nkind: SettlePolicy\nmetadata: {name: a}\n"
+    (tmp_path / "good.yaml").write_text(head + "spec: {remedies: {kubeletGate: {}}}\n")
+    (tmp_path / "bad.yaml").write_text(head + "spec: {remedies: {kubeletGat: {}}}\n")
+    log = tmp_path / "log"
+    command = [PODSETTLE, *SERVE, "--certs-dir", str(tmp_path / "certs")]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--manifests", str(tmp_path)], stdout=output, stderr=output
+        )
+    try:
+        await_that(lambda: "podsettle serves" in log.read_text(), "it serves")
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert " on 1 policy (left out: what has the 1 problem above) in " in log.read_text()
+
+
 # As the first process of a container, which no signal ends by default
 
 

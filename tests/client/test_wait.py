@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from tests.client.conftest import Run
 from tests.client.rig import RUNNING, Pod, running, terminated, waiting
 from tests.kube.build import programs
 from tests.kube.cluster import KubeCluster
-from tests.process import PODSETTLE, podsettle
+from tests.process import PODSETTLE, free_port, podsettle
 
 WAIT = ("wait", "step-1", "--for=terminated")
 QUICK = ("--backoff-first", "10ms", "--backoff-total", "200ms")
@@ -231,3 +233,96 @@ def test_kubectl_settle_wait(cluster: KubeCluster, namespace: str) -> None:
     )
     assert done.returncode == 6, done.stderr
     assert done.stdout == b"step-1/step: exit code 6 (Error)\n"
+
+
+def test_giving_up_says_how_to_wait_longer(cluster: KubeCluster, namespace: str, run: Run) -> None:
+    Pod(cluster, namespace).say("Failed", {})
+    with run(*WAIT, *QUICK, "--backoff-total", "200ms") as command:
+        assert command.end() == 2
+        last = command.stderr.splitlines()[-1]
+    begin = "podsettle: gave up after 200ms (--backoff-total): how step-1 ended is not known: "
+    assert last.startswith(begin)
+
+
+def kubeconfig_to(server: str, directory: Path) -> Path:
+    """A kubeconfig whose API server is elsewhere."""
+    config = {
+        "current-context": "a",
+        "clusters": [{"name": "a", "cluster": {"server": server}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a", "namespace": "ci"}}],
+        "users": [{"name": "a", "user": {}}],
+    }
+    path = directory / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def test_nobody_who_listens_is_told_by_its_address(tmp_path: Path) -> None:
+    port = free_port()
+    path = kubeconfig_to(f"https://127.0.0.1:{port}", tmp_path)
+    done = podsettle(*WAIT, "--kubeconfig", path, "--backoff-total", "0s")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "gave up after 0s (--backoff-total): how step-1 ended is not known" in done.stderr
+    assert f": 127.0.0.1:{port}: connection refused" in done.stderr
+    assert "ssl" not in done.stderr
+
+
+@pytest.mark.parametrize("answer", ['{"kind": "Status"}', "[]", '{"metadata": {"uid": "a"}}'])
+def test_an_answer_that_is_no_pod_is_told(tmp_path: Path, answer: str) -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        path = kubeconfig_to(f"http://127.0.0.1:{server.server_port}", tmp_path)
+        for command in ("wait", "logs"):
+            done = podsettle(command, "step-1", "--kubeconfig", path)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert done.stderr == "podsettle: pod ci/step-1: the answer is not a Pod\n"
+        server.shutdown()
+
+
+def test_without_a_kubeconfig_it_is_said_where_one_was_looked_for(tmp_path: Path) -> None:
+    env = {name: text for name, text in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
+    told = "is not there; set KUBECONFIG, or run in a pod\n"
+    done = podsettle(*WAIT, env={**env, "KUBECONFIG": "/none/such"})
+    assert done.returncode == 2
+    assert done.stderr == f"podsettle: no cluster to talk to: /none/such (KUBECONFIG) {told}"
+    env.pop("KUBECONFIG", None)
+    done = podsettle(*WAIT, env={**env, "HOME": str(tmp_path)})
+    assert done.stderr == f"podsettle: no cluster to talk to: {tmp_path}/.kube/config {told}"
+    (tmp_path / "broken").write_text("a: [\nb")
+    done = podsettle(*WAIT, "--kubeconfig", tmp_path / "broken")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"podsettle: {tmp_path}/broken: no cluster to talk to: not YAML")
+    assert done.stderr.count("\n") == 1
+
+
+def test_another_context_of_the_kubeconfig_can_be_chosen(
+    cluster: KubeCluster, namespace: str, tmp_path: Path
+) -> None:
+    Pod(cluster, namespace).say("Failed", {"step": terminated(6)})
+    config = json.loads(cluster.kubeconfig.read_text())
+    other = json.loads(json.dumps(config["contexts"][0]))
+    other["name"], other["context"]["namespace"] = "other", namespace
+    config["contexts"].append(other)
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(config))
+    done = podsettle(*WAIT, "--kubeconfig", path, "--context", "other")
+    assert (done.returncode, done.stdout) == (6, "step-1/step: exit code 6 (Error)\n")
+    done = podsettle(*WAIT, "--kubeconfig", path, "--context", "none")
+    assert done.returncode == 2
+    assert str(path) in done.stderr
+    assert "none" in done.stderr
+
+
+def test_what_is_not_a_pod_is_bad_usage() -> None:
+    done = podsettle("wait", "deployment/foo")
+    assert done.returncode == 2
+    assert "'deployment/foo': only pods: POD or pod/NAME" in done.stderr

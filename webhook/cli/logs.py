@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.pod_options import (
+    Cluster,
     backoff_options,
+    cluster_options,
     container_option,
     errors_as_input,
     log_to_stderr,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     help="Wait until the container has started, and read on until it has ended.",
 )
 @click.option("--timestamps", is_flag=True, help="Leave the time in front of each line.")
+@cluster_options
 @backoff_options
 def logs(
     pod: str,
@@ -39,6 +42,7 @@ def logs(
     container: str | None,
     follow: bool,
     timestamps: bool,
+    cluster: Cluster,
     backoff: Backoff,
 ) -> None:
     """Print a container's log, byte for byte, also where the way to it breaks.
@@ -46,8 +50,8 @@ def logs(
     Exit code 0 once all of it was read, else 2.
     """
     log_to_stderr()
-    with errors_as_input():
-        asyncio.run(_logs(pod, namespace, container, follow, timestamps, backoff))
+    with errors_as_input(backoff, f"the rest of the log of {pod}"):
+        asyncio.run(_logs(pod, namespace, container, follow, timestamps, cluster, backoff))
 
 
 async def _logs(
@@ -56,11 +60,12 @@ async def _logs(
     container: str | None,
     follow: bool,
     timestamps: bool,
+    cluster: Cluster,
     backoff: Backoff,
 ) -> None:
     from webhook.client import ApiServer, PodName, copy_logs
 
-    async with await ApiServer.connect() as server:
+    async with await ApiServer.connect(**cluster) as server:
         name = PodName(namespace or server.namespace, pod)
         await copy_logs(
             server,

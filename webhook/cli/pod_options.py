@@ -8,11 +8,15 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from webhook.cli.options import DurationType, InputError
+from webhook.core import duration
+
+if TYPE_CHECKING:
+    from webhook.client import Backoff
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
@@ -23,6 +27,8 @@ def _object_name(
     """A name as Kubernetes allows it: a script whose variable is empty asks for no pod at all."""
     # What `kubectl create -o name` prints.
     name = value.removeprefix("pod/") if value else value
+    if name and "/" in name and parameter.name == "pod":
+        raise click.BadParameter(f"{value!r}: only pods: POD or pod/NAME", param=parameter)
     if name is not None and not _NAME.fullmatch(name):
         raise click.BadParameter(f"{value!r} is not a name", param=parameter)
     return name
@@ -37,6 +43,40 @@ namespace_option = click.option(
     help="The pod's namespace; without it, that of the kubeconfig's context, or the one that "
     "podsettle runs in.",
 )
+
+
+class Cluster(TypedDict):
+    """Which cluster, where the command line says so."""
+
+    kubeconfig: str | None
+    context: str | None
+
+
+_CLUSTER = (
+    click.option(
+        "--kubeconfig",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="The kubeconfig, instead of the one that KUBECONFIG names.",
+    ),
+    click.option("--context", metavar="NAME", help="The context of the kubeconfig to use."),
+)
+
+
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """kubectl's flags that choose a cluster, which the command takes as `cluster`."""
+
+    @functools.wraps(command)
+    def wrapped(
+        *arguments: Any, kubeconfig: str | None, context: str | None, **options: Any
+    ) -> None:
+        command(*arguments, cluster=Cluster(kubeconfig=kubeconfig, context=context), **options)
+
+    for option in reversed(_CLUSTER):
+        wrapped = option(wrapped)
+    return wrapped
+
+
 container_option = click.option(
     "-c",
     "--container",
@@ -111,13 +151,22 @@ def log_to_stderr() -> None:
 
 
 @contextmanager
-def errors_as_input() -> Iterator[None]:
-    """What is wrong with the pod or the way to it, as exit code 2."""
-    from webhook.client import ApiError, PodError, Unreachable
+def errors_as_input(backoff: Backoff, unknown: str) -> Iterator[None]:
+    """What is wrong with the pod or the way to it, as exit code 2.
+
+    Where the back-off was spent, that is said, and that therefore something is `unknown`.
+    """
+    from webhook.client import ApiError, GaveUpError, PodError, Unreachable, may_pass
+    from webhook.cluster.api import NoClusterError
 
     try:
         yield
-    except ApiError as error:
-        raise InputError(f"the API server said {error}") from None
-    except (PodError, Unreachable) as error:
-        raise InputError(str(error)) from None
+    except (ApiError, PodError, Unreachable) as error:
+        text = f"the API server said {error}" if isinstance(error, ApiError) else str(error)
+        # What may pass comes this far only once the back-off is spent.
+        if isinstance(error, GaveUpError) or (
+            may_pass(error) and not isinstance(error, NoClusterError)
+        ):
+            total = duration.text(round(backoff.total * 1000))
+            text = f"gave up after {total} (--backoff-total): {unknown} is not known: {text}"
+        raise InputError(text) from None

@@ -364,6 +364,9 @@ def _greeting(url: str, certs_dir: Path, source: Source, manifests: Path | None)
     curl = f"curl --cacert {CertificateDirectory(certs_dir).ca}"
     policies = len(source.view.policies)
     count = "1 policy" if policies == 1 else f"{policies} policies"
+    if source.problems:
+        several = "" if len(source.problems) == 1 else "s"
+        count += f" (left out: what has the {len(source.problems)} problem{several} above)"
     review = next(iter(sorted(manifests.glob("reviews/*.json"))), Path("review.json"))
     pod = manifests / "pods" / f"{review.stem}.yaml"
     if not pod.exists():
@@ -372,7 +375,8 @@ def _greeting(url: str, certs_dir: Path, source: Source, manifests: Path | None)
 podsettle serves {url} on {count} in {source.title}
 
   page      {url}/
-  preview   {curl} --data-binary @{pod} {url}/preview | python3 -m json.tool
+  preview   {curl} --data-binary @{pod} {url}/preview \\
+              | python3 -m json.tool | grep -E '"(reason|remedy|container|message)":'
   webhook   {curl} -H 'Content-Type: application/json' \\
               --data @{review} {url}/mutate
 """

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.pod_options import (
+    Cluster,
     backoff_options,
+    cluster_options,
     container_option,
     errors_as_input,
     log_to_stderr,
@@ -45,6 +47,7 @@ _HIGHEST = 255
     show_default=True,
     help="What to print once the container has ended.",
 )
+@cluster_options
 @backoff_options
 @click.pass_context
 def wait(
@@ -54,6 +57,7 @@ def wait(
     container: str | None,
     condition: str,  # noqa: ARG001 (there is one)
     output: str,
+    cluster: Cluster,
     backoff: Backoff,
 ) -> None:
     """Wait until a container has ended, and exit with its exit code.
@@ -62,16 +66,18 @@ def wait(
     own (2: no such pod, deleted too early, no terminated state in time), there is none.
     """
     log_to_stderr()
-    with errors_as_input():
-        ended = asyncio.run(_wait(pod, namespace, container, backoff))
+    with errors_as_input(backoff, f"how {pod} ended"):
+        ended = asyncio.run(_wait(pod, namespace, container, cluster, backoff))
     click.echo(_as_json(pod, ended) if output == "json" else _as_text(pod, ended))
     context.exit(ended.exit_code if 0 <= ended.exit_code <= _HIGHEST else _HIGHEST)
 
 
-async def _wait(pod: str, namespace: str | None, container: str | None, backoff: Backoff) -> Ended:
+async def _wait(
+    pod: str, namespace: str | None, container: str | None, cluster: Cluster, backoff: Backoff
+) -> Ended:
     from webhook.client import ApiServer, PodName, wait_terminated
 
-    async with await ApiServer.connect() as server:
+    async with await ApiServer.connect(**cluster) as server:
         name = PodName(namespace or server.namespace, pod)
         return await wait_terminated(server, name, container, backoff)
 

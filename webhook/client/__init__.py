@@ -16,11 +16,13 @@ again meanwhile is logged to `webhook.client`.
 `podsettle wait` and `podsettle logs` are these two functions on a command line.
 """
 
-from webhook.client.backoff import Backoff
+from webhook.client.backoff import Backoff, may_pass
 from webhook.client.logs import copy_logs
 from webhook.client.pod import (
     ContainerError,
+    GaveUpError,
     NeverTerminatedError,
+    NotAPodError,
     NotStartedError,
     PodDeletedError,
     PodError,
@@ -36,7 +38,9 @@ __all__ = [
     "Backoff",
     "ContainerError",
     "Ended",
+    "GaveUpError",
     "NeverTerminatedError",
+    "NotAPodError",
     "NotStartedError",
     "PodDeletedError",
     "PodError",
@@ -44,5 +48,6 @@ __all__ = [
     "PodNotFoundError",
     "Unreachable",
     "copy_logs",
+    "may_pass",
     "wait_terminated",
 ]

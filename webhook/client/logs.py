@@ -18,11 +18,13 @@ from urllib.parse import urlencode
 from webhook.client.backoff import STOOD, Backoff, NotYetError, log
 from webhook.client.pod import (
     FINAL,
+    GaveUpError,
     Json,
     NotStartedError,
     PodDeletedError,
     PodError,
     PodName,
+    check_pod,
     choose_container,
     has_run,
     phase,
@@ -70,7 +72,7 @@ async def copy_logs(
         while not copy.done:
             await backoff(copy.read)
     except NotYetError as error:
-        raise PodError(str(error)) from None
+        raise GaveUpError(str(error)) from None
 
 
 class _Copy:
@@ -164,6 +166,8 @@ class _Copy:
             if error.status != 404:
                 raise
             pod = None
+        if pod is not None:
+            check_pod(pod, self._name)
         if pod is not None and pod["metadata"]["uid"] == self._uid:
             return pod
         if broken is not None:

@@ -43,12 +43,33 @@ class ContainerError(PodError):
     """No such container; or several, and none was named."""
 
 
+class NotAPodError(PodError):
+    """Whatever answers, it is no API server: its answer is not a Pod."""
+
+
 class NotStartedError(PodError):
     """The container has not run yet, and nobody wanted to wait for it."""
 
 
-class NeverTerminatedError(PodError):
+class GaveUpError(PodError):
+    """The back-off was spent, and what was asked for had not come."""
+
+
+class NeverTerminatedError(GaveUpError):
     """The pod is over, and its container's terminated state did not come."""
+
+
+def check_pod(found: object, name: PodName) -> None:
+    """Raise NotAPodError for a document that is none: a proxy answers with what it likes."""
+    if not (
+        isinstance(found, dict)
+        and isinstance(metadata := found.get("metadata"), dict)
+        and isinstance(spec := found.get("spec"), dict)
+        and isinstance(spec.get("containers"), list)
+        and "uid" in metadata
+        and "resourceVersion" in metadata
+    ):
+        raise NotAPodError(f"{name}: the answer is not a Pod")
 
 
 def choose_container(pod: Json, wanted: str | None) -> str:

@@ -11,7 +11,15 @@ from urllib.parse import urlencode
 import msgspec
 
 from webhook.client.backoff import STOOD, Backoff, NotYetError, log
-from webhook.client.pod import Json, PodName, PodNotFoundError, phase, waiting
+from webhook.client.pod import (
+    Json,
+    NotAPodError,
+    PodName,
+    PodNotFoundError,
+    check_pod,
+    phase,
+    waiting,
+)
 from webhook.cluster.api import ApiError, ApiServer, Unreachable
 
 _WATCH_SECONDS = 290
@@ -125,7 +133,9 @@ class Sight:
             raise NotYetError("the watch ended with nothing said")
 
     def _take(self, event: Json) -> None:
-        kind, item = event["type"], event["object"]
+        kind, item = event.get("type"), event.get("object")
+        if not isinstance(item, dict):
+            raise NotAPodError(f"{self.name}: the answer is not a Pod")
         if kind == "ERROR":
             raise ApiError(item.get("code", 0), item.get("message", ""))
         self._version = item["metadata"]["resourceVersion"]
@@ -137,6 +147,7 @@ class Sight:
         self._changed.set()
 
     def _see(self, pod: Json) -> None:
+        check_pod(pod, self.name)
         metadata = pod["metadata"]
         if metadata["uid"] != (self._uid or metadata["uid"]):
             self.gone = True

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
 import msgspec
+import yaml
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import (
-    list_kube_config_contexts,
     load_incluster_config,
     load_kube_config,
 )
@@ -46,6 +48,10 @@ class Unreachable(Exception):  # noqa: N818
     """No answer from the API server, or no way to tell where it is."""
 
 
+class NoClusterError(Unreachable):
+    """Nothing says where an API server is: trying again makes no sense."""
+
+
 class ApiServer:
     """An API server that podsettle may ask."""
 
@@ -57,33 +63,55 @@ class ApiServer:
         self.url: str = configuration.host
 
     @classmethod
-    async def connect(cls, *, in_cluster_first: bool = False) -> Self:
+    async def connect(
+        cls,
+        *,
+        in_cluster_first: bool = False,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+    ) -> Self:
         """The cluster of the kubeconfig that KUBECONFIG names, else the one that podsettle runs in,
         else the one of `~/.kube/config`. With `in_cluster_first`, the second before the first.
+        `kubeconfig` and `context` are kubectl's flags: with either, never the second.
 
         A job of a CI system runs in a pod and may yet be told of another cluster; the webhook
         serves the one that it runs in.
 
         Nothing is sent yet. The caller closes it, by `async with`.
 
-        Raises Unreachable where neither says which.
+        Raises NoClusterError where neither says which.
         """
         configuration = Configuration()
         # Callers retry, each in its own way; a retry underneath would outlive their deadlines.
         # Not False: the client takes that for the number 0, and 0 for no limit to retries on 5xx.
         configuration.retries = None
-        try:
-            # Read here, not by the library: it looks at the variable once, when imported.
-            file = os.environ.get("KUBECONFIG")
-            if in_cluster() and (in_cluster_first or not file):
+        # Read here, not by the library: it looks at the variable once, when imported.
+        variable = os.environ.get("KUBECONFIG")
+        if in_cluster() and (in_cluster_first or not variable) and not (kubeconfig or context):
+            try:
                 load_incluster_config(configuration)
                 return cls(configuration, own_namespace())
-            file = file or "~/.kube/config"
-            await load_kube_config(config_file=file, client_configuration=configuration)
-            _, context = list_kube_config_contexts(file)
-            namespace = context["context"].get("namespace") or "default"
+            except Exception as error:
+                raise NoClusterError(f"no cluster to talk to: {error}") from None
+        file = kubeconfig or variable or _usual()
+        if not _is_there(file):
+            named = " (--kubeconfig)" if kubeconfig else " (KUBECONFIG)" if variable else ""
+            raise NoClusterError(
+                f"no cluster to talk to: {file}{named} is not there; set KUBECONFIG, or run in a "
+                "pod"
+            )
+        try:
+            loader = await load_kube_config(
+                config_file=file, context=context, client_configuration=configuration
+            )
+            chosen = loader.current_context["context"]
+            namespace = chosen.get("namespace") or "default"
+        except yaml.YAMLError as error:
+            # The library's words go over several lines.
+            why = " ".join(str(error).split())
+            raise NoClusterError(f"{file}: no cluster to talk to: not YAML: {why}") from None
         except Exception as error:  # Whatever a broken kubeconfig makes the library raise.
-            raise Unreachable(f"no cluster to talk to: {error}") from None
+            raise NoClusterError(f"{file}: no cluster to talk to: {error}") from None
         return cls(configuration, namespace)
 
     async def __aenter__(self) -> Self:
@@ -111,7 +139,7 @@ class ApiServer:
             response = await self._open(method, path, body, content_type, accept, timeout)
             content = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {path}: {str(error) or type(error).__name__}") from None
+            raise Unreachable(f"{method} {path}: {_words(error)}") from None
         if response.status >= 300:
             raise ApiError(response.status, _message(content))
         try:
@@ -133,7 +161,7 @@ class ApiServer:
                     raise ApiError(response.status, _message(await response.read()))
                 yield response.content.__aiter__()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"GET {path}: {str(error) or type(error).__name__}") from None
+            raise Unreachable(f"GET {path}: {_words(error)}") from None
 
     async def chunks(self, path: str, silence: float) -> AsyncGenerator[bytes]:
         """A body as it comes, of any length.
@@ -150,7 +178,7 @@ class ApiServer:
                 while chunk := await response.content.readany():
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"GET {path}: {str(error) or type(error).__name__}") from None
+            raise Unreachable(f"GET {path}: {_words(error)}") from None
 
     async def _open(
         self,
@@ -172,6 +200,27 @@ class ApiServer:
         )
         response: aiohttp.ClientResponse = made.response
         return response
+
+
+def _usual() -> str:
+    """The kubeconfig that counts where nobody names one."""
+    return str(Path("~/.kube/config").expanduser())
+
+
+def _is_there(paths: str) -> bool:
+    """Whether one of the files that KUBECONFIG names is there."""
+    return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)
+
+
+def _words(error: Exception) -> str:
+    """What is wrong with a connection, in words that say where it was to go."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        # aiohttp's own words tell of its TLS settings, too.
+        cause = error.os_error
+        of_the_system = not isinstance(cause, ssl.SSLError) and (cause.errno or 0) > 0
+        why = os.strerror(cause.errno or 0).lower() if of_the_system else str(cause)
+        return f"{error.host}:{error.port}: {why}"
+    return str(error) or type(error).__name__
 
 
 def _message(content: bytes) -> str:
