@@ -32,7 +32,11 @@ def test_every_report_has_its_page_and_its_test() -> None:
 
 @pytest.mark.parametrize("page", REPORTS, ids=name_of)
 def test_the_page_of_a_report_has_the_five_sections(page: Page) -> None:
-    assert list(page.sections) == SECTIONS
+    order = list(SECTIONS)
+    if any(typed.arguments[:1] == ("node-config",) for typed in page.commands):
+        # What leads pods to nodes comes after the nodes.
+        order.insert(2, order.pop(3))
+    assert list(page.sections) == order
     assert all(len(text.strip()) > 4 for text in page.sections.values())
 
 
@@ -88,6 +92,41 @@ def test_policies_are_right(page: Page) -> None:
         parse_policy(
             {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "a"}, "spec": spec}
         )
+
+
+def test_the_readme_s_sample_is_what_the_command_prints() -> None:
+    readme = Page(ROOT / "README.md")
+    (typed,) = (c for c in readme.commands if c.arguments[0] == "preview" and c.output)
+    done = CliRunner().invoke(main, [word.replace("examples", str(ROOT / "examples"))
+                                     for word in typed.arguments])  # fmt: skip
+    assert done.exit_code == 0
+    rest = iter(done.stdout.splitlines())
+    omitted = False
+    for line in typed.output:
+        if line == "…":
+            omitted = True
+            continue
+        # A line may be cut; between two lines nothing is left out unless it is marked.
+        begin = line.removesuffix("…").rstrip()
+        found = next(rest)
+        while omitted and not found.startswith(begin):
+            found = next(rest)
+        assert found.startswith(begin) if line.endswith("…") else found == line
+        omitted = False
+    assert omitted or next(rest, None) is None
+
+
+def test_previews_of_live_pods_leave_out_their_node() -> None:
+    previews = [
+        line
+        for page in REPORTS
+        for block in page.blocks
+        for line in block.text.splitlines()
+        if "kubectl get pod " in line and "podsettle preview" in line
+    ]
+    assert len(previews) == 4
+    for line in previews:
+        assert "-o json | jq 'del(.spec.nodeName)' | podsettle preview" in line
 
 
 def testcommands_of_are_found_where_people_read_them() -> None:

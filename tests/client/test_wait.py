@@ -262,7 +262,7 @@ def test_nobody_who_listens_is_told_by_its_address(tmp_path: Path) -> None:
     path = kubeconfig_to(f"https://127.0.0.1:{port}", tmp_path)
     done = podsettle(*WAIT, "--kubeconfig", path, "--backoff-total", "0s")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "gave up after 0s (--backoff-total): how step-1 ended is not known" in done.stderr
+    assert "gave up after 0ms (--backoff-total): how step-1 ended is not known" in done.stderr
     assert f": 127.0.0.1:{port}: connection refused" in done.stderr
     assert "ssl" not in done.stderr
 

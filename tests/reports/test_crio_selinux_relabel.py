@@ -40,9 +40,11 @@ def cron() -> Json:
 
 @pytest.fixture
 def printed(trial: Trial) -> dict[str, Json]:
-    """What the page's command prints, by kind."""
-    text = trial.run("node-config", "crio", "--selinux")
-    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+    """What the page's commands print, by kind: the nodes first."""
+    shown = [c for c in trial.page.commands if c.arguments[:2] == ("node-config", "crio")][:2]
+    assert [typed.arguments[-1] for typed in shown] == ["machineconfig", "runtimeclass"]
+    documents = [yaml.safe_load(trial.run(*typed.arguments)) for typed in shown]
+    return {document["kind"]: document for document in documents}
 
 
 def test_the_page_says_what_the_report_says(trial: Trial) -> None:

@@ -49,7 +49,7 @@ def test_a_step_stays_pending_until_its_kubelet_completes_a_handshake(
     assert others == list(containers(pod).values())
     assert gate["name"] == GATE
     assert gate["image"] == IMAGE
-    assert gate["args"] == ["wait-kubelet", "--timeout", "15s"]
+    assert gate["args"] == ["wait-kubelet", "--timeout", "60s"]
     assert gate["env"][0]["valueFrom"] == {"fieldRef": {"fieldPath": "status.hostIP"}}
     assert containers(found.after, "containers") == containers(pod, "containers")
     trial.preview(pod)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jsonpatch
 import yaml
 
-from tests.builders import SETTINGS, Json
+from tests.builders import IMAGE, SETTINGS, Json
 from tests.pages import DOCS, Page
 from tests.process import podsettle
 from tests.reviews import patch_of, review
@@ -69,7 +69,8 @@ class Trial:
     def run(self, *words: str, stdin: str | None = None) -> str:
         """What the page's first command that begins so prints; it is what the page says."""
         typed = self.page.command(*words)
-        done = podsettle(*typed.arguments, stdin=stdin)
+        arguments = [IMAGE if word == "IMAGE" else word for word in typed.arguments]
+        done = podsettle(*arguments, stdin=stdin)
         assert done.returncode == 0, done.stderr
         shown = [line.partition("…")[0].rstrip() for line in typed.output]
         assert [line for line in shown if line not in done.stdout] == []
