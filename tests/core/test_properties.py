@@ -240,7 +240,7 @@ SLEEP = st.fixed_dictionaries(
         "containers": GLOBS,
         "delivery": st.sampled_from(["Auto", "Shell", "Binary", "ImageVolume"]),
     },
-)
+).filter(lambda sleep: sleep.get("initContainers", ["*"]) or sleep.get("containers"))
 RELABEL = st.fixed_dictionaries(
     {"pods": st.sampled_from(["All", "WithPersistentVolumes"])},
     optional={"runtimeClassName": CLASSES, "when": WHEN},
