@@ -44,7 +44,7 @@ def test_every_reason_is_a_camel_case_code_with_a_sentence_about_it(reason: Reas
     ],
 )  # fmt: skip
 def test_the_reasons_of_the_contract_are_there(reason: str) -> None:
-    assert Reason(reason) == reason
+    assert reason in list(Reason)
 
 
 @pytest.mark.parametrize(
