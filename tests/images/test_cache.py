@@ -25,8 +25,14 @@ class Asked:
         return self.times
 
 
-def cache(clock: Clock, entries: int = 10, flights: int = 10) -> Cache[str, int]:
-    return Cache(lambda value: 10.0 * value, entries=entries, flights=flights, clock=clock)
+def cache(clock: Clock, entries: int = 10, flights: int = 10, own: int = 10) -> Cache[str, int]:
+    return Cache(
+        lambda value: 10.0 * value,
+        entries=entries,
+        flights=flights,
+        flights_per_owner=own,
+        clock=clock,
+    )
 
 
 async def test_everyone_waits_for_one_question(clock: Clock) -> None:
@@ -101,6 +107,31 @@ async def test_there_is_an_end_to_questions(clock: Clock) -> None:
     asked.go.set()
     await asyncio.gather(*waiting)
     assert await memory.get("c", asked) == 3
+
+
+async def test_one_owners_questions_leave_room_for_anothers(clock: Clock) -> None:
+    memory, asked = cache(clock, own=2), Asked()
+    waiting = [asyncio.create_task(memory.get(key, asked, "mine")) for key in "ab"]
+    await asked.started.wait()
+    with pytest.raises(TooManyError, match="2 look-ups for mine are under way"):
+        await memory.get("c", asked, "mine")
+    waiting.append(asyncio.create_task(memory.get("c", asked, "theirs")))
+    # Whoever asks what is asked already takes no room.
+    waiting.append(asyncio.create_task(memory.get("c", asked, "mine")))
+    asked.go.set()
+    await asyncio.gather(*waiting)
+    assert asked.times == 3
+
+
+async def test_what_has_expired_is_not_kept(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    asked.go.set()
+    for key in "abc":
+        await memory.get(key, asked)
+    # The first held for 10 s, the second for 20.
+    clock.now += 20
+    await memory.get("d", asked)
+    assert len(memory) == 2
 
 
 async def test_closing_ends_what_is_under_way(clock: Clock) -> None:

@@ -28,13 +28,22 @@ def new(registry: RunningRegistry) -> dict[str, Any]:
     return pod(container("a", image=f"{registry.host}/shown:1"), restartPolicy="Never")
 
 
-async def answered(registry: RunningRegistry, lookup: ImageLookup | None) -> list[dict[str, Any]]:
+def many(registry: RunningRegistry) -> str:
+    """More pods than one pod may have images."""
+    images = [f"{registry.host}/many/{n}:1" for n in range(15)]
+    pods = [pod(container("a", image=image), restartPolicy="Never") for image in images]
+    return yaml.safe_dump_all(pods)
+
+
+async def answered(
+    registry: RunningRegistry, lookup: ImageLookup | None, body: str = ""
+) -> list[dict[str, Any]]:
     app = FastAPI()
     seen = view(policy(**images(registry.host)))
     app.include_router(preview_router(lambda: seen, SETTINGS, Room(), lookup))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://podsettle") as client:
-        answer = await client.post("/preview", content=json.dumps(new(registry)))
+        answer = await client.post("/preview", content=body or json.dumps(new(registry)))
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()["pods"][0]
     return found
@@ -51,6 +60,22 @@ async def test_a_preview_looks_images_up(
     without: Any = await answered(registry, None)
     reasons = [(o["container"], o["reason"]) for o in without["outcomes"]]
     assert ("a", "ImageConfigUnavailable") in reasons
+
+
+async def test_a_preview_looks_the_images_of_many_pods_up(
+    registry: RunningRegistry, new_lookup: NewLookup, tmp_path: Path, ca: trustme.CA
+) -> None:
+    await answered(registry, new_lookup(), many(registry))
+    assert len(registry.requests(path="/many/")) == 15
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**images(registry.host))))
+    (tmp_path / "pods.yaml").write_text(many(registry))
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    env = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
+    command = ("preview", "--manifests", manifests, "--linger-image", "linger:1")
+    podsettle(*command, "--look-up-images", tmp_path / "pods.yaml", env=env)
+    assert len(registry.requests(path="/many/")) == 30
 
 
 def test_the_command_line_asks_when_it_is_told_to(

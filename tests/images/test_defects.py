@@ -36,6 +36,7 @@ from tests.images.rig import (
 from tests.images.settling import HELPER, images, settle
 from webhook.core.decision import Outcome
 from webhook.core.image_config import ImageConfig, Unavailable
+from webhook.core.pull_secrets import PullSecret
 from webhook.images import lookup as module
 from webhook.images.lookup import ImageLookup
 
@@ -156,6 +157,30 @@ async def test_5_a_registry_that_hangs_costs_the_share_and_no_more(
         go.set()
         assert await found(lookup, asked) == APP
         assert server.paths.count("HEAD /v2/slow/manifests/1") == 1
+
+
+async def test_5_what_comes_too_late_is_there_for_the_next_pod(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    """All of it, not just the step that was under way."""
+    go = asyncio.Event()
+    serve = serving(image)
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        await go.wait()
+        return await serve(request)
+
+    async with start_server(ca, hang) as server:
+        asked = query(f"{server.host}/slow:1")
+        assert isinstance(await found(lookup, asked, seconds=0.01), Unavailable)
+        go.set()
+        async with asyncio.timeout(10):
+            while not len(lookup._configs):  # noqa: ASYNC110 (it happens unseen)
+                await asyncio.sleep(0.01)
+        assert len(server.seen) == 3
+        assert await found(lookup, asked) == APP
+        assert len(server.seen) == 3
+        assert not lookup._late
 
 
 async def test_5_a_registry_that_hangs_for_ever_is_given_up_on(
@@ -279,6 +304,56 @@ async def test_10_secrets_are_not_read_for_every_pod(
     clock.now += 30.1
     await found(lookup, asked)
     assert len(secrets.reads) == 2
+
+
+async def test_10_of_hundreds_of_unreadable_secrets_a_message_tells_a_few(
+    registry: RunningRegistry, new_lookup: NewLookup
+) -> None:
+    lookup = new_lookup(Secrets(*(PullSecret(f"s{n}", problem="is broken") for n in range(300))))
+    answer = await found(lookup, query(f"{registry.host}/none:1"))
+    assert isinstance(answer, Unavailable)
+    assert answer.why == (
+        f"{registry.host}/none:1: the registry answers 404; pull secret 's0' is broken; "
+        "pull secret 's1' is broken; pull secret 's2' is broken; "
+        "and 297 more problems with pull secrets"
+    )
+
+
+async def test_a_pod_of_many_images_has_the_first_few_looked_up(
+    registry: RunningRegistry, lookup: ImageLookup
+) -> None:
+    queries = [query(f"{registry.host}/many/{n}:1") for n in range(30)]
+    answers = await lookup.find(queries * 2, 30)
+    said = Unavailable("no more than 10 images of a pod are looked up")
+    assert [answers[each] == said for each in queries] == [False] * 10 + [True] * 20
+    assert len(registry.requests(path="/many/")) == 10
+    # A preview of many pods has them all looked up, in turn.
+    answers = await lookup.find(queries, 30, most=None)
+    assert all("the registry answers 404" in str(answers[each]) for each in queries)
+
+
+async def test_one_namespaces_slow_registry_does_not_take_every_look_up(
+    ca: trustme.CA, registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("room", "1", image)
+    go = asyncio.Event()
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await go.wait()
+        return web.Response(status=500)
+
+    async with start_server(ca, hang) as server:
+        slow = [query(f"{server.host}/slow/{n}:1", namespace="slow") for n in range(100)]
+        answers = [
+            answer
+            for first in range(0, 100, 10)
+            for answer in (await lookup.find(slow[first : first + 10], 0.01)).values()
+        ]
+        assert answers[-1] == Unavailable(
+            f"{server.host}/slow/99:1: 12 look-ups for namespace slow are under way"
+        )
+        assert await found(lookup, query(f"{registry.host}/room:1", namespace="quick")) == APP
+        go.set()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])

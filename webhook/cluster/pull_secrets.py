@@ -13,9 +13,13 @@ from typing import Any
 import msgspec
 
 from webhook.cluster.api import ApiError, ApiServer, Unreachable
-from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
+from webhook.core.pull_secrets import (
+    DOCKER_CFG,
+    DOCKER_CONFIG_JSON,
+    MOST_PULL_SECRETS,
+    PullSecret,
+)
 
-_MOST_SECRETS = 20
 _TIMEOUT = 5.0
 _KEYS = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CFG: ".dockercfg"}
 # A pod is seen before the API server has validated it, and its names become part of a path.
@@ -51,9 +55,11 @@ class ClusterPullSecrets:
             except _ProblemError as error:
                 why = f"service account {service_account!r} {error}"
                 return (PullSecret("", problem=why),)
-        distinct = tuple(dict.fromkeys(names))
-        found = [await self._secret(namespace, name) for name in distinct[:_MOST_SECRETS]]
-        found += [PullSecret(name, problem="is one too many") for name in distinct[_MOST_SECRETS:]]
+        read = dict.fromkeys(names[:MOST_PULL_SECRETS])
+        found = [await self._secret(namespace, name) for name in read]
+        if len(names) > MOST_PULL_SECRETS:
+            why = f"pull secrets after the first {MOST_PULL_SECRETS} are not read"
+            found.append(PullSecret("", problem=why))
         return tuple(found)
 
     async def _of_account(self, namespace: str, name: str) -> tuple[str, ...]:

@@ -7,6 +7,11 @@ from typing import NamedTuple, Protocol
 DOCKER_CONFIG_JSON = "kubernetes.io/dockerconfigjson"
 DOCKER_CFG = "kubernetes.io/dockercfg"
 
+MOST_PULL_SECRETS = 20
+"""Of one pod that are read."""
+LONGEST_NAME = 253
+"""Of an object. A pod is seen before the API server has validated it."""
+
 
 class PullSecret(NamedTuple):
     """One secret that a pod pulls its images with."""
@@ -31,5 +36,6 @@ class PullSecrets(Protocol):
         """The secrets of these names; where there are none, those of the service account.
 
         That is what the API server fills in (kubernetes `plugin/pkg/admission/serviceaccount`).
-        Raises nothing: a secret that cannot be had is one with a problem.
+        Raises nothing: a secret that cannot be had is one with a problem, and so are, as one
+        without a name, all that come after the first `MOST_PULL_SECRETS`.
         """

@@ -21,6 +21,11 @@ class _Kept(NamedTuple, Generic[V]):
     expires: float
 
 
+class _Flight(NamedTuple, Generic[V]):
+    task: asyncio.Task[V]
+    owner: Hashable
+
+
 class Cache(Generic[K, V]):
     """Answers by key: the least recently used ones go first.
 
@@ -34,24 +39,26 @@ class Cache(Generic[K, V]):
         *,
         entries: int,
         flights: int,
+        flights_per_owner: int,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._life = life
         self._entries = entries
         self._flights = flights
+        self._flights_per_owner = flights_per_owner
         self._clock = clock
         self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
-        self._under_way: dict[K, asyncio.Task[V]] = {}
+        self._under_way: dict[K, _Flight[V]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """The answer, from memory or by asking.
+    async def get(self, key: K, ask: Callable[[], Awaitable[V]], owner: Hashable = None) -> V:
+        """The answer, from memory or by asking on behalf of `owner`.
 
         Everyone who wants the same key waits for one question. It goes on when those who wait give
-        up: the next one will want it. Raises TooManyError where it would be one too many, and what
-        `ask` raises, which is not remembered.
+        up: the next one will want it. Raises TooManyError where it would be one too many, in all
+        or for its owner, and what `ask` raises, which is not remembered.
         """
         kept = self._kept.get(key)
         if kept is not None:
@@ -61,23 +68,33 @@ class Cache(Generic[K, V]):
             del self._kept[key]
         flight = self._under_way.get(key)
         if flight is None:
-            if len(self._under_way) >= self._flights:
-                raise TooManyError(f"{self._flights} look-ups are under way")
-            flight = asyncio.create_task(self._fly(key, ask))
+            self._make_sure_of_room(owner)
+            flight = _Flight(asyncio.create_task(self._fly(key, ask)), owner)
             self._under_way[key] = flight
-            flight.add_done_callback(lambda done: self._landed(key, done))
-        return await asyncio.shield(flight)
+            flight.task.add_done_callback(lambda done: self._landed(key, done))
+        return await asyncio.shield(flight.task)
 
     async def aclose(self) -> None:
         """End what is under way."""
-        flights = tuple(self._under_way.values())
+        flights = [flight.task for flight in self._under_way.values()]
         for flight in flights:
             flight.cancel()
         await asyncio.gather(*flights, return_exceptions=True)
 
+    def _make_sure_of_room(self, owner: Hashable) -> None:
+        """Raise TooManyError."""
+        if len(self._under_way) >= self._flights:
+            raise TooManyError(f"{self._flights} look-ups are under way")
+        own = sum(flight.owner == owner for flight in self._under_way.values())
+        if own >= self._flights_per_owner:
+            raise TooManyError(f"{own} look-ups for {owner} are under way")
+
     async def _fly(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
         value = await ask()
-        self._kept[key] = _Kept(value, self._clock() + self._life(value))
+        now = self._clock()
+        for old in [old for old, kept in self._kept.items() if kept.expires <= now]:
+            del self._kept[old]
+        self._kept[key] = _Kept(value, now + self._life(value))
         self._kept.move_to_end(key)
         while len(self._kept) > self._entries:
             self._kept.popitem(last=False)

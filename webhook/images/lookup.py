@@ -39,9 +39,18 @@ _FAILURE_HOLDS = 30.0
 _SECRETS_HOLD = 30.0
 _BROKEN_SECRETS_HOLD = 5.0
 _LONGEST_LOOK_UP = 10.0
-"""Seconds, whoever still waits: what comes too late for one pod is there for the next."""
+"""Seconds for each step, whoever still waits: what comes too late for one pod is there for the
+next."""
 _ENTRIES = 1000
 _FLIGHTS = 64
+_FLIGHTS_PER_NAMESPACE = 12
+"""So that one tenant's slow registries do not take all look-ups from the others."""
+_MOST_IMAGES = 10
+"""Of one pod."""
+_MOST_LATE = 256
+"""Look-ups that go on though nobody waits for them; more of them end after the step they are at."""
+_MOST_PROBLEMS = 3
+"""With pull secrets that one message tells of."""
 
 
 class ImageLookup:
@@ -68,73 +77,116 @@ class ImageLookup:
         self._key = secrets.token_bytes(16)
 
         def cache(life: Callable[[T], float]) -> Cache[tuple[object, ...], T]:
-            return Cache(life, entries=_ENTRIES, flights=_FLIGHTS, clock=clock)
+            return Cache(
+                life,
+                entries=_ENTRIES,
+                flights=_FLIGHTS,
+                flights_per_owner=_FLIGHTS_PER_NAMESPACE,
+                clock=clock,
+            )
 
         self._keyrings = cache(_keyring_life)
         self._tags = cache(_tag_life)
         self._configs = cache(_config_life)
+        self._late: set[asyncio.Task[ImageConfig | Unavailable]] = set()
 
     async def find(
-        self, queries: Iterable[ImageQuery], seconds: float
+        self, queries: Iterable[ImageQuery], seconds: float, *, most: int | None = _MOST_IMAGES
     ) -> dict[ImageQuery, ImageConfig | Unavailable]:
-        """An answer to every query, in `seconds` at the most. Raises nothing."""
-        tasks = {query: asyncio.create_task(self._find(query)) for query in queries}
-        if not tasks:
+        """An answer to every query, in `seconds` at the most. Raises nothing.
+
+        Only the first `most` are looked up, a few at a time: by default what one pod may want.
+        """
+        distinct = tuple(dict.fromkeys(queries))
+        if not distinct:
             return {}
+        turn = asyncio.Semaphore(_MOST_IMAGES)
+        asked = distinct[:most]
+        tasks = {query: asyncio.create_task(self._find(query, turn)) for query in asked}
         try:
             await asyncio.wait(tasks.values(), timeout=seconds)
-            return {query: self._result(task, seconds) for query, task in tasks.items()}
+            results = {query: self._result(task, seconds) for query, task in tasks.items()}
         finally:
             for task in tasks.values():
-                task.cancel()
+                self._let_go_on(task)
+        too_many = Unavailable(f"no more than {most} images of a pod are looked up")
+        return results | dict.fromkeys(distinct[len(asked) :], too_many)
 
     async def aclose(self) -> None:
         """End what is under way, and close what is open."""
+        late = tuple(self._late)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
         for cache in (self._keyrings, self._tags, self._configs):
             await cache.aclose()
         if self._client is not None:
             await self._client.aclose()
 
-    @staticmethod
+    def _let_go_on(self, task: asyncio.Task[ImageConfig | Unavailable]) -> None:
+        if task.done():
+            return
+        if len(self._late) >= _MOST_LATE:
+            task.cancel()
+            return
+        self._late.add(task)
+        task.add_done_callback(self._arrived_late)
+
+    def _arrived_late(self, task: asyncio.Task[ImageConfig | Unavailable]) -> None:
+        self._late.discard(task)
+        if not task.cancelled():
+            self._answer(task)
+
     def _result(
-        task: asyncio.Task[ImageConfig | Unavailable], seconds: float
+        self, task: asyncio.Task[ImageConfig | Unavailable], seconds: float
     ) -> ImageConfig | Unavailable:
         if task.done() and not task.cancelled():
-            defect = task.exception()
-            if defect is None:
-                return task.result()
-            log.error("a defect in podsettle: an image was not looked up", exc_info=defect)
-            return Unavailable(f"a defect in podsettle: {type(defect).__name__}")
+            return self._answer(task)
         return Unavailable(f"the registry did not answer within {seconds:.2g} s")
 
-    async def _find(self, query: ImageQuery) -> ImageConfig | Unavailable:
+    @staticmethod
+    def _answer(task: asyncio.Task[ImageConfig | Unavailable]) -> ImageConfig | Unavailable:
+        defect = task.exception()
+        if defect is None:
+            return task.result()
+        log.error("a defect in podsettle: an image was not looked up", exc_info=defect)
+        return Unavailable(f"a defect in podsettle: {type(defect).__name__}")
+
+    async def _find(self, query: ImageQuery, turn: asyncio.Semaphore) -> ImageConfig | Unavailable:
         try:
             reference = parse(query.image)
             registry = registry_of(reference, query.rules)
-            keyring = await self._keyring(query)
-            asker = _Asker(self._connected(), registry, keyring.matching(registry.name))
-            found = await self._ask(asker, reference, query.architectures)
-        except (ValueError, LookupFailedError, TooManyError) as error:
+        except (ValueError, LookupFailedError) as error:
             return Unavailable(str(error))
+        try:
+            async with turn:
+                keyring = await self._keyring(query)
+                asker = _Asker(self._connected(), registry, keyring.matching(registry.name))
+                found = await self._ask(asker, reference, query)
+        except (ValueError, TooManyError) as error:
+            return Unavailable(f"{reference}: {error}")
         if isinstance(found, Unavailable):
-            return Unavailable("; ".join((f"{reference}: {found.why}", *keyring.problems)))
+            return Unavailable("; ".join((f"{reference}: {found.why}", *_told(keyring.problems))))
         return found
 
     async def _ask(
-        self, asker: _Asker, reference: Reference, architectures: frozenset[str]
+        self, asker: _Asker, reference: Reference, query: ImageQuery
     ) -> ImageConfig | Unavailable:
+        architectures, owner = query.architectures, f"namespace {query.namespace}"
         key = (asker.registry, self._fingerprint(asker.credentials))
         digest: str | Unavailable = reference.digest
         if not digest:
             digest = await self._tags.get(
                 (*key, reference.tag),
                 lambda: self._counted(asker.ask(lambda visit: visit.digest(reference.tag))),
+                owner,
             )
         if isinstance(digest, Unavailable):
             return digest
         return await self._configs.get(
             (*key, digest, architectures),
             lambda: self._counted(asker.ask(lambda visit: _config(visit, digest, architectures))),
+            owner,
         )
 
     async def _counted(self, asking: Awaitable[T | Unavailable]) -> T | Unavailable:
@@ -151,7 +203,7 @@ class ImageLookup:
         async def read() -> Keyring:
             return read_keyring(await reader.read(*asked))
 
-        return await self._keyrings.get(asked, read)
+        return await self._keyrings.get(asked, read, f"namespace {query.namespace}")
 
     def _connected(self) -> RegistryClient:
         if self._client is None:
@@ -225,6 +277,13 @@ async def _read(visit: Visit, digest: str, size: int) -> ImageConfig:
     if size > MOST_BYTES:
         raise LookupFailedError(f"the image's configuration has {size} bytes, more than it reads")
     return read_config(await visit.blob(digest))
+
+
+def _told(problems: tuple[str, ...]) -> tuple[str, ...]:
+    """The first few, and how many more there are."""
+    more = len(problems) - _MOST_PROBLEMS
+    told = problems[:_MOST_PROBLEMS]
+    return (*told, f"and {more} more problems with pull secrets") if more > 0 else told
 
 
 def _tag_life(found: str | Unavailable) -> float:

@@ -102,7 +102,7 @@ def preview_router(
                 async with one_at_a_time:
                     found, lacking = await asyncio.to_thread(_previews, *asked, NO_IMAGES)
                 if lacking and images is not None:
-                    known = await images.find(lacking, _SECONDS_FOR_IMAGES)
+                    known = await images.find(lacking, _SECONDS_FOR_IMAGES, most=None)
                     async with one_at_a_time:
                         found, _ = await asyncio.to_thread(_previews, *asked, known)
             except (DocumentError, WorkloadError, ValueError) as error:

@@ -145,6 +145,19 @@ def test_nothing_is_asked_for_what_is_left_alone_anyway() -> None:
         assert decide(review_of(new, "ci"), seen, SETTINGS).lacking == ()
 
 
+def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
+    spec: Json = {
+        "imagePullSecrets": [{"name": f"{n}" * 100_000} for n in range(100)],
+        "serviceAccountName": "s" * 100_000,
+        "nodeSelector": {"kubernetes.io/arch": "a" * 100_000},
+    }
+    (query,) = decide(review_of(pod(container("a"), **spec), "ci"), SEEN, SETTINGS).lacking
+    # One more of each than there may be, so that it shows.
+    assert len(query.pull_secrets) == 21
+    texts = (*query.pull_secrets, query.service_account, *query.architectures)
+    assert {len(text) for text in texts} == {254}
+
+
 def test_each_remedy_goes_by_its_own_policys_rules() -> None:
     other = {"lookup": "Registry", "registries": ["other.example"]}
     seen = view(

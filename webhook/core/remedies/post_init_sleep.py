@@ -36,6 +36,7 @@ from webhook.core.names import (
     OWN_CONTAINERS,
 )
 from webhook.core.patch import ContainerList, PodPatch
+from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
 from webhook.core.remedy import Context, Finding
 from webhook.core.review import Container, Pod, is_set
 from webhook.core.schema import Model
@@ -253,14 +254,19 @@ class _ImagesOfPod:
         return _Started(entrypoint, cmd)
 
     def _query(self, image: str, rules: LookupRules) -> ImageQuery:
+        """Bounded, whatever the pod says: a query is kept, as the key of what it brought.
+
+        A name that is cut is still too long to be one, and one secret more tells of all further.
+        """
         spec = self._pod.spec
+        secrets = (spec.image_pull_secrets or ())[: MOST_PULL_SECRETS + 1]
         return ImageQuery(
             image,
             rules,
-            self._architectures,
+            frozenset(each[: LONGEST_NAME + 1] for each in self._architectures),
             self._context.namespace.name,
-            tuple(secret.name for secret in spec.image_pull_secrets or ()),
-            spec.service_account_name or "default",
+            tuple(secret.name[: LONGEST_NAME + 1] for secret in secrets),
+            (spec.service_account_name or "default")[: LONGEST_NAME + 1],
         )
 
     @cached_property
