@@ -63,6 +63,12 @@ def test_what_is_no_reference(text: str) -> None:
         parse(text)
 
 
+def test_a_port_that_does_not_exist_is_said_with_the_image() -> None:
+    with pytest.raises(ValueError, match=r"^'a\.b:65536/x' names a port above 65535$"):
+        parse("a.b:65536/x")
+    assert parse("a.b:65535/x").host == "a.b:65535"
+
+
 PARTS = st.from_regex(r"[a-z0-9]{1,8}((\.|_|__|-{1,3})[a-z0-9]{1,8}){0,2}", fullmatch=True)
 LABELS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)
 HOSTS = st.builds(

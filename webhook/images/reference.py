@@ -13,6 +13,7 @@ DOCKER_HUB = "docker.io"
 _LEGACY_DOCKER_HUB = "index.docker.io"
 _OFFICIAL = "library/"
 _LONGEST_NAME = 255
+_HIGHEST_PORT = 65535
 
 _LABEL = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[(?:[a-fA-F0-9:]+)\])(?::[0-9]{{1,5}})?"
@@ -63,6 +64,9 @@ def parse(text: str) -> Reference:
     fits = _PATH.fullmatch(path) and (tag is None or _TAG.fullmatch(tag))
     if not fits or not _DOMAIN.fullmatch(host) or len(host) + 1 + len(path) > _LONGEST_NAME:
         raise ValueError(f"{_shown(text)} is not an image reference")
+    if _port(host) > _HIGHEST_PORT:
+        # The grammar allows it; nobody can be asked there.
+        raise ValueError(f"{_shown(text)} names a port above {_HIGHEST_PORT}")
     return Reference(host.lower(), path, tag or ("" if digest else "latest"), digest)
 
 
@@ -72,6 +76,11 @@ def _split_host(name: str) -> tuple[str, str]:
     if slash and (set(".:") & set(first) or first == "localhost" or first != first.lower()):
         return first, rest
     return DOCKER_HUB, name
+
+
+def _port(host: str) -> int:
+    _, colon, port = host.rpartition(":")
+    return int(port) if colon and not port.endswith("]") else 0
 
 
 def _split_tag(path: str) -> tuple[str, str | None]:
