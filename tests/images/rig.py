@@ -255,7 +255,7 @@ async def start_server(ca: trustme.CA, handler: Handler, *names: str) -> AsyncIt
     ca.issue_cert("127.0.0.1", *names).configure_cert(context)
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import socket
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from tests.images.rig import (
     start_server,
 )
 from webhook.core.image_config import ImageConfig, Unavailable
+from webhook.images import client
 from webhook.images.client import _CheckingResolver
 from webhook.images.lookup import ImageLookup
 
@@ -206,6 +208,79 @@ async def test_an_answer_that_is_none(status: int, ca: trustme.CA, lookup: Image
     handler = answering(manifests=lambda: web.Response(status=status, text="a secret"))
     async with start_server(ca, handler) as server:
         assert await why(lookup, server) == f"the registry answers {status}"
+
+
+async def test_a_request_that_hangs_is_given_up_on(
+    ca: trustme.CA, lookup: ImageLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_LONGEST_REQUEST", 0.05)
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with start_server(ca, hang) as server:
+        assert await why(lookup, server) == "'SERVER' did not answer in time"
+
+
+async def test_one_platform_that_fails_ends_the_requests_for_the_others(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    other = image.as_docker
+    index = index_of((image, on("amd64")), (other, on("arm64")))
+    serve, arrived, stopped = serving(index), asyncio.Event(), asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith(image.digest):
+            await arrived.wait()
+            return web.Response(status=500)
+        if request.path.endswith(other.digest):
+            arrived.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+        return await serve(request)
+
+    async with start_server(ca, handle) as server:
+        assert await why(lookup, server) == "the registry answers 500"
+        async with asyncio.timeout(5):
+            await stopped.wait()
+
+
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+@pytest.mark.parametrize("where", ["manifests", "token"])
+async def test_whatever_one_credential_is_answered_the_next_one_is_tried(
+    status: int, where: str, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    serve, server = serving(image), Server()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        said = request.headers.get("Authorization", "")
+        if "/token" in request.path:
+            first = said == f"Basic {base64.b64encode(b'first:x').decode()}"
+            if first and where == "token":
+                return web.Response(status=status)
+            return web.json_response({"token": "first" if first else "second"})
+        if said == "Bearer second":
+            return await serve(request)
+        if said:
+            return web.Response(status=status)
+        value = f'Bearer realm="https://{server.host}/token"'
+        return web.Response(status=401, headers={"WWW-Authenticate": value})
+
+    async with start_server(ca, handle) as started:
+        server.host = started.host
+        secrets = Secrets(
+            docker_config({f"{server.host}/a": ("first", "x")}),
+            docker_config({server.host: ("second", "x")}),
+        )
+        assert await found(new_lookup(secrets), query(f"{server.host}/a:1")) == APP
+
+
+async def test_a_port_that_a_mirror_cannot_have_is_said_with_the_image(lookup: ImageLookup) -> None:
+    asked = query("quay.io/a:1", mirrors={"quay.io": "mirror.example:99999"})
+    assert await found(lookup, asked) == Unavailable("quay.io/a:1: Port out of range 0-65535")
 
 
 async def test_nobody_listens(ca: trustme.CA, lookup: ImageLookup) -> None:

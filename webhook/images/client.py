@@ -33,11 +33,11 @@ from webhook.images.registry import Registry
 
 _MOST_TOKEN_BYTES = 64 * 1024
 _MOST_REDIRECTS = 3
-_CONNECTIONS = 16
+_CONNECTIONS = 64
+"""More than one namespace's look-ups can take."""
 _PER_REGISTRY = 4
-_PASSES = (401, 403, 404)
-"""Statuses that another credential may turn into success: some registries deny that a repository
-exists to those who may not see it."""
+_LONGEST_REQUEST = 10.0
+"""Seconds, until all of the answer is there."""
 _TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 
 
@@ -64,6 +64,7 @@ class RegistryClient:
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
+            timeout=aiohttp.ClientTimeout(total=_LONGEST_REQUEST),
             cookie_jar=aiohttp.DummyCookieJar(),
             # What is read is bounded, so it must not grow after it was read.
             auto_decompress=False,
@@ -146,7 +147,7 @@ class Visit:
                 if status == 200:
                     yield response
                     return
-        raise _refused(status)
+        raise RefusedError(f"the registry answers {status}")
 
     @asynccontextmanager
     async def _follow(
@@ -176,7 +177,7 @@ class Visit:
                 return f"Bearer {await self._token(parameters)}"
         if self._credential is not None and any(c.scheme == "basic" for c in challenges):
             return _basic(self._credential)
-        raise _refused(401)
+        raise RefusedError("the registry answers 401")
 
     async def _token(self, parameters: Mapping[str, str]) -> str:
         """A token from the server that the registry names."""
@@ -193,10 +194,8 @@ class Visit:
             headers["Authorization"] = _basic(self._credential)
         url = realm.update_query({key: value for key, value in query.items() if value})
         async with self._send("GET", url, headers) as response:
-            if response.status in (400, *_PASSES):
-                raise RefusedError(f"the registry's token server answers {response.status}")
             if response.status != 200:
-                raise LookupFailedError(f"the registry's token server answers {response.status}")
+                raise RefusedError(f"the registry's token server answers {response.status}")
             body = await _read(response, _MOST_TOKEN_BYTES)
         try:
             answer = _decode_token(body)
@@ -287,12 +286,6 @@ def _url(text: str) -> URL:
     if not text:
         raise ValueError("no URL")
     return URL(text)
-
-
-def _refused(status: int) -> LookupFailedError:
-    if status in _PASSES:
-        return RefusedError(f"the registry answers {status}")
-    return LookupFailedError(f"the registry answers {status}")
 
 
 def _host(url: URL) -> str:

@@ -13,10 +13,10 @@ import hashlib
 import logging
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from webhook.core.image_config import ImageConfig, ImageQuery, Unavailable
 from webhook.core.pull_secrets import PullSecrets
@@ -234,22 +234,22 @@ class _Asker:
 
     async def ask(self, look: Callable[[Visit], Awaitable[T]]) -> T | Unavailable:
         """What `look` finds, or why it finds nothing."""
-        why = ""
+        why: dict[str, None] = {}
         try:
             async with asyncio.timeout(_LONGEST_LOOK_UP):
                 for position, visit in enumerate(self._visits):
                     try:
                         found = await look(visit)
                     except RefusedError as error:
-                        why = str(error)
+                        why[str(error)] = None
                     else:
                         self._visits = self._visits[position:]
                         return found
         except LookupFailedError as error:
-            why = str(error)
+            why[str(error)] = None
         except TimeoutError:
-            why = f"the registry did not answer within {_LONGEST_LOOK_UP:.2g} s"
-        return Unavailable(why)
+            why[f"the registry did not answer within {_LONGEST_LOOK_UP:.2g} s"] = None
+        return Unavailable(", then ".join(why))
 
 
 async def _config(visit: Visit, digest: str, architectures: frozenset[str]) -> ImageConfig:
@@ -260,17 +260,27 @@ async def _config(visit: Visit, digest: str, architectures: frozenset[str]) -> I
         return await _read(visit, config.digest, config.size)
     entries = platforms(manifest, architectures)
     configs = set()
-    for inner in await asyncio.gather(*(visit.manifest(entry.digest) for entry in entries)):
+    for inner in await _all(visit.manifest(entry.digest) for entry in entries):
         config = config_of(inner)
         if config is None:
             raise LookupFailedError("the index holds another index")
         configs.add((config.digest, config.size))
-    found = set(await asyncio.gather(*(_read(visit, *each) for each in configs)))
+    found = set(await _all(_read(visit, *each) for each in configs))
     if len(found) > 1:
         raise LookupFailedError(
             "it starts different things on the platforms that the pod could run on"
         )
     return found.pop()
+
+
+async def _all(asking: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What all of them find; the first that fails ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in asking]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def _read(visit: Visit, digest: str, size: int) -> ImageConfig:

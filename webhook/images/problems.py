@@ -8,4 +8,9 @@ class LookupFailedError(Exception):
 
 
 class RefusedError(LookupFailedError):
-    """A registry did not let this credential see the image; another one may be let."""
+    """A registry answered this credential with another status than 200.
+
+    Another one may fare better, whatever the status: limits count by account, and some registries
+    deny that a repository exists to those who may not see it. The kubelet tries the next one on
+    any error (kubernetes `pkg/kubelet/kuberuntime/kuberuntime_image.go`).
+    """
