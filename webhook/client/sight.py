@@ -93,9 +93,15 @@ class Sight:
         try:
             while not self.gone:
                 await self._backoff(self._watch)
+        except NotYetError as error:
+            # It is the way to the pod that fails, and callers know no such error.
+            self._fail(Unreachable(f"{self.name}: {error}"))
         except Exception as error:
-            self._failure = error
-            self._changed.set()
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._changed.set()
 
     async def _watch(self) -> None:
         if self._version is None:
@@ -110,8 +116,10 @@ class Sight:
             "resourceVersion": self._version,
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
-        path = f"/api/v1/namespaces/{self.name.namespace}/pods?{urlencode(query)}"
+        pods, _, _ = self.name.path.rpartition("/")
+        path = f"{pods}?{urlencode(query)}"
         begun, heard = time.monotonic(), False
+        broken: Unreachable | None = None
         try:
             async with self._server.lines(path, "application/json", _WATCH_SECONDS + 10) as lines:
                 async for line in lines:
@@ -126,11 +134,12 @@ class Sight:
             self._version = None
         except msgspec.DecodeError:
             pass
-        except Unreachable:
-            if not heard and time.monotonic() - begun < STOOD:
-                raise
-        if not heard:
-            raise NotYetError("the watch ended with nothing said")
+        except Unreachable as error:
+            broken = error
+        # Of a pod that does not change there is nothing to hear, and a proxy may end a quiet watch.
+        # That is no failed attempt: else a quiet pod would spend all of the back-off.
+        if not heard and time.monotonic() - begun < STOOD:
+            raise broken or NotYetError("the watch ended with nothing said")
 
     def _take(self, event: Json) -> None:
         kind, item = event.get("type"), event.get("object")

@@ -1,0 +1,96 @@
+"""An API server with one pod, whose watches end as a test says; real sockets, and no TLS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from kubernetes.aio.client import Configuration
+
+from webhook.client import ApiServer, PodName
+
+POD = PodName("ci", "step-1")
+_PODS = "/api/v1/namespaces/{namespace}/pods"
+
+Json = dict[str, Any]
+
+
+def pod(phase: str, state: Json, last: Json | None = None, **spec: Any) -> Json:
+    """The pod, with one container."""
+    container = {"name": "step", "state": state, "lastState": last or {}}
+    return {
+        "metadata": {"name": POD.name, "namespace": POD.namespace, "uid": "u"},
+        "spec": {"containers": [{"name": "step"}], **spec},
+        "status": {"phase": phase, "containerStatuses": [container]},
+    }
+
+
+class QuietServer:
+    """`started` makes one."""
+
+    def __init__(self, history: list[Json], quiet: int, abort: bool) -> None:
+        self.watches = 0
+        self.url = ""
+        self._history = [
+            {**each, "metadata": {**each["metadata"], "resourceVersion": str(version)}}
+            for version, each in enumerate(history)
+        ]
+        self._seen = 0
+        self._quiet = quiet
+        self._abort = abort
+
+    @classmethod
+    @asynccontextmanager
+    async def started(
+        cls, *history: Json, quiet: int = 0, abort: bool = False
+    ) -> AsyncIterator[QuietServer]:
+        """A server whose pod is at first the first of `history`.
+
+        The first `quiet` watches end without an event, in good order or with a broken connection.
+        The next one tells the rest of `history`.
+        """
+        server = cls(list(history), quiet, abort)
+        app = web.Application()
+        app.router.add_get(_PODS, server._watch)
+        app.router.add_get(f"{_PODS}/step-1", server._get)
+        app.router.add_get(f"{_PODS}/step-1/log", server._log)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            yield server
+        finally:
+            await runner.cleanup()
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[ApiServer]:
+        """A connection to it."""
+        configuration = Configuration()
+        configuration.host = self.url
+        configuration.retries = None
+        async with ApiServer(configuration) as server:
+            yield server
+
+    async def _get(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._history[self._seen])
+
+    async def _log(self, _request: web.Request) -> web.Response:
+        return web.Response(text="2026-05-30T10:00:00.000000000Z text\n")
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        self.watches += 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if self.watches <= self._quiet:
+            if self._abort and request.transport is not None:
+                request.transport.abort()
+            return response
+        for each in self._history[self._seen + 1 :]:
+            self._seen += 1
+            event = {"type": "MODIFIED", "object": each}
+            await response.write(json.dumps(event).encode() + b"\n")
+        return response

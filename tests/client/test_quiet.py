@@ -1,0 +1,82 @@
+"""A pod of which there is nothing to hear, behind what ends quiet connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.client.quiet import POD, QuietServer, pod
+from tests.client.rig import RUNNING, running, terminated, waiting
+from webhook.client import Backoff, PodName, Unreachable, copy_logs, sight, wait_terminated
+
+ONCE = Backoff(total=0)
+PENDING = pod("Pending", waiting("ContainerCreating"), restartPolicy="Never")
+STARTED = pod("Running", RUNNING, restartPolicy="Never")
+ENDED = pod("Failed", terminated(3), restartPolicy="Never")
+ends = pytest.mark.parametrize("abort", [False, True], ids=["in good order", "broken"])
+
+
+@ends
+async def test_wait_outlives_watches_that_are_cut_in_silence(
+    abort: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a back-off that is spent by one failed attempt."""
+    monkeypatch.setattr(sight, "STOOD", 0)
+    async with (
+        QuietServer.started(STARTED, ENDED, quiet=3, abort=abort) as quiet,
+        quiet.client() as server,
+    ):
+        assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == 3
+        assert quiet.watches == 4
+
+
+@ends
+async def test_logs_of_a_pending_pod_outlive_watches_that_are_cut_in_silence(
+    abort: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sight, "STOOD", 0)
+    got: list[bytes] = []
+    async with (
+        QuietServer.started(PENDING, STARTED, ENDED, quiet=3, abort=abort) as quiet,
+        quiet.client() as server,
+    ):
+        await copy_logs(server, POD, got.append, follow=True, backoff=ONCE)
+        assert quiet.watches == 4
+    assert got == [b"text\n"]
+
+
+async def test_a_namespace_is_one_part_of_a_path() -> None:
+    async with QuietServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
+        odd = PodName("ci?x=y/..", "step-1")
+        assert (await wait_terminated(server, odd, backoff=ONCE)).exit_code == 3
+
+
+async def test_watches_that_never_stand_are_an_error_of_the_way() -> None:
+    async with QuietServer.started(PENDING, quiet=99) as quiet, quiet.client() as server:
+        with pytest.raises(Unreachable, match="the watch ended with nothing said"):
+            await wait_terminated(server, POD, backoff=ONCE)
+        with pytest.raises(Unreachable, match="the watch ended with nothing said"):
+            await copy_logs(server, POD, print, follow=True, backoff=ONCE)
+
+
+async def test_watches_that_never_stand_are_no_exit_code(tmp_path: Path) -> None:
+    async with QuietServer.started(PENDING, quiet=99) as quiet:
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": quiet.url}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(json.dumps(config))
+        for command in (("wait",), ("logs", "-f")):
+            arguments = (*command, "step-1", "-n", "ci", "--backoff-total", "0s")
+            with running(kubeconfig, tmp_path, *arguments) as ran:
+                assert await asyncio.to_thread(ran.end) == 2
+                assert ran.stdout == b""
+                assert ran.stderr == (
+                    "podsettle: pod ci/step-1: the watch ended with nothing said\n"
+                )
