@@ -1,4 +1,5 @@
-"""A pod of which there is nothing to hear, behind what ends quiet connections."""
+"""Pods of which there is nothing to hear, behind what ends quiet connections; and pods of which
+there is more to hear than one end."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.quiet import POD, QuietServer, pod
+from tests.client.quiet import POD, Json, QuietServer, pod
 from tests.client.rig import RUNNING, running, terminated, waiting
 from webhook.client import Backoff, PodName, Unreachable, copy_logs, sight, wait_terminated
+from webhook.client.pod import may_restart
 
 ONCE = Backoff(total=0)
 PENDING = pod("Pending", waiting("ContainerCreating"), restartPolicy="Never")
@@ -80,3 +82,53 @@ async def test_watches_that_never_stand_are_no_exit_code(tmp_path: Path) -> None
                 assert ran.stderr == (
                     "podsettle: pod ci/step-1: the watch ended with nothing said\n"
                 )
+
+
+LAST = terminated(1)
+RESTARTED: list[tuple[str, Json, Json | None]] = [
+    ("Running", RUNNING, None),
+    ("Running", LAST, None),
+    ("Running", waiting("CrashLoopBackOff"), LAST),
+    ("Running", RUNNING, LAST),
+]
+
+
+@pytest.mark.parametrize("first", range(6))
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"), [("OnFailure", 0, "Succeeded"), ("Always", 137, "Failed")]
+)
+async def test_of_a_container_that_restarts_the_last_run_counts_whenever_one_looks(
+    policy: str, code: int, phase: str, first: int
+) -> None:
+    end = [("Running", terminated(code), LAST), (phase, terminated(code), LAST)]
+    history = [pod(*each, restartPolicy=policy) for each in (*RESTARTED, *end)]
+    async with QuietServer.started(*history[first:]) as quiet, quiet.client() as server:
+        assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == code
+
+
+RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}
+OTHERS = {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [255]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "own", "codes"),
+    [
+        ("containers", "Never", {}, []),
+        ("containers", "OnFailure", {}, [1, 255]),
+        ("containers", "Always", {}, [0, 1, 255]),
+        ("containers", None, {}, [0, 1, 255]),
+        ("containers", "Always", {"restartPolicy": "Never"}, []),
+        ("containers", "Never", {"restartPolicy": "Never", "restartPolicyRules": [RULE]}, [255]),
+        ("containers", "Never", {"restartPolicy": "Never", "restartPolicyRules": [OTHERS]}, [0, 1]),
+        ("initContainers", "Never", {}, []),
+        ("initContainers", "OnFailure", {}, [1, 255]),
+        ("initContainers", "Always", {}, [1, 255]),
+        ("initContainers", "Never", {"restartPolicy": "Always"}, [0, 1, 255]),
+        ("ephemeralContainers", "Always", {}, []),
+    ],
+)
+def test_what_the_kubelet_may_start_again(
+    kind: str, policy: str | None, own: Json, codes: list[int]
+) -> None:
+    found = {"spec": {"restartPolicy": policy, "containers": [], kind: [{"name": "c", **own}]}}
+    assert [code for code in (0, 1, 255) if may_restart(found, "c", code)] == codes

@@ -105,6 +105,35 @@ def terminated(pod: Json, container: str) -> Json | None:
     return found
 
 
+def may_restart(pod: Json, container: str, exit_code: int) -> bool:
+    """Whether the kubelet may start a container anew that ended so, while the pod is not over.
+
+    `ContainerShouldRestart` in kubernetes `pkg/api/v1/pod`, and for init containers
+    `computeInitContainerActions` in `pkg/kubelet/kuberuntime`.
+    """
+    kind, spec = next(
+        (kind, found)
+        for kind in _KINDS
+        for found in pod["spec"].get(f"{kind}s") or ()
+        if found["name"] == container
+    )
+    if kind == "ephemeralContainer":
+        return False
+    if any(_covers(rule, exit_code) for rule in spec.get("restartPolicyRules") or ()):
+        return True
+    policy = spec.get("restartPolicy")
+    if policy is None:
+        policy = pod["spec"].get("restartPolicy") or "Always"
+        if kind == "initContainer" and policy == "Always":
+            policy = "OnFailure"
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+
+
+def _covers(rule: Json, exit_code: int) -> bool:
+    codes = rule.get("exitCodes") or {}
+    return (exit_code in (codes.get("values") or ())) == (codes.get("operator") == "In")
+
+
 def last_terminated(pod: Json, container: str) -> Json | None:
     """The end of the run before the present one, of a container that waits for its next."""
     found = status(pod, container)

@@ -17,6 +17,7 @@ from webhook.client.pod import (
     PodName,
     choose_container,
     last_terminated,
+    may_restart,
     phase,
     status,
     terminated,
@@ -44,6 +45,9 @@ async def wait_terminated(
     backoff: Backoff = Backoff(),  # noqa: B008 (it is frozen)
 ) -> Ended:
     """How the container ended, once it has. Waits for a running container without limit.
+
+    Of a container that the kubelet may start again, this is how its last run ended, once the pod is
+    over: whoever looks a moment later is told the same.
 
     Once the pod is over (Succeeded or Failed), the terminated state is asked for by `backoff`. A
     pod that was seen to have succeeded and is then deleted counts as exit code 0.
@@ -80,7 +84,10 @@ async def wait_terminated(
 def _ended(sight: Sight, container: str) -> Ended | None:
     state = terminated(sight.pod, container)
     if state is not None:
-        return _read(container, state)
+        over = sight.gone or phase(sight.pod) in FINAL
+        ended = _read(container, state)
+        if over or not may_restart(sight.pod, container, ended.exit_code):
+            return ended
     if not sight.gone:
         return None
     if sight.succeeded:
