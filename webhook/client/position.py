@@ -52,7 +52,9 @@ class Position:
         """From when on to ask for the log, as RFC 3339; None for all of it.
 
         A second earlier than need be: a runtime stamps a line before it writes it, so lines of two
-        streams may stand in the file in another order than that of their stamps.
+        streams may stand in the file in another order than that of their stamps. What a clock that
+        was set back stamps earlier than this is never sent. Where only the first part of a long
+        line is, the next stamp stands in the middle of a line and is taken for its text.
         """
         if self._last is None:
             return None
