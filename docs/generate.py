@@ -155,7 +155,9 @@ def commands_page() -> str:
     """Every command with its options."""
     lines = ["# Commands", "", inspect.cleandoc(main.help or ""), ""]
     for title, command in _commands(main, "podsettle"):
-        context = click.Context(command, info_name=title, max_content_width=96)
+        context = click.Context(
+            command, info_name=title, **{**main.context_settings, "max_content_width": 96}
+        )
         lines += [f"## {title}", "", "```", command.get_help(context), "```", ""]
     return _page(lines)
 

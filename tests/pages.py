@@ -128,7 +128,7 @@ def parse(typed: Typed) -> None:
     # What stands for a name is a name: POD, IMAGE, $pod.
     arguments = [_PLACEHOLDER.sub("x", word) for word in typed.arguments]
     command: click.Command = main
-    context = click.Context(command, info_name="podsettle")
+    context = click.Context(command, info_name="podsettle", **main.context_settings)
     while isinstance(command, click.Group) and arguments:
         name = arguments.pop(0)
         if name not in command.commands:

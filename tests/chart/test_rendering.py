@@ -24,6 +24,7 @@ from tests.chart.helm import (
 )
 from tests.chart.schemas import LOCATION, write_builtin, write_custom
 from tests.kube.cluster import KubeCluster
+from webhook.cli import main
 from webhook.cli.serve import serve
 
 ROOT = CHART.parents[1]
@@ -193,7 +194,7 @@ def _arguments(pod: Json) -> dict[str, str]:
 def test_podsettle_understands_the_arguments(values: str) -> None:
     (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
     _, *flags = _container(deployment["spec"]["template"])["args"]
-    serve.make_context("serve", flags)
+    serve.make_context("serve", flags, **main.context_settings)
 
 
 def test_the_environment_says_nothing_to_podsettle() -> None:
