@@ -50,6 +50,8 @@ def main(
     names: tuple[str, ...], short: bool, out: Path, again: Path | None, write_docs: bool
 ) -> None:
     """Measure what podsettle costs, beside what it could cost. Without PART: all of it."""
+    if write_docs and (short or names):
+        raise click.UsageError("--write-docs wants every part, in full")
     # As an exception, so that the servers are ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if again:
@@ -59,11 +61,12 @@ def main(
             parts, where = _measured(names or tuple(PARTS), short)
         except (BenchError, BuildError) as error:
             raise click.ClickException(str(error)) from None
-    click.echo(as_text(parts))
+    click.echo(as_text(parts, judged=not short))
     out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(as_json(parts, where), encoding="utf-8")
-    (out / "results.svg").write_text(chart(parts), encoding="utf-8")
-    click.echo(f"written: {out}/results.json, {out}/results.svg")
+    results = out / ("short.json" if short else "results.json")
+    results.write_text(as_json(parts, where), encoding="utf-8")
+    results.with_suffix(".svg").write_text(chart(parts), encoding="utf-8")
+    click.echo(f"written: {results}, {results.with_suffix('.svg')}")
     if write_docs:
         _write_docs(parts, where)
 

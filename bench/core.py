@@ -11,6 +11,7 @@ from time import process_time
 import orjson
 
 from bench import clusters, reviews
+from bench.cores import cores, on_core
 from bench.measure import Measure
 from bench.part import Part
 from bench.rounds import interleave
@@ -101,7 +102,8 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
         name: lambda name=name: turn(name)  # type: ignore[misc]
         for name in work
     }
-    found = interleave(turns, run.effort.rounds * _ROUNDS_FACTOR, warm_up=turn)
+    with on_core(cores().server):
+        found = interleave(turns, run.effort.rounds * _ROUNDS_FACTOR, warm_up=turn)
     return {name: Measure(tuple(values), "µs") for name, values in found.items()}
 
 

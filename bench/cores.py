@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.failure import MissingError
@@ -22,3 +24,14 @@ def cores() -> Cores:
     if len(allowed) < 2:
         raise MissingError("it takes two cores: one for the server, one for the load")
     return Cores(server=allowed[-1], load=allowed[-2])
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """Keep this process on one core while the block runs."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)

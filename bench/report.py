@@ -45,12 +45,16 @@ def from_json(text: str) -> tuple[dict[str, Part], dict[str, str]]:
     return parts, data["environment"]
 
 
-def as_text(parts: Mapping[str, Part]) -> str:
-    """Tables for a terminal."""
+def as_text(parts: Mapping[str, Part], *, judged: bool = True) -> str:
+    """Tables for a terminal; judged by what has to hold, unless the figures mean nothing."""
     lines: list[str] = []
     for part in parts.values():
         lines += ["", part.title, *_plain(_cells(part)), *(f"  - {note}" for note in part.notes)]
-    lines += ["", "What has to hold", *_plain(_targets(parts)), ""]
+    if judged:
+        lines += ["", "What has to hold", *_plain(_targets(parts))]
+    else:
+        lines += ["", "A short run: the figures mean nothing."]
+    lines.append("")
     return "\n".join(lines)
 
 

@@ -31,9 +31,10 @@ def short(out: Path, part: str) -> dict[str, Any]:
     """The results of a part in its short form."""
     ran = bench(out, part, "--short")
     assert ran.returncode == 0, ran.stderr
-    assert "What has to hold" in ran.stdout
-    ElementTree.parse(out / "results.svg")
-    results: dict[str, Any] = json.loads((out / "results.json").read_text())
+    assert "the figures mean nothing" in ran.stdout
+    assert "What has to hold" not in ran.stdout
+    ElementTree.parse(out / "short.svg")
+    results: dict[str, Any] = json.loads((out / "short.json").read_text())
     assert list(results["parts"]) == [part]
     assert results["environment"]["commit"]
     for row, figures in results["parts"][part]["rows"].items():
@@ -53,10 +54,19 @@ def test_floor(tmp_path: Path) -> None:
     verdicts = [target["verdict"] for target in results["targets"]]
     assert len(verdicts) - verdicts.count("not measured") == 3
     # What was measured can be shown again, and gives the same.
-    again = bench(tmp_path / "again", "--again", tmp_path / "results.json")
+    again = bench(tmp_path / "again", "--again", tmp_path / "short.json")
     assert again.returncode == 0, again.stderr
-    for name in ("results.json", "results.svg"):
-        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert "What has to hold" in again.stdout
+    for kind in ("json", "svg"):
+        shown = (tmp_path / "again" / f"results.{kind}").read_bytes()
+        assert shown == (tmp_path / f"short.{kind}").read_bytes()
+
+
+@pytest.mark.parametrize("arguments", [("--short",), ("core",)])
+def test_the_page_takes_full_runs_alone(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    ran = bench(tmp_path, *arguments, "--write-docs")
+    assert ran.returncode == 2
+    assert "--write-docs wants every part, in full" in ran.stderr
 
 
 @pytest.mark.usefixtures("load_tool")

@@ -342,3 +342,12 @@ def test_a_pod_of_more_containers_than_anybody_has_is_left_alone(count: int, app
     assert sum(outcome.changed for outcome in outcomes) == applied
     if not applied:
         assert [outcome.reason for outcome in outcomes] == ["PodTooLarge"]
+
+
+def test_an_annotation_that_skips_what_does_not_exist_costs_one_line() -> None:
+    skip = ",".join(f"x{n}" for n in range(20_000))
+    skipping = pod(QUICK, annotations={"podsettle.dev/skip": skip})
+    first, *rest = decided(skipping, view(policy())).outcomes
+    assert first.reason == "UnknownRemedy"
+    assert "'x0', 'x1', 'x10' and " in first.message
+    assert [outcome.reason for outcome in rest] == ["Applied"]

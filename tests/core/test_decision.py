@@ -272,3 +272,15 @@ def test_every_reason_of_the_core_has_a_case() -> None:
 @pytest.mark.parametrize("reason", CASES)
 def test_the_reason_comes_about(reason: Reason) -> None:
     assert reason in [outcome.reason for outcome in CASES[reason]().outcomes]
+
+
+def test_what_is_told_has_an_end() -> None:
+    outcomes = tuple(
+        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}", message=f"m{n}")
+        for n in range(1000)
+    )
+    decision = Decision(outcomes)
+    assert len(decision.warnings) == 16
+    assert decision.warnings[-1] == "podsettle: 985 more"
+    assert sum(map(len, decision.warnings)) <= 4096
+    assert max(map(len, decision.audit_annotations.values())) <= 10_240

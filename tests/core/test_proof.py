@@ -118,7 +118,7 @@ def test_two_mounts_are_refused_not_lost() -> None:
 
 
 def test_memory_has_an_end(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "_MOST_EDITS", 30)
+    monkeypatch.setattr(proof, "_MOST_PARTS", 60)
     for count in range(1, 41):
         containers = [container(f"c{n}", "x") for n in range(count)]
 
@@ -127,5 +127,15 @@ def test_memory_has_an_end(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> N
                 patch.wrap("initContainers", index, ["w"])
 
         check(pod(*containers), wrap_all)
-        edits = sum(len(shape[0]) for shape in proofs._shapes)  # type: ignore[index, misc]
-        assert edits <= max(30, count)
+        assert _parts(proofs) <= max(60, count + 12)
+    inits = [container("podsettle-linger", "/linger") for _ in range(100)]
+    for position in range(10):
+        mixed = [*inits[:position], container("a", "x"), *inits[position:]]
+        check(pod(*mixed), lambda patch, at=position: patch.wrap("initContainers", at, ["w"]))  # type: ignore[misc]
+        assert _parts(proofs) <= 120
+
+
+def _parts(proofs: Proofs) -> int:
+    return sum(
+        len(part) if isinstance(part, tuple) else 1 for shape in proofs._shapes for part in shape
+    )

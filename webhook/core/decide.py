@@ -28,6 +28,10 @@ _MOST_CONTAINERS = 1_000
 """Nobody has a tenth of it, and the API server looks at a pod's size after the webhooks only."""
 
 
+_LONGEST_SKIP = 1_000
+"""Characters of the annotation that are read: all remedies several times over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the operator told podsettle beside the policies."""
@@ -113,15 +117,19 @@ def _left_alone(pod: Pod) -> Reason | None:
 
 
 def _skipped_remedies(pod: Pod) -> frozenset[str]:
-    text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")
+    text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")[:_LONGEST_SKIP]
     return frozenset(part.strip() for part in text.split(",")) if text else frozenset()
 
 
 def _unknown(skipped: frozenset[str]) -> Iterator[Outcome]:
-    for name in sorted(skipped - REMEDIES.keys() - {"", "false"}):
+    names = sorted(skipped - REMEDIES.keys() - {"", "false"})
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         known = ", ".join(REMEDIES)
-        message = f"{ANNOTATION_SKIP} names {name!r}; remedies are {known}, or true for all"
-        yield Outcome(Reason.UNKNOWN_REMEDY, message=message)
+        message = f"{ANNOTATION_SKIP} names {', '.join(map(repr, names[:3]))}{more}"
+        yield Outcome(
+            Reason.UNKNOWN_REMEDY, message=f"{message}; remedies are {known}, or true for all"
+        )
 
 
 def _run(

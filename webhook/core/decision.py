@@ -7,6 +7,7 @@ logs, `/preview`, the page and the command line.
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -19,6 +20,10 @@ Operation: TypeAlias = dict[str, Any]
 
 WARNING_LENGTH = 256
 """Characters: the API server may cut longer warnings (admission.k8s.io/v1 `response.warnings`)."""
+_MOST_WARNINGS = 15
+"""Of 256 characters: it takes 4,096 in all."""
+_LONGEST_ANNOTATION = 10_240
+"""Characters of an audit annotation: what the API server gives one of its own policies."""
 
 
 class Reason(StrEnum):
@@ -251,7 +256,10 @@ class Decision(msgspec.Struct, frozen=True):
             if outcome.reason.warns:
                 key = (outcome.remedy, outcome.reason, outcome.message)
                 groups.setdefault(key, []).append(outcome.container)
-        return [_warning(*key, containers) for key, containers in groups.items()]
+        warnings = [_warning(*key, names) for key, names in islice(groups.items(), _MOST_WARNINGS)]
+        if len(groups) > _MOST_WARNINGS:
+            warnings.append(f"podsettle: {len(groups) - _MOST_WARNINGS} more")
+        return warnings
 
     @property
     def audit_annotations(self) -> dict[str, str]:
@@ -262,9 +270,9 @@ class Decision(msgspec.Struct, frozen=True):
             (applied if outcome.changed else skipped).append(_audit(outcome))
         annotations = {}
         if applied:
-            annotations["applied"] = " ".join(applied)
+            annotations["applied"] = " ".join(applied)[:_LONGEST_ANNOTATION]
         if skipped:
-            annotations["skipped"] = " ".join(skipped)
+            annotations["skipped"] = " ".join(skipped)[:_LONGEST_ANNOTATION]
         return annotations
 
 

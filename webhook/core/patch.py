@@ -16,7 +16,7 @@ import msgspec
 
 from webhook.core.decision import Operation
 from webhook.core.names import OWN_ANNOTATIONS, OWN_CONTAINERS
-from webhook.core.proof import PatchError, Proofs
+from webhook.core.proof import PatchError, Proofs, Shape
 from webhook.core.review import Container, Pod, is_set
 
 ContainerList: TypeAlias = Literal["initContainers", "containers"]
@@ -63,7 +63,7 @@ class PodPatch:
     @property
     def runtime_class_name(self) -> str | None:
         """The class that the pod will name: the one set here, else its own."""
-        return self._runtime_class_name or self._pod.spec.runtime_class_name
+        return self._runtime_class_name or self._pod.spec.runtime_class_name or None
 
     def annotate(self, key: str, value: str) -> None:
         """Set an annotation of podsettle's own. Raises PatchError for any other."""
@@ -216,7 +216,7 @@ class PodPatch:
                 container["args"] = args
         return before
 
-    def _shape(self) -> Hashable:
+    def _shape(self) -> Shape:
         """All that the verdict of the check hangs on."""
         metadata, spec = self._pod.metadata, self._pod.spec
         inits = spec.init_containers
@@ -229,9 +229,9 @@ class PodPatch:
             len(spec.containers or ()),
             None if inits is None else len(inits),
             tuple([(i, c.name) for i, c in enumerate(inits or ()) if c.name in OWN_CONTAINERS]),
-            arrangement and arrangement.form,
+            arrangement.form if arrangement else None,
             self._moved_first,
-            first and first["name"],
+            first["name"] if first else None,
         )
 
     def _edit(self, operation: Operation, received: Hashable) -> None:
@@ -292,7 +292,7 @@ class _Arrangement(NamedTuple):
     @property
     def form(self) -> Hashable:
         """What the operation is, but for most of the container."""
-        return self.target, self.source, self.container and self.container["name"]
+        return self.target, self.source, self.container["name"] if self.container else None
 
     def after(self, index: int) -> int:
         """Where the other container at `index` stands then."""
@@ -310,19 +310,19 @@ def _append(path: str, absent: bool, value: Any) -> Operation:
 
 
 def _projection(pod: Pod) -> dict[str, Any]:
-    """The part of the received pod that a patch may touch, as JSON; null counts as absent."""
+    """The part of the received pod that a patch may touch, as JSON; null and "" are as absent."""
     projected: dict[str, Any] = {}
     spec: dict[str, Any] = {}
     if pod.metadata is not None:
         projected["metadata"] = {}
         if pod.metadata.annotations is not None:
             projected["metadata"]["annotations"] = dict(pod.metadata.annotations)
-    if pod.spec.runtime_class_name is not None:
+    if pod.spec.runtime_class_name:
         spec["runtimeClassName"] = pod.spec.runtime_class_name
     security = pod.spec.security_context
     if security is not None:
         value = security.se_linux_change_policy
-        spec["securityContext"] = {} if value is None else {"seLinuxChangePolicy": value}
+        spec["securityContext"] = {"seLinuxChangePolicy": value} if value else {}
     if pod.spec.volumes is not None:
         spec["volumes"] = [{"name": volume.name} for volume in pod.spec.volumes]
     if pod.spec.init_containers is not None:

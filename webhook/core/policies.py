@@ -16,8 +16,9 @@ from webhook.core.policy import SettlePolicy
 from webhook.core.view import Namespace
 
 _MOST_REMEMBERED = 20_000
+"""Namespaces come and go."""
 _LONGEST_NAME = 63
-"""Namespaces come and go, and a name in a request may be no namespace at all."""
+"""A name in a request may be no namespace at all."""
 
 
 _NO_POLICIES = Group()
@@ -63,7 +64,10 @@ class PolicySet:
         if known is not None and known[0] == namespace.labels:
             return known[1]
         coverage = self._cover(namespace, own_namespace)
-        if len(self._covering) >= _MOST_REMEMBERED or len(namespace.name) > _LONGEST_NAME:
+        if len(namespace.name) > _LONGEST_NAME:
+            return coverage
+        # Labels change without end, too: each change may make a group that nobody had.
+        if max(len(self._covering), len(self._groups)) >= _MOST_REMEMBERED:
             self._covering.clear()
             self._groups = {(): _NO_POLICIES}
         self._covering[namespace.name] = (namespace.labels, coverage)

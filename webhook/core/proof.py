@@ -9,15 +9,17 @@ turns up. A cluster has a few hundred of them, and every later patch of that sha
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jsonpatch
 
 from webhook.core.decision import Operation
 from webhook.core.names import HELPER, KUBELET_GATE, OWN_ANNOTATIONS, OWN_CONTAINERS
 
-_MOST_EDITS = 50_000
-"""In all shapes that are remembered: some 10 MB. A cluster has a few thousand."""
+_MOST_PARTS = 50_000
+"""Of all shapes that are remembered: some 10 MB. A cluster has a few thousand."""
+
+Shape: TypeAlias = tuple[Hashable, ...]
 
 
 class PatchError(Exception):
@@ -28,13 +30,13 @@ class Proofs:
     """The shapes that were seen to do what they should."""
 
     def __init__(self) -> None:
-        self._shapes: set[Hashable] = set()
-        self._edits = 0
+        self._shapes: set[Shape] = set()
+        self._parts = 0
 
-    def __contains__(self, shape: Hashable) -> bool:
+    def __contains__(self, shape: Shape) -> bool:
         return shape in self._shapes
 
-    def add(self, shape: Hashable, before: dict[str, Any], operations: Sequence[Operation]) -> None:
+    def add(self, shape: Shape, before: dict[str, Any], operations: Sequence[Operation]) -> None:
         """Apply the operations to `before`, the part of a pod that they may touch, and look.
 
         Their shape is proven then. Raises PatchError.
@@ -44,11 +46,12 @@ class Proofs:
         except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
             raise PatchError(f"the patch does not apply: {error}") from error
         check_edits(before, after)
-        self._edits += len(operations)
-        if self._edits > _MOST_EDITS:
+        parts = sum(len(part) if isinstance(part, tuple) else 1 for part in shape)
+        self._parts += parts
+        if self._parts > _MOST_PARTS:
             # Who makes up pods to fill memory gets no further.
             self._shapes.clear()
-            self._edits = len(operations)
+            self._parts = parts
         self._shapes.add(shape)
 
 

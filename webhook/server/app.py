@@ -33,6 +33,8 @@ from webhook.server.room import Room
 
 log = logging.getLogger(__name__)
 
+_MUTATE = ("/mutate", "/mutate/")
+
 
 class Application(FastAPI):
     """FastAPI for every route but one: its way to a route takes longer than a decision does."""
@@ -41,7 +43,7 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the life of the server."""
-        if scope["type"] == "http" and scope["path"] == "/mutate":
+        if scope["type"] == "http" and scope["path"] in _MUTATE:
             await self.mutate(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)

@@ -53,6 +53,7 @@ CHANCE_TO_CLOSE = 0.001
 """That a connection is closed with an answer, as by `--goaway-chance` of the API server itself: its
 connections live for as long as they are used, so a new replica would get next to nothing."""
 
+_ALLOW = (b"allow", b"POST")
 _JSON = (b"content-type", b"application/json")
 
 
@@ -82,7 +83,7 @@ class Mutate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] != "POST":
-            await self._refuse(send, 405, "POST an AdmissionReview here", CLOSE)
+            await self._refuse(send, 405, "POST an AdmissionReview here", CLOSE, _ALLOW)
             return
         if not _is_json(scope):
             await self._refuse(send, 415, "send Content-Type: application/json", CLOSE)

@@ -51,6 +51,16 @@ def listen(host: str, port: int) -> socket.socket:
         raise AddressError(f"cannot listen on {host} port {port}: {reason}") from None
 
 
+def spare_the_collector() -> None:
+    """Keep the garbage collector from going through modules, models and routes again and again.
+
+    They are there to stay, and it would take a tenth of the time of a busy server.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS)
+
+
 def serve(app: FastAPI, context: ssl.SSLContext, listener: socket.socket, drain: Drain) -> None:
     """Serve until a signal came and `drain` is over, or a second signal came.
 
@@ -74,11 +84,7 @@ def serve(app: FastAPI, context: ssl.SSLContext, listener: socket.socket, drain:
         timeout_graceful_shutdown=10,
         ws="none",
     )
-    # Modules, models and routes are there to stay: a collector that goes through them again and
-    # again takes a tenth of the time of a busy server.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_ALLOCATIONS)
+    spare_the_collector()
     server = _Server(config, drain)
     app.state.load.tasks = server.server_state.tasks
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
