@@ -128,10 +128,7 @@ def test_a_class_that_is_not_beside_the_others_is_a_note(tmp_path: Path) -> None
     assert notes_of(tmp_path) == ["one: RuntimeClass 'fast' is not among the manifests"]
 
 
-def test_a_directory_without_a_node_is_a_note(tmp_path: Path) -> None:
+def test_nodes_are_not_missed(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(HEAD + "  remedies: {postInitSleep: {}}\n")
-    assert notes_of(file) == []
-    assert notes_of(tmp_path) == [f"no Node in {tmp_path}: decided as if a node needed it"]
-    file.write_text(HEAD + "  remedies: {postInitSleep: {when: Always}}\n")
-    assert notes_of(tmp_path) == []
+    assert notes_of(file) == notes_of(tmp_path) == []

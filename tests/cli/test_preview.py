@@ -112,6 +112,8 @@ def test_a_view_without_a_node_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text((EXAMPLES / "policies.yaml").read_text())
     done = podsettle("preview", "--manifests", tmp_path, TEKTON, TEKTON, "-n", "x",
                      "--namespace-label", "a=b")  # fmt: skip
-    note = f"podsettle: no Node in {tmp_path}: decided as if a node needed it\n"
+    note = (
+        f"podsettle: no Node in {tmp_path}: remedies with `when: NodesNeedIt` are taken as needed\n"
+    )
     assert (done.returncode, done.stderr) == (0, note)
     assert "no Node" not in podsettle("preview", "--manifests", EXAMPLES, TEKTON).stderr

@@ -294,6 +294,9 @@ def test_without_a_kubeconfig_it_is_said_where_one_was_looked_for(tmp_path: Path
     done = podsettle(*WAIT, env={**env, "KUBECONFIG": "/none/such"})
     assert done.returncode == 2
     assert done.stderr == f"podsettle: no cluster to talk to: /none/such (KUBECONFIG) {told}"
+    done = podsettle(*WAIT, "--kubeconfig", "/nope", env=env)
+    assert done.returncode == 2
+    assert done.stderr == "podsettle: /nope (--kubeconfig) is not there\n"
     env.pop("KUBECONFIG", None)
     done = podsettle(*WAIT, env={**env, "HOME": str(tmp_path)})
     assert done.stderr == f"podsettle: no cluster to talk to: {tmp_path}/.kube/config {told}"
@@ -326,3 +329,10 @@ def test_what_is_not_a_pod_is_bad_usage() -> None:
     done = podsettle("wait", "deployment/foo")
     assert done.returncode == 2
     assert "'deployment/foo': only pods: POD or pod/NAME" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["pod", "pods", "po"])
+def test_a_pod_may_be_named_as_kubectl_takes_it(kind: str) -> None:
+    done = podsettle("wait", f"{kind}/step-1", "--kubeconfig", "/nope")
+    assert done.stderr == "podsettle: /nope (--kubeconfig) is not there\n"
+    assert "'pod/x' is not a name" in podsettle("wait", "a", "-n", "pod/x").stderr

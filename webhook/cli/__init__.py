@@ -27,7 +27,7 @@ from webhook.cli.wait import wait
 def main() -> None:
     """Settle pods that their container runtime or kubelet would lose a race with.
 
-    Exit codes: 0 fine, 1 findings, 2 usage or input error.
+    Exit codes: 0 fine, 1 findings, 2 usage or input error; `wait` ends with the container's.
     """
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.notes import note_on_nodes, notes_on_classes, notes_on_policy
+from webhook.cli.notes import notes_on_classes, notes_on_policy
 from webhook.cli.options import InputError
 from webhook.cluster.manifests import (
     SUFFIXES,
@@ -59,7 +59,7 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         message = f"no SettlePolicy found ({kinds}; directories inside are not read)"
         problems.append(Problem(where, 0, message))
-    for note in _notes(paths, objects, policies):
+    for note in _notes(objects, policies):
         click.echo(f"podsettle: {note}", err=True)
     if output == "json":
         click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
@@ -71,18 +71,12 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         context.exit(1)
 
 
-def _notes(
-    paths: Iterable[Path], objects: Iterable[FoundObject], policies: Mapping[str, SettlePolicy]
-) -> Iterator[str]:
+def _notes(objects: Iterable[FoundObject], policies: Mapping[str, SettlePolicy]) -> Iterator[str]:
     """What is no finding, and is perhaps not what was meant."""
     found = list(policies.values())[::-1]
     for policy in found:
         yield from notes_on_policy(policy)
     yield from notes_on_classes(found, {o.name for o in objects if o.kind == "RuntimeClass"})
-    directories = [str(path) for path in paths if path.is_dir()]
-    if directories:
-        any_node = any(o.kind == "Node" for o in objects)
-        yield from note_on_nodes(found, any_node, ", ".join(directories))
 
 
 def _read(paths: tuple[Path, ...]) -> Iterator[tuple[list[FoundObject], tuple[Problem, ...]]]:

@@ -47,7 +47,7 @@ def logs(
 ) -> None:
     """Print a container's log, byte for byte, also where the way to it breaks.
 
-    Exit code 0 once all of it was read, else 2.
+    Exit code 0 once all of it was read, 1 where nobody reads the output any more, else 2.
     """
     log_to_stderr()
     with errors_as_input(backoff, f"the rest of the log of {pod}"):

@@ -42,4 +42,4 @@ def note_on_nodes(policies: Iterable[SettlePolicy], any_node: bool, where: objec
         for policy in policies
         for settings in policy.spec.settings().values()
     ):
-        yield f"no Node in {where}: decided as if a node needed it"
+        yield f"no Node in {where}: remedies with `when: NodesNeedIt` are taken as needed"

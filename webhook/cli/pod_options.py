@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
+_KIND = re.compile(r"^(pods?|po)/")
+
 
 def _object_name(
     _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
     """A name as Kubernetes allows it: a script whose variable is empty asks for no pod at all."""
-    # What `kubectl create -o name` prints.
-    name = value.removeprefix("pod/") if value else value
+    name = value
+    if value and parameter.name == "pod":
+        # `kubectl create -o name` prints pod/NAME; kubectl also takes the others.
+        name = _KIND.sub("", value)
     if name and "/" in name and parameter.name == "pod":
         raise click.BadParameter(f"{value!r}: only pods: POD or pod/NAME", param=parameter)
     if name is not None and not _NAME.fullmatch(name):

@@ -95,7 +95,9 @@ class ApiServer:
                 raise NoClusterError(f"no cluster to talk to: {error}") from None
         file = kubeconfig or variable or _usual()
         if not _is_there(file):
-            named = " (--kubeconfig)" if kubeconfig else " (KUBECONFIG)" if variable else ""
+            if kubeconfig:
+                raise NoClusterError(f"{file} (--kubeconfig) is not there")
+            named = " (KUBECONFIG)" if variable else ""
             raise NoClusterError(
                 f"no cluster to talk to: {file}{named} is not there; set KUBECONFIG, or run in a "
                 "pod"

@@ -28,6 +28,8 @@ CAVEATS = (
 _FIRST = {6: 24, 7: 4}
 """The first 1.x releases with `mount_options` (PRs 8961 and 9005); every 2.x has it.
 There is no 1.8."""
+_KUBERNETES = 20
+"""From this minor on, 1.N is a Kubernetes that somebody may still run."""
 _FAR_OFF = 30
 """Two minors of 2.x come a year: nobody has a later one."""
 
@@ -43,7 +45,13 @@ def volatile_drop_in(config_version: int) -> str:
 
 def release(text: str) -> Version:
     """The release of containerd in a text. Raises ImpossibleReleaseError for one that is none."""
-    found = check_release(text, "containerd", patch_matters=tuple((1, minor) for minor in _FIRST))
+    matters = tuple((1, minor) for minor in _FIRST)
+    found = check_release(text, "containerd", example="2.1.5", patch_matters=matters)
+    if found.major == 1 and found.minor >= _KUBERNETES:
+        raise ImpossibleReleaseError(
+            f"{text} looks like Kubernetes' version; the runtime's is under CONTAINER-RUNTIME: "
+            "see kubectl get nodes -o wide"
+        )
     last = {1: max(_FIRST), 2: _FAR_OFF}.get(found.major, -1)
     if found.minor > last:
         raise ImpossibleReleaseError(

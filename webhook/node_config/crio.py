@@ -29,6 +29,8 @@ _COMPARES_WELL = Version(1, 24)
 
 _FAR_OFF = 60
 """Minors come with Kubernetes', three a year: nobody has this one."""
+_OPENSHIFT = 22
+"""The last minor of OpenShift 4 whose CRI-O is known: 1.35."""
 _DEFAULT_HANDLERS = ("runc", "crun")
 
 
@@ -49,13 +51,16 @@ def release(text: str) -> Version:
     Raises ImpossibleReleaseError for one that is none: a configuration for a later CRI-O than the
     nodes have would keep it from starting.
     """
-    found = check_release(text, "cri-o", patch_matters=((1, 31),))
+    found = check_release(text, "cri-o", example="1.33.12", patch_matters=((1, 31),))
     if found.major == 4:
+        known = found.minor <= _OPENSHIFT
+        its = f"its CRI-O is 1.{found.minor + 13}" if known else "CRI-O's is another"
         raise ImpossibleReleaseError(
-            f"{text} looks like OpenShift's version; its CRI-O is 1.{found.minor + 13}: "
-            "see kubectl get nodes -o wide"
+            f"{text} looks like OpenShift's version; {its}: see kubectl get nodes -o wide"
         )
-    if found.major != 1 or found.minor >= _FAR_OFF:
+    if found.major == 1 and found.minor >= _FAR_OFF:
+        raise ImpossibleReleaseError(f"there is no CRI-O {text} yet: see kubectl get nodes -o wide")
+    if found.major != 1:
         raise ImpossibleReleaseError(
             f"there is no CRI-O {text}, only 1.N.N: see kubectl get nodes -o wide"
         )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from webhook.core.versions import Version, parse_version
+
+_RELEASE = re.compile(r"v?\d+\.\d+(\.\d+)?([-+~].*)?", re.ASCII)
+"""Whole, with what vendors add; not `1.7.x`."""
 
 
 class ImpossibleReleaseError(ValueError):
@@ -12,18 +16,18 @@ class ImpossibleReleaseError(ValueError):
 
 
 def check_release(
-    text: str, runtime: str, *, patch_matters: Collection[tuple[int, int]]
+    text: str, runtime: str, *, example: str, patch_matters: Collection[tuple[int, int]]
 ) -> Version:
-    """The release in a text such as `1.33.12`, or `cri-o://1.33.12` as nodes state it.
+    """The release in a text such as `example`, or with `cri-o://` before it, as nodes state it.
 
     Within the minors of `patch_matters` it has to be whole. Raises ImpossibleReleaseError.
     """
     name, separator, rest = text.rpartition("://")
     if separator and name != runtime:
         raise ImpossibleReleaseError(f"{text!r} is not a release of {runtime}")
-    found = parse_version(rest)
+    found = parse_version(rest) if _RELEASE.fullmatch(rest) else None
     if found is None:
-        raise ImpossibleReleaseError(f"{text!r} is not a version such as 1.33.12")
+        raise ImpossibleReleaseError(f"{text!r} is not a version such as {example}")
     if rest.count(".") == 1 and found[:2] in patch_matters:
         raise ImpossibleReleaseError(f"{rest} could be {rest}.0: give the whole release")
     return found
