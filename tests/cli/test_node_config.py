@@ -139,6 +139,7 @@ def test_a_containerd_that_cannot_read_the_configuration_is_refused() -> None:
         ("0.9", "there is no CRI-O 0.9"),
         ("2.1.5", "there is no CRI-O 2.1.5"),
         ("1.31", "1.31 could be 1.31.0: give the whole release"),
+        ("1.31-3.rhaos4.18", "1.31-3.rhaos4.18 could be 1.31.0: give"),
         ("containerd://2.1.5", "'containerd://2.1.5' is not a release of cri-o"),
         ("new", "'new' is not a version"),
     ],

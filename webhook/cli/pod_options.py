@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from webhook.client import Backoff
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
-
 _KIND = re.compile(r"^(pods?|po)/")
 
 

@@ -25,9 +25,9 @@ def check_release(
     name, separator, rest = text.rpartition("://")
     if separator and name != runtime:
         raise ImpossibleReleaseError(f"{text!r} is not a release of {runtime}")
-    found = parse_version(rest) if _RELEASE.fullmatch(rest) else None
-    if found is None:
+    parts, found = _RELEASE.fullmatch(rest), parse_version(rest)
+    if parts is None or found is None:
         raise ImpossibleReleaseError(f"{text!r} is not a version such as {example}")
-    if rest.count(".") == 1 and found[:2] in patch_matters:
-        raise ImpossibleReleaseError(f"{rest} could be {rest}.0: give the whole release")
+    if parts[1] is None and found[:2] in patch_matters:
+        raise ImpossibleReleaseError(f"{rest} could be {found}: give the whole release")
     return found
