@@ -214,7 +214,12 @@ def test_what_the_api_server_refuses_is_told_at_once(
 
 
 def test_an_empty_name_is_bad_usage() -> None:
-    for arguments in (("wait", ""), ("logs", ""), ("wait", "a", "-n", "../x")):
+    for arguments in (
+        ("wait", ""),
+        ("logs", ""),
+        ("wait", "a", "-n", "../x"),
+        ("wait", "a", "-n", "pod/x"),
+    ):
         done = podsettle(*arguments)
         assert done.returncode == 2
         assert "is not a name" in done.stderr
