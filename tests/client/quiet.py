@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -41,6 +43,11 @@ class QuietServer:
         self._seen = 0
         self._quiet = quiet
         self._abort = abort
+        self.lines: list[bytes] = []
+        """What each quiet watch says before it ends."""
+        self.unanswered = 0
+        """How many watches, the first ones, and how many requests for a log are never answered."""
+        self.logs = 0
 
     @classmethod
     @asynccontextmanager
@@ -75,17 +82,36 @@ class QuietServer:
         async with ApiServer(configuration) as server:
             yield server
 
+    def kubeconfig(self, directory: Path) -> Path:
+        """How a command finds it."""
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        path = directory / "kubeconfig"
+        path.write_text(json.dumps(config))
+        return path
+
     async def _get(self, _request: web.Request) -> web.Response:
         return web.json_response(self._history[self._seen])
 
     async def _log(self, _request: web.Request) -> web.Response:
+        self.logs += 1
+        if self.logs <= self.unanswered:
+            await asyncio.Event().wait()
         return web.Response(text="2026-05-30T10:00:00.000000000Z text\n")
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         self.watches += 1
+        if self.watches <= self.unanswered:
+            await asyncio.Event().wait()
         response = web.StreamResponse()
         await response.prepare(request)
         if self.watches <= self._quiet:
+            for line in self.lines:
+                await response.write(line + b"\n")
             if self._abort and request.transport is not None:
                 request.transport.abort()
             return response

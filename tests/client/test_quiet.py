@@ -11,10 +11,10 @@ import pytest
 
 from tests.client.quiet import POD, Json, QuietServer, pod
 from tests.client.rig import RUNNING, running, terminated, waiting
-from webhook.client import Backoff, PodName, Unreachable, copy_logs, sight, wait_terminated
+from webhook.client import Backoff, PodName, Unreachable, copy_logs, logs, sight, wait_terminated
 from webhook.client.pod import may_restart
 
-ONCE = Backoff(total=0)
+ONCE = Backoff(first=0, total=0)
 PENDING = pod("Pending", waiting("ContainerCreating"), restartPolicy="Never")
 STARTED = pod("Running", RUNNING, restartPolicy="Never")
 ENDED = pod("Failed", terminated(3), restartPolicy="Never")
@@ -56,31 +56,138 @@ async def test_a_namespace_is_one_part_of_a_path() -> None:
         assert (await wait_terminated(server, odd, backoff=ONCE)).exit_code == 3
 
 
-async def test_watches_that_never_stand_are_an_error_of_the_way() -> None:
-    async with QuietServer.started(PENDING, quiet=99) as quiet, quiet.client() as server:
-        with pytest.raises(Unreachable, match="the watch ended with nothing said"):
+async def test_watches_that_always_break_are_an_error_of_the_way() -> None:
+    async with (
+        QuietServer.started(PENDING, quiet=99, abort=True) as quiet,
+        quiet.client() as server,
+    ):
+        with pytest.raises(Unreachable):
             await wait_terminated(server, POD, backoff=ONCE)
-        with pytest.raises(Unreachable, match="the watch ended with nothing said"):
+        with pytest.raises(Unreachable):
             await copy_logs(server, POD, print, follow=True, backoff=ONCE)
 
 
-async def test_watches_that_never_stand_are_no_exit_code(tmp_path: Path) -> None:
-    async with QuietServer.started(PENDING, quiet=99) as quiet:
-        config = {
-            "clusters": [{"name": "c", "cluster": {"server": quiet.url}}],
-            "users": [{"name": "u", "user": {}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(json.dumps(config))
+async def test_watches_that_always_break_are_no_exit_code(tmp_path: Path) -> None:
+    async with QuietServer.started(PENDING, quiet=99, abort=True) as quiet:
+        kubeconfig = quiet.kubeconfig(tmp_path)
         for command in (("wait",), ("logs", "-f")):
             arguments = (*command, "step-1", "-n", "ci", "--backoff-total", "0s")
             with running(kubeconfig, tmp_path, *arguments) as ran:
                 assert await asyncio.to_thread(ran.end) == 2
                 assert ran.stdout == b""
                 assert ran.stderr.startswith("podsettle: gave up after 0ms (--backoff-total): ")
-                assert ran.stderr.endswith("pod ci/step-1: the watch ended with nothing said\n")
+
+
+BOOKMARK = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "0"}}}'
+TOLD = json.dumps(
+    {"type": "MODIFIED", "object": STARTED | {"metadata": {"uid": "u", "resourceVersion": "0"}}}
+).encode()
+EXPIRED = b'{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'
+
+
+@pytest.mark.parametrize("line", [None, BOOKMARK, TOLD, EXPIRED])
+async def test_between_two_watches_there_is_a_pause(
+    line: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(sight, "_pause", pause)
+    async with QuietServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
+        quiet.lines = [line] if line else []
+        ended = await wait_terminated(server, POD, backoff=Backoff(first=7, total=0))
+        assert ended.exit_code == 3
+        assert quiet.watches == 4
+    assert pauses[:3] == [7, 7, 7]
+
+
+@pytest.mark.parametrize("line", [BOOKMARK, b"<html>"])
+async def test_a_watch_that_breaks_early_and_told_nothing_is_a_failed_attempt(line: bytes) -> None:
+    async with QuietServer.started(STARTED, ENDED, quiet=1, abort=True) as quiet:
+        quiet.lines = [line]
+        async with quiet.client() as server:
+            with pytest.raises(Unreachable):
+                await wait_terminated(server, POD, backoff=ONCE)
+
+
+async def test_a_watch_that_is_not_answered_is_a_failed_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long that took."""
+    monkeypatch.setattr(sight, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(sight, "STOOD", 0)
+    async with QuietServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
+        quiet.unanswered = 99
+        with pytest.raises(Unreachable, match="pod ci/step-1: the watch was not answered"):
+            await wait_terminated(server, POD, backoff=ONCE)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_the_log_of_an_ended_container_that_is_not_answered_is_a_failed_attempt(
+    follow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_SILENCE", 0.05)
+    monkeypatch.setattr(logs, "STOOD", 0)
+    async with QuietServer.started(ENDED) as quiet, quiet.client() as server:
+        quiet.unanswered = 9
+        got: list[bytes] = []
+        with pytest.raises(Unreachable):
+            await copy_logs(server, POD, got.append, follow=follow, backoff=ONCE)
+        assert quiet.logs < 9
+        assert got == []
+
+
+NOT_A_POD = "podsettle: pod ci/step-1: the answer is not a Pod\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("7", NOT_A_POD),
+        ('{"type": "MODIFIED"}', NOT_A_POD),
+        ('{"type": "MODIFIED", "object": {}}', NOT_A_POD),
+        ('{"type": "BOOKMARK", "object": {}}', NOT_A_POD),
+        ('{"type": "ERROR", "object": {"code": null}}', NOT_A_POD),
+        (
+            '{"type": "ERROR", "object": {"code": 403, "message": null}}',
+            "podsettle: the API server said 403: \n",
+        ),
+    ],
+)
+async def test_a_watch_that_says_what_it_may_not_is_no_exit_code(
+    line: str, told: str, tmp_path: Path
+) -> None:
+    async with QuietServer.started(STARTED, ENDED, quiet=1) as quiet:
+        quiet.lines = [line.encode()]
+        kubeconfig = quiet.kubeconfig(tmp_path)
+        with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
+            assert await asyncio.to_thread(ran.end) == 2
+            assert (ran.stdout, ran.stderr) == (b"", told)
+
+
+@pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
+async def test_what_nobody_foresaw_is_no_exit_code(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with QuietServer.started(STARTED | {"status": 7}) as quiet:
+        kubeconfig = quiet.kubeconfig(tmp_path)
+        with running(kubeconfig, tmp_path, *command, "step-1", "-n", "ci") as ran:
+            assert await asyncio.to_thread(ran.end) == 2
+            assert ran.stdout == b""
+            assert ran.stderr.count("\n") == 1
+            assert " is not known: AttributeError: " in ran.stderr
+
+
+async def test_an_exit_code_that_is_no_number_is_none(tmp_path: Path) -> None:
+    odd = pod("Failed", {"terminated": {"exitCode": None}}, restartPolicy="Never")
+    async with QuietServer.started(odd) as quiet:
+        kubeconfig = quiet.kubeconfig(tmp_path)
+        with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
+            assert await asyncio.to_thread(ran.end) == 2
+            assert ran.stdout == b""
+            assert "None is not an exit code" in ran.stderr
 
 
 LAST = terminated(1)

@@ -158,6 +158,7 @@ def errors_as_input(backoff: Backoff, unknown: str) -> Iterator[None]:
     """What is wrong with the pod or the way to it, as exit code 2.
 
     Where the back-off was spent, that is said, and that therefore something is `unknown`.
+    So is what nobody foresaw: Python's exit code 1 would look like the container's.
     """
     from webhook.client import ApiError, GaveUpError, PodError, Unreachable, may_pass
     from webhook.cluster.api import NoClusterError
@@ -173,3 +174,8 @@ def errors_as_input(backoff: Backoff, unknown: str) -> Iterator[None]:
             total = duration.text(round(backoff.total * 1000))
             text = f"gave up after {total} (--backoff-total): {unknown} is not known: {text}"
         raise InputError(text) from None
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        words = " ".join(str(error).split())
+        raise InputError(f"{unknown} is not known: {type(error).__name__}: {words}") from error

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 STOOD = 15.0
 """Seconds after which a stream that breaks is no failed attempt: longer than a connection attempt
-takes. A silent one shows no other sign of having been opened."""
+takes. Of a watch they count from its answer."""
 _WORTH_ANOTHER_TRY = (408, 429)
 
 

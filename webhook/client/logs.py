@@ -116,6 +116,7 @@ class _Copy:
     async def read(self) -> None:
         """One stream, from where the last one ended. Returns where another may follow at once."""
         begun, was_over = time.monotonic(), self._over
+        following = self._follow and not was_over
         any_news, broken = await self._stream()
         if self._follow:
             pod = await self._look(broken)
@@ -126,8 +127,10 @@ class _Copy:
             self.done = broken is None
         if self.done or any_news or (self._over and not was_over):
             return
-        lasted = time.monotonic() - begun >= STOOD and not isinstance(broken, ApiError)
-        if not lasted:
+        # A container that writes nothing is silent, too: the kubelet does not even begin to answer.
+        # Where there is nothing to wait for, silence is a failure.
+        quiet = following and time.monotonic() - begun >= STOOD
+        if not quiet or isinstance(broken, ApiError | NotYetError):
             raise broken or NotYetError(
                 f"the log of {self._what} ended, and the container has no terminated state"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.client.backoff import STOOD, Backoff, NotYetError, log
+from webhook.client.backoff import STOOD, Backoff, log
 from webhook.client.pod import (
     Json,
     NotAPodError,
@@ -23,8 +24,11 @@ from webhook.client.pod import (
 from webhook.cluster.api import ApiError, ApiServer, Unreachable
 
 _WATCH_SECONDS = 290
+_ANSWER_SECONDS = 15.0
+"""In which a watch is answered; the API server sends the head of its answer at once."""
 _USUAL = ("ContainerCreating", "PodInitializing")
 
+_pause = asyncio.sleep
 _decode = msgspec.json.Decoder().decode
 
 
@@ -93,9 +97,9 @@ class Sight:
         try:
             while not self.gone:
                 await self._backoff(self._watch)
-        except NotYetError as error:
-            # It is the way to the pod that fails, and callers know no such error.
-            self._fail(Unreachable(f"{self.name}: {error}"))
+                if not self.gone:
+                    # Whatever ends watches early, and however often: it is not asked in a rush.
+                    await _pause(self._backoff.first)
         except Exception as error:
             self._fail(error)
 
@@ -104,6 +108,11 @@ class Sight:
         self._changed.set()
 
     async def _watch(self) -> None:
+        """One watch. Raises where it was refused or broke, unless it was of use until then.
+
+        Of a pod that does not change there is nothing to hear, and a proxy may end a quiet watch.
+        An end in good order is no failure: else a quiet pod would spend all of the back-off.
+        """
         if self._version is None:
             await self.refresh()
             self._changed.set()
@@ -118,13 +127,16 @@ class Sight:
         }
         pods, _, _ = self.name.path.rpartition("/")
         path = f"{pods}?{urlencode(query)}"
-        begun, heard = time.monotonic(), False
-        broken: Unreachable | None = None
+        answered, heard = math.inf, False
         try:
-            async with self._server.lines(path, "application/json", _WATCH_SECONDS + 10) as lines:
+            async with (
+                asyncio.timeout(_ANSWER_SECONDS) as limit,
+                self._server.lines(path, "application/json", _WATCH_SECONDS + 10) as lines,
+            ):
+                limit.reschedule(None)
+                answered = time.monotonic()
                 async for line in lines:
-                    self._take(_decode(line))
-                    heard = True
+                    heard |= self._take(_decode(line))
                     if self.gone:
                         return
         except ApiError as error:
@@ -132,28 +144,34 @@ class Sight:
                 raise
             # The version to resume from is no longer known (KEP-365): look again.
             self._version = None
-        except msgspec.DecodeError:
-            pass
-        except Unreachable as error:
-            broken = error
-        # Of a pod that does not change there is nothing to hear, and a proxy may end a quiet watch.
-        # That is no failed attempt: else a quiet pod would spend all of the back-off.
-        if not heard and time.monotonic() - begun < STOOD:
-            raise broken or NotYetError("the watch ended with nothing said")
+        except (msgspec.DecodeError, TimeoutError, Unreachable) as error:
+            if not heard and time.monotonic() - answered < STOOD:
+                raise self._broken(error) from None
 
-    def _take(self, event: Json) -> None:
-        kind, item = event.get("type"), event.get("object")
-        if not isinstance(item, dict):
+    def _broken(self, error: Exception) -> Unreachable:
+        if isinstance(error, Unreachable):
+            return error
+        if isinstance(error, TimeoutError):
+            return Unreachable(f"{self.name}: the watch was not answered")
+        return Unreachable(f"{self.name}: the watch says what is not JSON")
+
+    def _take(self, event: object) -> bool:
+        """Whether the event says something of the pod. Raises NotAPodError and ApiError."""
+        item = event.get("object") if isinstance(event, dict) else None
+        if not isinstance(event, dict) or not isinstance(item, dict):
             raise NotAPodError(f"{self.name}: the answer is not a Pod")
-        if kind == "ERROR":
-            raise ApiError(item.get("code", 0), item.get("message", ""))
-        self._version = item["metadata"]["resourceVersion"]
-        if kind == "BOOKMARK":
-            return
+        kind = event.get("type")
+        if kind == "ERROR" and isinstance(code := item.get("code"), int):
+            raise ApiError(code, str(item.get("message") or ""))
+        if kind == "BOOKMARK" and (version := _version(item)):
+            # It has no more of a pod than this.
+            self._version = version
+            return False
         self._see(item)
         if kind == "DELETED":
             self.gone = True
         self._changed.set()
+        return True
 
     def _see(self, pod: Json) -> None:
         check_pod(pod, self.name)
@@ -164,6 +182,12 @@ class Sight:
         self.pod, self._uid = pod, metadata["uid"]
         self._version = metadata["resourceVersion"]
         self.succeeded |= phase(pod) == "Succeeded"
+
+
+def _version(item: Json) -> str | None:
+    metadata = item.get("metadata")
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    return version if isinstance(version, str) else None
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from webhook.client.pod import (
     FINAL,
     Json,
     NeverTerminatedError,
+    NotAPodError,
     PodDeletedError,
     PodName,
     choose_container,
@@ -99,9 +100,12 @@ def _ended(sight: Sight, container: str) -> Ended | None:
 
 
 def _read(container: str, state: Json) -> Ended:
+    code = state.get("exitCode", 0)
+    if not isinstance(code, int):
+        raise NotAPodError(f"container {container}: {code!r} is not an exit code")
     return Ended(
         container,
-        state.get("exitCode", 0),
+        code,
         state.get("reason") or "",
         state.get("finishedAt"),
     )
