@@ -88,11 +88,11 @@ def test_without_its_api_server_it_stays_ready_and_says_so(
         assert client.get("/readyz").text == "ok"
         own.kill_apiserver()
         await_that(
-            lambda: "Cannot connect" in client.get("/readyz?verbose").text, "the loss is told"
+            lambda: "connection refused" in client.get("/readyz?verbose").text, "the loss is told"
         )
         assert client.get("/readyz").status_code == 200
         own.start_apiserver()
         await_that(
-            lambda: "Cannot connect" not in client.get("/readyz?verbose").text,
+            lambda: "connection refused" not in client.get("/readyz?verbose").text,
             "the connection is back",
         )

@@ -33,7 +33,7 @@ class Known:
         return {
             "good": Verdict(Access.GRANTED),
             "poor": Verdict(Access.FORBIDDEN, f"'poor' may not {verb} {path}"),
-            "lost": Verdict(Access.UNKNOWN, "Cannot connect"),
+            "lost": Verdict(Access.UNKNOWN, "connection refused"),
         }.get(token, Verdict(Access.UNAUTHENTICATED, "expired"))
 
 
@@ -166,7 +166,7 @@ async def test_a_token_without_permission_is_told_how_to_grant_it(
 async def test_who_is_not_known_for_now_may_come_again(closed: httpx.AsyncClient) -> None:
     answer = await closed.get("/metrics", headers=bearer("lost"))
     assert answer.status_code == 503
-    assert "Cannot connect" in answer.json()["detail"]
+    assert "connection refused" in answer.json()["detail"]
 
 
 async def test_nothing_is_read_of_a_body_from_nobody(closed: httpx.AsyncClient) -> None:
