@@ -23,6 +23,7 @@ Json = dict[str, Any]
 
 IMAGE = "registry.example/podsettle/linger:test"
 SETTINGS = Settings(own_namespace="podsettle-system", linger_image=IMAGE)
+UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 LINGER = ["/podsettle/linger", "--sleep", "10ms", "--min-lifetime", "500ms", "--"]
 
 
@@ -123,6 +124,26 @@ def decided(
     pod: object, seen: ClusterView, *, namespace: str = "ci", settings: Settings = SETTINGS
 ) -> Decision:
     return decide(review_of(pod, namespace), seen, settings)
+
+
+def review(document: Any, **request: Any) -> Json:
+    """An AdmissionReview, as the API server sends it."""
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": UID,
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": "ci",
+            "operation": "CREATE",
+            "object": document,
+            "oldObject": None,
+            "dryRun": False,
+            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+            **request,
+        },
+    }
 
 
 def patched(pod: Json, decision: Decision) -> Json:

@@ -12,7 +12,18 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.builders import SETTINGS, Json, container, patched, pod, policy, settled, view
+from tests.builders import (
+    SETTINGS,
+    UID,
+    Json,
+    container,
+    patched,
+    pod,
+    policy,
+    review,
+    settled,
+    view,
+)
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admit import Answer, UnreadableReviewError, admit
 from webhook.core.decision import Reason
@@ -23,28 +34,8 @@ from webhook.core.remedy import Finding
 from webhook.core.runtime_classes import RuntimeClass
 from webhook.core.view import ClusterView
 
-UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 SEEN = view(policy())
 QUICK = container("prepare", "/entrypoint")
-
-
-def review(document: Any, **request: Any) -> Json:
-    return {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": UID,
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "namespace": "ci",
-            "operation": "CREATE",
-            "object": document,
-            "oldObject": None,
-            "dryRun": False,
-            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
-            **request,
-        },
-    }
 
 
 def ask(body: Json | bytes, seen: ClusterView = SEEN) -> tuple[Answer, Json]:

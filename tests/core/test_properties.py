@@ -22,6 +22,7 @@ from tests.builders import (
     node,
     policy,
     qos,
+    review,
     runtime_class,
     view,
 )
@@ -327,17 +328,7 @@ class Answered(NamedTuple):
 
 def ask(document: Any, seen: Snapshot, options: Settings) -> Answered:
     """What the API server gets to see, and the pod once it has applied the patch."""
-    body = {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "u",
-            "operation": "CREATE",
-            "namespace": "ci",
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "object": document,
-        },
-    }
+    body = review(document, uid="u")
     answer = admit(json.dumps(body).encode(), seen, options)
     assert answer.defect is None, answer.defect
     found = json.loads(answer.body)

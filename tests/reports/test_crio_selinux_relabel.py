@@ -18,7 +18,8 @@ from webhook.core.policy import parse_policy
 
 OLD = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
 NEW = "try-skip-volume-selinux-label.crio.io"
-NODE = of_kind("Node", node("a", "cri-o://1.33.12", "v1.33.12"))
+WORKER = {"node-role.kubernetes.io/worker": ""}
+NODE = of_kind("Node", node("a", "cri-o://1.33.12", "v1.33.12", WORKER))
 LABELS = {"storage": "large"}
 LEVEL = {"openshift.io/sa.scc.mcs": "s0:c26,c15"}
 OPENSHIFT = of_kind(

@@ -14,11 +14,11 @@ import click
 
 from webhook.cli.options import DurationType, InputError
 from webhook.core import duration
+from webhook.core.names import OBJECT_NAME
 
 if TYPE_CHECKING:
     from webhook.client import Backoff
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _KIND = re.compile(r"^(pods?|po)/")
 
 
@@ -32,7 +32,7 @@ def _object_name(
         name = _KIND.sub("", value)
     if name and "/" in name and parameter.name == "pod":
         raise click.BadParameter(f"{value!r}: only pods: POD or pod/NAME", param=parameter)
-    if name is not None and not _NAME.fullmatch(name):
+    if name is not None and not OBJECT_NAME.fullmatch(name):
         raise click.BadParameter(f"{value!r} is not a name", param=parameter)
     return name
 

@@ -6,13 +6,13 @@ wanted (value `imageConfig.pullSecrets`). Nothing is listed and nothing is watch
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from typing import Any
 
 import msgspec
 
 from webhook.cluster.api import ApiError, ApiServer, Unreachable
+from webhook.core.names import OBJECT_NAME
 from webhook.core.pull_secrets import (
     DOCKER_CFG,
     DOCKER_CONFIG_JSON,
@@ -22,8 +22,6 @@ from webhook.core.pull_secrets import (
 
 _TIMEOUT = 5.0
 _KEYS = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CFG: ".dockercfg"}
-# A pod is seen before the API server has validated it, and its names become part of a path.
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
 class _Secret(msgspec.Struct):
@@ -83,7 +81,8 @@ class ClusterPullSecrets:
 
     async def _get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
         """One object. Raises _ProblemError."""
-        if not _NAME.fullmatch(name) or not _NAME.fullmatch(namespace):
+        # A pod is seen before the API server has validated it, and its names become part of a path.
+        if not OBJECT_NAME.fullmatch(name) or not OBJECT_NAME.fullmatch(namespace):
             raise _ProblemError("has a name that no object can have")
         try:
             return await self._server.request(

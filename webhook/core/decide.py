@@ -26,8 +26,6 @@ from webhook.core.view import ClusterView
 
 _MOST_CONTAINERS = 1_000
 """Nobody has a tenth of it, and the API server looks at a pod's size after the webhooks only."""
-
-
 _LONGEST_SKIP = 1_000
 """Characters of the annotation that are read: all remedies several times over."""
 

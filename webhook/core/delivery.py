@@ -39,7 +39,7 @@ class Delivery:
 
     def objection(self) -> Reason | None:
         """Why the helper cannot be brought into the pod; None where it can."""
-        # Found out once, and where it is asked: pods of thousands of containers exist.
+        # Found out once, and where it is asked: pods of hundreds of containers are looked at.
         if self._objection is None:
             self._objection = (self._find_objection(),)
         return self._objection[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 GROUP = "podsettle.dev"
 API_VERSION = f"{GROUP}/v1alpha1"
 KIND = "SettlePolicy"
@@ -42,3 +44,6 @@ OWN_CONTAINERS = frozenset({HELPER, KUBELET_GATE})
 HELPER_MOUNT = "/podsettle"
 HELPER_PATH = f"{HELPER_MOUNT}/linger"
 HELPER_IN_IMAGE = "/linger"
+
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+"""What an object may be called, to be matched whole: it is one part of a path, never more."""

@@ -76,7 +76,7 @@ def check_edits(before: dict[str, Any], after: dict[str, Any]) -> None:
         _foreign(old_metadata.get("annotations")) == _foreign(new_metadata.get("annotations")),
         "annotations of others",
     )
-    _require(old.get("runtimeClassName") in (None, new.get("runtimeClassName")), "runtimeClassName")
+    _require(_is_kept("runtimeClassName", old, new), "runtimeClassName")
     _require(_extends(old.get("volumes", []), new.get("volumes", [])), "volumes")
     names = [volume["name"] for volume in new.get("volumes", [])]
     _require(len(old.get("volumes", [])) == len(names) or names[-1] not in names[:-1], "volumes")

@@ -18,6 +18,7 @@ from tests.builders import (
     in_shell,
     pod,
     policy,
+    review,
     view,
     why,
 )
@@ -179,17 +180,7 @@ def test_an_audit_says_what_would_be_without_touching_the_args() -> None:
 
 
 def test_a_review_carries_what_was_lacking() -> None:
-    body = {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "u",
-            "operation": "CREATE",
-            "namespace": "ci",
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "object": pod(container("a")),
-        },
-    }
+    body = review(pod(container("a")))
     first = admit(json.dumps(body).encode(), SEEN, SETTINGS)
     assert json.loads(first.body)["response"].get("patch") is None
     known = dict.fromkeys(first.decision.lacking, ImageConfig(("/e",), ()))
