@@ -53,13 +53,17 @@ class LabelIndex:
 
     def matching(self, labels: Labels) -> tuple[int, ...]:
         """The positions of the selectors that hold for these labels, in ascending order."""
-        candidates = list(self._without_handle)
+        candidates = [*self._without_handle]
         for key in self._by_key.keys() & labels.keys():
             under = self._by_key[key]
             candidates += under.by_value.get(labels[key], ())
             candidates += under.with_any
-        found = [position for position in candidates if self._matchers[position](labels)]
-        return tuple(sorted([*self._always, *found])) if found else self._always
+        found = [*self._always]
+        for position in candidates:
+            if self._matchers[position](labels):
+                found.append(position)  # noqa: PERF401 (a comprehension is a call of its own)
+        found.sort()
+        return tuple(found)
 
 
 def _nothing(_labels: Labels) -> bool:
