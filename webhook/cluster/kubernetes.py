@@ -189,7 +189,8 @@ class KubernetesSource:
         view = replace(
             self.view,
             namespaces=self.namespaces.objects,
-            runtime_classes=self.runtime_classes.objects,
+            # A copy: whoever holds a view may compare it with the next.
+            runtime_classes=dict(self.runtime_classes.objects),
             server_version=self._version,
         )
         # Thousands of nodes or policies take a while, and namespaces come and go all day.

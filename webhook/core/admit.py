@@ -15,6 +15,7 @@ import msgspec
 from webhook.core.decide import Settings, decide
 from webhook.core.decision import Decision, Outcome, Reason
 from webhook.core.image_config import NO_IMAGES, KnownImages
+from webhook.core.memory import Memory
 from webhook.core.review import UNREADABLE, Request, Review, decode_review, uid_of
 from webhook.core.view import ClusterView
 
@@ -22,6 +23,10 @@ API_VERSION = "admission.k8s.io/v1"
 _GROUP = "admission.k8s.io/"
 
 _encode = msgspec.json.Encoder().encode
+
+_memory = Memory()
+_LONGEST_REMEMBERED = 64 * 1024
+"""Bytes of a review. In a quarter of what annotations may take, they leave room for podsettle's."""
 
 
 class UnreadableReviewError(Exception):
@@ -68,7 +73,8 @@ def admit(
             f"podsettle answers AdmissionReview of {API_VERSION}",
         )
         return _answer(_version(review), request.uid, decision, request)
-    decision, defect = decide_safely(request, view, settings, images)
+    memory = _memory if len(body) <= _LONGEST_REMEMBERED else None
+    decision, defect = decide_safely(request, view, settings, images, memory)
     return _answer(API_VERSION, request.uid, decision, request, defect)
 
 
@@ -85,11 +91,15 @@ def admit_unread(head: bytes, reason: Reason, why: str) -> Answer:
 
 
 def decide_safely(
-    request: Request[Any], view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
+    request: Request[Any],
+    view: ClusterView,
+    settings: Settings,
+    images: KnownImages = NO_IMAGES,
+    memory: Memory | None = None,
 ) -> tuple[Decision, Exception | None]:
     """A decision whatever happens, and the defect where one got in the way."""
     try:
-        return decide(request, view, settings, images), None
+        return decide(request, view, settings, images, memory), None
     except UNREADABLE as error:
         return _only(Reason.MALFORMED_POD, f"the pod was admitted unchanged: {error}"), None
     except Exception as error:
@@ -121,20 +131,12 @@ def _version(review: Review[Any]) -> str:
     return review.api_version if review.api_version.startswith(_GROUP) else API_VERSION
 
 
-class _Response(msgspec.Struct, rename="camel", omit_defaults=True):
-    uid: str
-    allowed: bool | None = None
-    patch_type: str = ""
-    patch: bytes = b""
-    """Encoded as base64, as the API wants it."""
-    warnings: list[str] = []
-    audit_annotations: dict[str, str] = {}
+def _head(api_version: str) -> bytes:
+    version = _encode(api_version)
+    return b'{"apiVersion":' + version + b',"kind":"AdmissionReview","response":{"uid":'
 
 
-class _ReviewResponse(msgspec.Struct, rename="camel"):
-    api_version: str
-    kind: str
-    response: _Response
+_HEAD = _head(API_VERSION)
 
 
 def _answer(
@@ -144,10 +146,6 @@ def _answer(
     request: Request[Any] | None = None,
     defect: Exception | None = None,
 ) -> Answer:
-    audited = decision.audit_annotations
-    response = _Response(uid, True, warnings=decision.warnings, audit_annotations=audited)
-    if decision.operations:
-        response.patch_type = "JSONPatch"
-        response.patch = _encode(decision.operations)
-    body = _encode(_ReviewResponse(api_version, "AdmissionReview", response))
-    return Answer(body, decision, audited, request, defect)
+    head = _HEAD if api_version is API_VERSION else _head(api_version)
+    body = b"".join((head, _encode(uid), b',"allowed":true', decision.members, b"}}"))
+    return Answer(body, decision, decision.audit_annotations, request, defect)

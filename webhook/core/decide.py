@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from webhook.core.decision import Decision, Outcome, Reason
 from webhook.core.image_config import NO_IMAGES, Images, KnownImages
+from webhook.core.memory import Memory
 from webhook.core.names import (
     ANNOTATION_APPLIED,
     ANNOTATION_MIRROR,
@@ -18,7 +19,7 @@ from webhook.core.names import (
 )
 from webhook.core.nodes import runs_on_windows
 from webhook.core.patch import PodPatch
-from webhook.core.plan import Step
+from webhook.core.plan import Plan, Step
 from webhook.core.policy import REMEDIES
 from webhook.core.remedy import Context
 from webhook.core.review import Pod, Request
@@ -41,9 +42,16 @@ class Settings:
 
 
 def decide(
-    request: Request[Any], view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
+    request: Request[Any],
+    view: ClusterView,
+    settings: Settings,
+    images: KnownImages = NO_IMAGES,
+    memory: Memory | None = None,
 ) -> Decision:
     """What to do with one admission request, given the images that were looked up for it.
+
+    With a memory the decision may be one that was made on another pod of the same make; the pod in
+    the request is used up, and has to be one whose annotations leave room for podsettle's.
 
     Raises one of `review.UNREADABLE` for a pod that Kubernetes would not send, and PatchError where
     the self-check refuses the patch; the caller admits the pod unchanged in either case.
@@ -72,14 +80,25 @@ def decide(
         return Decision(notes or (Outcome(Reason.NO_POLICY),))
 
     pod = request.pod
+    plan = coverage.group.plan(pod.labels or {})
+    if plan is None:
+        reason = _left_alone(pod)
+        return _whole(reason) if reason else Decision(notes or (Outcome(Reason.NO_POLICY),))
+
+    def settle(pod: Pod) -> Decision:
+        context = Context(view, namespace, settings.linger_image, Images(images))
+        return _settle(pod, plan, context, notes)
+
+    if memory is None or images or notes:
+        return settle(pod)
+    return memory.settle(pod, plan, namespace, view, settings.linger_image, settle)
+
+
+def _settle(pod: Pod, plan: Plan, context: Context, notes: tuple[Outcome, ...]) -> Decision:
+    """What becomes of a pod by the plan for it."""
     reason = _left_alone(pod)
     if reason is not None:
         return _whole(reason)
-    plan = coverage.group.plan(pod.labels or {})
-    if plan is None:
-        return Decision(notes or (Outcome(Reason.NO_POLICY),))
-
-    context = Context(view, namespace, settings.linger_image, Images(images))
     skipped = _skipped_remedies(pod)
     outcomes = [*notes, *_unknown(skipped)] if skipped else list(notes)
     patch = PodPatch(pod)

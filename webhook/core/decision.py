@@ -7,6 +7,7 @@ logs, `/preview`, the page and the command line.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,6 +25,9 @@ _MOST_WARNINGS = 15
 """Of 256 characters: it takes 4,096 in all."""
 _LONGEST_ANNOTATION = 10_240
 """Characters of an audit annotation: what the API server gives one of its own policies."""
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Reason(StrEnum):
@@ -239,8 +243,21 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     message: str = ""
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """What is answered: always allowed; `operations` is empty where nothing changes."""
+class _Response(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What an AdmissionResponse says beside its uid and that the pod is allowed."""
+
+    patch_type: str = ""
+    patch: bytes = b""
+    """Encoded as base64, as the API wants it."""
+    warnings: list[str] = []
+    audit_annotations: dict[str, str] = {}
+
+
+class Decision(msgspec.Struct, frozen=True, dict=True):
+    """What is answered: always allowed; `operations` is empty where nothing changes.
+
+    One decision may answer many reviews: what is made of it is made once.
+    """
 
     outcomes: tuple[Outcome, ...] = ()
     operations: tuple[Operation, ...] = ()
@@ -248,7 +265,7 @@ class Decision(msgspec.Struct, frozen=True):
     lacking: tuple[ImageQuery, ...] = ()
     """Images that have to be looked up for the decision to be better."""
 
-    @property
+    @cached_property
     def warnings(self) -> list[str]:
         """For `kubectl` to print: what a person should act on, one line per remedy and reason."""
         groups: dict[tuple[str, Reason, str], list[str]] = {}
@@ -261,7 +278,7 @@ class Decision(msgspec.Struct, frozen=True):
             warnings.append(f"podsettle: {len(groups) - _MOST_WARNINGS} more")
         return warnings
 
-    @property
+    @cached_property
     def audit_annotations(self) -> dict[str, str]:
         """For the audit log: what was applied and what was not, each with its reason."""
         applied: list[str] = []
@@ -274,6 +291,16 @@ class Decision(msgspec.Struct, frozen=True):
         if skipped:
             annotations["skipped"] = " ".join(skipped)[:_LONGEST_ANNOTATION]
         return annotations
+
+    @cached_property
+    def members(self) -> bytes:
+        """It as members of an AdmissionResponse, after others: JSON that begins with a comma."""
+        said = _Response(warnings=self.warnings, audit_annotations=self.audit_annotations)
+        if self.operations:
+            said.patch_type = "JSONPatch"
+            said.patch = _encode(self.operations)
+        members = _encode(said)[1:-1]
+        return b"," + members if members else b""
 
 
 def _warning(remedy: str, reason: Reason, message: str, containers: list[str]) -> str:

@@ -10,7 +10,7 @@ from webhook.core.decision import Reason
 from webhook.core.names import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER_PATH
 from webhook.core.patch import PodPatch
 from webhook.core.remedy import Context
-from webhook.core.review import Container, Pod, Volume, is_set
+from webhook.core.review import Container, Pod, Volume
 from webhook.core.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_DEFAULT
 
 
@@ -51,7 +51,7 @@ class Delivery:
         for other in pod.spec.containers or ():
             if other.name == HELPER:
                 return Reason.NAME_CONFLICT
-        if volume is not None and not is_set(volume.empty_dir) and not is_set(volume.image):
+        if volume is not None and volume.empty_dir is None and volume.image is None:
             return Reason.NAME_CONFLICT
         if self._at is not None:
             command = (pod.spec.init_containers or [])[self._at].command
@@ -87,7 +87,7 @@ class Delivery:
             self._patch.add_volume(
                 {"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
             )
-        if volume is not None and is_set(volume.image):
+        if volume is not None and volume.image is not None:
             return
         if self._at is None:
             if served:

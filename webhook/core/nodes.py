@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.review import NodeSelectorTerm, PodSpec, is_set
+from webhook.core.review import NodeSelectorTerm, PodSpec
 from webhook.core.selectors import compile_requirement
 from webhook.core.versions import (
     IMAGE_VOLUMES_LOCKED_ON,
@@ -123,7 +123,7 @@ def runs_on_windows(pod: PodSpec) -> bool:
     """Whether the pod says that it runs on Windows, by `os`, nodeSelector or node affinity."""
     if pod.os is not None and pod.os.name:
         return pod.os.name == "windows"
-    if pod.security_context is not None and is_set(pod.security_context.windows_options):
+    if pod.security_context is not None and pod.security_context.windows_options is not None:
         return True
     for key in _OS:
         if pod.node_selector and key in pod.node_selector:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 from webhook.core.image_config import LookupRules
 from webhook.core.label_index import LabelIndex
 from webhook.core.names import LABEL_NAMESPACE_NAME
 from webhook.core.policy import REMEDIES, SettlePolicy
+from webhook.core.remedies.post_init_sleep import PostInitSleep
 from webhook.core.remedy import Remedy
 from webhook.core.selectors import Labels, LabelSelector
 
 _MOST_PLANS = 1_000
+
+_numbers = count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,11 +67,15 @@ class Step(NamedTuple):
 class Plan(NamedTuple):
     """What is to be done to a pod: each remedy once, by the first policy that sets it."""
 
+    number: int
+    """No two plans have the same."""
     policies: tuple[str, ...]
     """The names of those that cover the pod."""
     mutating: tuple[Step, ...]
     audited: tuple[Step, ...]
     """An audit never stands in the way of a policy that mutates."""
+    wraps_containers: bool
+    """Whether it may wrap regular containers, not only init containers."""
 
 
 class Group:
@@ -93,11 +101,19 @@ class Group:
 
 
 def _plan(policies: list[Policy]) -> Plan:
+    mutating = _steps(policy for policy in policies if not policy.audit)
+    audited = _steps(policy for policy in policies if policy.audit)
     return Plan(
+        next(_numbers),
         tuple(policy.name for policy in policies),
-        _steps(policy for policy in policies if not policy.audit),
-        _steps(policy for policy in policies if policy.audit),
+        mutating,
+        audited,
+        any(_wraps_containers(step.settings) for step in (*mutating, *audited)),
     )
+
+
+def _wraps_containers(settings: Any) -> bool:
+    return isinstance(settings, PostInitSleep) and bool(settings.containers)
 
 
 def _steps(policies: Iterable[Policy]) -> tuple[Step, ...]:

@@ -1,9 +1,9 @@
 """The parts of an AdmissionReview and of a Pod that podsettle reads, as wire structs.
 
-msgspec decodes these fields and skips the rest of the bytes. Nothing is ever encoded back from
-them: a typed round trip would lose fields that are newer than this file, so a patch names only
-the paths it changes. `null` reads as absent, as the API server
-treats it, but for names: it would refuse a pod without them.
+msgspec decodes these fields and skips the rest of the bytes. No object is ever made from them: a
+typed round trip would lose fields that are newer than this file, so a patch names only the paths it
+changes. `null` reads as absent, as the API server treats it, but for names: it would refuse a pod
+without them. Fields stand in the API's own order, in which they are found soonest.
 
 Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ and
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
@@ -33,6 +33,10 @@ class _Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     pass
 
 
+class Present(_Wire):
+    """Something of which nothing matters but that it is there."""
+
+
 class SELinuxOptions(_Wire):
     """`securityContext.seLinuxOptions`."""
 
@@ -45,7 +49,7 @@ class SecurityContext(_Wire):
 
     run_as_user: int | None = None
     run_as_non_root: bool | None = None
-    windows_options: Raw = ABSENT
+    windows_options: Present | None = None
     se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
     se_linux_change_policy: str | None = msgspec.field(default=None, name="seLinuxChangePolicy")
     """Of a pod only."""
@@ -90,18 +94,18 @@ class Container(_Wire):
     image: str | None = None
     command: list[str] | None = None
     args: Raw = ABSENT
-    stdin: bool | None = None
-    tty: bool | None = None
+    resources: Raw = ABSENT
     restart_policy: str | None = None
     restart_policy_rules: list[RestartRule] | None = None
     volume_mounts: Raw = ABSENT
     """Half of what a Tekton pod consists of, and hardly ever asked for: see `mounts`."""
     volume_devices: Raw = ABSENT
-    resources: Raw = ABSENT
+    liveness_probe: Present | None = None
+    readiness_probe: Present | None = None
+    startup_probe: Present | None = None
     security_context: SecurityContext | None = None
-    liveness_probe: Raw = ABSENT
-    readiness_probe: Raw = ABSENT
-    startup_probe: Raw = ABSENT
+    stdin: bool | None = None
+    tty: bool | None = None
 
     @property
     def has_args(self) -> bool:
@@ -129,10 +133,10 @@ class Volume(_Wire):
     """One entry of `volumes`; only what tells a persistent one, and podsettle's own."""
 
     name: str = ""
-    empty_dir: Raw = ABSENT
-    image: Raw = ABSENT
-    persistent_volume_claim: Raw = ABSENT
-    ephemeral: Raw = ABSENT
+    empty_dir: Present | None = None
+    image: Present | None = None
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
 
 
 class NodeSelectorRequirement(_Wire):
@@ -193,22 +197,22 @@ class PodOS(_Wire):
 class PodSpec(_Wire):
     """`spec` of a pod."""
 
+    volumes: list[Volume] | None = None
     init_containers: list[Container] | None = None
     containers: list[Container] | None = None
-    volumes: list[Volume] | None = None
     restart_policy: str | None = None
-    runtime_class_name: str | None = None
-    overhead: dict[str, Any] | None = None
-    node_name: str | None = None
     node_selector: dict[str, str] | None = None
-    affinity: Affinity | None = None
-    security_context: SecurityContext | None = None
-    os: PodOS | None = None
+    service_account_name: str | None = None
+    node_name: str | None = None
     host_network: bool | None = None
+    security_context: SecurityContext | None = None
+    image_pull_secrets: list[LocalObjectReference] | None = None
+    affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     priority_class_name: str | None = None
-    image_pull_secrets: list[LocalObjectReference] | None = None
-    service_account_name: str | None = None
+    runtime_class_name: str | None = None
+    overhead: dict[str, Any] | None = None
+    os: PodOS | None = None
 
 
 class OwnerReference(_Wire):
@@ -222,9 +226,9 @@ class ObjectMeta(_Wire):
 
     name: str = ""
     generate_name: str = ""
-    owner_references: list[OwnerReference] | None = None
-    annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class Pod(_Wire):
@@ -256,6 +260,14 @@ class Pod(_Wire):
         )
 
 
+def is_sidecar(container: Container) -> bool:
+    """Whether a container runs beside the others: a native sidecar, or one of Tekton's.
+
+    Tekton stops its own by swapping the image for one in which the command must be absent.
+    """
+    return container.restart_policy == "Always" or container.name.startswith("sidecar-")
+
+
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
 
@@ -274,10 +286,10 @@ class Request(_Wire, Generic[T]):
     """`request` of an AdmissionReview."""
 
     uid: str
-    operation: str = ""
-    namespace: str | None = None
     resource: GroupVersionResource = msgspec.field(default_factory=GroupVersionResource)
     sub_resource: str | None = None
+    namespace: str | None = None
+    operation: str = ""
     object: T = msgspec.field(default=None)  # type: ignore[assignment]
 
     @property

@@ -43,6 +43,10 @@ class ClusterView(Protocol):
     def server_version(self) -> Version | None:
         """The API server's version; None where there is no server to ask."""
 
+    @property
+    def runtime_classes(self) -> Mapping[str, RuntimeClass]:
+        """The RuntimeClasses by name; another mapping after a change."""
+
     def namespace(self, name: str) -> Namespace | None:
         """The namespace, or None where the view does not know it."""
 

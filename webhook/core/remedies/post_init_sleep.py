@@ -38,7 +38,7 @@ from webhook.core.names import (
 from webhook.core.patch import ContainerList, PodPatch
 from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
 from webhook.core.remedy import Context, Finding
-from webhook.core.review import Container, Pod, is_set
+from webhook.core.review import Container, Pod, is_sidecar
 from webhook.core.schema import Model
 
 _WRAPS_NOTHING = (
@@ -206,17 +206,16 @@ def _named(pod: Pod, settings: PostInitSleep) -> Iterator[tuple[ContainerList, i
 
 def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | None:
     """Why a container is never wrapped, whatever the delivery; None where it may be."""
-    if container.restart_policy == "Always" or container.name.startswith("sidecar-"):
-        # Tekton stops a sidecar by swapping its image for one in which the command must be absent.
+    if is_sidecar(container):
         return Reason.NATIVE_SIDECAR
     if where == "initContainers":
         if container.name in INIT_CONTAINERS:
             return Reason.MESH_INIT_CONTAINER
     elif (
         (pod.spec.restart_policy or "Always") == "Always"
-        or is_set(container.liveness_probe)
-        or is_set(container.readiness_probe)
-        or is_set(container.startup_probe)
+        or container.liveness_probe is not None
+        or container.readiness_probe is not None
+        or container.startup_probe is not None
     ):
         return Reason.LONG_RUNNING
     command = container.command

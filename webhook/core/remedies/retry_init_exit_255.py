@@ -17,7 +17,7 @@ from webhook.core.decision import Reason
 from webhook.core.names import OWN_CONTAINERS
 from webhook.core.patch import PodPatch
 from webhook.core.remedy import Context, Finding
-from webhook.core.review import Container, Pod, RestartRule
+from webhook.core.review import Container, Pod, RestartRule, is_sidecar
 from webhook.core.schema import Model
 from webhook.core.versions import RESTART_RULES_ON_BY_DEFAULT
 
@@ -97,7 +97,7 @@ def apply(
 def _settled(pod: Pod, container: Container) -> Finding | None:
     """Why a container is left as it is, whatever the cluster; None where it may get the rule."""
     name, policy, rules = container.name, container.restart_policy, container.restart_policy_rules
-    if policy == "Always" or name.startswith("sidecar-"):
+    if is_sidecar(container):
         return Finding(Reason.NATIVE_SIDECAR, name)
     decides = next(filter(_is_about_exit_code, rules or ()), None)
     if decides is not None and decides.action.startswith("Restart"):

@@ -22,7 +22,7 @@ from webhook.core.decision import Reason
 from webhook.core.names import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.patch import PodPatch
 from webhook.core.remedy import Context, Finding
-from webhook.core.review import Pod, SecurityContext, is_set
+from webhook.core.review import Pod, SecurityContext
 from webhook.core.runtime_classes import RuntimeClassName, objection
 from webhook.core.schema import Model
 
@@ -96,7 +96,7 @@ def apply(
 
 def _has_persistent_volume(pod: Pod) -> bool:
     return any(
-        is_set(volume.persistent_volume_claim) or is_set(volume.ephemeral)
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None
         for volume in pod.spec.volumes or ()
     )
 

@@ -1,0 +1,247 @@
+"""Decisions that are remembered: the same as those that are made anew, and not for too long."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.builders import (
+    IMAGE,
+    SETTINGS,
+    Json,
+    container,
+    namespace,
+    node,
+    pod,
+    policy,
+    review,
+    runtime_class,
+    view,
+)
+from tests.core.test_properties import PODS, VIEWS
+from tests.core.test_properties import SETTINGS as SOME_SETTINGS
+from webhook.cluster.snapshot import Snapshot
+from webhook.core import memory as memory_module
+from webhook.core.admit import admit, decide_safely
+from webhook.core.decide import Settings, decide
+from webhook.core.decision import Decision
+from webhook.core.memory import Memory
+from webhook.core.review import Request, decode_review
+from webhook.core.versions import Version
+
+SEEN = view(policy(), nodes=[node()])
+
+
+def request(document: Any, **further: Any) -> Request[Any]:
+    return decode_review(json.dumps(review(document, **further)).encode()).request
+
+
+def recalled(
+    memory: Memory, document: Any, seen: Snapshot = SEEN, settings: Settings = SETTINGS
+) -> Decision:
+    return decide(request(document), seen, settings, memory=memory)
+
+
+ONE_FOR_ALL = Memory()
+
+
+@given(PODS, VIEWS, SOME_SETTINGS)
+def test_it_decides_as_if_it_remembered_nothing(
+    document: Any, seen: Snapshot, settings: Settings
+) -> None:
+    wanted = decide_safely(request(document), seen, settings)
+    for _ in range(2):
+        assert decide_safely(request(document), seen, settings, memory=ONE_FOR_ALL) == wanted
+
+
+TASK = pod(
+    container("prepare", "/ko-app/entrypoint", "init", volumeMounts=[{"name": "t-1"}]),
+    container("place-scripts", "sh", args=["-c", "echo 1"]),
+    containers=[
+        container("step-build", "/tekton/bin/entrypoint", args=["-run", "1"]),
+        container("sidecar-db", "/tekton/scripts/sidecar-script-0-pv79q"),
+    ],
+    labels={"tekton.dev/taskRun": "build-1"},
+    annotations={"tekton.dev/ready": "1"},
+    volumes=[{"name": "kube-api-access-7x2lp", "projected": {}}, {"name": "t-1"}],
+    restartPolicy="Never",
+)
+
+
+def changed(document: Json, path: str, value: Any) -> Json:
+    """A copy with one value changed, at a path with dots."""
+    made: Json = json.loads(json.dumps(document))
+    *steps, last = path.split(".")
+    here: Any = made
+    for step in steps:
+        here = here[int(step)] if step.isdigit() else here.setdefault(step, {})
+    here[int(last) if last.isdigit() else last] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.name", "another"),
+        ("metadata.generateName", "another-"),
+        ("metadata.labels", {"tekton.dev/taskRun": "build-2"}),
+        ("metadata.annotations", {"tekton.dev/ready": "2"}),
+        ("metadata.annotations", {"tekton.dev/ready": "1", "of": "others"}),
+        ("spec.volumes.0.name", "kube-api-access-q4zzt"),
+        ("spec.volumes.1.name", "t-2"),
+        ("spec.initContainers.0.volumeMounts.0.name", "t-2"),
+        ("spec.initContainers.1.args", ["-c", "echo 2"]),
+        ("spec.initContainers.1.env", [{"name": "RUN", "value": "2"}]),
+        ("spec.containers.0.args", ["-run", "2"]),
+        ("spec.containers.1.command", ["/tekton/scripts/sidecar-script-0-8k2mz"]),
+        ("spec.containers.1.volumeMounts", [{"name": "t-1", "mountPath": "/t"}]),
+        ("spec.schedulerName", "another"),
+    ],
+)
+def test_pods_of_one_template_are_decided_on_once(path: str, value: Any) -> None:
+    memory = Memory()
+    first = recalled(memory, TASK)
+    assert first.operations
+    assert recalled(memory, changed(TASK, path, value)) is first
+
+
+INSTALLED = {"name": "podsettle-linger", "command": ["/linger"], "restartPolicy": "Always"}
+MOUNT = {"name": "t", "mountPath": "/podsettle/"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.annotations", {"podsettle.dev/skip": "true"}),
+        ("metadata.annotations", {"podsettle.dev/applied": "other/runtimeClass"}),
+        ("metadata.annotations", None),
+        ("metadata.labels", {"a": "b", "c": "d"}),
+        ("spec.volumes.0", {"name": "podsettle-linger", "configMap": {}}),
+        ("spec.volumes.0", {"name": "podsettle-linger", "emptyDir": {}}),
+        ("spec.volumes", None),
+        ("spec.initContainers.0.command", ["/another"]),
+        ("spec.initContainers.0.resources", {"limits": {"cpu": "1"}}),
+        ("spec.initContainers.0.volumeMounts", [MOUNT]),
+        ("spec.initContainers.0.volumeMounts", [{**MOUNT, "mountPath": "/podsettl\u00e9"}]),
+        ("spec.initContainers.0.volumeMounts", None),
+        ("spec.initContainers.0.volumeMounts", {"no": "list"}),
+        ("spec.initContainers.0.volumeDevices", [{"name": "d", "devicePath": "/podsettle"}]),
+        ("spec.initContainers.0.restartPolicy", "Always"),
+        ("spec.initContainers.1", INSTALLED),
+        ("spec.containers.0.name", "podsettle-linger"),
+        ("spec.securityContext", {"runAsUser": 0}),
+        ("spec.nodeName", "elsewhere"),
+    ],
+)
+def test_what_matters_is_seen(path: str, value: Any) -> None:
+    memory = Memory()
+    # An é stands for an e that the body writes as an escape.
+    documents = TASK, changed(TASK, path, value)
+    bodies = [json.dumps(review(d)).replace("\\u00e9", "\\u0065").encode() for d in documents]
+    for body in (*bodies, *bodies):
+        asked, again = (decode_review(body).request for _ in range(2))
+        wanted = decide_safely(asked, SEEN, SETTINGS)
+        assert decide_safely(again, SEEN, SETTINGS, memory=memory) == wanted
+    one, other = (decide_safely(decode_review(b).request, SEEN, SETTINGS)[0] for b in bodies)
+    assert (one == other) is (path == "spec.nodeName")
+
+
+def policies(**remedies: Any) -> Snapshot:
+    return view(policy(remedies=remedies))
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        (SEEN, view(nodes=[node(runtime="containerd://2.1.5")])),
+        (policies(runtimeClass={"name": "fast"}), view(classes=[runtime_class("fast")])),
+        (policies(seLinuxChangePolicy="Recursive"), view(server=Version(1, 36))),
+        (SEEN, policies(kubeletGate={})),
+        (
+            policies(skipSELinuxRelabel={"pods": "All"}),
+            view(namespaces=[namespace("ci", annotations={"openshift.io/sa.scc.mcs": "s0:c1,c2"})]),
+        ),
+    ],
+    ids=["nodes", "classes", "release", "policies", "namespace"],
+)
+def test_a_cluster_that_changed_is_looked_at_again(before: Snapshot, change: Snapshot) -> None:
+    memory = Memory()
+    after = change if len(change.policies) else replace(change, policies=before.policies)
+    for seen in (before, after, before):
+        wanted = decide(request(TASK), seen, SETTINGS)
+        assert recalled(memory, TASK, seen) == wanted
+    assert decide(request(TASK), before, SETTINGS) != decide(request(TASK), after, SETTINGS)
+
+
+def test_the_same_pod_in_a_namespace_of_the_cluster_itself_is_another_case() -> None:
+    memory = Memory()
+    named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["ci", "kube-ci"]}
+    gate = policy(remedies={"kubeletGate": {}}, namespaceSelector={"matchExpressions": [named]})
+    seen = view(gate)
+    for name, reason in (("ci", "Applied"), ("kube-ci", "SystemPod"), ("ci", "Applied")):
+        asked = request(pod(hostNetwork=True), namespace=name)
+        decision = decide(asked, seen, SETTINGS, memory=memory)
+        assert [outcome.reason for outcome in decision.outcomes] == [reason]
+
+
+def test_another_image_of_the_helper_is_looked_at_again() -> None:
+    memory = Memory()
+    for image in (IMAGE, None, "registry.example/another:1"):
+        settings = Settings(linger_image=image)
+        wanted = decide(request(TASK), SEEN, settings)
+        assert recalled(memory, TASK, SEEN, settings) == wanted
+
+
+def test_what_lacks_an_image_is_decided_on_again() -> None:
+    rules = {"lookup": "Registry", "registries": ["registry.example"]}
+    seen = view(policy(imageConfig=rules), nodes=[node()])
+    memory = Memory()
+    document = pod(container("a"))
+    first = recalled(memory, document, seen)
+    assert first.lacking
+    assert recalled(memory, document, seen) is not first
+
+
+def test_a_pod_whose_annotations_leave_no_room_is_not_taken_for_one_of_its_make() -> None:
+    slim, full = (
+        pod(container("a", "sh"), annotations={"of": text}) for text in ("x", "x" * (2**18 - 4))
+    )
+    assert admit(json.dumps(review(slim)).encode(), SEEN, SETTINGS).decision.operations
+    (outcome,) = admit(json.dumps(review(full)).encode(), SEEN, SETTINGS).decision.outcomes
+    assert outcome.reason == "AnnotationsFull"
+
+
+@pytest.mark.parametrize(("length", "remembered"), [(10_000, True), (70_000, False)])
+def test_reviews_of_a_usual_size_are_remembered(
+    length: int, remembered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory()
+    monkeypatch.setattr("webhook.core.admit._memory", memory)
+    body = json.dumps(review(pod(container("a", "x" * length)))).encode()
+    first, again = (admit(body, SEEN, SETTINGS).decision for _ in range(2))
+    assert first == again
+    assert (first is again, bool(memory._decisions)) == (remembered, remembered)
+
+
+def test_a_namespace_that_asks_for_a_missing_policy_is_told_so_by_its_name() -> None:
+    memory = Memory()
+    labels = {"podsettle.dev/policy": "gone"}
+    seen = view(policy(), namespaces=[namespace(name, labels) for name in ("ci", "qa")])
+    for name in ("ci", "qa"):
+        decision = decide(request(TASK, namespace=name), seen, SETTINGS, memory=memory)
+        assert f"namespace '{name}' asks for" in decision.outcomes[0].message
+
+
+def test_pods_that_differ_without_end_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory()
+    recalled(memory, TASK)
+    size = memory._bytes
+    monkeypatch.setattr(memory_module, "_MOST_BYTES", 3 * size)
+    for number in range(20):
+        recalled(memory, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
+        assert 0 < memory._bytes <= 3 * size
+        assert memory._bytes == sum(map(len, memory._decisions))

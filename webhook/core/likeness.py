@@ -1,0 +1,70 @@
+"""What of a pod a decision may rest on: pods of one template are alike in all of it.
+
+What differs from one pod of a template to the next decides nothing: arguments, the names of pods,
+volumes and mounts, the values of labels, the annotations of others, scripts that Tekton names anew
+for each sidecar. A field that a remedy begins to read and that is left out here is one that it
+never sees again.
+"""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from webhook.core.names import (
+    ANNOTATION_MIRROR,
+    ANNOTATION_SKIP,
+    HELPER,
+    HELPER_MOUNT,
+    OWN_ANNOTATIONS,
+    OWN_CONTAINERS,
+)
+from webhook.core.review import ABSENT, Container, ObjectMeta, Pod, is_sidecar
+
+_READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_MIRROR, ANNOTATION_SKIP}
+_HELPERS_PLACE = HELPER_MOUNT.strip("/").encode()
+_BRACKET, _BACKSLASH = b"[\\"
+_MOUNTED = Raw(b"[]")
+"""Mounts, none of them where the helper goes."""
+
+
+def likeness(pod: Pod, *, wraps_containers: bool) -> Pod:
+    """What of a pod a decision may rest on, itself a pod. The one that is given is used up.
+
+    Without `wraps_containers`, what regular containers start does not matter either. How long the
+    annotations of others are is lost.
+    """
+    spec = pod.spec
+    for container in spec.init_containers or ():
+        _reduce(container)
+    for container in spec.containers or ():
+        if wraps_containers:
+            _reduce(container)
+        else:
+            container.command = None
+            container.args = container.volume_mounts = container.volume_devices = ABSENT
+    for volume in spec.volumes or ():
+        if volume.name != HELPER:
+            volume.name = ""
+    received = pod.metadata
+    if received is None:
+        return Pod(spec)
+    annotations, labels = received.annotations, received.labels
+    if annotations:
+        known = _READ_ANNOTATIONS.intersection(annotations)
+        annotations = {key: annotations[key] for key in known} if known else {}
+    if labels:
+        labels = dict.fromkeys(labels, "")
+    owners = received.owner_references
+    return Pod(spec, ObjectMeta(owner_references=owners, annotations=annotations, labels=labels))
+
+
+def _reduce(container: Container) -> None:
+    container.args = ABSENT
+    mounts = container.volume_mounts
+    if mounts:
+        raw = bytes(mounts)
+        # A path without these letters is another's, unless an escape hides them.
+        if raw[0] == _BRACKET and raw.find(_HELPERS_PLACE) < 0 and _BACKSLASH not in raw:
+            container.volume_mounts = _MOUNTED
+    if is_sidecar(container) and container.name not in OWN_CONTAINERS:
+        container.command = None

@@ -1,0 +1,74 @@
+"""The decisions of late, by what they rest on: pods of one template are decided on once.
+
+That is how pods come: by the hundred from one Deployment, Job or Task. A decision rests on the
+likeness of a pod, on its plan, on two facts about its namespace, and on the cluster's nodes,
+RuntimeClasses and release. It is made from the likeness, not from the pod, so that it cannot rest
+on more; and its self-check holds for every pod that is alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from webhook.core.decision import Decision
+from webhook.core.likeness import likeness
+from webhook.core.names import SYSTEM_NAMESPACES
+from webhook.core.plan import Plan
+from webhook.core.review import Pod
+from webhook.core.view import ClusterView, Namespace
+
+_MOST_BYTES = 1024 * 1024
+"""Of likenesses; the decisions take a few times as much. A Tekton TaskRun's has 1.5 KB."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Memory:
+    """What was decided since the cluster changed. For use on one thread."""
+
+    def __init__(self) -> None:
+        self._ground: tuple[object, ...] = ()
+        self._decisions: dict[bytes, Decision] = {}
+        self._bytes = 0
+
+    def settle(
+        self,
+        pod: Pod,
+        plan: Plan,
+        namespace: Namespace,
+        view: ClusterView,
+        linger_image: str | None,
+        decide: Callable[[Pod], Decision],
+    ) -> Decision:
+        """The decision on a pod, made by `decide` where none is known. The pod is used up.
+
+        Of its annotations only podsettle's own are looked at: the caller knows that there is room
+        for more. Raises what `decide` raises.
+        """
+        ground = (view.nodes, view.runtime_classes, view.server_version, linger_image)
+        if ground != self._ground:
+            self._forget()
+            self._ground = ground
+        alike = likeness(pod, wraps_containers=plan.wraps_containers)
+        place = namespace.fixed_selinux_level, namespace.name.startswith(SYSTEM_NAMESPACES)
+        key = _encode((plan.number, place, alike))
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = decide(alike)
+            # What lacks an image is better the next time.
+            if not decision.lacking:
+                self._keep(key, decision)
+        return decision
+
+    def _keep(self, key: bytes, decision: Decision) -> None:
+        if self._bytes + len(key) > _MOST_BYTES:
+            # Who makes up pods to fill memory gets no further.
+            self._forget()
+        self._decisions[key] = decision
+        self._bytes += len(key)
+
+    def _forget(self) -> None:
+        self._decisions = {}
+        self._bytes = 0
