@@ -100,6 +100,18 @@ def variants(review: Json, count: int = VARIANTS) -> list[bytes]:
     return [_variant(text, random.Random(number)).encode() for number in range(count)]
 
 
+def unlike(count: int) -> list[bytes]:
+    """The Tekton pod, so many times, of a template of its own each time."""
+    review = tekton()
+    command: list[str] = review["request"]["object"]["spec"]["initContainers"][0]["command"]
+    made = []
+    for number in range(count):
+        text = compact(review).decode()
+        made.append(_variant(text, random.Random(number)).encode())
+        command[-1] = f"step-{number:05}"
+    return made
+
+
 def written(bodies: list[bytes], directory: Path) -> list[Path]:
     """A file for each body."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from bench import reviews
+from bench.effort import FULL
+from webhook.core.likeness import likeness
+from webhook.core.memory import MOST_BYTES
 from webhook.core.review import decode_review
 
 
@@ -34,3 +38,16 @@ def test_init_containers_have_names_of_their_own() -> None:
     review = reviews.compact(reviews.with_init_containers(40))
     containers = decode_review(review).request.pod.spec.init_containers or ()
     assert len({container.name for container in containers}) == 40
+
+
+def test_pods_that_are_not_alike_are_more_than_is_remembered() -> None:
+    bodies = reviews.unlike(FULL.unlike)
+    found = [decode_review(body).request.pod for body in bodies]
+    keys = {msgspec.json.encode(likeness(pod, wraps_containers=False)) for pod in found}
+    assert len(keys) == len(bodies)
+    assert sum(map(len, keys)) > 2 * MOST_BYTES
+
+
+def test_the_pods_of_one_task_are_alike() -> None:
+    found = [decode_review(body).request.pod for body in reviews.variants(reviews.tekton())]
+    assert len({msgspec.json.encode(likeness(pod, wraps_containers=False)) for pod in found}) == 1

@@ -240,7 +240,7 @@ def test_pods_that_differ_without_end_take_no_more_memory(monkeypatch: pytest.Mo
     memory = Memory()
     recalled(memory, TASK)
     size = memory._bytes
-    monkeypatch.setattr(memory_module, "_MOST_BYTES", 3 * size)
+    monkeypatch.setattr(memory_module, "MOST_BYTES", 3 * size)
     for number in range(20):
         recalled(memory, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
         assert 0 < memory._bytes <= 3 * size

@@ -19,7 +19,7 @@ from webhook.core.plan import Plan
 from webhook.core.review import Pod
 from webhook.core.view import ClusterView, Namespace
 
-_MOST_BYTES = 1024 * 1024
+MOST_BYTES = 1024 * 1024
 """Of likenesses; the decisions take a few times as much. A Tekton TaskRun's has 1.5 KB."""
 
 _encode = msgspec.json.Encoder().encode
@@ -63,7 +63,7 @@ class Memory:
         return decision
 
     def _keep(self, key: bytes, decision: Decision) -> None:
-        if self._bytes + len(key) > _MOST_BYTES:
+        if self._bytes + len(key) > MOST_BYTES:
             # Who makes up pods to fill memory gets no further.
             self._forget()
         self._decisions[key] = decision
