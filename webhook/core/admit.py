@@ -47,10 +47,9 @@ class Answer(NamedTuple):
     @property
     def unknown_namespace(self) -> str | None:
         """The namespace that kept the pod from being decided on, where it is not known."""
-        if self.request is None:
+        if self.request is None or not self.decision.lacks_namespace:
             return None
-        unknown = any(o.reason is Reason.NAMESPACE_UNKNOWN for o in self.decision.outcomes)
-        return self.request.namespace if unknown else None
+        return self.request.namespace
 
 
 def admit(

@@ -293,6 +293,11 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
         return annotations
 
     @cached_property
+    def lacks_namespace(self) -> bool:
+        """Whether the pod's namespace is not known, so that nothing could be decided."""
+        return any(outcome.reason is Reason.NAMESPACE_UNKNOWN for outcome in self.outcomes)
+
+    @cached_property
     def members(self) -> bytes:
         """It as members of an AdmissionResponse, after others: JSON that begins with a comma."""
         said = _Response(warnings=self.warnings, audit_annotations=self.audit_annotations)
