@@ -38,6 +38,7 @@ NAME = "end-to-end"
 NONE, NATIVE, PODSETTLE = "no webhook", "native policy", "podsettle"
 NATIVE_ONCE = "native policy, not called again"
 INCREMENT, INCREMENT_P99 = "increment, p50", "increment, p99"
+CALLS = "calls per pod"
 
 _ROOT = Path(__file__).parents[1]
 _POD: Json = tekton()["request"]["object"]
@@ -61,6 +62,17 @@ _POLICY: Json = {
         "remedies": {"postInitSleep": {"when": "Always", "delivery": "ImageVolume"}},
     },
 }
+_WEBHOOK = "pods.podsettle.dev"
+_COUNTED = {
+    NATIVE: ("apiserver_mutating_admission_policy_check_total", "policy", _NAMESPACES[NATIVE]),
+    NATIVE_ONCE: (
+        "apiserver_mutating_admission_policy_check_total",
+        "policy",
+        _NAMESPACES[NATIVE_ONCE],
+    ),
+    PODSETTLE: ("apiserver_admission_webhook_request_total", "name", _WEBHOOK),
+}
+"""Where the API server counts how often it evaluated a policy and called a webhook."""
 _RULE: Json = {
     "apiGroups": [""],
     "apiVersions": ["v1"],
@@ -114,6 +126,7 @@ def _latencies(run: Run, cluster: KubeCluster) -> dict[str, dict[str, Measure]]:
     for _ in range(max(10, run.effort.creates // 5)):
         for kind in kinds:
             creator.create(kind)
+    before = _calls(cluster)
     p50: dict[str, list[float]] = {kind: [] for kind in kinds}
     p99: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(run.effort.rounds):
@@ -127,6 +140,7 @@ def _latencies(run: Run, cluster: KubeCluster) -> dict[str, dict[str, Measure]]:
             p50[kind].append(percentile(took[kind], 50))
             p99[kind].append(percentile(took[kind], 99))
     client.close()
+    after, pods = _calls(cluster), run.effort.rounds * run.effort.creates
     rows = {}
     for kind in _NAMESPACES:
         half, most = Measure(tuple(p50[kind]), "ms"), Measure(tuple(p99[kind]), "ms")
@@ -134,7 +148,21 @@ def _latencies(run: Run, cluster: KubeCluster) -> dict[str, dict[str, Measure]]:
         if kind != NONE:
             rows[kind][INCREMENT] = half.less(rows[NONE]["p50"])
             rows[kind][INCREMENT_P99] = most.less(rows[NONE]["p99"])
+            rows[kind][CALLS] = Measure(((after[kind] - before[kind]) / pods,))
     return rows
+
+
+def _calls(cluster: KubeCluster) -> dict[str, float]:
+    """How often the API server has called each kind so far, by its own count."""
+    text = cluster.request("GET", "/metrics").body["text"]
+    return {
+        kind: sum(
+            float(count)
+            for labels, count in re.findall(rf"^{metric}{{(.*)}} (\S+)$", text, re.MULTILINE)
+            if f'{label}="{name}"' in labels.split(",")
+        )
+        for kind, (metric, label, name) in _COUNTED.items()
+    }
 
 
 class _Creator:
@@ -200,7 +228,7 @@ def _register(cluster: KubeCluster, subject: Subject) -> None:
     bundle = base64.b64encode(subject.ca.read_bytes()).decode()
     names = ("not-mirror", "not-windows", "not-settled")
     webhook = {
-        "name": "pods.podsettle.dev",
+        "name": _WEBHOOK,
         "clientConfig": {"url": subject.url, "caBundle": bundle},
         "rules": [_RULE],
         "namespaceSelector": {"matchLabels": {_NAMESPACE: _NAMESPACES[PODSETTLE]}},

@@ -80,6 +80,10 @@ def test_end_to_end(tmp_path: Path) -> None:
     rows = short(tmp_path, "end-to-end")["parts"]["end-to-end"]["rows"]
     assert "increment, p50" not in rows["no webhook"]
     assert {"increment, p50", "p99"} <= rows["podsettle"].keys() & rows["native policy"].keys()
+    called = {
+        name: figures["calls per pod"] for name, figures in rows.items() if name != "no webhook"
+    }
+    assert {name: figure["median"] for name, figure in called.items()} == dict.fromkeys(called, 1)
 
 
 @pytest.mark.usefixtures("load_tool")
