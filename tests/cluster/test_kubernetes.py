@@ -37,7 +37,14 @@ async def test_what_is_there_is_seen_and_what_changes_follows(
     await eventually(lambda: source.view.namespace(name).labels["a"] == "c")  # type: ignore[union-attr]
     body = {"metadata": {"name": "fast"}, "handler": "fast", "overhead": {"podFixed": {"cpu": "1"}}}
     own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
+    before = source.view.runtime_classes
     await eventually(lambda: source.view.runtime_class("fast"))
+    # Decisions are remembered by what the classes were.
+    assert "fast" not in before
+    known = source.view.runtime_classes
+    own_cluster.namespace("seen-too-")
+    await eventually(lambda: any(n.startswith("seen-too-") for n in source.view.namespaces))
+    assert source.view.runtime_classes is known
     own_cluster.request("DELETE", "/apis/node.k8s.io/v1/runtimeclasses/fast")
     await eventually(lambda: source.view.runtime_class("fast") is None)
 

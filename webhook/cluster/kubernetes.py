@@ -186,11 +186,13 @@ class KubernetesSource:
 
     def _rebuild(self) -> None:
         self._rebuild_due = False
+        # A copy where they changed, for decisions are remembered by them; namespaces are left out of
+        # that, and there are many.
+        known, classes = self.view.runtime_classes, self.runtime_classes.objects
         view = replace(
             self.view,
             namespaces=self.namespaces.objects,
-            # A copy: whoever holds a view may compare it with the next.
-            runtime_classes=dict(self.runtime_classes.objects),
+            runtime_classes=known if known == classes else dict(classes),
             server_version=self._version,
         )
         # Thousands of nodes or policies take a while, and namespaces come and go all day.
