@@ -12,7 +12,7 @@ import pytest
 from tests.process import RunningServer, start_server
 from webhook.cluster.manifests import ManifestsSource
 from webhook.core.decide import Settings
-from webhook.server import mutate
+from webhook.server import balance
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 
@@ -23,7 +23,7 @@ LINGER_IMAGE = "registry.example/podsettle/linger:test"
 @pytest.fixture(autouse=True)
 def connections_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection to a server in this process is closed by chance."""
-    monkeypatch.setattr(mutate, "CHANCE_TO_CLOSE", 0)
+    monkeypatch.setattr(balance, "CHANCE_TO_CLOSE", 0)
 
 
 @pytest.fixture

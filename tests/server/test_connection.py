@@ -15,8 +15,7 @@ from tests.reviews import PODS, load_pod, review
 from tests.server.wire import Client, InProcess, in_process, mutate, review_in
 from webhook.cluster.manifests import ManifestsSource
 from webhook.core.decide import Settings
-from webhook.server import connection, preview, serve
-from webhook.server import mutate as mutate_module
+from webhook.server import balance, connection, preview, serve
 from webhook.server.app import create_app
 from webhook.server.client_certificates import ClientCAError, ask_for_client_certificate
 from webhook.server.drain import Drain
@@ -183,7 +182,7 @@ def test_an_answer_now_and_then_ends_its_connection(
     client = server.connect()
     client.send(WHOLE)
     assert client.answer().getheader("Connection") is None
-    monkeypatch.setattr(mutate_module, "CHANCE_TO_CLOSE", 1)
+    monkeypatch.setattr(balance, "CHANCE_TO_CLOSE", 1)
     client.send(WHOLE)
     answer = client.answer()
     assert "patch" in review_in(answer)

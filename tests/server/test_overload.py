@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from fastapi import FastAPI
 
 from tests.process import await_that
 from tests.reviews import PODS, load_pod, review
@@ -17,7 +16,7 @@ from webhook.cluster.manifests import ManifestsSource
 from webhook.core.decide import Settings
 from webhook.server import connection
 from webhook.server import mutate as mutate_module
-from webhook.server.app import create_app
+from webhook.server.app import Application, create_app
 from webhook.server.body import ALWAYS_KEPT, MAX_BODY
 from webhook.server.drain import Drain
 
@@ -28,7 +27,7 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture
-def app(source: ManifestsSource, drain: Drain) -> FastAPI:
+def app(source: ManifestsSource, drain: Drain) -> Application:
     return create_app(
         source,
         Settings(linger_image="registry.example/linger:1"),
@@ -38,7 +37,7 @@ def app(source: ManifestsSource, drain: Drain) -> FastAPI:
 
 
 @pytest.fixture
-def server(app: FastAPI, drain: Drain) -> Iterator[InProcess]:
+def server(app: Application, drain: Drain) -> Iterator[InProcess]:
     with in_process(app, drain) as running:
         yield running
 
@@ -64,7 +63,7 @@ def is_settled(client: Client) -> bool:
 
 
 def test_bodies_that_do_not_end_get_no_more_than_their_room(
-    app: FastAPI, server: InProcess
+    app: Application, server: InProcess
 ) -> None:
     app.state.room.size = 4 * MIB
     holding = [server.connect() for _ in range(3)]
@@ -89,7 +88,7 @@ def test_bodies_that_do_not_end_get_no_more_than_their_room(
     assert app.state.room.held == 0
 
 
-def test_a_review_that_comes_at_once_needs_no_room(app: FastAPI, server: InProcess) -> None:
+def test_a_review_that_comes_at_once_needs_no_room(app: Application, server: InProcess) -> None:
     app.state.room.size = MIB
     holding = server.connect()
     holding.send(WHOLE[:MIB])
@@ -104,7 +103,7 @@ def test_a_review_that_comes_at_once_needs_no_room(app: FastAPI, server: InProce
     assert "patch" in review_in(slow.answer())
 
 
-def test_what_is_given_up_gives_its_room_back(app: FastAPI, server: InProcess) -> None:
+def test_what_is_given_up_gives_its_room_back(app: Application, server: InProcess) -> None:
     client = server.connect()
     client.send(WHOLE[:MIB])
     await_that(lambda: app.state.room.held, "it has come")
@@ -116,7 +115,7 @@ def test_what_is_given_up_gives_its_room_back(app: FastAPI, server: InProcess) -
     assert app.state.room.held == 0
 
 
-def test_previews_take_up_the_same_room(app: FastAPI, server: InProcess) -> None:
+def test_previews_take_up_the_same_room(app: Application, server: InProcess) -> None:
     app.state.room.size = 0
     client = server.connect()
     client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
@@ -140,7 +139,7 @@ def test_the_query_does_not_say_how_long_a_body_may_take(
 
 
 def test_clients_that_send_nothing_more_are_no_load(
-    app: FastAPI, server: InProcess, monkeypatch: pytest.MonkeyPatch
+    app: Application, server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "REST_SECONDS", 60)
     app.state.load.limit = 3
@@ -161,7 +160,7 @@ def test_clients_that_send_nothing_more_are_no_load(
 
 
 def test_reviews_whose_ends_come_at_one_moment_are_load(
-    app: FastAPI, server: InProcess, source: ManifestsSource
+    app: Application, server: InProcess, source: ManifestsSource
 ) -> None:
     seen = source.view
     reached, go_on = threading.Event(), threading.Event()

@@ -12,8 +12,8 @@ from http.client import HTTPResponse
 from typing import Any
 
 import trustme
-from fastapi import FastAPI
 
+from webhook.server.app import Application
 from webhook.server.drain import Drain
 from webhook.server.serve import listen, serve
 
@@ -83,7 +83,7 @@ class InProcess:
 
 @contextmanager
 def in_process(
-    app: FastAPI, drain: Drain, context: ssl.SSLContext | None = None
+    app: Application, drain: Drain, context: ssl.SSLContext | None = None
 ) -> Iterator[InProcess]:
     """Serve an application until the block ends."""
     listener = listen("127.0.0.1", 0)

@@ -7,6 +7,7 @@ from starlette.types import Send
 Header = tuple[bytes, bytes]
 
 CLOSE: Header = (b"connection", b"close")
+JSON: Header = (b"content-type", b"application/json")
 _TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
 
 

@@ -21,11 +21,12 @@ from webhook.images.lookup import ImageLookup
 from webhook.server.announce import announce
 from webhook.server.authentication import BASIC, Authorizer, guard
 from webhook.server.client_certificates import DemandClientCertificate
+from webhook.server.direct import DirectWay
 from webhook.server.drain import Drain
 from webhook.server.journal import Journal
 from webhook.server.load import Load
 from webhook.server.metrics import Metrics
-from webhook.server.mutate import Mutate
+from webhook.server.mutate import PATHS, Mutate
 from webhook.server.page import page_router
 from webhook.server.preview import preview_router
 from webhook.server.probes import probes_router
@@ -33,17 +34,17 @@ from webhook.server.room import Room
 
 log = logging.getLogger(__name__)
 
-_MUTATE = ("/mutate", "/mutate/")
-
 
 class Application(FastAPI):
     """FastAPI for every route but one: its way to a route takes longer than a decision does."""
 
     mutate: ASGIApp
+    direct: DirectWay
+    """To what `mutate` answers, for those of its requests that need no waiting."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the life of the server."""
-        if scope["type"] == "http" and scope["path"] in _MUTATE:
+        if scope["type"] == "http" and scope["path"] in PATHS:
             await self.mutate(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
@@ -112,9 +113,11 @@ def create_app(
     )
     app.state.load = load
     app.state.room = room
-    app.mutate = Mutate(source, settings, metrics, journal, drain, load, room, images)
-    if client_certificates:
-        app.mutate = DemandClientCertificate(app.mutate, metrics.count_refused)
+    mutate = Mutate(source, settings, metrics, journal, drain, load, room, images)
+    app.direct = DirectWay(mutate, client_certificates)
+    app.mutate = (
+        DemandClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
+    )
     guarded = [Depends(guard(authorizer))]
     app.include_router(
         preview_router(lambda: source.view, settings, room, shown_images), dependencies=guarded

@@ -14,7 +14,7 @@ from pathlib import Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from webhook.server.answers import refuse
-from webhook.server.connection import CLIENT_CERTIFICATE
+from webhook.server.direct import CLIENT_CERTIFICATE
 
 
 class ClientCAError(Exception):

@@ -1,16 +1,14 @@
-"""A connection: uvicorn's, with an end to slow clients, and with what requests know of it.
+"""A connection of the server, with an end to slow clients.
 
 uvicorn waits for the head of a request for as long as it takes, and for the rest of one that was
-answered early. Nothing here costs a request more than a look at the clock.
+answered early. Nothing here costs a request more than setting a flag.
 """
 
 from __future__ import annotations
 
 import asyncio
-from time import monotonic
-from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from webhook.server.direct import DirectConnection
 
 HEAD_SECONDS = 10
 """From the first byte of a request to the end of its headers."""
@@ -22,40 +20,18 @@ GOODBYE_SECONDS = 1
 MAX_HEAD = 64 * 1024
 """Bytes of a request line and headers; a token in them takes a few thousand."""
 
-ARRIVAL = "arrival"
-"""Where in a request's `state` its Arrival is."""
-CLIENT_CERTIFICATE = "client certificate"
-"""Where in a request's `state` the verified certificate of the client is, if it showed one."""
 
-
-class Arrival:
-    """When a request came, and whether all of it has come by now."""
-
-    __slots__ = ("_cycle", "at")
-
-    def __init__(self, at: float, cycle: RequestResponseCycle) -> None:
-        self.at = at
-        """By `time.monotonic`."""
-        self._cycle = cycle
-
-    @property
-    def complete(self) -> bool:
-        """Whether the body is there to its end."""
-        return not self._cycle.more_body
-
-
-class Connection(HttpToolsProtocol):
+class Connection(DirectConnection):
     """One connection of a client."""
 
     _timer: asyncio.TimerHandle | None = None
+    _in_head = False
+    """Whether a request has begun and its headers have not ended yet."""
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note who it is. A client that sends nothing is idle, as between two requests."""
+        """A client that sends nothing is idle, as between two requests."""
         super().connection_made(transport)
-        certificate = transport.get_extra_info("peercert")
-        if certificate:
-            self.app_state = {**self.app_state, CLIENT_CERTIFICATE: certificate}
         self._arm(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -68,18 +44,24 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._in_head:
             self._watch_head(len(data))
-        elif self._timer is None and self.cycle.response_complete:
+        elif self._timer is None and self.timeout_keep_alive_task is None and self._is_idle:
             # Neither a request nor part of one, and uvicorn has stopped its timer for it.
             self._arm(self.timeout_keep_alive)
 
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._in_head = True
+        # Of an answer to what came in one piece with it.
+        self._unset_keepalive_if_required()
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
-        """Tell the application when the request came."""
+        """It has come in time."""
+        self._in_head = False
+        self._head_bytes = 0
         if self._timer is not None:
             self._disarm()
-        self._head_bytes = 0
-        state: dict[str, Any] = self.scope["state"]
         super().on_headers_complete()
-        state[ARRIVAL] = Arrival(monotonic(), self.cycle)
 
     def on_response_complete(self) -> None:
         """Give a client that is still sending a while to finish."""
@@ -96,14 +78,6 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             self._disarm()
             self._hang_up()
-
-    @property
-    def _in_head(self) -> bool:
-        """Whether a request has begun and its headers have not ended yet."""
-        # Both are None at first, whatever their types say.
-        scope: object = self.scope
-        cycle: object = self.cycle
-        return scope is not None and (cycle is None or self.cycle.scope is not scope)
 
     def _watch_head(self, received: int) -> None:
         if self.transport.is_closing():

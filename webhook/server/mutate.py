@@ -1,19 +1,21 @@
-"""POST /mutate: the hot path. A plain ASGI application; no model, no dependency injection.
+"""POST /mutate: the hot path. Bytes in, bytes out, all decisions in `webhook.core`.
 
-Bytes in, bytes out, all decisions in `webhook.core`. Every request that carries the uid of a
-review is answered 200 with an allowed review, so that no `failurePolicy` ever comes into play.
+Every request that carries the uid of a review is answered 200 with an allowed review, so that no
+`failurePolicy` ever comes into play. A review that came whole and needs no waiting is answered at
+once, by a connection; an ASGI application without model or dependency injection answers them all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from random import random
 from time import monotonic
 from urllib.parse import parse_qs
 
+import httptools
 from starlette.types import Receive, Scope, Send
 
 from webhook.cluster.source import Source
@@ -23,9 +25,10 @@ from webhook.core.decision import Reason
 from webhook.core.duration import parse as parse_duration
 from webhook.core.review import uid_of
 from webhook.images.lookup import ImageLookup
-from webhook.server.answers import CLOSE, Header, refuse, respond
+from webhook.server.answers import CLOSE, JSON, Header, refuse, respond
+from webhook.server.balance import is_last
 from webhook.server.body import MAX_BODY, MOST_BYTES, Body
-from webhook.server.connection import ARRIVAL, Arrival
+from webhook.server.direct import ARRIVAL, Arrival
 from webhook.server.drain import Drain
 from webhook.server.journal import Journal
 from webhook.server.load import Load
@@ -49,16 +52,12 @@ _SHARE_FOR_IMAGES = 0.6
 """How much of the deadline may go into looking images up; what comes too late is there for the
 next pod."""
 
-CHANCE_TO_CLOSE = 0.001
-"""That a connection is closed with an answer, as by `--goaway-chance` of the API server itself: its
-connections live for as long as they are used, so a new replica would get next to nothing."""
-
+PATHS = ("/mutate", "/mutate/")
 _ALLOW = (b"allow", b"POST")
-_JSON = (b"content-type", b"application/json")
 
 
 class Mutate:
-    """The ASGI application behind `/mutate`."""
+    """What is behind `/mutate`: an ASGI application, and its short way."""
 
     def __init__(
         self,
@@ -80,12 +79,34 @@ class Mutate:
         self._load = load
         self._room = room
 
+    @staticmethod
+    def deadline(url: bytes, headers: Iterable[Header]) -> float | None:
+        """Seconds in which to answer a POST; None where it is none of a review."""
+        return _deadline_of(url) if _is_json(headers) else None
+
+    def at_once(self, review: bytes, deadline: float, came: float) -> bytes | None:
+        """The answer to a review that came whole; None where it takes the application.
+
+        That is what it takes to wait, to refuse, and to say what went wrong. Nothing is counted
+        or logged then: the application does all of it again.
+        """
+        start = monotonic()
+        try:
+            answer = self._look_at(review, start - came, deadline)
+            if answer.decision.lacking or answer.unknown_namespace is not None:
+                return None
+        except Exception:
+            return None
+        self._drain.reviews += 1
+        self._record(answer, review, start)
+        return answer.body
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] != "POST":
             await self._refuse(send, 405, "POST an AdmissionReview here", CLOSE, _ALLOW)
             return
-        if not _is_json(scope):
+        if not _is_json(scope["headers"]):
             await self._refuse(send, 415, "send Content-Type: application/json", CLOSE)
             return
         self._drain.reviews += 1
@@ -118,16 +139,9 @@ class Mutate:
             else:
                 await self._refuse(send, 408, str(error), CLOSE)
             return
-        try:
-            self._metrics.reviews.count(answer.decision, monotonic() - start)
-            self._tell(answer, body)
-        except Exception:
-            # The answer is made, and nothing that is told about it may keep it from the pod.
-            log.exception("a defect in podsettle; an answer was not counted or not logged")
-        if random() < CHANCE_TO_CLOSE:  # noqa: S311
-            await respond(send, 200, answer.body, _JSON, CLOSE)
-        else:
-            await respond(send, 200, answer.body, _JSON)
+        self._record(answer, body.kept, start)
+        last = (CLOSE,) if is_last() else ()
+        await respond(send, 200, answer.body, JSON, *last)
 
     async def _read_slowly(self, body: Body, receive: Receive, seconds: float) -> None:
         """Read a body that has not come to its end, and is no load until it has."""
@@ -143,9 +157,7 @@ class Mutate:
     async def _answer(self, body: Body, start: float, waited: float, deadline: float) -> Answer:
         """The answer, whatever happens. Raises UnreadableReviewError, and nothing else."""
         try:
-            answer = self._unread(body, waited, deadline) or admit(
-                body.kept, self._source.view, self._settings
-            )
+            answer = self._unread(body, deadline) or self._look_at(body.kept, waited, deadline)
             if answer.unknown_namespace is not None and not self._room.full:
                 answer = await self._ask_again(body.kept, answer, deadline)
             if answer.decision.lacking and self._images is not None:
@@ -160,21 +172,25 @@ class Mutate:
             return admit_unread(body.kept, Reason.INTERNAL_ERROR, why)._replace(defect=error)
         return answer
 
-    def _unread(self, body: Body, waited: float, deadline: float) -> Answer | None:
-        """The answer to a review that is not to be looked at."""
+    def _unread(self, body: Body, deadline: float) -> Answer | None:
+        """The answer to a review that is not there, or that nobody can have meant to be read."""
         if body.crowded_out:
             why = f"{self._room.held} bytes of unfinished reviews leave no room for the rest of it"
             return admit_unread(body.kept, Reason.OVERLOADED, why)
         if not body.complete:
             why = f"{body.length} bytes came in {_for_body(deadline):.2g} s, and not the end"
             return admit_unread(body.kept, Reason.DEADLINE_EXCEEDED, why)
-        if self._load.is_too_much(waited, deadline):
-            why = f"{self._load.reviews} reviews are under way, more than can be answered in time"
-            return admit_unread(body.kept, Reason.OVERLOADED, why)
         if body.length > MAX_BODY:
             why = f"{body.length} bytes are more than the {MAX_BODY} it reads"
             return admit_unread(body.kept, Reason.UNSUPPORTED_REVIEW, why)
         return None
+
+    def _look_at(self, review: bytes, waited: float, deadline: float) -> Answer:
+        """The answer to a review, unless there are too many. Raises UnreadableReviewError."""
+        if self._load.is_too_much(waited, deadline):
+            why = f"{self._load.reviews} reviews are under way, more than can be answered in time"
+            return admit_unread(review, Reason.OVERLOADED, why)
+        return admit(review, self._source.view, self._settings)
 
     async def _ask_again(self, body: bytes, answer: Answer, deadline: float) -> Answer:
         """Answer once more, if the namespace that was too new to be known can be had in time."""
@@ -183,13 +199,22 @@ class Mutate:
         found = await self._source.fetch_namespace(name, seconds)
         return admit(body, self._source.view, self._settings) if found else answer
 
-    def _tell(self, answer: Answer, body: Body) -> None:
+    def _record(self, answer: Answer, review: bytes, start: float) -> None:
+        """Count an answer and tell of it. Raises nothing."""
+        try:
+            self._metrics.reviews.count(answer.decision, monotonic() - start)
+            self._tell(answer, review)
+        except Exception:
+            # The answer is made, and nothing that is told about it may keep it from the pod.
+            log.exception("a defect in podsettle; an answer was not counted or not logged")
+
+    def _tell(self, answer: Answer, review: bytes) -> None:
         """Tell the log of a pod that a policy covers, and of a defect."""
         request = answer.request
         if answer.defect is not None:
             log.error(
                 "a defect in podsettle; the pod was admitted unchanged (uid %s)",
-                _shown((request.uid if request else uid_of(body.kept)) or "unknown"),
+                _shown((request.uid if request else uid_of(review)) or "unknown"),
                 exc_info=answer.defect,
             )
         elif request is not None and answer.decision.policies and self._journal.wanted:
@@ -200,6 +225,13 @@ class Mutate:
     async def _refuse(self, send: Send, status: int, message: str, *headers: Header) -> None:
         self._metrics.count_refused(status)
         await refuse(send, status, message, *headers)
+
+
+@lru_cache(maxsize=64)
+def _deadline_of(url: bytes) -> float | None:
+    parsed = httptools.parse_url(url)
+    path = parsed.path.decode("latin-1")
+    return _deadline(parsed.query or b"") if path in PATHS else None
 
 
 @lru_cache(maxsize=64)
@@ -218,10 +250,10 @@ def _for_body(deadline: float) -> float:
     return min(deadline, SECONDS_FOR_BODY)
 
 
-def _is_json(scope: Scope) -> bool:
-    for name, value in scope["headers"]:
+def _is_json(headers: Iterable[Header]) -> bool:
+    for name, value in headers:
         if name == b"content-type":
-            return bytes(value).partition(b";")[0].strip().lower() == b"application/json"
+            return value.partition(b";")[0].strip().lower() == b"application/json"
     return False
 
 

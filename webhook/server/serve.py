@@ -8,14 +8,18 @@ import logging
 import os
 import socket
 import ssl
+from functools import partial
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
-from fastapi import FastAPI
 
 from webhook.server.answers import CLOSE
 from webhook.server.connection import Connection
 from webhook.server.drain import Drain
+
+if TYPE_CHECKING:
+    from webhook.server.app import Application
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +65,7 @@ def spare_the_collector() -> None:
     gc.set_threshold(_ALLOCATIONS)
 
 
-def serve(app: FastAPI, context: ssl.SSLContext, listener: socket.socket, drain: Drain) -> None:
+def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, drain: Drain) -> None:
     """Serve until a signal came and `drain` is over, or a second signal came.
 
     `app` is one of `create_app`, with the same `drain`.
@@ -72,7 +76,8 @@ def serve(app: FastAPI, context: ssl.SSLContext, listener: socket.socket, drain:
 
     config = uvicorn.Config(
         app,
-        http=Connection,
+        # uvicorn calls it, and does no more with it; only its annotations ask for a class.
+        http=partial(Connection, way=app.direct),  # type: ignore[arg-type]
         ssl_context_factory=use_context,
         access_log=False,
         log_config=None,
@@ -123,4 +128,9 @@ class _Server(uvicorn.Server):
             # These go into every answer from now on, whoever gives it.
             self.config.encoded_headers.append(CLOSE)
             self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
+        if not self._drain.over():
+            return False
+        # The loop may have been busy until now: what came meanwhile is read before any connection
+        # is taken for idle.
+        await asyncio.sleep(0)
         return self._drain.over()
