@@ -20,7 +20,7 @@ from tests.images.rig import Image, RunningRegistry, serving, start_server
 from tests.images.settling import HELPER, images
 from tests.reviews import patch_of, review
 from webhook.cluster.manifests import ManifestsSource
-from webhook.server import mutate
+from webhook.server import balance, mutate
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.review_counts import BUCKETS
@@ -30,7 +30,7 @@ from webhook.server.review_counts import BUCKETS
 def trusted(monkeypatch: pytest.MonkeyPatch, ca: trustme.CA, tmp_path: Path) -> None:
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    monkeypatch.setattr(mutate, "CHANCE_TO_CLOSE", 0)
+    monkeypatch.setattr(balance, "CHANCE_TO_CLOSE", 0)
 
 
 @asynccontextmanager
