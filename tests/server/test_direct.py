@@ -468,6 +468,7 @@ def test_no_answer_is_made_for_a_client_that_reads_none(served: Served) -> None:
     assert is_settled(client)
     (connection,) = served.connections
     connection.loop.call_soon_threadsafe(connection.pause_writing)
+    await_that(lambda: connection.flow.write_paused, "nothing more is written")
     client.send(of(1))
     await_that(lambda: served.app.state.load.under_way, "it is left to the application")
     client.send(of(2))
