@@ -124,12 +124,12 @@ def test_the_answer_is_the_same_whichever_way_it_takes(served: Served, path: Pat
     client = served.connect()
     client.send(request)
     whole = client.answer()
-    # Longer than what is read at a time, it never comes whole.
-    assert served.ways.long == (len(request) > 100_000)
-    served.ways.long = 0
+    # What does not fit a record of TLS may be read in parts.
+    assert served.ways.long == 0 or len(request) > 16_000
+    before = served.ways.long
     served.send_in_two(client, request)
     parted = client.answer()
-    assert served.ways.long == 1
+    assert served.ways.long == before + 1
     assert review_in(whole)
     assert whole.body == parted.body  # type: ignore[attr-defined]
     assert (whole.status, whole.reason, whole.version) == (parted.status, "OK", parted.version)
@@ -280,13 +280,6 @@ def test_who_asks_whether_to_go_on_is_told(served: Served, at_once: bool) -> Non
     assert client.socket.recv(len(interim)) == interim
     client.send(b"" if at_once else body)
     assert "patch" in review_in(client.answer())
-
-
-def test_a_wish_for_another_protocol_is_let_pass(served: Served) -> None:
-    client = served.connect()
-    client.send(WHOLE.replace(b"Host: x", b"Host: x\r\nConnection: Upgrade\r\nUpgrade: h2c"))
-    client.answer()
-    assert served.ways.long == 1
 
 
 class Young:

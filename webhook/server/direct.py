@@ -139,7 +139,6 @@ class DirectConnection(HttpToolsProtocol):
             and parser.get_method() == b"POST"
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
-            and not parser.should_upgrade()
         )
 
     def _write(self, body: bytes) -> None:

@@ -188,7 +188,10 @@ class Mutate:
     def _look_at(self, review: bytes, waited: float, deadline: float) -> Answer:
         """The answer to a review, unless there are too many. Raises UnreadableReviewError."""
         if self._load.is_too_much(waited, deadline):
-            why = f"{self._load.reviews} reviews are under way, more than can be answered in time"
+            why = (
+                f"{self._load.reviews} reviews are under way, and it waited {waited:.2g} s: "
+                "more come than can be answered in time"
+            )
             return admit_unread(review, Reason.OVERLOADED, why)
         return admit(review, self._source.view, self._settings)
 
@@ -218,9 +221,9 @@ class Mutate:
                 exc_info=answer.defect,
             )
         elif request is not None and answer.decision.policies and self._journal.wanted:
-            pod = f"{_shown(request.namespace or '')}/{_shown(request.pod.name)}"
             why = "; ".join([f"{key}: {text}" for key, text in answer.audit_annotations.items()])
-            self._journal.write(f"uid {_shown(request.uid)} pod {pod}: {_shown(why, 2000)}")
+            pod = f"{request.namespace or ''}/{request.pod.name}"
+            self._journal.write(_shown(f"uid {request.uid} pod {pod}: {why}", 2400))
 
     async def _refuse(self, send: Send, status: int, message: str, *headers: Header) -> None:
         self._metrics.count_refused(status)
