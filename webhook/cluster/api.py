@@ -18,13 +18,13 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 import yaml
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import (
+
+from webhook.cluster.asyncio_client import (
+    Configuration,
+    RESTClientObject,
     load_incluster_config,
     load_kube_config,
 )
-
 from webhook.cluster.in_cluster import in_cluster, own_namespace
 
 Json = dict[str, Any]
