@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -50,6 +50,30 @@ class Unreachable(Exception):  # noqa: N818
 
 class NoClusterError(Unreachable):
     """Nothing says where an API server is: trying again makes no sense."""
+
+
+class PageMetadata(msgspec.Struct, rename="camel"):
+    """Where a list stands."""
+
+    resource_version: str
+    next: str = msgspec.field(default="", name="continue")
+    """What the next page is asked for with; empty on the last one."""
+
+
+class Page(msgspec.Struct):
+    """A part of a list."""
+
+    metadata: PageMetadata
+    raw: list[msgspec.Raw] | None = msgspec.field(default=None, name="items")
+
+    @property
+    def items(self) -> Iterator[Json]:
+        """Its objects, decoded one by one: all at once they are many times what is kept of them,
+        and the memory that they leave behind is in pieces."""
+        return map(_decode, self.raw or ())
+
+
+_decode_page = msgspec.json.Decoder(Page).decode
 
 
 class ApiServer:
@@ -137,18 +161,20 @@ class ApiServer:
         timeout: float = _TIMEOUT,  # noqa: ASYNC109
     ) -> Json:
         """One call; `path` carries its query. Raises ApiError and Unreachable."""
-        try:
-            response = await self._open(method, path, body, content_type, accept, timeout)
-            content = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {path}: {_words(error)}") from None
-        if response.status >= 300:
-            raise ApiError(response.status, _message(content))
+        content = await self._content(method, path, body, content_type, accept, timeout)
         try:
             answer: Json = _decode(content)
         except msgspec.DecodeError:
             raise Unreachable(f"{method} {path}: the answer is not JSON") from None
         return answer
+
+    async def page(self, path: str, accept: str) -> Page:
+        """One page of a list. Raises ApiError and Unreachable."""
+        content = await self._content("GET", path, None, "application/json", accept, _TIMEOUT)
+        try:
+            return _decode_page(content)
+        except msgspec.DecodeError:
+            raise Unreachable(f"GET {path}: the answer is no list") from None
 
     @asynccontextmanager
     async def lines(
@@ -181,6 +207,24 @@ class ApiServer:
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"GET {path}: {_words(error)}") from None
+
+    async def _content(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        content_type: str,
+        accept: str,
+        timeout: float,  # noqa: ASYNC109
+    ) -> bytes:
+        try:
+            response = await self._open(method, path, body, content_type, accept, timeout)
+            content = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{method} {path}: {_words(error)}") from None
+        if response.status >= 300:
+            raise ApiError(response.status, _message(content))
+        return content
 
     async def _open(
         self,

@@ -111,20 +111,20 @@ class Reflector(Generic[T]):
         query = {"limit": str(_PAGE), **self._selected}
         while True:
             try:
-                page = await self._server.request(
-                    "GET", f"{self._path}?{urlencode(query)}", accept=self._accept("List")
+                page = await self._server.page(
+                    f"{self._path}?{urlencode(query)}", self._accept("List")
                 )
             except ApiError as error:
                 raise _gone_or(error) from None
-            for item in page.get("items") or ():
+            for item in page.items:
                 kept = self._kept_of(item)
                 if kept is not None:
                     found[item["metadata"]["name"]] = kept
-            if not page["metadata"].get("continue"):
+            if not page.metadata.next:
                 break
-            query["continue"] = page["metadata"]["continue"]
+            query["continue"] = page.metadata.next
         self.objects = found
-        self._version = page["metadata"]["resourceVersion"]
+        self._version = page.metadata.resource_version
         self._seen()
         self.synced.set()
         self._changed()
