@@ -163,6 +163,13 @@ def test_every_problem_of_every_document_is_told() -> None:
     assert len(problems) == 2
 
 
+def test_of_a_text_that_is_not_yaml_to_its_end_nothing_counts() -> None:
+    text = "kind: Namespace\nmetadata: {name: ci}\n---\nkind: 5\n---\na: {\n"
+    found, (problem,) = read_text(text.encode(), "f")
+    assert found == []
+    assert str(problem).startswith("f:7: not YAML")
+
+
 def test_only_manifests_directly_inside_are_read(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yml", "c.json", "d.txt", "e.yaml.bak", ".f"):
         (tmp_path / name).write_text(document(name[0]))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.documents import Document, DocumentError, load_documents
+from webhook.core.documents import Document, DocumentError, each_document, load_documents
 
 
 def load(text: str | bytes) -> Any:
@@ -43,6 +43,13 @@ def refused(text: str | bytes) -> DocumentError:
 def test_every_document_that_is_not_empty_is_read(text: str, values: list[Any]) -> None:
     assert [document.value for document in load_documents(text, "f")] == values
     assert [document.value for document in load_documents(text.encode(), "f")] == values
+
+
+def test_a_document_is_there_before_the_next_one_is_read() -> None:
+    documents = each_document("a: 1\n---\nb: {", "f")
+    assert next(documents).value == {"a": 1}
+    with pytest.raises(DocumentError):
+        next(documents)
 
 
 # What a Kubernetes client makes of a plain scalar: goyaml.v2/resolve.go in kubernetes-sigs/yaml.
@@ -278,7 +285,7 @@ def test_deep_nesting_is_an_error(text: str) -> None:
 def test_no_nesting_is_so_deep_that_the_process_dies_of_it(text: str) -> None:
     """In a process of its own: a stack that overflows in C takes everything with it."""
     script = (
-        "from webhook.core.documents import DocumentError, load_documents\n"
+        "from webhook.core.documents import DocumentError, each_document, load_documents\n"
         f"try: load_documents({text!r} * (1_000_000 // {len(text)}), 'f')\n"
         "except DocumentError: print('refused')"
     )

@@ -21,7 +21,7 @@ from webhook.cluster.objects import read_namespace, read_node, read_runtime_clas
 from webhook.cluster.problems import Problem
 from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
-from webhook.core.documents import Document, DocumentError, load_documents
+from webhook.core.documents import Document, DocumentError, each_document
 from webhook.core.names import GROUP, KIND
 from webhook.core.nodes import Nodes
 from webhook.core.policies import PolicySet
@@ -85,20 +85,20 @@ def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[Problem, ...]]:
 
 def read_text(text: bytes, source: str) -> tuple[list[FoundObject], tuple[Problem, ...]]:
     """The same for a text that is already here; `source` names it in the problems."""
-    try:
-        documents = load_documents(text, source)
-    except DocumentError as error:
-        return [], (Problem(error.source, error.line, error.message),)
     objects: list[FoundObject] = []
     problems: list[Problem] = []
-    for document in documents:
-        for path, value in _items(document.value):
-            try:
-                found = _read_object(document, path, value)
-            except _ProblemsError as error:
-                problems.extend(error.problems)
-            else:
-                objects.extend([found] if found else [])
+    try:
+        for document in each_document(text, source):
+            for path, value in _items(document.value):
+                try:
+                    found = _read_object(document, path, value)
+                except _ProblemsError as error:
+                    problems.extend(error.problems)
+                else:
+                    objects.extend([found] if found else [])
+    except DocumentError as error:
+        # Of a text that breaks off, nothing counts.
+        return [], (Problem(error.source, error.line, error.message),)
     return objects, tuple(problems)
 
 

@@ -61,9 +61,17 @@ def load_documents(text: str | bytes, source: str) -> list[Document]:
 
     Raises DocumentError.
     """
+    return list(each_document(text, source))
+
+
+def each_document(text: str | bytes, source: str) -> Iterator[Document]:
+    """The same one by one, as each is read: thousands at once are many times what is kept of them.
+
+    Raises DocumentError, perhaps after some documents.
+    """
     try:
         events = yaml.parse(_decoded(text), Loader=yaml.CSafeLoader)
-        return [found for found in _documents(events, source) if found.value is not None]
+        yield from (found for found in _documents(events, source) if found.value is not None)
     except UnicodeDecodeError as error:
         raise DocumentError(source, 0, f"not YAML: not UTF-8 text ({error.reason})") from None
     except yaml.YAMLError as error:
