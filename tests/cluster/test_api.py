@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from webhook.background import background
+from webhook.cluster import reflector
 from webhook.cluster.api import ApiServer, Unreachable
 from webhook.cluster.asyncio_client import Configuration
 from webhook.cluster.reflector import Reflector
@@ -30,6 +33,8 @@ async def serving(pages: Mapping[str, object]) -> AsyncIterator[ApiServer]:
     """A server of one list, each page by the token that it is asked for with."""
 
     async def answer(request: web.Request) -> web.Response:
+        if "watch" in request.query:
+            return web.Response()
         return web.json_response(pages[request.query.get("continue", "")])
 
     app = web.Application()
@@ -75,3 +80,14 @@ async def test_a_mirror_has_what_is_on_every_page() -> None:
         await listed._list()
 
     assert listed.objects == {"a": "a", "b": "b", "c": "c"}
+
+
+async def test_the_memory_of_a_list_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back = asyncio.Event()
+    monkeypatch.setattr(reflector, "give_back", given_back.set)
+    async with serving(PAGES) as server:
+        listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
+        async with background(listed.run), asyncio.timeout(10):
+            await given_back.wait()
+
+    assert listed.synced.is_set()

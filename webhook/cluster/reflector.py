@@ -25,6 +25,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
+from webhook.memory import give_back
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Reflector(Generic[T]):
             try:
                 if self._version is None:
                     await self._list()
+                    give_back()  # What was read is many times what is kept of it.
                 await self._watch()
                 pause = _FIRST_PAUSE
             except _Gone:

@@ -1,0 +1,33 @@
+"""What podsettle does not need any more is the system's again."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+
+import pytest
+
+_FREED = """
+from pathlib import Path
+from webhook.memory import give_back
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+blocks = [bytes(2000) for _ in range(20_000)]
+last = blocks[-1]
+blocks.clear()
+before = resident()
+give_back()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="glibc's own")
+def test_what_was_freed_before_something_that_stays_is_given_back() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", _FREED], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert int(said) > 20_000_000
