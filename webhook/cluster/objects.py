@@ -66,9 +66,21 @@ def read_namespace(document: object) -> Namespace:
     return Namespace(metadata.name, labels, _FIXED_LEVEL in (metadata.annotations or {}))
 
 
+_MOST_VALUES = 1_000
+"""What thousands of objects have in common is met among the first. To remember a value that is one
+object's alone, such as its name, takes more than the value does."""
+_values: dict[str, str] = {}
+
+
 def _shared(labels: dict[str, str] | None) -> dict[str, str]:
     """Labels without a second copy of what thousands of objects have in common."""
-    return {intern(key): intern(value) for key, value in (labels or {}).items()}
+    return {intern(key): _shared_value(value) for key, value in (labels or {}).items()}
+
+
+def _shared_value(value: str) -> str:
+    if len(_values) < _MOST_VALUES:
+        return _values.setdefault(value, value)
+    return _values.get(value, value)
 
 
 def read_node(document: object) -> Node:
