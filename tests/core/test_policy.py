@@ -263,3 +263,21 @@ def test_what_is_no_mapping_is_no_policy(document: Any) -> None:
 def test_a_problem_without_a_path_is_its_message() -> None:
     assert str(PolicyProblem((), "is odd")) == "is odd"
     assert str(PolicyProblem(("spec", "a", 0, "b"), "is odd")) == "spec.a[0].b: is odd"
+
+
+def test_what_policies_leave_out_is_there_once_for_all_of_them() -> None:
+    one, other = policy("a").spec, policy("b").spec
+    assert one.pod_selector is other.pod_selector
+    assert one.image_config is other.image_config
+
+
+def test_what_says_the_same_has_the_same_hash() -> None:
+    spec: dict[str, Any] = {
+        "podSelector": {"matchLabels": {"a": "1", "b": "2"}},
+        "imageConfig": {"lookup": "Registry", "mirrors": {"a.example": "b.example"}},
+    }
+    one, other = policy("a", **spec).spec, policy("b", **spec).spec
+    assert one.pod_selector == other.pod_selector
+    assert hash(one.pod_selector) == hash(other.pod_selector)
+    assert one.image_config == other.image_config
+    assert hash(one.image_config) == hash(other.image_config)

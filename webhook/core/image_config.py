@@ -126,6 +126,10 @@ class ImageConfigSettings(Model):
             raise PydanticCustomError("nowhere", _NOWHERE)
         return self
 
+    def __hash__(self) -> int:
+        """What has no hash, pydantic copies for each policy that leaves it out."""
+        return hash((self.lookup, self.registries, frozenset(self.mirrors.items())))
+
     @property
     def rules(self) -> LookupRules | None:
         """The same as decisions carry it; None where nothing is looked up."""

@@ -131,6 +131,10 @@ class LabelSelector(Model):
         default=(), strict=False, description="Requirements, all of which have to hold."
     )
 
+    def __hash__(self) -> int:
+        """What has no hash, pydantic copies for each policy that leaves it out."""
+        return hash((frozenset(self.match_labels.items()), self.match_expressions))
+
     def names(self, key: str) -> frozenset[str]:
         """The values of `key` that the selector spells out by `matchLabels` or `In`."""
         spelled = {self.match_labels[key]} if key in self.match_labels else set()
