@@ -25,7 +25,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
-from webhook.memory import give_back
+from webhook.heap import give_back
 
 log = logging.getLogger(__name__)
 
