@@ -186,8 +186,8 @@ class KubernetesSource:
 
     def _rebuild(self) -> None:
         self._rebuild_due = False
-        # A copy where they changed, for decisions are remembered by them; namespaces are left out of
-        # that, and there are many.
+        # A copy where they changed, for decisions are remembered by them. Not by the namespaces, of
+        # which there are many.
         known, classes = self.view.runtime_classes, self.runtime_classes.objects
         view = replace(
             self.view,
