@@ -187,6 +187,7 @@ def test_a_review_that_comes_whole_is_answered_at_once(served: Served, target: s
         assert "patch" in review_in(client.answer())
     assert served.ways.long == 0
     assert served.reviews == 3
+    assert served.connections[0].server_state.total_requests == 3
 
 
 def test_so_is_one_in_chunks(served: Served) -> None:

@@ -44,15 +44,14 @@ class Connection(DirectConnection):
         super().data_received(data)
         if self._in_head:
             self._watch_head(len(data))
-        elif self._timer is None and self.timeout_keep_alive_task is None and self._is_idle:
-            # Neither a request nor part of one, and uvicorn has stopped its timer for it.
+        elif self._timer is None and self._is_idle:
+            # A review that was answered at once, or neither a request nor part of one: uvicorn
+            # has stopped its timer for it.
             self._arm(self.timeout_keep_alive)
 
     def on_message_begin(self) -> None:
         """A head begins."""
         self._in_head = True
-        # Of an answer to what came in one piece with it.
-        self._unset_keepalive_if_required()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:

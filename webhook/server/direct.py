@@ -149,7 +149,7 @@ class DirectConnection(HttpToolsProtocol):
         self.transport.write(b"%b%d\r\n\r\n%b" % (head.text, len(body), body))
         if head.closes:
             self.transport.close()
-        super().on_response_complete()
+        self.server_state.total_requests += 1
 
     def _take_the_long_way(self) -> None:
         """Hand a request to the application, with what came of its body."""
