@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import trustme
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from tests.process import await_that
 from tests.reviews import PODS, load_pod, review
@@ -258,3 +262,32 @@ def test_a_file_that_is_no_bundle_is_told(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("no certificate")
     with pytest.raises(ClientCAError, match="is not a bundle"):
         ask_for_client_certificate(context, tmp_path / "ca.crt")
+
+
+# What is left of a connection
+
+
+@pytest.fixture
+def _no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.parametrize("broken", [False, True], ids=["closed", "broken"])
+def test_a_connection_that_is_over_takes_no_memory(server: InProcess, broken: bool) -> None:
+    client = server.connect()
+    assert is_settled(client)
+    assert client.get("/livez").status == 200
+    if broken:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    await_that(lambda: not _connections(), "nothing of the connection is left")
+
+
+def _connections() -> list[object]:
+    """What there is of connections and their requests, be it out of reach."""
+    kinds = connection.Connection, RequestResponseCycle
+    return [found for found in gc.get_objects() if isinstance(found, kinds)]

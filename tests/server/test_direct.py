@@ -27,7 +27,7 @@ from webhook.cluster.manifests import ManifestsSource
 from webhook.core.admit import Answer
 from webhook.core.decide import Settings
 from webhook.core.view import Namespace
-from webhook.server import balance, serve, turn
+from webhook.server import balance, direct, serve, turn
 from webhook.server.app import Application, create_app
 from webhook.server.connection import Connection
 from webhook.server.drain import Drain
@@ -202,6 +202,57 @@ def test_so_is_one_in_chunks(served: Served) -> None:
     assert "patch" in review_in(client.answer())
     assert served.ways.long == 0
     assert is_settled(client)
+
+
+def test_so_is_one_whose_body_comes_a_moment_after_its_head(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    client = served.connect()
+    for _ in range(2):
+        client.send(WHOLE[:300])
+        await_that(lambda: served.connections[-1]._waiting is not None, "the head was read")
+        client.send(WHOLE[300:])
+        assert "patch" in review_in(client.answer())
+        assert served.connections[-1]._waiting is None
+    assert served.ways.long == 0
+
+
+def test_a_long_body_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    long = mutate(review(pod(container("a", "x" * 40_000))))
+    client = served.connect()
+    served.send_in_two(client, long)
+    assert "auditAnnotations" in review_in(client.answer())
+    assert served.ways.long == 1
+
+
+def test_a_body_that_is_waited_for_is_answered_before_the_end(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    client = served.connect()
+    client.send(WHOLE[:-100])
+    await_that(lambda: bool(served.connections), "the connection is there")
+    await_that(lambda: served.connections[-1]._waiting is not None, "the first part was read")
+    served.connections[-1].loop.call_soon_threadsafe(served.connections[-1].shutdown)
+    await_that(lambda: served.ways.long == 1, "it was left to the application")
+    client.send(WHOLE[-100:])
+    assert "patch" in review_in(client.answer())
+
+
+def test_a_client_that_leaves_is_not_waited_for(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    client = served.connect()
+    client.send(WHOLE[:-100])
+    await_that(lambda: bool(served.connections), "the connection is there")
+    connection = served.connections[-1]
+    await_that(lambda: connection._waiting is not None, "the first part was read")
+    client.close()
+    await_that(lambda: connection._waiting is None, "the connection is gone")
+    assert served.ways.long == 0
 
 
 def test_so_is_one_whose_head_came_in_pieces(served: Served) -> None:

@@ -7,7 +7,6 @@ that does not apply (kubernetes `apiserver/pkg/admission/plugin/webhook/mutating
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,8 +37,6 @@ class Answer(NamedTuple):
 
     body: bytes
     decision: Decision
-    audit_annotations: Mapping[str, str]
-    """As answered: what was decided, in a line or two."""
     request: Request[Any] | None
     defect: Exception | None
     """The defect behind an `InternalError`, for the log."""
@@ -147,4 +144,4 @@ def _answer(
 ) -> Answer:
     head = _HEAD if api_version is API_VERSION else _head(api_version)
     body = b"".join((head, _encode(uid), b',"allowed":true', decision.members, b"}}"))
-    return Answer(body, decision, decision.audit_annotations, request, defect)
+    return Answer(body, decision, request, defect)

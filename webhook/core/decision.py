@@ -293,6 +293,11 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
         return annotations
 
     @cached_property
+    def summary(self) -> str:
+        """For the log: the audit annotations in one line."""
+        return "; ".join(f"{key}: {text}" for key, text in self.audit_annotations.items())
+
+    @cached_property
     def lacks_namespace(self) -> bool:
         """Whether the pod's namespace is not known, so that nothing could be decided."""
         return any(outcome.reason is Reason.NAMESPACE_UNKNOWN for outcome in self.outcomes)

@@ -38,6 +38,8 @@ class Connection(DirectConnection):
         """Forget the timer."""
         self._disarm()
         super().connection_lost(exc)
+        # uvicorn leaves this timer running where the connection broke.
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         """Take what came; an unfinished head may take neither long nor much."""
@@ -73,6 +75,7 @@ class Connection(DirectConnection):
         """Close it if it is idle; one that has begun a request is answered first."""
         if self._in_head:
             return
+        self._wait_no_longer()
         super().shutdown()
         if self.transport.is_closing():
             self._disarm()

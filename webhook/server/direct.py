@@ -11,17 +11,23 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from webhook.server.answers import CLOSE
 from webhook.server.balance import is_last
+from webhook.server.body import ALWAYS_KEPT
 from webhook.server.heads import Heads
 from webhook.server.turn import Turn
 
 if TYPE_CHECKING:
     from webhook.server.mutate import Mutate
+
+_PATIENCE = 0.05
+"""Seconds for the rest of a body. An API server writes the head of a request and its body apart,
+and now and then the one is read before the other is there."""
 
 ARRIVAL = "arrival"
 """Where in a request's `state` its Arrival is."""
@@ -37,12 +43,15 @@ class Arrival:
     def __init__(self, at: float, cycle: RequestResponseCycle) -> None:
         self.at = at
         """By `time.monotonic`."""
-        self._cycle = cycle
+        # Not the cycle itself: it holds the request's state, and so this. What holds itself stays,
+        # with its connection and the buffers of that, until the collector comes by.
+        self._cycle = ref(cycle)
 
     @property
     def complete(self) -> bool:
         """Whether the body is there to its end."""
-        return not self._cycle.more_body
+        cycle = self._cycle()
+        return cycle is not None and not cycle.more_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,8 @@ class DirectConnection(HttpToolsProtocol):
     """When what is being read came, at the latest; by `time.monotonic`."""
     _may_try = False
     """Whether a request may still be answered at once."""
+    _waiting: asyncio.TimerHandle | None = None
+    """The end of the patience with the rest of a body."""
 
     def __init__(self, *, way: DirectWay, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
@@ -82,14 +93,24 @@ class DirectConnection(HttpToolsProtocol):
         if certificate:
             self.app_state = {**self.app_state, CLIENT_CERTIFICATE: certificate}
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a body that has not come to its end."""
+        self._pieces = None
+        self._wait_no_longer()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         """Take what came."""
         self._came = self._turn.began(self.loop)
         # One at a time: whoever sends many in a row takes turns with the other clients.
-        self._may_try = not self._needs_certificate or CLIENT_CERTIFICATE in self.app_state
+        self._may_try = self._pieces is None and (
+            not self._needs_certificate or CLIENT_CERTIFICATE in self.app_state
+        )
         super().data_received(data)
         if self._pieces is not None:
-            self._take_the_long_way()
+            self._wait_for_the_rest(self._pieces)
+        elif self._waiting is not None:
+            self._wait_no_longer()
 
     def on_headers_complete(self) -> None:
         """Wait for the body of a plain review, and let the application begin on anything else."""
@@ -126,7 +147,7 @@ class DirectConnection(HttpToolsProtocol):
         """Whether the application has answered all that it was handed."""
         # None at first, whatever its type says.
         cycle: RequestResponseCycle | None = self.cycle
-        return cycle is None or cycle.response_complete
+        return self._pieces is None and (cycle is None or cycle.response_complete)
 
     @property
     def _is_plain(self) -> bool:
@@ -150,6 +171,21 @@ class DirectConnection(HttpToolsProtocol):
         if head.closes:
             self.transport.close()
         self.server_state.total_requests += 1
+
+    def _wait_for_the_rest(self, pieces: list[bytes]) -> None:
+        """For a moment; and for no more than there is always room for."""
+        if sum(map(len, pieces)) > ALWAYS_KEPT:
+            self._wait_no_longer()
+        elif self._waiting is None:
+            self._waiting = self.loop.call_later(_PATIENCE, self._wait_no_longer)
+
+    def _wait_no_longer(self) -> None:
+        """Leave a body that has not come to its end to the application."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        if self._pieces is not None:
+            self._take_the_long_way()
 
     def _take_the_long_way(self) -> None:
         """Hand a request to the application, with what came of its body."""

@@ -221,9 +221,9 @@ class Mutate:
                 exc_info=answer.defect,
             )
         elif request is not None and answer.decision.policies and self._journal.wanted:
-            why = "; ".join([f"{key}: {text}" for key, text in answer.audit_annotations.items()])
             pod = f"{request.namespace or ''}/{request.pod.name}"
-            self._journal.write(_shown(f"uid {request.uid} pod {pod}: {why}", 2400))
+            line = f"uid {request.uid} pod {pod}: {answer.decision.summary}"
+            self._journal.write(_shown(line, 2400))
 
     async def _refuse(self, send: Send, status: int, message: str, *headers: Header) -> None:
         self._metrics.count_refused(status)

@@ -21,6 +21,9 @@ from webhook.core.decision import Decision, Reason
 _RARE = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
 """What pods are left unsettled for by a fault of podsettle or on the way to it."""
 
+_MOST_UNCOUNTED = 64
+"""Decisions that are kept for it."""
+
 BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     # Reviews that waited for a registry.
@@ -37,6 +40,9 @@ class ReviewCounts(Collector):
         self._unchanged = 0
         # There before it happens, so that a rate sees the first time as well.
         self._outcomes: Counter[tuple[str, Reason]] = Counter({("", r): 0 for r in _RARE})
+        # By identity: decisions are remembered, and to look all their reasons up each time takes
+        # as long as to find such a decision.
+        self._uncounted: dict[int, tuple[Decision, int]] = {}
         self._durations = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
@@ -46,10 +52,18 @@ class ReviewCounts(Collector):
             self._patched += 1
         else:
             self._unchanged += 1
-        for outcome in decision.outcomes:
-            self._outcomes[outcome.remedy, outcome.reason] += 1
+        _, times = self._uncounted.get(id(decision), (decision, 0))
+        self._uncounted[id(decision)] = decision, times + 1
+        if len(self._uncounted) > _MOST_UNCOUNTED:
+            self._count_outcomes()
         self._durations[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
+
+    def _count_outcomes(self) -> None:
+        for decision, times in self._uncounted.values():
+            for outcome in decision.outcomes:
+                self._outcomes[outcome.remedy, outcome.reason] += times
+        self._uncounted.clear()
 
     def collect(self) -> Iterator[Metric]:
         """The metrics, as the registry asks for them."""
@@ -61,6 +75,7 @@ class ReviewCounts(Collector):
         reviews.add_metric(["patched"], self._patched)
         reviews.add_metric(["unchanged"], self._unchanged)
         yield reviews
+        self._count_outcomes()
         outcomes = CounterMetricFamily(
             "podsettle_outcomes",
             "Reasons given, by remedy; no remedy where the reason holds for the whole pod.",
