@@ -482,6 +482,17 @@ def test_what_follows_a_goodbye_is_not_begun(
 # Idle connections
 
 
+def test_a_connection_in_use_does_not_end(served: Served) -> None:
+    client = served.connect()
+    assert is_settled(client)
+    (connection,) = served.connections
+    before = connection._idling
+    connection.loop.call_soon_threadsafe(connection._end_if_idle)
+    await_that(lambda: connection._idling is not before, "it was looked at")
+    assert not connection.transport.is_closing()
+    assert is_settled(client)
+
+
 def test_an_idle_connection_ends_after_a_review_too(
     source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:

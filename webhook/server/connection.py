@@ -7,6 +7,7 @@ answered early. Nothing here costs a request more than setting a flag.
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 
 from webhook.server.direct import DirectConnection
 
@@ -28,15 +29,22 @@ class Connection(DirectConnection):
     _in_head = False
     """Whether a request has begun and its headers have not ended yet."""
     _head_bytes = 0
+    _idling: asyncio.TimerHandle | None = None
+    """Looks now and then whether something came; to start a timer anew after each review would
+    take longer than to read its head."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that sends nothing is idle, as between two requests."""
         super().connection_made(transport)
-        self._arm(self.timeout_keep_alive)
+        self._came = monotonic()
+        self._look_again(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Forget the timers."""
         self._disarm()
+        if self._idling is not None:
+            self._idling.cancel()
+            self._idling = None
         super().connection_lost(exc)
         # uvicorn leaves this timer running where the connection broke.
         self._unset_keepalive_if_required()
@@ -46,10 +54,6 @@ class Connection(DirectConnection):
         super().data_received(data)
         if self._in_head:
             self._watch_head(len(data))
-        elif self._timer is None and self._is_idle:
-            # A review that was answered at once, or neither a request nor part of one: uvicorn
-            # has stopped its timer for it.
-            self._arm(self.timeout_keep_alive)
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -78,7 +82,17 @@ class Connection(DirectConnection):
         self._wait_no_longer()
         super().shutdown()
         if self.transport.is_closing():
-            self._disarm()
+            self._hang_up()
+
+    def _look_again(self, seconds: float) -> None:
+        self._idling = self.loop.call_later(seconds, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        """Hang up on a client that has sent nothing for long, and has no answer coming."""
+        left = self._came + self.timeout_keep_alive - monotonic()
+        if left > 0 or self._in_head or not self._is_idle:
+            self._look_again(left if left > 0 else self.timeout_keep_alive)
+        else:
             self._hang_up()
 
     def _watch_head(self, received: int) -> None:
@@ -102,6 +116,7 @@ class Connection(DirectConnection):
             self._timer = None
 
     def _hang_up(self) -> None:
+        self._disarm()
         self.transport.close()
         # uvloop would wait 30 s for the client to end its side of TLS, and uvicorn for uvloop.
         self._timer = self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
