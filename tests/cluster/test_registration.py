@@ -75,7 +75,6 @@ def as_the_chart_writes_it() -> dict[str, Any]:
                 "namespaceSelector": {
                     "matchExpressions": [{"key": "podsettle.dev/policy", "operator": "Exists"}]
                 },
-                "matchConditions": [{"name": "not-windows", "expression": "true"}],
                 "admissionReviewVersions": ["v1"],
                 "sideEffects": "None",
                 "failurePolicy": "Ignore",
@@ -144,6 +143,46 @@ async def test_the_scope_follows_the_policies(
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
     assert bundles(own_cluster) == [CA]
     assert not registration.problem
+
+
+async def test_conditions_that_an_earlier_chart_wrote_are_not_in_the_way(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    """The API server refuses a webhook with two conditions of one name."""
+
+    def names(webhook: str = "cluster.podsettle.dev") -> list[str]:
+        return [each["name"] for each in webhooks(own_cluster)[webhook].get("matchConditions", ())]
+
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    own = ["not-mirror", "not-windows", "not-settled", "not-protected"]
+    own_cluster.create(POLICIES, policy("everywhere"))
+    await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
+    assert names() == own
+    # In another order than podsettle has them, and one that is the operator's.
+    earlier = [
+        {"name": name, "expression": "true"} for name in ("not-ours", "not-settled", "not-mirror")
+    ]
+    changed = as_the_chart_writes_it()
+    changed["webhooks"][0]["matchConditions"] = earlier
+    overwrite(own_cluster, changed)
+    await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
+    assert names() == [*own, "not-ours"]
+    # As podsettle of that time made the second one.
+    changed["webhooks"].append(webhooks(own_cluster)["cluster.podsettle.dev"])
+    changed["webhooks"][1]["matchConditions"] = [
+        *earlier,
+        {"name": "not-protected", "expression": "true"},
+    ]
+    overwrite(own_cluster, changed)
+    await eventually(lambda: names() == [*own, "not-ours"])
+    # The upgrade takes them away.
+    change = [{"op": "remove", "path": "/webhooks/0/matchConditions"}]
+    own_cluster.request("PATCH", f"{PATH}/podsettle", change)
+    await eventually(lambda: names() == own)
+    assert not names("opt-in.podsettle.dev")
+    assert not registration.problem
+    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
 
 
 def scope(cluster: KubeCluster) -> set[tuple[str, ...]]:

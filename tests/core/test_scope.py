@@ -12,7 +12,6 @@ ENTRY: dict[str, Any] = {
     "clientConfig": {"service": {"name": "podsettle", "namespace": "settle-system"}},
     "failurePolicy": "Ignore",
     "timeoutSeconds": 2,
-    "matchConditions": [{"name": "not-mirror", "expression": "true"}],
     "namespaceSelector": {
         "matchExpressions": [
             {"key": "podsettle.dev/policy", "operator": "Exists"},
@@ -50,6 +49,13 @@ def excluded(webhook: Any) -> list[str]:
     return list(found)
 
 
+def conditions(webhook: Any) -> dict[str, str]:
+    """Expressions by name, of which the API server takes each once."""
+    names = [condition["name"] for condition in webhook["matchConditions"]]
+    assert len(names) == len(set(names))
+    return {each["name"]: each["expression"] for each in webhook["matchConditions"]}
+
+
 def test_without_a_policy_that_selects_namespaces_only_those_that_opt_in_are_asked_about() -> None:
     assert by_selector(ENTRY, []) is None
     assert by_selector(ENTRY, [selecting(None)]) is None
@@ -61,7 +67,6 @@ def test_it_is_the_operator_s_webhook_but_for_the_scope() -> None:
     assert made["name"] == "cluster.podsettle.dev"
     for key in ("clientConfig", "failurePolicy", "timeoutSeconds"):
         assert made[key] == ENTRY[key]
-    assert made["matchConditions"][0] == ENTRY["matchConditions"][0]
     first, second, third = made["namespaceSelector"]["matchExpressions"]
     assert first == {"key": "podsettle.dev/policy", "operator": "DoesNotExist"}
     assert second == {"key": "podsettle.dev/enabled", "operator": "NotIn", "values": ["false"]}
@@ -86,7 +91,7 @@ def test_a_policy_may_name_a_namespace_that_is_left_alone() -> None:
     made = by_selector(ENTRY, [selecting(named), selecting({}, "all")])
     assert made is not None
     assert excluded(made) == ["settle-system"]
-    assert made["matchConditions"][-1]["expression"] == (
+    assert conditions(made)["not-protected"] == (
         '!(request.namespace.startsWith("kube-") || request.namespace.startsWith("openshift-"))'
         ' || request.namespace in ["kube-system"]'
     )
@@ -114,3 +119,27 @@ def test_what_a_platform_adds_to_every_selector_is_taken_over() -> None:
     made = by_selector(entry, [selecting({})])
     assert made is not None
     assert made["namespaceSelector"]["matchExpressions"][-1] == added
+
+
+OWN = ["not-mirror", "not-windows", "not-settled", "not-protected"]
+
+
+def test_it_adds_the_conditions_that_the_first_one_does_without() -> None:
+    made = by_selector(ENTRY, [selecting({})])
+    assert list(conditions(made)) == OWN
+    assert "matchConditions" not in ENTRY
+
+
+def test_conditions_of_the_operator_hold_for_both() -> None:
+    theirs = {"name": "not-ours", "expression": "request.userInfo.username != 'x'"}
+    made = by_selector({**ENTRY, "matchConditions": [theirs]}, [selecting({})])
+    assert list(conditions(made)) == [*OWN, "not-ours"]
+    assert conditions(made)["not-ours"] == theirs["expression"]
+
+
+def test_those_that_an_earlier_chart_wrote_are_not_there_twice() -> None:
+    """Nor do they stand in for what is podsettle's own."""
+    earlier = [{"name": name, "expression": "true"} for name in (*OWN[:3], "not-ours", OWN[3])]
+    made = by_selector({**ENTRY, "matchConditions": earlier}, [selecting({})])
+    without = by_selector(ENTRY, [selecting({})])
+    assert conditions(made) == {**conditions(without), "not-ours": "true"}

@@ -2,8 +2,14 @@
 policies, so that pods that no policy can cover never wait for podsettle.
 
 The chart registers one webhook for the namespaces that opt in by label. A second one, for the rest,
-exists only while a policy selects namespaces. It is the first one's copy in all but its selector,
-so that what the operator has set there (failure policy, timeout, exclusions) holds for both.
+exists only while a policy selects namespaces. It is the first one's copy but for its selector and
+more match conditions, so that what the operator has set there (failure policy, timeout, exclusions)
+holds for both.
+
+For a webhook with match conditions, be it one or ten, the API server converts every pod for CEL,
+and once more to see whether to ask again. That costs every pod what a second call costs, and few
+pods get one: only those that something else changed after podsettle. So the chart's webhook has
+none. The other one cannot do without `not-protected`, and beside that the rest cost nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +19,8 @@ from copy import deepcopy
 from typing import Any, TypeAlias
 
 from webhook.core.names import (
+    ANNOTATION_MIRROR,
+    ANNOTATION_SETTLED,
     GROUP,
     LABEL_ENABLED,
     LABEL_NAMESPACE_NAME,
@@ -29,7 +37,25 @@ OPT_IN = f"opt-in.{GROUP}"
 BY_SELECTOR = f"cluster.{GROUP}"
 """The webhook for the other namespaces, while a policy selects any."""
 
-_OWN_CONDITION = "not-protected"
+
+def _lacks(annotation: str) -> str:
+    annotations = "object.metadata.annotations"
+    return f'!has({annotations}) || !("{annotation}" in {annotations})'
+
+
+_SIZE = ' + "/" + '.join(
+    f"string(has(object.{field}) ? size(object.{field}) : 0)"
+    for field in ("spec.containers", "spec.initContainers", "spec.volumes", "metadata.labels")
+)
+"""`PodPatch.size` in CEL."""
+
+# None of them can be in error: an error would count as a webhook that failed.
+_NOT_MIRROR = _lacks(ANNOTATION_MIRROR)
+_NOT_WINDOWS = '!has(object.spec.os) || object.spec.os.name != "windows"'
+_NOT_SETTLED = (
+    f"{_lacks(ANNOTATION_SETTLED)}"
+    f' || object.metadata.annotations["{ANNOTATION_SETTLED}"] != {_SIZE}'
+)
 
 
 def by_selector(opt_in: Mapping[str, Any], policies: Iterable[SettlePolicy]) -> Json | None:
@@ -57,7 +83,7 @@ def by_selector(opt_in: Mapping[str, Any], policies: Iterable[SettlePolicy]) -> 
     made = deepcopy(dict(opt_in))
     made["name"] = BY_SELECTOR
     made["namespaceSelector"] = _selector(opt_in, excluded | _own(opt_in), selectors)
-    made["matchConditions"] = [*made.get("matchConditions", ()), _not_protected(named)]
+    made["matchConditions"] = _conditions(opt_in, named)
     return made
 
 
@@ -113,10 +139,25 @@ def _own(opt_in: Mapping[str, Any]) -> frozenset[str]:
     return frozenset({service["namespace"]} if service else ())
 
 
-def _not_protected(named: frozenset[str]) -> Json:
+def _conditions(opt_in: Mapping[str, Any], named: frozenset[str]) -> list[Json]:
+    """podsettle's own, and those that the operator has put on the first webhook.
+
+    Earlier charts put three of podsettle's there, and the API server takes no name twice. Until
+    Helm has taken them away, those made here count.
+    """
+    own = {
+        "not-mirror": _NOT_MIRROR,
+        "not-windows": _NOT_WINDOWS,
+        "not-settled": _NOT_SETTLED,
+        "not-protected": _not_protected(named),
+    }
+    others = [each for each in opt_in.get("matchConditions") or () if each["name"] not in own]
+    return [*({"name": name, "expression": own[name]} for name in own), *deepcopy(others)]
+
+
+def _not_protected(named: frozenset[str]) -> str:
     """A selector cannot tell prefixes; a match condition can (KEP-3716)."""
     prefixes = " || ".join(f'request.namespace.startsWith("{p}")' for p in SYSTEM_NAMESPACES)
     protected = sorted(name for name in named if name.startswith(SYSTEM_NAMESPACES))
     names = ", ".join(f'"{name}"' for name in protected)
-    expression = f"!({prefixes})" + (f" || request.namespace in [{names}]" if names else "")
-    return {"name": _OWN_CONDITION, "expression": expression}
+    return f"!({prefixes})" + (f" || request.namespace in [{names}]" if names else "")
