@@ -1,8 +1,8 @@
 """What a pod's creation takes longer on a real API server: with podsettle, and with CEL.
 
-Dry runs on one connection, in turn: no webhook, the native policies, podsettle, and again. Which of
-them a pod meets hangs on its namespace alone, so that all are in force all the time and nothing is
-reconfigured between two creations.
+Dry runs on one connection, in turn: no webhook, the native policies, podsettle's two webhooks, and
+again. Which of them a pod meets hangs on its namespace alone, so that all are in force all the time
+and nothing is reconfigured between two creations.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ import copy
 import json
 import random
 import re
-import textwrap
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from http.client import HTTPSConnection
-from pathlib import Path
 from typing import Any
 
 from bench.failure import BenchError
@@ -32,24 +30,27 @@ from bench.subject import (
     non_loopback_address,
     serve_podsettle,
 )
+from tests.chart.helm import named
 from tests.kube.cluster import KubeCluster
+from webhook.core.names import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.policy import parse_policy
+from webhook.core.scope import BY_SELECTOR, OPT_IN, by_selector
 
 NAME = "end-to-end"
 NONE, NATIVE, PODSETTLE = "no webhook", "native policy", "podsettle"
 NATIVE_ONCE = "native policy, not called again"
+BY_POLICY = "podsettle, by a cluster-wide policy"
 INCREMENT, INCREMENT_P99 = "increment, p50", "increment, p99"
 CALLS = "calls per pod"
 
-_ROOT = Path(__file__).parents[1]
 _POD: Json = tekton()["request"]["object"]
-_CHART = _ROOT / "charts" / "podsettle" / "templates" / "webhook.yaml"
 _API = "/apis/admissionregistration.k8s.io/v1"
-_NAMESPACE = "kubernetes.io/metadata.name"
 _NAMESPACES = {
     NONE: "without",
     NATIVE: "native",
     NATIVE_ONCE: "native-once",
-    PODSETTLE: "settled",
+    PODSETTLE: "opted-in",
+    BY_POLICY: "selected",
 }
 _POLICY: Json = {
     "apiVersion": "podsettle.dev/v1alpha1",
@@ -62,7 +63,10 @@ _POLICY: Json = {
         "remedies": {"postInitSleep": {"when": "Always", "delivery": "ImageVolume"}},
     },
 }
-_WEBHOOK = "pods.podsettle.dev"
+_LABELS = {kind: {LABEL_ENABLED: "false"} for kind in _NAMESPACES} | {
+    PODSETTLE: {LABEL_POLICY: _POLICY["metadata"]["name"]},
+    BY_POLICY: {},
+}
 _COUNTED = {
     NATIVE: ("apiserver_mutating_admission_policy_check_total", "policy", _NAMESPACES[NATIVE]),
     NATIVE_ONCE: (
@@ -70,7 +74,8 @@ _COUNTED = {
         "policy",
         _NAMESPACES[NATIVE_ONCE],
     ),
-    PODSETTLE: ("apiserver_admission_webhook_request_total", "name", _WEBHOOK),
+    PODSETTLE: ("apiserver_admission_webhook_request_total", "name", OPT_IN),
+    BY_POLICY: ("apiserver_admission_webhook_request_total", "name", BY_SELECTOR),
 }
 """Where the API server counts how often it evaluated a policy and called a webhook."""
 _RULE: Json = {
@@ -90,6 +95,10 @@ def measure(run: Run) -> Part:
     manifests = run.directory / "end-to-end"
     manifests.mkdir()
     (manifests / "policy.yaml").write_text(json.dumps(_POLICY))
+    for kind, name in _NAMESPACES.items():
+        metadata = {"name": name, "labels": _LABELS[kind]}
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        (manifests / f"{name}.yaml").write_text(json.dumps(document))
     certs = certificates(run.directory / "certs-address", address)
     with ExitStack() as stack:
         cluster = stack.enter_context(KubeCluster.start())
@@ -97,13 +106,15 @@ def measure(run: Run) -> Part:
         subject = stack.enter_context(
             serve_podsettle(certs, log, manifests=manifests, host=address)
         )
-        for namespace in _NAMESPACES.values():
-            cluster.namespace(namespace, service_accounts=[_POD["spec"]["serviceAccountName"]])
-        _register(cluster, subject)
-        _await(lambda: _is_settled(_created(cluster, PODSETTLE)), "the API server calls podsettle")
-        _add_native_policies(cluster)
-        for native in (NATIVE, NATIVE_ONCE):
-            _await(lambda native=native: _is_settled(_created(cluster, native)), "CEL is in force")  # type: ignore[misc]
+        for kind, namespace in _NAMESPACES.items():
+            account = _POD["spec"]["serviceAccountName"]
+            cluster.namespace(namespace, _LABELS[kind], service_accounts=[account])
+        opt_in, selected = _register(cluster, subject)
+        for kind in (PODSETTLE, BY_POLICY):
+            _await(lambda kind=kind: _is_settled(_created(cluster, kind)), f"{kind} is in force")  # type: ignore[misc]
+        _add_native_policies(cluster, selected["matchConditions"])
+        for kind in (NATIVE, NATIVE_ONCE):
+            _await(lambda kind=kind: _is_settled(_created(cluster, kind)), f"{kind} is in force")  # type: ignore[misc]
         _compare(cluster)
         run.say("end to end: creating pods")
         part.rows = _latencies(run, cluster)
@@ -111,12 +122,16 @@ def measure(run: Run) -> Part:
     part.notes += [
         f"kube-apiserver {version}; nothing is pinned, API server, etcd, webhook and client share "
         "the machine. Every pod has a name of its own.",
-        "The native policy makes the same pod as podsettle does, in every field; both are called "
-        "again only if another plugin changed the pod's size (the chart's match condition). "
-        f"'{NATIVE_ONCE}' has reinvocationPolicy Never and no match condition instead: it would "
-        "miss a container that comes later.",
-        "podsettle's webhook has the three match conditions of the chart; the one it registers "
-        "for policies that select namespaces has a fourth. The calls are the API server's count.",
+        f"'{PODSETTLE}' is a namespace that opts in by label: the webhook of the chart, with "
+        f"{len(opt_in.get('matchConditions', ()))} match conditions. '{BY_POLICY}' is the webhook "
+        "that podsettle registers for namespaces that policies select, with "
+        f"{len(selected['matchConditions'])}. Nothing else changes this pod, so neither is called "
+        "again. The calls are the API server's count.",
+        "The native policies are bound to one namespace each and make the same pod as podsettle "
+        f"does, in every field. '{NATIVE}' has podsettle's match condition not-settled: without it "
+        f"the policy would be called again for its own change. '{NATIVE_ONCE}' has "
+        "reinvocationPolicy Never and no match condition instead: it would miss a container that "
+        "comes later.",
     ]
     return part
 
@@ -211,12 +226,12 @@ def _is_settled(pod: Json) -> bool:
 
 
 def _compare(cluster: KubeCluster) -> None:
-    """Raise BenchError where the native policies do not do what podsettle does."""
+    """Raise BenchError where the others do not do what podsettle does."""
     wanted = _lasting(_created(cluster, PODSETTLE))
-    for native in (NATIVE, NATIVE_ONCE):
-        found = _lasting(_created(cluster, native))
+    for other in (BY_POLICY, NATIVE, NATIVE_ONCE):
+        found = _lasting(_created(cluster, other))
         if found != wanted:
-            raise BenchError(f"{native} makes another pod:\n{found}\nthan podsettle:\n{wanted}")
+            raise BenchError(f"{other} makes another pod:\n{found}\nthan podsettle:\n{wanted}")
 
 
 def _lasting(pod: Json) -> Json:
@@ -226,44 +241,31 @@ def _lasting(pod: Json) -> Json:
     return pod
 
 
-def _register(cluster: KubeCluster, subject: Subject) -> None:
-    """podsettle as the chart registers it, by an address in place of a Service."""
+def _register(cluster: KubeCluster, subject: Subject) -> tuple[Json, Json]:
+    """podsettle's webhooks, as they are installed but for an address in place of a Service."""
     bundle = base64.b64encode(subject.ca.read_bytes()).decode()
-    names = ("not-mirror", "not-windows", "not-settled")
-    webhook = {
-        "name": _WEBHOOK,
+    (opt_in,) = named("MutatingWebhookConfiguration", "podsettle")["webhooks"]
+    opt_in |= {
         "clientConfig": {"url": subject.url, "caBundle": bundle},
-        "rules": [_RULE],
-        "namespaceSelector": {"matchLabels": {_NAMESPACE: _NAMESPACES[PODSETTLE]}},
-        "matchConditions": [{"name": name, "expression": _condition(name)} for name in names],
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
         # Not the chart's Ignore: a call that fails has to be seen.
         "failurePolicy": "Fail",
-        "reinvocationPolicy": "IfNeeded",
         "timeoutSeconds": 10,
     }
-    body = {"metadata": {"name": "podsettle"}, "webhooks": [webhook]}
+    selected = by_selector(opt_in, [parse_policy(_POLICY)])
+    assert selected
+    body = {"metadata": {"name": "podsettle"}, "webhooks": [opt_in, selected]}
     cluster.create(f"{_API}/mutatingwebhookconfigurations", body)
+    return opt_in, selected
 
 
-def _condition(name: str) -> str:
-    """A match condition of the chart."""
-    pattern = rf"- name: {name}\n +expression: >-\n((?: {{10,}}.+\n)+)"
-    found = re.search(pattern, _CHART.read_text(encoding="utf-8"))
-    if found is None:
-        raise BenchError(f"{_CHART} has no match condition {name}")
-    return " ".join(textwrap.dedent(found[1]).split())
-
-
-def _add_native_policies(cluster: KubeCluster) -> None:
+def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
     """MutatingAdmissionPolicies that do what podsettle does to this kind of pod."""
     expression = _as_cel(_created(cluster, PODSETTLE))
     # A policy is called again for its own change too, a webhook only for those of others: without
     # the condition the first one would run twice. The second never does.
-    not_settled = {"name": "not-settled", "expression": _condition("not-settled")}
-    for kind, again, conditions in (
-        (NATIVE, "IfNeeded", [not_settled]),
+    not_settled = [condition for condition in conditions if condition["name"] == "not-settled"]
+    for kind, again, wanted in (
+        (NATIVE, "IfNeeded", not_settled),
         (NATIVE_ONCE, "Never", []),
     ):
         name = _NAMESPACES[kind]
@@ -272,14 +274,14 @@ def _add_native_policies(cluster: KubeCluster) -> None:
                 "resourceRules": [_RULE],
                 "objectSelector": _POLICY["spec"]["podSelector"],
             },
-            "matchConditions": conditions,
+            "matchConditions": wanted,
             "failurePolicy": "Fail",
             "reinvocationPolicy": again,
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
         }
         path = f"{_API}/mutatingadmissionpolicies"
         cluster.create(path, {"metadata": {"name": name}, "spec": spec})
-        selector = {"matchLabels": {_NAMESPACE: name}}
+        selector = {"matchLabels": {LABEL_NAMESPACE_NAME: name}}
         binding = {"policyName": name, "matchResources": {"namespaceSelector": selector}}
         path = f"{_API}/mutatingadmissionpolicybindings"
         cluster.create(path, {"metadata": {"name": name}, "spec": binding})
