@@ -222,6 +222,17 @@ def test_its_own_namespace_is_never_asked_about(values: str) -> None:
         assert {NAMESPACE, "kube-system"} <= set(excluded["values"])
 
 
+@pytest.mark.parametrize("values", VALUES)
+def test_no_pod_is_converted_for_a_match_condition(values: str) -> None:
+    """Which the API server would do for each pod, for a single condition."""
+    (configuration,) = (
+        each for each in objects(values) if each["kind"] == "MutatingWebhookConfiguration"
+    )
+    (webhook,) = configuration["webhooks"]
+    assert "matchConditions" not in webhook
+    assert webhook["reinvocationPolicy"] == "IfNeeded"
+
+
 def test_no_exclusion_still_leaves_its_own() -> None:
     rendered = template(*set_flags({"webhook.excludedNamespaces": []}))
     (configuration,) = (

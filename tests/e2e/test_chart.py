@@ -7,7 +7,8 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -18,7 +19,7 @@ import trustme
 import yaml
 
 from tests.chart.helm import CHART, NAMESPACE
-from tests.e2e.conftest import is_called, simple_pod
+from tests.e2e.conftest import init_names, is_called, normal, simple_pod
 from tests.e2e.release import (
     ACCOUNT,
     BY_SELECTOR,
@@ -45,6 +46,8 @@ pytestmark = pytest.mark.xdist_group("chart")
 
 Json: TypeAlias = dict[str, Any]
 
+MUTATION = "mutation.webhook.admission.k8s.io/"
+"""How the API server's annotations in its audit log begin, one for each call of a webhook."""
 AUDITED: Json = {
     **AUDIT_POLICY,
     "rules": [{"level": "Metadata", "users": [ACCOUNT]}, *AUDIT_POLICY["rules"]],
@@ -146,6 +149,86 @@ def test_upgrades_leave_what_podsettle_wrote(release: Installation) -> None:
     cluster.request("DELETE", f"{POLICIES}/wide")
     await_that(lambda: set(release.webhooks()) == {OPT_IN}, "the second webhook goes")
     await_that(lambda: not is_called(cluster, namespace), "nobody is asked any more")
+
+
+def mirror_pod(namespace: str) -> Json:
+    pod = simple_pod("mirror", namespace)
+    pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    pod["spec"] |= {"nodeName": "node", "automountServiceAccountToken": False}
+    return pod
+
+
+def windows_pod(namespace: str) -> Json:
+    pod = simple_pod("windows", namespace)
+    pod["spec"]["os"] = {"name": "windows"}
+    return pod
+
+
+def _created(cluster: KubeCluster, pod: Json) -> tuple[Json, dict[str, str]]:
+    """A pod as it would be created, and what the audit log says of the way there."""
+    identifier = str(uuid.uuid4())
+    headers = {"Audit-ID": identifier}
+    status, created, _ = cluster.create_pod(pod, dry_run=True, headers=headers)
+    assert status == 201, created
+    return created, cluster.audit_event(identifier)["annotations"]
+
+
+def _calls(audited: dict[str, str]) -> list[tuple[str, bool]]:
+    """The webhooks that were called, in turn, and whether each changed the pod."""
+    calls = sorted(
+        (key, json.loads(said)) for key, said in audited.items() if key.startswith(MUTATION)
+    )
+    return [(said["webhook"], said["mutated"]) for _, said in calls]
+
+
+def test_the_second_call_changes_nothing_and_is_spared_where_conditions_cost_nothing(
+    release: Installation,
+) -> None:
+    """The API server mounts the token into the container that podsettle adds: a reason to call."""
+    cluster = release.cluster
+    cluster.create(POLICIES, policy("wide", namespaceSelector={}))
+    chosen = cluster.namespace("twice-", labels={"podsettle.dev/policy": "opt-in"})
+    other = cluster.namespace("once-")
+    for namespace in (chosen, other):
+        await_that(lambda n=namespace: is_called(cluster, n), "the namespace is covered")  # type: ignore[misc]
+
+    twice, audited = _created(cluster, simple_pod("pod", chosen))
+    assert _calls(audited) == [(OPT_IN, True), (OPT_IN, False)]
+    # As after the first call, and as where there is no second.
+    once, audited = _created(cluster, simple_pod("pod", other))
+    assert _calls(audited) == [(BY_SELECTOR, True)]
+    for pod in (twice, once):
+        assert init_names(pod) == ["podsettle-linger", "prepare"]
+        mounts = pod["spec"]["initContainers"][0]["volumeMounts"]
+        assert any(each["name"].startswith("kube-api-access-") for each in mounts)
+    assert _without_applied(twice) == _without_applied(once)
+
+    cluster.request("DELETE", f"{POLICIES}/wide")
+    await_that(lambda: set(release.webhooks()) == {OPT_IN}, "the second webhook goes")
+
+
+def _without_applied(pod: Json) -> Json:
+    """A pod without what differs by name, time and policy."""
+    pod = normal(pod)
+    pod["metadata"]["annotations"].pop("podsettle.dev/applied")
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"), [(mirror_pod, "MirrorPod"), (windows_pod, "WindowsPod")]
+)
+def test_podsettle_itself_leaves_alone_what_no_condition_does(
+    release: Installation, made: Callable[[str], Json], reason: str
+) -> None:
+    cluster = release.cluster
+    namespace = cluster.namespace("alone-", labels={"podsettle.dev/policy": "opt-in"})
+    await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
+    created, audited = _created(cluster, made(namespace))
+    assert _calls(audited) == [(OPT_IN, False)]
+    assert audited[f"{OPT_IN}/skipped"] == reason
+    uncovered, audited = _created(cluster, made(cluster.namespace("uncovered-")))
+    assert _calls(audited) == []
+    assert normal(created) == normal(uncovered)
 
 
 def _follows(webhook: Json, other: Json) -> bool:
@@ -477,8 +560,10 @@ def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installati
         lambda: release.webhooks().get(BY_SELECTOR, {}).get("failurePolicy") == "Fail",
         "the second webhook has it, too",
     )
-    admitted = cluster.create_pod(simple_pod("settled", namespace), dry_run=True).body
-    settled = {"metadata": {"name": "settled", "namespace": namespace}, "spec": admitted["spec"]}
+    other = cluster.namespace("fail-other-")
+    await_that(lambda: is_called(cluster, other), "what a policy selects is covered, too")
+    admitted = cluster.create_pod(simple_pod("settled", other), dry_run=True).body
+    settled = {"metadata": {"name": "settled", "namespace": other}, "spec": admitted["spec"]}
     settled["metadata"]["annotations"] = admitted["metadata"]["annotations"]
     assert "podsettle.dev/settled" in settled["metadata"]["annotations"]
     release.stop_all(signal.SIGKILL)
@@ -490,7 +575,6 @@ def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installati
     await_that(lambda: answer(simple_pod("pod", namespace))[0] == 500, "pods are refused")
     message = answer(simple_pod("pod", namespace))[1]
     assert 'failed calling webhook "opt-in.podsettle.dev"' in message
-    other = cluster.namespace("fail-other-")
     await_that(
         lambda: 'failed calling webhook "cluster' in answer(simple_pod("pod", other))[1],
         "those that a policy selects, too",
@@ -506,13 +590,11 @@ def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installati
         assert answer(simple_pod("pod", off)) == (201, "")
 
     # By the match conditions: asked about none of these.
-    mirror = simple_pod("mirror", namespace)
-    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
-    mirror["spec"] |= {"nodeName": "node", "automountServiceAccountToken": False}
-    windows = simple_pod("windows", namespace)
-    windows["spec"]["os"] = {"name": "windows"}
-    for left_alone in (mirror, windows, settled):
+    for left_alone in (mirror_pod(other), windows_pod(other), settled):
         assert answer(left_alone) == (201, ""), left_alone
+    # Where there are none, about all.
+    for asked_about in (mirror_pod(namespace), windows_pod(namespace)):
+        assert answer(asked_about)[0] == 500, asked_about
     later = {"name": "added-later", "image": "i", "command": ["/other"]}
     for where, what in (
         ("initContainers", later),
@@ -528,7 +610,7 @@ def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installati
     changed = deepcopy(settled)
     changed["metadata"]["annotations"] = {"podsettle.dev/settled": "true"}
     assert answer(changed)[0] == 500, "a word is no size"
-    linux = simple_pod("linux", namespace)
+    linux = simple_pod("linux", other)
     linux["spec"]["os"] = {"name": "linux"}
     linux["metadata"]["annotations"] = {"unrelated": "x"}
     assert answer(linux)[0] == 500

@@ -20,7 +20,7 @@ ANNOTATION_APPLIED = f"{GROUP}/applied"
 """On a settled pod: `policy/remedy` pairs with commas between them."""
 ANNOTATION_SETTLED = f"{GROUP}/settled"
 """On a settled pod: its size as podsettle left it. While it is still of that size, the API server
-does not ask again (the chart's match condition not-settled)."""
+does not ask again in namespaces that a policy selects (`scope`, the condition not-settled)."""
 ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 
 SKIP_RELABEL_ANNOTATIONS = (
