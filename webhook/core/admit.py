@@ -7,7 +7,7 @@ that does not apply (kubernetes `apiserver/pkg/admission/plugin/webhook/mutating
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -32,7 +32,7 @@ class UnreadableReviewError(Exception):
     """A body without a uid to answer to: not an AdmissionReview at all."""
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """What goes back, and what it rests on."""
 
     body: bytes

@@ -2,8 +2,8 @@
 
 What differs from one pod of a template to the next decides nothing: arguments, the names of pods,
 volumes and mounts, the values of labels, the annotations of others, scripts that Tekton names anew
-for each sidecar. A field that a remedy begins to read and that is left out here is one that it
-never sees again.
+for each sidecar. Nor does what differs from build to build, the image of a container that has a
+command. A field that a remedy begins to read and that is left out here is one that it never sees.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def likeness(pod: Pod, *, wraps_containers: bool) -> Pod:
         if wraps_containers:
             _reduce(container)
         else:
-            container.command = None
+            container.image = container.command = None
             container.args = container.volume_mounts = container.volume_devices = ABSENT
     for volume in spec.volumes or ():
         if volume.name != HELPER:
@@ -60,6 +60,9 @@ def likeness(pod: Pod, *, wraps_containers: bool) -> Pod:
 
 def _reduce(container: Container) -> None:
     container.args = ABSENT
+    if container.command:
+        # Only what starts by its image is asked for that.
+        container.image = None
     mounts = container.volume_mounts
     if mounts:
         raw = bytes(mounts)
@@ -67,4 +70,4 @@ def _reduce(container: Container) -> None:
         if raw[0] == _BRACKET and raw.find(_HELPERS_PLACE) < 0 and _BACKSLASH not in raw:
             container.volume_mounts = _MOUNTED
     if is_sidecar(container) and container.name not in OWN_CONTAINERS:
-        container.command = None
+        container.image = container.command = None

@@ -16,6 +16,7 @@ from time import monotonic
 from urllib.parse import parse_qs
 
 import httptools
+from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
 from webhook.cluster.source import Source
@@ -169,7 +170,7 @@ class Mutate:
             raise
         except Exception as error:
             why = f"the pod was admitted unchanged: {error!r}"
-            return admit_unread(body.kept, Reason.INTERNAL_ERROR, why)._replace(defect=error)
+            return replace(admit_unread(body.kept, Reason.INTERNAL_ERROR, why), defect=error)
         return answer
 
     def _unread(self, body: Body, deadline: float) -> Answer | None:
