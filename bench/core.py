@@ -18,7 +18,6 @@ from bench.rounds import interleave
 from bench.run import Run
 from webhook.cluster.manifests import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core import admit as admit_module
 from webhook.core import patch
 from webhook.core.admit import admit
 from webhook.core.decide import Settings, decide
@@ -74,8 +73,9 @@ def measure(run: Run) -> Part:
 
 def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
     requests = [decode_review(body).request for body in bodies]
+    memory = Memory()
     for body in bodies:
-        answer = admit(body, view, _SETTINGS)
+        answer = admit(body, view, _SETTINGS, memory=memory)
         assert answer.decision.operations, answer.decision
 
     def match(number: int) -> object:
@@ -86,8 +86,7 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
         return view.policies.covering(namespace, None).group.plan(pod.labels or {})
 
     def unlike(number: int) -> object:
-        admit_module._memory = Memory()
-        return admit(bodies[number], view, _SETTINGS)
+        return admit(bodies[number], view, _SETTINGS, memory=Memory())
 
     def first(number: int) -> object:
         patch._proofs = Proofs()
@@ -98,7 +97,7 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
         "match": match,
         "decide": lambda number: decide(requests[number], view, _SETTINGS),
         "decide, unchecked": lambda number: decide(requests[number], view, _SETTINGS),
-        WHOLE: lambda number: admit(bodies[number], view, _SETTINGS),
+        WHOLE: lambda number: admit(bodies[number], view, _SETTINGS, memory=memory),
         UNLIKE: unlike,
         FIRST: first,
         "orjson": lambda number: orjson.loads(bodies[number]),

@@ -125,8 +125,10 @@ def measure(run: Run) -> Part:
         f"'{PODSETTLE}' is a namespace that opts in by label: the webhook of the chart, with "
         f"{len(opt_in.get('matchConditions', ()))} match conditions. '{BY_POLICY}' is the webhook "
         "that podsettle registers for namespaces that policies select, with "
-        f"{len(selected['matchConditions'])}. Nothing else changes this pod, so neither is called "
-        "again. The calls are the API server's count.",
+        f"{len(selected['matchConditions'])}. The helper comes by an image volume, and nothing "
+        "else changes this pod, so neither is called again. Where an init container brings the "
+        "helper (nodes before Kubernetes 1.36), the API server mounts a token into it afterwards "
+        "and calls the webhook of the chart once more. The calls are the API server's count.",
         "The native policies are bound to one namespace each and make the same pod as podsettle "
         f"does, in every field. '{NATIVE}' has podsettle's match condition not-settled: without it "
         f"the policy would be called again for its own change. '{NATIVE_ONCE}' has "

@@ -57,8 +57,7 @@ def measure(run: Run) -> Part:
         f"{len(bodies)} different reviews of {size:.0f} bytes on average, sent in turn; podsettle "
         f"answers each with a patch, {len(answer)} bytes.",
         "All of them are pods of one Tekton Task, so podsettle remembers what it decided on the "
-        f"first. The {len(unlike):,} of the row of pods that are not alike are more than it "
-        "remembers: it decides on each.",
+        f"first. The {len(unlike):,} of which no two are alike are more than it remembers.",
         "The echo gives an answer of the same size and reads nothing. agnhost decodes the pod and "
         "answers without a patch.",
     ]

@@ -111,6 +111,7 @@ def test_pods_of_one_template_are_decided_on_once(path: str, value: Any) -> None
 
 INSTALLED = {"name": "podsettle-linger", "command": ["/linger"], "restartPolicy": "Always"}
 MOUNT = {"name": "t", "mountPath": "/podsettle/"}
+WRAPPED_SIDECAR = {"name": "s", "command": ["/podsettle/linger", "x"], "restartPolicy": "Always"}
 
 
 @pytest.mark.parametrize(
@@ -132,6 +133,7 @@ MOUNT = {"name": "t", "mountPath": "/podsettle/"}
         ("spec.initContainers.0.volumeDevices", [{"name": "d", "devicePath": "/podsettle"}]),
         ("spec.initContainers.0.restartPolicy", "Always"),
         ("spec.initContainers.1", INSTALLED),
+        ("spec.initContainers", [WRAPPED_SIDECAR, {**INSTALLED, "restartPolicy": None}]),
         ("spec.containers.0.name", "podsettle-linger"),
         ("spec.securityContext", {"runAsUser": 0}),
         ("spec.nodeName", "elsewhere"),
@@ -188,6 +190,17 @@ def test_the_same_pod_in_a_namespace_of_the_cluster_itself_is_another_case() -> 
         assert [outcome.reason for outcome in decision.outcomes] == [reason]
 
 
+def test_nodes_that_were_listed_again_are_the_same() -> None:
+    memory = Memory()
+    again = view(policy(), nodes=[node()])
+    again = replace(again, policies=SEEN.policies)
+    first = recalled(memory, TASK)
+    for _ in range(2):
+        assert recalled(memory, TASK, again) is first
+    # Compared once, not for each review: there may be thousands.
+    assert memory._ground[0] is again.nodes
+
+
 def test_another_image_of_the_helper_is_looked_at_again() -> None:
     memory = Memory()
     for image in (IMAGE, None, "registry.example/another:1"):
@@ -207,24 +220,37 @@ def test_what_lacks_an_image_is_decided_on_again() -> None:
 
 
 def test_a_pod_whose_annotations_leave_no_room_is_not_taken_for_one_of_its_make() -> None:
+    memory = Memory()
     slim, full = (
-        pod(container("a", "sh"), annotations={"of": text}) for text in ("x", "x" * (2**18 - 4))
+        json.dumps(review(pod(container("a", "sh"), annotations={"of": text}))).encode()
+        for text in ("x", "x" * (2**18 - 4))
     )
-    assert admit(json.dumps(review(slim)).encode(), SEEN, SETTINGS).decision.operations
-    (outcome,) = admit(json.dumps(review(full)).encode(), SEEN, SETTINGS).decision.outcomes
+    assert admit(slim, SEEN, SETTINGS, memory=memory).decision.operations
+    (outcome,) = admit(full, SEEN, SETTINGS, memory=memory).decision.outcomes
     assert outcome.reason == "AnnotationsFull"
 
 
 @pytest.mark.parametrize(("length", "remembered"), [(10_000, True), (70_000, False)])
-def test_reviews_of_a_usual_size_are_remembered(
-    length: int, remembered: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reviews_of_a_usual_size_are_remembered(length: int, remembered: bool) -> None:
     memory = Memory()
-    monkeypatch.setattr("webhook.core.admit._memory", memory)
-    body = json.dumps(review(pod(container("a", "x" * length)))).encode()
-    first, again = (admit(body, SEEN, SETTINGS).decision for _ in range(2))
+    body = json.dumps(review(pod(container("a", "sh", args=["x" * length])))).encode()
+    first, again = (admit(body, SEEN, SETTINGS, memory=memory).decision for _ in range(2))
     assert first == again
     assert (first is again, bool(memory._decisions)) == (remembered, remembered)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pod(container("a", "x" * 40_000)),
+        pod(*[container(f"c{n}", "sh") for n in range(60)]),
+    ],
+    ids=["long", "answered at length"],
+)
+def test_what_takes_much_memory_is_not_remembered(document: Json) -> None:
+    memory = Memory()
+    assert recalled(memory, document).operations
+    assert not memory._decisions
 
 
 def test_a_namespace_that_asks_for_a_missing_policy_is_told_so_by_its_name() -> None:
@@ -240,8 +266,9 @@ def test_pods_that_differ_without_end_take_no_more_memory(monkeypatch: pytest.Mo
     memory = Memory()
     recalled(memory, TASK)
     size = memory._bytes
-    monkeypatch.setattr(memory_module, "MOST_BYTES", 3 * size)
+    monkeypatch.setattr(memory_module, "MOST_BYTES", 3 * size + 100)
     for number in range(20):
         recalled(memory, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
-        assert 0 < memory._bytes <= 3 * size
-        assert memory._bytes == sum(map(len, memory._decisions))
+        assert 0 < memory._bytes <= 3 * size + 100
+        kept = memory._decisions.items()
+        assert memory._bytes == sum(len(key) + len(d.members) for key, d in kept)

@@ -241,6 +241,17 @@ def test_a_body_that_is_waited_for_is_answered_before_the_end(
     assert "patch" in review_in(client.answer())
 
 
+def test_to_wait_for_a_client_is_no_sign_of_load(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A quarter of the deadline that this leaves has gone by when the patience ends.
+    monkeypatch.setattr(direct, "_PATIENCE", 0.3)
+    client = served.connect()
+    request = mutate(REVIEW, "?timeout=1s")
+    served.send_in_two(client, request)
+    assert "patch" in review_in(client.answer())
+
+
 def test_a_client_that_leaves_is_not_waited_for(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -517,6 +528,26 @@ def test_an_idle_connection_ends_after_a_review_too(
 
 
 # Clients that do not read
+
+
+def test_requests_that_wait_for_their_turn_keep_more_from_being_read(served: Served) -> None:
+    client = served.connect()
+    assert is_settled(client)
+    (connection,) = served.connections
+    refused = threading.Event()
+
+    def resume() -> None:
+        connection.pipeline.append((connection.cycle, connection.app))
+        connection.flow.pause_reading()
+        connection.flow.resume_reading()
+        assert connection.flow.read_paused
+        connection.pipeline.clear()
+        connection.flow.resume_reading()
+        assert not connection.flow.read_paused
+        refused.set()
+
+    connection.loop.call_soon_threadsafe(resume)
+    assert refused.wait(30)
 
 
 def test_no_answer_is_made_for_a_client_that_reads_none(served: Served) -> None:

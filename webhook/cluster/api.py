@@ -69,8 +69,12 @@ class Page(msgspec.Struct):
     @property
     def items(self) -> Iterator[Json]:
         """Its objects, decoded one by one: all at once they are many times what is kept of them,
-        and the memory that they leave behind is in pieces."""
-        return map(_decode, self.raw or ())
+        and the memory that they leave behind is in pieces. Raises Unreachable."""
+        for raw in self.raw or ():
+            try:
+                yield _decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise Unreachable(f"an object in a list is not JSON: {error}") from None
 
 
 _decode_page = msgspec.json.Decoder(Page).decode

@@ -198,7 +198,9 @@ class KubernetesSource:
         # Thousands of nodes or policies take a while, and namespaces come and go all day.
         if self._nodes_due:
             self._nodes_due = False
-            view = replace(view, nodes=Nodes(self.nodes.objects.values()))
+            nodes = Nodes(self.nodes.objects.values())
+            if nodes != view.nodes:  # A list that is read again may say the same.
+                view = replace(view, nodes=nodes)
         if self._policies_due:
             self._policies_due = False
             self._keep_good_policies()

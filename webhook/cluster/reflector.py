@@ -91,7 +91,8 @@ class Reflector(Generic[T]):
             try:
                 if self._version is None:
                     await self._list()
-                    give_back()  # What was read is many times what is kept of it.
+                    # What was read is many times what is kept of it.
+                    await asyncio.to_thread(give_back)
                 await self._watch()
                 pause = _FIRST_PAUSE
             except _Gone:

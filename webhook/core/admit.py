@@ -23,9 +23,9 @@ _GROUP = "admission.k8s.io/"
 
 _encode = msgspec.json.Encoder().encode
 
-_memory = Memory()
 _LONGEST_REMEMBERED = 64 * 1024
-"""Bytes of a review. In a quarter of what annotations may take, they leave room for podsettle's."""
+"""Bytes of a review, a quarter of what annotations may take: a likeness does not know how long
+those of others are, and in so short a review there is room for podsettle's."""
 
 
 class UnreadableReviewError(Exception):
@@ -50,9 +50,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def admit(
-    body: bytes, view: ClusterView, settings: Settings, images: KnownImages = NO_IMAGES
+    body: bytes,
+    view: ClusterView,
+    settings: Settings,
+    images: KnownImages = NO_IMAGES,
+    memory: Memory | None = None,
 ) -> Answer:
-    """Answer one AdmissionReview. Raises UnreadableReviewError, and nothing else."""
+    """Answer one AdmissionReview, perhaps by what is remembered of others.
+
+    Raises UnreadableReviewError, and nothing else.
+    """
     try:
         review = decode_review(body)
     except UNREADABLE as error:
@@ -69,7 +76,8 @@ def admit(
             f"podsettle answers AdmissionReview of {API_VERSION}",
         )
         return _answer(_version(review), request.uid, decision, request)
-    memory = _memory if len(body) <= _LONGEST_REMEMBERED else None
+    if len(body) > _LONGEST_REMEMBERED:
+        memory = None
     decision, defect = decide_safely(request, view, settings, images, memory)
     return _answer(API_VERSION, request.uid, decision, request, defect)
 

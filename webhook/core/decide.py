@@ -89,6 +89,7 @@ def decide(
         context = Context(view, namespace, settings.linger_image, Images(images))
         return _settle(pod, plan, context, notes)
 
+    # Images that were looked up and notes, which name the namespace, are not what is remembered by.
     if memory is None or images or notes:
         return settle(pod)
     return memory.settle(pod, plan, namespace, view, settings.linger_image, settle)

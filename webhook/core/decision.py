@@ -6,6 +6,7 @@ logs, `/preview`, the page and the command line.
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from functools import cached_property
 from itertools import islice
@@ -243,6 +244,10 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     message: str = ""
 
 
+Tally: TypeAlias = tuple[tuple[tuple[str, Reason], int], ...]
+"""Remedies and reasons, each with a number."""
+
+
 class _Response(msgspec.Struct, rename="camel", omit_defaults=True):
     """What an AdmissionResponse says beside its uid and that the pod is allowed."""
 
@@ -296,6 +301,11 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     def summary(self) -> str:
         """For the log: the audit annotations in one line."""
         return "; ".join(f"{key}: {text}" for key, text in self.audit_annotations.items())
+
+    @cached_property
+    def tally(self) -> Tally:
+        """For the metrics: how often each reason is given, by remedy."""
+        return tuple(Counter((o.remedy, o.reason) for o in self.outcomes).items())
 
     @cached_property
     def lacks_namespace(self) -> bool:

@@ -14,21 +14,23 @@ from webhook.core.names import (
     ANNOTATION_MIRROR,
     ANNOTATION_SKIP,
     HELPER,
-    HELPER_MOUNT,
+    HELPER_PATH,
     OWN_ANNOTATIONS,
     OWN_CONTAINERS,
 )
-from webhook.core.review import ABSENT, Container, ObjectMeta, Pod, is_sidecar
+from webhook.core.review import ABSENT, Container, ObjectMeta, Pod, is_sidecar, may_hold_helper
 
 _READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_MIRROR, ANNOTATION_SKIP}
-_HELPERS_PLACE = HELPER_MOUNT.strip("/").encode()
-_BRACKET, _BACKSLASH = b"[\\"
+_HELPED = [HELPER_PATH]
+_BRACKET = ord("[")
 _MOUNTED = Raw(b"[]")
 """Mounts, none of them where the helper goes."""
 
 
 def likeness(pod: Pod, *, wraps_containers: bool) -> Pod:
-    """What of a pod a decision may rest on, itself a pod. The one that is given is used up.
+    """What of a pod a decision may rest on, itself a pod.
+
+    Of the one that is given the spec is used up; the metadata stay as they are.
 
     Without `wraps_containers`, what regular containers start does not matter either. How long the
     annotations of others are is lost.
@@ -59,6 +61,7 @@ def likeness(pod: Pod, *, wraps_containers: bool) -> Pod:
 
 
 def _reduce(container: Container) -> None:
+    # Read only where an image is known, and then nothing is remembered.
     container.args = ABSENT
     if container.command:
         # Only what starts by its image is asked for that.
@@ -66,8 +69,11 @@ def _reduce(container: Container) -> None:
     mounts = container.volume_mounts
     if mounts:
         raw = bytes(mounts)
-        # A path without these letters is another's, unless an escape hides them.
-        if raw[0] == _BRACKET and raw.find(_HELPERS_PLACE) < 0 and _BACKSLASH not in raw:
+        if raw[0] == _BRACKET and not may_hold_helper(raw):
             container.volume_mounts = _MOUNTED
     if is_sidecar(container) and container.name not in OWN_CONTAINERS:
-        container.image = container.command = None
+        container.image = None
+        # Whether the helper has to be there before it is all that is asked of a sidecar.
+        container.command = container.command and container.command[:1]
+        if container.command != _HELPED:
+            container.command = None

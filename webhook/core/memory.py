@@ -1,9 +1,11 @@
 """The decisions of late, by what they rest on: pods of one template are decided on once.
 
 That is how pods come: by the hundred from one Deployment, Job or Task. A decision rests on the
-likeness of a pod, on its plan, on two facts about its namespace, and on the cluster's nodes,
+likeness of a pod, on its plan, on two facts about its namespace (whether it is the cluster's own,
+whether it fixes the SELinux level), on the helper's image, and on the cluster's nodes,
 RuntimeClasses and release. It is made from the likeness, not from the pod, so that it cannot rest
-on more; and its self-check holds for every pod that is alike.
+on more; and its self-check holds for every pod that is alike, for what they differ in is no part of
+a patch.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from webhook.core.plan import Plan
 from webhook.core.review import Pod
 from webhook.core.view import ClusterView, Namespace
 
-MOST_BYTES = 1024 * 1024
-"""Of likenesses; the decisions take a few times as much. A Tekton TaskRun's has 1.5 KB."""
+MOST_BYTES = 2 * 1024 * 1024
+"""Of likenesses and answers, 4 KB for a Tekton TaskRun; with all else it is three times as much."""
+_LONGEST = 32 * 1024
+"""Of one: a tenant's odd pod must not push out those of others."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -50,7 +54,8 @@ class Memory:
         ground = (view.nodes, view.runtime_classes, view.server_version, linger_image)
         if ground != self._ground:
             self._forget()
-            self._ground = ground
+        # Also where it is equal: what is the very same is not compared node by node again.
+        self._ground = ground
         alike = likeness(pod, wraps_containers=plan.wraps_containers)
         place = namespace.fixed_selinux_level, namespace.name.startswith(SYSTEM_NAMESPACES)
         key = _encode((plan.number, place, alike))
@@ -63,11 +68,14 @@ class Memory:
         return decision
 
     def _keep(self, key: bytes, decision: Decision) -> None:
-        if self._bytes + len(key) > MOST_BYTES:
+        size = len(key) + len(decision.members)
+        if size > _LONGEST:
+            return
+        if self._bytes + size > MOST_BYTES:
             # Who makes up pods to fill memory gets no further.
             self._forget()
         self._decisions[key] = decision
-        self._bytes += len(key)
+        self._bytes += size
 
     def _forget(self) -> None:
         self._decisions = {}

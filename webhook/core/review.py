@@ -17,6 +17,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
+from webhook.core.names import HELPER_MOUNT
+
 ABSENT = Raw()
 _NULL = Raw(b"null")
 
@@ -27,6 +29,18 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def is_set(raw: Raw) -> bool:
     """Whether a field that stays undecoded is there and not null."""
     return bool(raw) and raw != _NULL
+
+
+_HELPERS_PLACE = HELPER_MOUNT.strip("/").encode()
+_BACKSLASH = ord("\\")
+
+
+def may_hold_helper(mounts: bytes) -> bool:
+    """Whether something may be mounted where the helper goes, by undecoded JSON.
+
+    A path without these letters is another's, unless an escape hides them.
+    """
+    return mounts.find(_HELPERS_PLACE) >= 0 or _BACKSLASH in mounts
 
 
 class _Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):

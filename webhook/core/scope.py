@@ -7,9 +7,10 @@ more match conditions, so that what the operator has set there (failure policy, 
 holds for both.
 
 For a webhook with match conditions, be it one or ten, the API server converts every pod for CEL,
-and once more to see whether to ask again. That costs every pod what a second call costs, and few
-pods get one: only those that something else changed after podsettle. So the chart's webhook has
-none. The other one cannot do without `not-protected`, and beside that the rest cost nothing.
+and once more to see whether to ask again. That costs every pod what a second call costs, and only
+some pods get one: those that something else changed after podsettle, or into which podsettle put an
+init container, where the API server then mounts a token. So the chart's webhook has none. The other
+one cannot do without `not-protected`, and beside that the rest cost nothing.
 """
 
 from __future__ import annotations

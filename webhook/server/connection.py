@@ -7,7 +7,10 @@ answered early. Nothing here costs a request more than setting a flag.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sized
 from time import monotonic
+
+from uvicorn.protocols.http.flow_control import FlowControl
 
 from webhook.server.direct import DirectConnection
 
@@ -20,6 +23,19 @@ GOODBYE_SECONDS = 1
 """For a client to hang up as well."""
 MAX_HEAD = 64 * 1024
 """Bytes of a request line and headers; a token in them takes a few thousand."""
+
+
+class _Flow(FlowControl):
+    """uvicorn's, which reads on after each answer, however many requests are waiting for theirs."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        # The request before those that wait has come to its end.
+        if not self._waiting:
+            super().resume_reading()
 
 
 class Connection(DirectConnection):
@@ -36,6 +52,7 @@ class Connection(DirectConnection):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that sends nothing is idle, as between two requests."""
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self._came = monotonic()
         self._look_again(self.timeout_keep_alive)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -185,6 +186,8 @@ class DirectConnection(HttpToolsProtocol):
             self._waiting.cancel()
             self._waiting = None
         if self._pieces is not None:
+            # It was the client that was waited for.
+            self._came = monotonic()
             self._take_the_long_way()
 
     def _take_the_long_way(self) -> None:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 
 LIMIT = 1000
-"""Whole reviews under way. An API server has 600 at most, unless it was told otherwise
-(--max-requests-inflight and --max-mutating-requests-inflight)."""
+"""Whole reviews that wait for a namespace or an image. An API server has 600 under way at most,
+unless it was told otherwise (--max-requests-inflight and --max-mutating-requests-inflight)."""
 
 _LONGEST_WAIT = 0.25
 """The part of a review's deadline that it may wait for its turn. One thread does all the work, so
@@ -17,7 +17,7 @@ would come too late to be of use."""
 
 @dataclass(slots=True)
 class Load:
-    """The requests that the server has taken in and not answered yet."""
+    """The requests that the server has taken in and could not answer at once."""
 
     limit: int = LIMIT
     tasks: Collection[object] = ()

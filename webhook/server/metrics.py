@@ -48,7 +48,8 @@ class Metrics:
         )
         self.in_flight = Gauge(
             "podsettle_requests_in_flight",
-            "Requests of any kind received and not answered yet.",
+            "Requests that wait: for the rest of a body, a namespace, an image; and those of other "
+            "routes. A review that needs no waiting is answered as it is read, and never counts.",
             registry=self.registry,
         )
         self._check_ready = Gauge(

@@ -24,6 +24,7 @@ from webhook.core.admit import Answer, UnreadableReviewError, admit, admit_unrea
 from webhook.core.decide import Settings
 from webhook.core.decision import Reason
 from webhook.core.duration import parse as parse_duration
+from webhook.core.memory import Memory
 from webhook.core.review import uid_of
 from webhook.images.lookup import ImageLookup
 from webhook.server.answers import CLOSE, JSON, Header, refuse, respond
@@ -31,7 +32,7 @@ from webhook.server.balance import is_last
 from webhook.server.body import MAX_BODY, MOST_BYTES, Body
 from webhook.server.direct import ARRIVAL, Arrival
 from webhook.server.drain import Drain
-from webhook.server.journal import Journal
+from webhook.server.journal import Journal, shown
 from webhook.server.load import Load
 from webhook.server.metrics import Metrics
 from webhook.server.room import Room
@@ -52,6 +53,9 @@ _SECONDS_FOR_A_NAMESPACE = 0.5
 _SHARE_FOR_IMAGES = 0.6
 """How much of the deadline may go into looking images up; what comes too late is there for the
 next pod."""
+
+_LONGEST_URL = 256
+"""Bytes of one that is remembered; the API server's have a path and a timeout."""
 
 PATHS = ("/mutate", "/mutate/")
 _ALLOW = (b"allow", b"POST")
@@ -79,27 +83,29 @@ class Mutate:
         self._drain = drain
         self._load = load
         self._room = room
+        self._memory = Memory()
 
     @staticmethod
     def deadline(url: bytes, headers: Iterable[Header]) -> float | None:
         """Seconds in which to answer a POST; None where it is none of a review."""
-        return _deadline_of(url) if _is_json(headers) else None
+        if len(url) > _LONGEST_URL or not _is_json(headers):
+            return None
+        return _deadline_of(url)
 
     def at_once(self, review: bytes, deadline: float, came: float) -> bytes | None:
         """The answer to a review that came whole; None where it takes the application.
 
-        That is what it takes to wait, to refuse, and to say what went wrong. Nothing is counted
-        or logged then: the application does all of it again.
+        The application is for what has to wait, to be refused, or to be explained. Nothing was
+        counted or logged here then: it does all of it again.
         """
-        start = monotonic()
         try:
-            answer = self._look_at(review, start - came, deadline)
+            answer = self._look_at(review, monotonic() - came, deadline)
             if answer.decision.lacking or answer.unknown_namespace is not None:
                 return None
         except Exception:
             return None
         self._drain.reviews += 1
-        self._record(answer, review, start)
+        self._record(answer, review, came)
         return answer.body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,14 +124,16 @@ class Mutate:
             body.release()
 
     async def _review(self, scope: Scope, receive: Receive, send: Send, body: Body) -> None:
-        deadline = _deadline(scope["query_string"])
+        deadline = _deadline(scope["query_string"][:_LONGEST_URL])
         arrival: Arrival | None = scope.get("state", {}).get(ARRIVAL)
         waited = monotonic() - arrival.at if arrival else 0.0
         if arrival and arrival.complete:
+            came = arrival.at
             # A timer would cost more than the reading of what is there.
             await body.read(receive)
         else:
             await self._read_slowly(body, receive, _for_body(deadline) - waited)
+            came = monotonic()
         if body.abandoned:
             return
         if body.length > MOST_BYTES:
@@ -140,7 +148,7 @@ class Mutate:
             else:
                 await self._refuse(send, 408, str(error), CLOSE)
             return
-        self._record(answer, body.kept, start)
+        self._record(answer, body.kept, came)
         last = (CLOSE,) if is_last() else ()
         await respond(send, 200, answer.body, JSON, *last)
 
@@ -194,7 +202,7 @@ class Mutate:
                 "more come than can be answered in time"
             )
             return admit_unread(review, Reason.OVERLOADED, why)
-        return admit(review, self._source.view, self._settings)
+        return admit(review, self._source.view, self._settings, memory=self._memory)
 
     async def _ask_again(self, body: bytes, answer: Answer, deadline: float) -> Answer:
         """Answer once more, if the namespace that was too new to be known can be had in time."""
@@ -203,10 +211,10 @@ class Mutate:
         found = await self._source.fetch_namespace(name, seconds)
         return admit(body, self._source.view, self._settings) if found else answer
 
-    def _record(self, answer: Answer, review: bytes, start: float) -> None:
+    def _record(self, answer: Answer, review: bytes, came: float) -> None:
         """Count an answer and tell of it. Raises nothing."""
         try:
-            self._metrics.reviews.count(answer.decision, monotonic() - start)
+            self._metrics.reviews.count(answer.decision, monotonic() - came)
             self._tell(answer, review)
         except Exception:
             # The answer is made, and nothing that is told about it may keep it from the pod.
@@ -218,13 +226,12 @@ class Mutate:
         if answer.defect is not None:
             log.error(
                 "a defect in podsettle; the pod was admitted unchanged (uid %s)",
-                _shown((request.uid if request else uid_of(review)) or "unknown"),
+                shown((request.uid if request else uid_of(review)) or "unknown"),
                 exc_info=answer.defect,
             )
         elif request is not None and answer.decision.policies and self._journal.wanted:
-            pod = f"{request.namespace or ''}/{request.pod.name}"
-            line = f"uid {request.uid} pod {pod}: {answer.decision.summary}"
-            self._journal.write(_shown(line, 2400))
+            namespace, pod = request.namespace or "", request.pod.name
+            self._journal.tell(request.uid, namespace, pod, answer.decision)
 
     async def _refuse(self, send: Send, status: int, message: str, *headers: Header) -> None:
         self._metrics.count_refused(status)
@@ -259,9 +266,3 @@ def _is_json(headers: Iterable[Header]) -> bool:
         if name == b"content-type":
             return value.partition(b";")[0].strip().lower() == b"application/json"
     return False
-
-
-def _shown(text: str, longest: int = 128) -> str:
-    """A text from outside as one line of bounded length: nobody else writes lines of the log."""
-    cut = text[:longest]
-    return cut if cut.isprintable() else ascii(cut)

@@ -16,13 +16,13 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from webhook.core.decision import Decision, Reason
+from webhook.core.decision import Decision, Reason, Tally
 
 _RARE = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
 """What pods are left unsettled for by a fault of podsettle or on the way to it."""
 
 _MOST_UNCOUNTED = 64
-"""Decisions that are kept for it."""
+"""Tallies that are kept for it: never the decisions, which may take megabytes."""
 
 BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -42,7 +42,7 @@ class ReviewCounts(Collector):
         self._outcomes: Counter[tuple[str, Reason]] = Counter({("", r): 0 for r in _RARE})
         # By identity: decisions are remembered, and to look all their reasons up each time takes
         # as long as to find such a decision.
-        self._uncounted: dict[int, tuple[Decision, int]] = {}
+        self._uncounted: dict[int, tuple[Tally, int]] = {}
         self._durations = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
@@ -52,17 +52,18 @@ class ReviewCounts(Collector):
             self._patched += 1
         else:
             self._unchanged += 1
-        _, times = self._uncounted.get(id(decision), (decision, 0))
-        self._uncounted[id(decision)] = decision, times + 1
+        tally = decision.tally
+        _, times = self._uncounted.get(id(tally), (tally, 0))
+        self._uncounted[id(tally)] = tally, times + 1
         if len(self._uncounted) > _MOST_UNCOUNTED:
             self._count_outcomes()
         self._durations[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
 
     def _count_outcomes(self) -> None:
-        for decision, times in self._uncounted.values():
-            for outcome in decision.outcomes:
-                self._outcomes[outcome.remedy, outcome.reason] += times
+        for tally, times in self._uncounted.values():
+            for what, count in tally:
+                self._outcomes[what] += count * times
         self._uncounted.clear()
 
     def collect(self) -> Iterator[Metric]:
@@ -86,7 +87,7 @@ class ReviewCounts(Collector):
         yield outcomes
         durations = HistogramMetricFamily(
             "podsettle_review_duration_seconds",
-            "From the last byte of a review received to its answer made.",
+            "From a review's last byte read to its answer made, with waiting and look-ups.",
         )
         bounds = map(floatToGoString, (*BUCKETS, float("inf")))
         durations.add_metric(

@@ -38,7 +38,7 @@ from webhook.core.names import (
 from webhook.core.patch import ContainerList, PodPatch
 from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
 from webhook.core.remedy import Context, Finding
-from webhook.core.review import Container, Pod, is_sidecar
+from webhook.core.review import Container, Pod, is_sidecar, may_hold_helper
 from webhook.core.schema import Model
 
 _WRAPS_NOTHING = (
@@ -309,15 +309,10 @@ def _interactive_or_shell_less(container: Container, settings: PostInitSleep) ->
     return Reason.INTERACTIVE if container.stdin or container.tty else Reason.NO_SHELL
 
 
-_LETTERS = HELPER_MOUNT.strip("/").encode()
-
-
 def _takes_helpers_place(container: Container) -> bool:
     """Whether something is mounted where the helper goes; the kubelet makes paths absolute."""
-    raw = bytes(container.volume_mounts)
     paths = [device.device_path for device in container.devices]
-    # A path without these letters is another's, unless an escape hides them.
-    if _LETTERS in raw or b"\\" in raw:
+    if may_hold_helper(bytes(container.volume_mounts)):
         paths += [mount.mount_path for mount in container.mounts]
     return any(
         f"{posixpath.normpath('/' + path.lstrip('/'))}/".startswith(f"{HELPER_MOUNT}/")
