@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -250,6 +251,17 @@ def test_to_wait_for_a_client_is_no_sign_of_load(
     request = mutate(REVIEW, "?timeout=1s")
     served.send_in_two(client, request)
     assert "patch" in review_in(client.answer())
+
+
+@pytest.mark.parametrize("length", [10, 40_000])
+def test_to_wait_for_its_turn_is_one_whatever_way_a_review_takes(
+    served: Served, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    monkeypatch.setattr(turn.Turn, "began", lambda *_: time.monotonic() - 2)
+    client = served.connect()
+    request = mutate(review(pod(container("a", "x" * length))), "?timeout=10s")
+    served.send_in_two(client, request)
+    assert "Overloaded" in review_in(client.answer())["warnings"][0]
 
 
 def test_a_client_that_leaves_is_not_waited_for(

@@ -1,4 +1,4 @@
-"""Reviews are counted, and nothing of them is kept for it."""
+"""Reviews are counted and told of, and nothing of them is kept for it."""
 
 from __future__ import annotations
 

@@ -23,6 +23,8 @@ from webhook.core.view import ClusterView, Namespace
 
 MOST_BYTES = 2 * 1024 * 1024
 """Of likenesses and answers, 4 KB for a Tekton TaskRun; with all else it is three times as much."""
+_OUTCOME = 100
+"""Bytes of a reason that no answer tells."""
 _LONGEST = 32 * 1024
 """Of one: a tenant's odd pod must not push out those of others."""
 
@@ -68,7 +70,7 @@ class Memory:
         return decision
 
     def _keep(self, key: bytes, decision: Decision) -> None:
-        size = len(key) + len(decision.members)
+        size = len(key) + len(decision.members) + _OUTCOME * len(decision.outcomes)
         if size > _LONGEST:
             return
         if self._bytes + size > MOST_BYTES:

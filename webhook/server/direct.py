@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -178,7 +177,7 @@ class DirectConnection(HttpToolsProtocol):
         if sum(map(len, pieces)) > ALWAYS_KEPT:
             self._wait_no_longer()
         elif self._waiting is None:
-            self._waiting = self.loop.call_later(_PATIENCE, self._wait_no_longer)
+            self._waiting = self.loop.call_later(_PATIENCE, self._lose_patience)
 
     def _wait_no_longer(self) -> None:
         """Leave a body that has not come to its end to the application."""
@@ -186,9 +185,12 @@ class DirectConnection(HttpToolsProtocol):
             self._waiting.cancel()
             self._waiting = None
         if self._pieces is not None:
-            # It was the client that was waited for.
-            self._came = monotonic()
             self._take_the_long_way()
+
+    def _lose_patience(self) -> None:
+        # It was the client that was waited for: no sign of load.
+        self._came += _PATIENCE
+        self._wait_no_longer()
 
     def _take_the_long_way(self) -> None:
         """Hand a request to the application, with what came of its body."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from webhook.core.decision import Decision
-
 _SECONDS = 0.02
 """That a line may be late. Many lines at once would keep a review waiting."""
 _LONGEST = 2400
@@ -26,26 +24,27 @@ class Journal:
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
-        self._decided: list[tuple[str, str, str, Decision]] = []
+        self._decided: list[tuple[str, str, str, str]] = []
 
     @property
     def wanted(self) -> bool:
         """Whether anybody wants to read it."""
         return self._log.isEnabledFor(logging.INFO)
 
-    def tell(self, uid: str, namespace: str, pod: str, decision: Decision) -> None:
+    def tell(self, uid: str, namespace: str, pod: str, summary: str) -> None:
         """Write what was decided on a pod, soon."""
         if not self._decided:
             asyncio.get_running_loop().call_later(_SECONDS, self.flush)
-        # The beginnings: what comes with a review may be long.
-        self._decided.append((uid[:_LONGEST], namespace[:_LONGEST], pod[:_LONGEST], decision))
+        # The beginnings: what comes with a review may be long, and many may come in one moment.
+        texts = uid[:_LONGEST], namespace[:_LONGEST], pod[:_LONGEST], summary
+        self._decided.append(texts)
 
     def flush(self) -> None:
         """Write what is still to be written."""
         decided, self._decided = self._decided, []
         lines = [
-            shown(f"uid {uid} pod {namespace}/{pod}: {decision.summary}", _LONGEST)
-            for uid, namespace, pod, decision in decided
+            shown(f"uid {uid} pod {namespace}/{pod}: {summary}", _LONGEST)
+            for uid, namespace, pod, summary in decided
         ]
         if lines:
             self._log.info("%s", "\n".join(lines))

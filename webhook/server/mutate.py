@@ -231,7 +231,7 @@ class Mutate:
             )
         elif request is not None and answer.decision.policies and self._journal.wanted:
             namespace, pod = request.namespace or "", request.pod.name
-            self._journal.tell(request.uid, namespace, pod, answer.decision)
+            self._journal.tell(request.uid, namespace, pod, answer.decision.summary)
 
     async def _refuse(self, send: Send, status: int, message: str, *headers: Header) -> None:
         self._metrics.count_refused(status)
