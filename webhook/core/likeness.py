@@ -1,7 +1,7 @@
 """What of a pod a decision may rest on: pods of one template are alike in all of it.
 
 What differs from one pod of a template to the next decides nothing: arguments, the names of pods,
-volumes and mounts, the values of labels, the annotations of others, scripts that Tekton names anew
+volumes and mounts, what labels there are, the annotations of others, scripts that Tekton names anew
 for each sidecar. Nor does what differs from build to build, the image of a container that has a
 command. A field that a remedy begins to read and that is left out here is one that it never sees.
 """
@@ -23,6 +23,8 @@ from webhook.core.review import ABSENT, Container, ObjectMeta, Pod, is_sidecar, 
 _READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_MIRROR, ANNOTATION_SKIP}
 _HELPED = [HELPER_PATH]
 _BRACKET = ord("[")
+_SO_MANY = tuple({str(n): "" for n in range(number)} for number in range(32))
+"""Labels of which only the number is left: what they say has chosen the plan already."""
 _MOUNTED = Raw(b"[]")
 """Mounts, none of them where the helper goes."""
 
@@ -55,7 +57,8 @@ def likeness(pod: Pod, *, wraps_containers: bool) -> Pod:
         known = _READ_ANNOTATIONS.intersection(annotations)
         annotations = {key: annotations[key] for key in known} if known else {}
     if labels:
-        labels = dict.fromkeys(labels, "")
+        number = len(labels)
+        labels = _SO_MANY[number] if number < len(_SO_MANY) else dict.fromkeys(labels, "")
     owners = received.owner_references
     return Pod(spec, ObjectMeta(owner_references=owners, annotations=annotations, labels=labels))
 

@@ -196,6 +196,9 @@ class Toleration(_Wire):
     effect: str | None = None
 
 
+_decode_tolerations = msgspec.json.Decoder(list[Toleration]).decode
+
+
 class LocalObjectReference(_Wire):
     """One entry of `imagePullSecrets`."""
 
@@ -222,11 +225,17 @@ class PodSpec(_Wire):
     security_context: SecurityContext | None = None
     image_pull_secrets: list[LocalObjectReference] | None = None
     affinity: Affinity | None = None
-    tolerations: list[Toleration] | None = None
+    tolerations: Raw = ABSENT
+    """In every pod, and asked for by one remedy: see `tolerated`."""
     priority_class_name: str | None = None
     runtime_class_name: str | None = None
     overhead: dict[str, Any] | None = None
     os: PodOS | None = None
+
+    @property
+    def tolerated(self) -> list[Toleration]:
+        """`tolerations`, decoded. Raises one of UNREADABLE."""
+        return _decode_tolerations(self.tolerations) if is_set(self.tolerations) else []
 
 
 class OwnerReference(_Wire):

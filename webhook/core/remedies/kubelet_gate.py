@@ -86,7 +86,7 @@ def _is_needed_early(pod: Pod, namespace: str) -> bool:
     owners = (pod.metadata and pod.metadata.owner_references) or ()
     return (
         any(owner.kind == "DaemonSet" for owner in owners)
-        or any(map(_tolerates_everything, pod.spec.tolerations or ()))
+        or any(map(_tolerates_everything, pod.spec.tolerated))
         or pod.spec.priority_class_name == "system-node-critical"
         or (bool(pod.spec.host_network) and namespace.startswith(SYSTEM_NAMESPACES))
     )
