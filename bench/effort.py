@@ -18,8 +18,6 @@ class Effort:
     """Pods of each kind in one round."""
     passes: int
     """Over all reviews, for one figure of the core in one round."""
-    unlike: int
-    """Pods of which no two are alike."""
     policies: tuple[int, ...]
     namespaces: tuple[int, ...]
     kilobytes: tuple[int, ...]
@@ -35,7 +33,6 @@ FULL = Effort(
     warm_up=2.0,
     creates=300,
     passes=20,
-    unlike=1_500,
     policies=(1, 10, 100, 1_000),
     namespaces=(10, 100, 1_000, 10_000),
     kilobytes=(2, 8, 60, 250),
@@ -49,7 +46,6 @@ SHORT = Effort(
     warm_up=0,
     creates=10,
     passes=1,
-    unlike=1_500,
     policies=(1, 10),
     namespaces=(10, 100),
     kilobytes=(2, 8),

@@ -39,7 +39,7 @@ def measure(run: Run) -> Part:
         subjects = {subject.name: subject for subject in (ours, echo, go)}
         check(ours, bodies, is_patched)
         check(go, bodies, is_allowed)
-        unlike = reviews.unlike(run.effort.unlike)
+        unlike = reviews.unlike()
         check(ours, unlike, is_patched)
         for connections in (CONNECTIONS, 1):
             run.say(f"floor: {', '.join(subjects)}; connections: {connections}")

@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 VARIANTS = 64
+UNLIKE = 1_500
+"""More than podsettle remembers."""
 _EXAMPLE = Path(__file__).parents[1] / "examples" / "reviews" / "tekton-taskrun.json"
 _UID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _SUFFIX = re.compile(r"(?<=-)(?:8k2mz|9l9zj|mz4c7|mssqb|qq9n2)\b")
@@ -100,7 +102,7 @@ def variants(review: Json, count: int = VARIANTS) -> list[bytes]:
     return [_variant(text, random.Random(number)).encode() for number in range(count)]
 
 
-def unlike(count: int) -> list[bytes]:
+def unlike(count: int = UNLIKE) -> list[bytes]:
     """The Tekton pod, so many times, of a template of its own each time."""
     review = tekton()
     command: list[str] = review["request"]["object"]["spec"]["initContainers"][0]["command"]

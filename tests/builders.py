@@ -7,6 +7,7 @@ from typing import Any
 
 import jsonpatch
 
+from tests import reviews
 from webhook.cluster.objects import read_namespace, read_node, read_runtime_class
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admit import review_of
@@ -23,7 +24,7 @@ Json = dict[str, Any]
 
 IMAGE = "registry.example/podsettle/linger:test"
 SETTINGS = Settings(own_namespace="podsettle-system", linger_image=IMAGE)
-UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
+UID = reviews.UID
 LINGER = ["/podsettle/linger", "--sleep", "10ms", "--min-lifetime", "500ms", "--"]
 
 
@@ -128,22 +129,10 @@ def decided(
 
 def review(document: Any, **request: Any) -> Json:
     """An AdmissionReview, as the API server sends it."""
-    return {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": UID,
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "namespace": "ci",
-            "operation": "CREATE",
-            "object": document,
-            "oldObject": None,
-            "dryRun": False,
-            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
-            **request,
-        },
-    }
+    options = {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
+    made = reviews.review({}, namespace="ci", options=options)
+    made["request"] |= {"object": document, **request}
+    return made
 
 
 def patched(pod: Json, decision: Decision) -> Json:

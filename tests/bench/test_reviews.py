@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from bench import reviews
-from bench.effort import FULL
 from tests.builders import SETTINGS, policy, view
 from webhook.core.admit import admit
 from webhook.core.likeness import likeness
@@ -46,7 +45,7 @@ def test_init_containers_have_names_of_their_own() -> None:
 
 def test_pods_that_are_not_alike_are_more_than_is_remembered() -> None:
     memory = Memory()
-    bodies = reviews.unlike(FULL.unlike)
+    bodies = reviews.unlike()
     first, *_ = [admit(body, SEEN, SETTINGS, memory=memory).decision for body in bodies]
     assert first.operations
     assert admit(bodies[0], SEEN, SETTINGS, memory=memory).decision is not first

@@ -205,6 +205,27 @@ def test_so_is_one_in_chunks(served: Served) -> None:
     assert is_settled(client)
 
 
+def test_so_is_one_whose_head_came_in_pieces(served: Served) -> None:
+    client = served.connect()
+    client.send(WHOLE[:20])
+    await_that(lambda: served.connections[-1]._in_head, "the head has begun")
+    client.send(WHOLE[20:])
+    assert "patch" in review_in(client.answer())
+    assert served.ways.long == 0
+
+
+def test_so_is_one_that_cannot_be_decided_on(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.source.view = replace(served.source.view, runtime_classes=None)  # type: ignore[arg-type]
+    client = served.connect()
+    client.send(mutate(review(POD)))
+    assert "InternalError" in review_in(client.answer())["warnings"][0]
+    assert served.ways.long == 0
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
+    assert served.metrics()['podsettle_outcomes_total{reason="InternalError",remedy=""}'] == 1
+
+
 def test_so_is_one_whose_body_comes_a_moment_after_its_head(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +238,9 @@ def test_so_is_one_whose_body_comes_a_moment_after_its_head(
         assert "patch" in review_in(client.answer())
         assert served.connections[-1]._waiting is None
     assert served.ways.long == 0
+
+
+# What comes late
 
 
 def test_a_long_body_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,27 +300,6 @@ def test_a_client_that_leaves_is_not_waited_for(
     client.close()
     await_that(lambda: connection._waiting is None, "the connection is gone")
     assert served.ways.long == 0
-
-
-def test_so_is_one_whose_head_came_in_pieces(served: Served) -> None:
-    client = served.connect()
-    client.send(WHOLE[:20])
-    await_that(lambda: served.connections[-1]._in_head, "the head has begun")
-    client.send(WHOLE[20:])
-    assert "patch" in review_in(client.answer())
-    assert served.ways.long == 0
-
-
-def test_so_is_one_that_cannot_be_decided_on(
-    served: Served, caplog: pytest.LogCaptureFixture
-) -> None:
-    served.source.view = replace(served.source.view, runtime_classes=None)  # type: ignore[arg-type]
-    client = served.connect()
-    client.send(mutate(review(POD)))
-    assert "InternalError" in review_in(client.answer())["warnings"][0]
-    assert served.ways.long == 0
-    assert [record.levelname for record in caplog.records].count("ERROR") == 1
-    assert served.metrics()['podsettle_outcomes_total{reason="InternalError",remedy=""}'] == 1
 
 
 # What takes the application

@@ -21,7 +21,6 @@ from webhook.core.names import (
 from webhook.core.review import ABSENT, Container, ObjectMeta, Pod, is_sidecar, may_hold_helper
 
 _READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_MIRROR, ANNOTATION_SKIP}
-_HELPED = [HELPER_PATH]
 _BRACKET = ord("[")
 _SO_MANY = tuple({str(n): "" for n in range(number)} for number in range(32))
 """Labels of which only the number is left: what they say has chosen the plan already."""
@@ -77,6 +76,5 @@ def _reduce(container: Container) -> None:
     if is_sidecar(container) and container.name not in OWN_CONTAINERS:
         container.image = None
         # Whether the helper has to be there before it is all that is asked of a sidecar.
-        container.command = container.command and container.command[:1]
-        if container.command != _HELPED:
-            container.command = None
+        helped = container.command and container.command[0] == HELPER_PATH
+        container.command = [HELPER_PATH] if helped else None

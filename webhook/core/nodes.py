@@ -50,14 +50,14 @@ class Nodes:
     """All nodes of the view. Made once per change; what is asked per pod is worked out here."""
 
     all: tuple[Node, ...] = ()
-    losing_exit_codes: tuple[Node, ...] = field(init=False)
-    running_cri_o: tuple[Node, ...] = field(init=False)
-    without_volatile_mounts: tuple[Node, ...] = field(init=False)
-    doubtful_image_volumes: tuple[Node, ...] = field(init=False)
-    without_image_volumes: tuple[Node, ...] = field(init=False)
-    without_restart_rules: tuple[Node, ...] = field(init=False)
-    losing_without_restart_rules: tuple[Node, ...] = field(init=False)
-    newest_kubelet: Version | None = field(init=False)
+    losing_exit_codes: tuple[Node, ...] = field(init=False, compare=False)
+    running_cri_o: tuple[Node, ...] = field(init=False, compare=False)
+    without_volatile_mounts: tuple[Node, ...] = field(init=False, compare=False)
+    doubtful_image_volumes: tuple[Node, ...] = field(init=False, compare=False)
+    without_image_volumes: tuple[Node, ...] = field(init=False, compare=False)
+    without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
+    losing_without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
+    newest_kubelet: Version | None = field(init=False, compare=False)
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         known = tuple(nodes)

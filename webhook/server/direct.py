@@ -74,8 +74,10 @@ class DirectConnection(HttpToolsProtocol):
     """For the same request."""
     _came = 0.0
     """When what is being read came, at the latest; by `time.monotonic`."""
+    _may_send_reviews = False
+    """Whether the client has shown what it has to."""
     _may_try = False
-    """Whether a request may still be answered at once."""
+    """Whether a request may still be answered at once: one in each piece that is read."""
     _waiting: asyncio.TimerHandle | None = None
     """The end of the patience with the rest of a body."""
 
@@ -90,6 +92,7 @@ class DirectConnection(HttpToolsProtocol):
         """Note who it is."""
         super().connection_made(transport)
         certificate = transport.get_extra_info("peercert")
+        self._may_send_reviews = bool(certificate) or not self._needs_certificate
         if certificate:
             self.app_state = {**self.app_state, CLIENT_CERTIFICATE: certificate}
 
@@ -103,9 +106,7 @@ class DirectConnection(HttpToolsProtocol):
         """Take what came."""
         self._came = self._turn.began(self.loop)
         # One at a time: whoever sends many in a row takes turns with the other clients.
-        self._may_try = self._pieces is None and (
-            not self._needs_certificate or CLIENT_CERTIFICATE in self.app_state
-        )
+        self._may_try = self._may_send_reviews and self._pieces is None
         super().data_received(data)
         if self._pieces is not None:
             self._wait_for_the_rest(self._pieces)
