@@ -17,6 +17,7 @@ from webhook.images.problems import LookupFailedError
 from webhook.images.reference import parse
 from webhook.images.registry import registry_of
 from webhook.server import mutate
+from webhook.server.review_head import deadline_in
 
 PAGE = Page(DOCS / "image-config.md")
 (DOCUMENT,) = PAGE.policies
@@ -42,7 +43,7 @@ def test_the_policy_asks_whom_the_page_says() -> None:
 
 
 def test_the_times_are_those_of_the_code() -> None:
-    deadline = mutate._deadline(b"timeout=2s")
+    deadline = deadline_in(b"timeout=2s")
     for_images = deadline * mutate._SHARE_FOR_IMAGES
     section = PAGE.sections["The first pod may go without"]
     assert f"answers within {deadline:.2g} s of these, and {for_images:.2g} s may go" in section

@@ -24,6 +24,7 @@ from webhook.server import balance, mutate
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.review_counts import BUCKETS
+from webhook.server.review_head import deadline_in
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +129,7 @@ async def test_what_registries_were_asked_is_counted(
 
 
 def test_the_durations_that_are_told_apart_reach_the_longest_look_up() -> None:
-    longest = mutate._LONGEST_TIMEOUT / 1000 * mutate._SHARE_OF_TIMEOUT * mutate._SHARE_FOR_IMAGES
+    longest = deadline_in(b"timeout=1h") * mutate._SHARE_FOR_IMAGES
     assert BUCKETS[-1] >= longest + mutate._SECONDS_FOR_A_NAMESPACE
-    usual = 10 * mutate._SHARE_OF_TIMEOUT * mutate._SHARE_FOR_IMAGES
+    usual = deadline_in(b"timeout=10s") * mutate._SHARE_FOR_IMAGES
     assert len([bucket for bucket in BUCKETS if 0.5 <= bucket <= usual]) >= 3

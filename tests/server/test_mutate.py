@@ -21,7 +21,7 @@ from webhook.server.app import create_app
 from webhook.server.body import MAX_BODY
 from webhook.server.drain import Drain
 from webhook.server.load import Load
-from webhook.server.mutate import _deadline
+from webhook.server.review_head import deadline_in
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 
@@ -183,7 +183,7 @@ async def test_answers_and_reasons_are_counted(client: httpx.AsyncClient) -> Non
 def test_the_deadline_is_most_of_the_time_that_the_api_server_waits(
     query: str, seconds: float
 ) -> None:
-    assert _deadline(query.encode()) == pytest.approx(seconds)
+    assert deadline_in(query.encode()) == pytest.approx(seconds)
 
 
 class Young:

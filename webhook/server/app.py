@@ -26,10 +26,11 @@ from webhook.server.drain import Drain
 from webhook.server.journal import Journal
 from webhook.server.load import Load
 from webhook.server.metrics import Metrics
-from webhook.server.mutate import PATHS, Mutate
+from webhook.server.mutate import Mutate
 from webhook.server.page import page_router
 from webhook.server.preview import preview_router
 from webhook.server.probes import probes_router
+from webhook.server.review_head import PATHS
 from webhook.server.room import Room
 
 log = logging.getLogger(__name__)

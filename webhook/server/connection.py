@@ -42,8 +42,6 @@ class Connection(DirectConnection):
     """One connection of a client."""
 
     _timer: asyncio.TimerHandle | None = None
-    _in_head = False
-    """Whether a request has begun and its headers have not ended yet."""
     _head_bytes = 0
     _idling: asyncio.TimerHandle | None = None
     """Looks now and then whether something came; to start a timer anew after each review would
@@ -72,14 +70,8 @@ class Connection(DirectConnection):
         if self._in_head:
             self._watch_head(len(data))
 
-    def on_message_begin(self) -> None:
-        """A head begins."""
-        self._in_head = True
-        super().on_message_begin()
-
     def on_headers_complete(self) -> None:
-        """It has come in time."""
-        self._in_head = False
+        """The head has come in time."""
         self._head_bytes = 0
         if self._timer is not None:
             self._disarm()
@@ -96,7 +88,7 @@ class Connection(DirectConnection):
         """Close it if it is idle; one that has begun a request is answered first."""
         if self._in_head:
             return
-        self._wait_no_longer()
+        self._let_go()
         super().shutdown()
         if self.transport.is_closing():
             self._hang_up()
@@ -107,7 +99,7 @@ class Connection(DirectConnection):
     def _end_if_idle(self) -> None:
         """Hang up on a client that has sent nothing for long, and has no answer coming."""
         left = self._came + self.timeout_keep_alive - monotonic()
-        if left > 0 or self._in_head or not self._is_idle:
+        if left > 0 or self._held or not self._is_at_rest:
             self._look_again(left if left > 0 else self.timeout_keep_alive)
         else:
             self._hang_up()

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from contextlib import suppress
-from functools import lru_cache
 from time import monotonic
-from urllib.parse import parse_qs
 
-import httptools
 from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
@@ -23,7 +19,6 @@ from webhook.cluster.source import Source
 from webhook.core.admit import Answer, UnreadableReviewError, admit, admit_unread
 from webhook.core.decide import Settings
 from webhook.core.decision import Reason
-from webhook.core.duration import parse as parse_duration
 from webhook.core.memory import Memory
 from webhook.core.review import uid_of
 from webhook.images.lookup import ImageLookup
@@ -35,15 +30,11 @@ from webhook.server.drain import Drain
 from webhook.server.journal import Journal, shown
 from webhook.server.load import Load
 from webhook.server.metrics import Metrics
+from webhook.server.review_head import deadline_in, is_json
 from webhook.server.room import Room
 
 log = logging.getLogger(__name__)
 
-_SHARE_OF_TIMEOUT = 0.7
-"""Of the time that the API server gives a webhook (`?timeout=2s`); the rest is for the way."""
-_DEFAULT_TIMEOUT = 10_000
-_LONGEST_TIMEOUT = 30_000
-"""Milliseconds, as for `timeoutSeconds` in a webhook configuration."""
 SECONDS_FOR_BODY = 7.0
 """At the most, whatever the query says: who sends a review slowly keeps others from having room."""
 _SHARE_FOR_A_NAMESPACE = 0.25
@@ -54,10 +45,9 @@ _SHARE_FOR_IMAGES = 0.6
 """How much of the deadline may go into looking images up; what comes too late is there for the
 next pod."""
 
-_LONGEST_URL = 256
-"""Bytes of one that is remembered; the API server's have a path and a timeout."""
+_LONGEST_QUERY = 256
+"""Bytes of one that is remembered; the API server's have a timeout."""
 
-PATHS = ("/mutate", "/mutate/")
 _ALLOW = (b"allow", b"POST")
 
 
@@ -85,13 +75,6 @@ class Mutate:
         self._room = room
         self._memory = Memory()
 
-    @staticmethod
-    def deadline(url: bytes, headers: Iterable[Header]) -> float | None:
-        """Seconds in which to answer a POST; None where it is none of a review."""
-        if len(url) > _LONGEST_URL or not _is_json(headers):
-            return None
-        return _deadline_of(url)
-
     def at_once(self, review: bytes, deadline: float, came: float) -> bytes | None:
         """The answer to a review that came whole; None where it takes the application.
 
@@ -113,7 +96,7 @@ class Mutate:
         if scope["method"] != "POST":
             await self._refuse(send, 405, "POST an AdmissionReview here", CLOSE, _ALLOW)
             return
-        if not _is_json(scope["headers"]):
+        if not is_json(scope["headers"]):
             await self._refuse(send, 415, "send Content-Type: application/json", CLOSE)
             return
         self._drain.reviews += 1
@@ -124,7 +107,7 @@ class Mutate:
             body.release()
 
     async def _review(self, scope: Scope, receive: Receive, send: Send, body: Body) -> None:
-        deadline = _deadline(scope["query_string"][:_LONGEST_URL])
+        deadline = deadline_in(scope["query_string"][:_LONGEST_QUERY])
         arrival: Arrival | None = scope.get("state", {}).get(ARRIVAL)
         waited = monotonic() - arrival.at if arrival else 0.0
         if arrival and arrival.complete:
@@ -238,31 +221,6 @@ class Mutate:
         await refuse(send, status, message, *headers)
 
 
-@lru_cache(maxsize=64)
-def _deadline_of(url: bytes) -> float | None:
-    parsed = httptools.parse_url(url)
-    path = parsed.path.decode("latin-1")
-    return _deadline(parsed.query or b"") if path in PATHS else None
-
-
-@lru_cache(maxsize=64)
-def _deadline(query: bytes) -> float:
-    """Seconds in which to answer, from the query of a request."""
-    timeouts = parse_qs(query.decode("latin-1")).get("timeout", ())
-    try:
-        timeout = min(parse_duration(timeouts[0]), _LONGEST_TIMEOUT) if timeouts else 0
-    except ValueError:
-        timeout = 0
-    return (timeout or _DEFAULT_TIMEOUT) / 1000 * _SHARE_OF_TIMEOUT
-
-
 def _for_body(deadline: float) -> float:
     """Seconds in which a body has to come."""
     return min(deadline, SECONDS_FOR_BODY)
-
-
-def _is_json(headers: Iterable[Header]) -> bool:
-    for name, value in headers:
-        if name == b"content-type":
-            return value.partition(b";")[0].strip().lower() == b"application/json"
-    return False
