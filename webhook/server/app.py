@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import datetime
 
-from fastapi import Depends, FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,6 +22,7 @@ from webhook.server.authentication import BASIC, Authorizer, guard
 from webhook.server.client_certificates import DemandClientCertificate
 from webhook.server.direct import DirectWay
 from webhook.server.drain import Drain
+from webhook.server.framework import Depends, FastAPI, Response
 from webhook.server.journal import Journal
 from webhook.server.load import Load
 from webhook.server.metrics import Metrics

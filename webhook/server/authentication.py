@@ -7,9 +7,8 @@ import binascii
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-from fastapi import HTTPException, Request
-
 from webhook.cluster.verdict import Access, Verdict
+from webhook.server.framework import HTTPException, Request
 
 _HOW = (
     "send a token as `Authorization: Bearer TOKEN`; make one with: "

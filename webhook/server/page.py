@@ -8,8 +8,7 @@ import hashlib
 import re
 from importlib.resources import files
 
-from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from webhook.server.framework import APIRouter, HTMLResponse, Request
 
 
 def page_router() -> APIRouter:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query, Request
 from pydantic import BaseModel, Field
 
 from webhook.cluster.snapshot import Snapshot
@@ -18,6 +17,7 @@ from webhook.core.render import PodPreview, render
 from webhook.core.selectors import parse_labels
 from webhook.core.workloads import NoPodError, WorkloadError
 from webhook.images.lookup import ImageLookup
+from webhook.server.framework import APIRouter, HTTPException, Query, Request
 from webhook.server.room import Room
 
 MAX_BODY = 4 * 1024 * 1024

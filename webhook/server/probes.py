@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from fastapi import APIRouter, Query
-from fastapi.responses import JSONResponse, PlainTextResponse
-
 from webhook.cluster.source import Check
+from webhook.server.framework import APIRouter, JSONResponse, PlainTextResponse, Query
 
 
 def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]) -> APIRouter:
