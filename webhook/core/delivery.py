@@ -17,7 +17,9 @@ from webhook.core.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_D
 class Delivery:
     """The helper in one pod: what of it is there, what is in its way, and what brings it."""
 
-    __slots__ = ("_at", "_context", "_objection", "_patch", "_pod", "_volume", "_wanted")
+    __slots__ = (
+        "_at", "_context", "_is_ambiguous", "_objection", "_patch", "_pod", "_volume", "_wanted",
+    )  # fmt: skip
 
     def __init__(self, pod: Pod, wanted: str, context: Context, patch: PodPatch) -> None:
         """`wanted` is a policy's `delivery`."""
@@ -31,10 +33,12 @@ class Delivery:
                 self._volume = volume
                 break
         self._at: int | None = None
+        self._is_ambiguous = False
         for index, container in enumerate(pod.spec.init_containers or ()):
             if container.name == HELPER:
-                self._at = index
-                break
+                # The API server will refuse a pod with two of one name.
+                self._is_ambiguous = self._at is not None
+                self._at = index if self._at is None else self._at
         self._objection: tuple[Reason | None] | None = None
 
     def objection(self) -> Reason | None:
@@ -48,6 +52,8 @@ class Delivery:
         context, pod, volume = self._context, self._pod, self._volume
         if context.linger_image is None:
             return Reason.HELPER_IMAGE_MISSING
+        if self._is_ambiguous:
+            return Reason.NAME_CONFLICT
         for other in pod.spec.containers or ():
             if other.name == HELPER:
                 return Reason.NAME_CONFLICT
@@ -92,6 +98,8 @@ class Delivery:
         if self._at is None:
             if served:
                 self._patch.put_init_container_first(self._copying_container(served, command))
+            return
+        if self._is_ambiguous:
             return
         # Another webhook may have put init containers before the helper since it was injected.
         before = (self._pod.spec.init_containers or [])[: self._at]

@@ -259,8 +259,9 @@ def test_without_an_image_of_the_helper_there_is_no_gate() -> None:
         pod(container(GATE, "/something")),
         pod(container(GATE)),
         pod(containers=[container(GATE, "/linger")]),
+        pod(container(GATE, "/linger"), container(GATE, "/linger", "x"), sidecar("istio-proxy")),
     ],
-    ids=["an init container", "one without a command", "a regular container"],
+    ids=["an init container", "one without a command", "a regular container", "twice"],
 )
 def test_a_name_in_use_by_somebody_else_keeps_the_gate_away(before: Json) -> None:
     decision = decided(before, seen())

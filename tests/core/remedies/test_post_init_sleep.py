@@ -471,6 +471,19 @@ def test_a_name_in_use_by_somebody_else_keeps_the_helper_away(before: Json) -> N
     assert len(decision.warnings) == 1
 
 
+@pytest.mark.parametrize("wrapped_first", [False, True])
+def test_a_helper_that_is_there_twice_is_left_alone(wrapped_first: bool) -> None:
+    """The API server refuses such a pod; that is no defect of podsettle's."""
+    before = patched(pod(QUICK), decided(pod(QUICK), seen()))
+    helper, wrapped = before["spec"]["initContainers"]
+    late = container("late", "/x")
+    inits = [wrapped, helper, helper] if wrapped_first else [helper, helper]
+    before["spec"]["initContainers"] = [*inits, late]
+    decision = decided(before, seen())
+    assert why(decision)[-1] == "late: NameConflict"
+    assert decision.operations == ()
+
+
 def test_a_mount_that_only_begins_like_the_helpers_is_no_conflict() -> None:
     mounts = [{"name": "v", "mountPath": "/podsettle-data"}]
     assert why(decided(pod(QUICK | {"volumeMounts": mounts}), seen())) == ["prepare: Applied"]

@@ -63,7 +63,7 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
     before = next((i for i, c in enumerate(inits) if c.name in mesh.INTERCEPTING), None)
     if _is_needed_early(pod, context.namespace.name):
         yield Finding(Reason.SYSTEM_POD)
-    elif _is_name_taken(pod, None if at is None else inits[at]):
+    elif _is_name_taken(pod, inits):
         yield Finding(Reason.NAME_CONFLICT)
     elif _reaches_nothing(inits):
         yield Finding(Reason.MESH_TRAFFIC)
@@ -100,10 +100,11 @@ def _tolerates_everything(toleration: Toleration) -> bool:
     )
 
 
-def _is_name_taken(pod: Pod, gate: Container | None) -> bool:
+def _is_name_taken(pod: Pod, inits: Sequence[Container]) -> bool:
     if any(container.name == KUBELET_GATE for container in pod.spec.containers or ()):
         return True
-    return gate is not None and (gate.command or [""])[0] != HELPER_IN_IMAGE
+    gates = [container for container in inits if container.name == KUBELET_GATE]
+    return len(gates) > 1 or any((gate.command or [""])[0] != HELPER_IN_IMAGE for gate in gates)
 
 
 def _reaches_nothing(inits: Sequence[Container]) -> bool:
