@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import json
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from http.client import IncompleteRead
+from typing import Any
 
 import pytest
 
@@ -14,10 +20,11 @@ from tests.reviews import PODS, load_pod, review
 from tests.server.wire import Client, InProcess, in_process, mutate, review_in
 from webhook.cluster.manifests import ManifestsSource
 from webhook.core.decide import Settings
-from webhook.server import connection
+from webhook.server import connection, serve
 from webhook.server import mutate as mutate_module
 from webhook.server.app import Application, create_app
 from webhook.server.body import ALWAYS_KEPT, MAX_BODY
+from webhook.server.connection import Connection
 from webhook.server.drain import Drain
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
@@ -101,6 +108,78 @@ def test_a_review_that_comes_at_once_needs_no_room(app: Application, server: InP
     for part in (whole[:-100], whole[-100:]):
         slow.send(part)
     assert "patch" in review_in(slow.answer())
+
+
+def long_review(length: int) -> bytes:
+    """Of a pod whose patch is as long: a container is wrapped."""
+    long = copy.deepcopy(REVIEW)
+    long["request"]["object"]["spec"]["initContainers"][0]["command"].append("y" * length)
+    return json.dumps(long).encode()
+
+
+@pytest.fixture
+def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes next to nothing of an answer that is not read."""
+
+    class Small(Connection):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            plain = transport.get_extra_info("socket")
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
+
+    monkeypatch.setattr(serve, "Connection", Small)
+
+
+def reading_little(server: InProcess) -> Client:
+    client = server.connect()
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    return client
+
+
+@pytest.mark.usefixtures("small_buffers")
+def test_an_answer_takes_up_room_until_it_is_read(app: Application, server: InProcess) -> None:
+    client = reading_little(server)
+    client.send(mutate(long_review(3 * MIB)))
+    await_that(lambda: app.state.room.held > 3.5 * MIB, "the answer is made")
+    assert app.state.room.held == pytest.approx(4 * MIB, rel=0.02)  # in base64; nothing else
+    assert "patch" in review_in(client.answer())
+    assert app.state.room.held == 0
+    assert is_settled(client)
+
+
+@pytest.mark.usefixtures("small_buffers")
+def test_whoever_does_not_read_an_answer_is_hung_up_on(
+    app: Application, server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutate_module, "SECONDS_FOR_ANSWER", 0.2)
+    client = reading_little(server)
+    client.send(mutate(long_review(3 * MIB)))
+    await_that(lambda: app.state.room.held > 3.5 * MIB, "the answer is made")
+    await_that(lambda: app.state.room.held == 0, "it is given up")
+    with pytest.raises((IncompleteRead, ConnectionError, ssl.SSLError)):
+        client.answer()
+
+
+@pytest.mark.parametrize(("length", "settled"), [(200_000, True), (300_000, False)])
+async def test_in_a_full_room_nothing_long_is_decided_on(
+    app: Application, length: int, settled: bool
+) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": long_review(length)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app.state.room.size = 0
+    headers = [(b"content-type", b"application/json")]
+    scope = {"method": "POST", "path": "/mutate", "query_string": b"", "headers": headers}
+    await app.mutate(scope, receive, send)
+    answered = json.loads(b"".join(message.get("body", b"") for message in sent))["response"]
+    assert answered["allowed"] is True
+    assert ("patch" in answered) is settled
+    assert settled or "podsettle: Overloaded: " in answered["warnings"][0]
 
 
 def test_what_is_given_up_gives_its_room_back(app: Application, server: InProcess) -> None:

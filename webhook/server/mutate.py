@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 SECONDS_FOR_BODY = 7.0
 """At the most, whatever the query says: who sends a review slowly keeps others from having room."""
+SECONDS_FOR_ANSWER = 7.0
+"""For the client to read it in. An API server has given up by then, or is about to."""
 _SHARE_FOR_A_NAMESPACE = 0.25
 _SECONDS_FOR_A_NAMESPACE = 0.5
 """How much of the deadline, and how much at the most, goes into asking for a namespace."""
@@ -44,6 +46,9 @@ _SECONDS_FOR_A_NAMESPACE = 0.5
 _SHARE_FOR_IMAGES = 0.6
 """How much of the deadline may go into looking images up; what comes too late is there for the
 next pod."""
+
+_ALWAYS_DECIDED_ON = 256 * 1024
+"""Bytes of a review. The answer to a longer one, and what it is made of, may take as much as it."""
 
 _LONGEST_QUERY = 256
 """Bytes of one that is remembered; the API server's have a timeout."""
@@ -102,11 +107,14 @@ class Mutate:
         self._drain.reviews += 1
         body = Body(self._room)
         try:
-            await self._review(scope, receive, send, body)
+            answer = await self._review(scope, receive, send, body)
         finally:
             body.release()
+        if answer is not None:
+            await self._send(send, answer)
 
-    async def _review(self, scope: Scope, receive: Receive, send: Send, body: Body) -> None:
+    async def _review(self, scope: Scope, receive: Receive, send: Send, body: Body) -> bytes | None:
+        """The answer to a review; None where there is none, or another was sent."""
         deadline = deadline_in(scope["query_string"][:_LONGEST_QUERY])
         arrival: Arrival | None = scope.get("state", {}).get(ARRIVAL)
         waited = monotonic() - arrival.at if arrival else 0.0
@@ -118,10 +126,10 @@ class Mutate:
             await self._read_slowly(body, receive, _for_body(deadline) - waited)
             came = monotonic()
         if body.abandoned:
-            return
+            return None
         if body.length > MOST_BYTES:
             await self._refuse(send, 413, f"the body is longer than {MOST_BYTES} bytes", CLOSE)
-            return
+            return None
         start = monotonic()
         try:
             answer = await self._answer(body, start, waited, deadline)
@@ -130,10 +138,18 @@ class Mutate:
                 await self._refuse(send, 400, str(error))
             else:
                 await self._refuse(send, 408, str(error), CLOSE)
-            return
+            return None
         self._record(answer, body.kept, came)
+        return answer.body
+
+    async def _send(self, send: Send, answer: bytes) -> None:
+        """Send an answer. Of what it was made of nothing is left: the client may read slowly."""
         last = (CLOSE,) if is_last() else ()
-        await respond(send, 200, answer.body, JSON, *last)
+        # What was not sent by then, uvicorn lets go of with the connection.
+        with self._room.share() as take, suppress(TimeoutError):
+            take(len(answer))
+            async with asyncio.timeout(SECONDS_FOR_ANSWER):
+                await respond(send, 200, answer, JSON, *last)
 
     async def _read_slowly(self, body: Body, receive: Receive, seconds: float) -> None:
         """Read a body that has not come to its end, and is no load until it has."""
@@ -166,8 +182,8 @@ class Mutate:
 
     def _unread(self, body: Body, deadline: float) -> Answer | None:
         """The answer to a review that is not there, or that nobody can have meant to be read."""
-        if body.crowded_out:
-            why = f"{self._room.held} bytes of unfinished reviews leave no room for the rest of it"
+        if body.crowded_out or (self._room.full and body.length > _ALWAYS_DECIDED_ON):
+            why = f"{self._room.held} bytes of other reviews and of answers leave no room for it"
             return admit_unread(body.kept, Reason.OVERLOADED, why)
         if not body.complete:
             why = f"{body.length} bytes came in {_for_body(deadline):.2g} s, and not the end"

@@ -1,4 +1,4 @@
-"""The memory that bodies may take, all of them together."""
+"""The memory that bodies and the answers to them may take, all of them together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 ROOM = 64 * 1024 * 1024
-"""Bytes. With what connections and decoding take beside it, a hundred senders of long bodies bring
-the process to some 230 MB, and the chart gives it 256 MiB."""
+"""Bytes. With what connections and decoding take beside it, sixty senders of the longest pods at
+once bring the process to some 220 MB, and the chart gives it 256 MiB."""
 
 
 @dataclass(slots=True)
 class Room:
-    """How many bytes of bodies are held, and whether that is too much."""
+    """How many bytes of them are held, and whether that is too much."""
 
     size: int = ROOM
     held: int = 0
