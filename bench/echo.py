@@ -15,7 +15,8 @@ from pathlib import Path
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from webhook.server.serve import KEEP_ALIVE, listen, spare_the_collector
+from webhook.collector import spare_a_server
+from webhook.server.serve import KEEP_ALIVE, listen
 from webhook.tls.files import CertificateDirectory
 
 
@@ -56,7 +57,7 @@ def main(certs: Path, port: int, answer: Path) -> None:
         lifespan="off",
         ws="none",
     )
-    spare_the_collector()
+    spare_a_server()
     server = uvicorn.Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve(sockets=[listen("127.0.0.1", port)]))

@@ -32,6 +32,7 @@ from webhook.server import balance, direct, serve, turn
 from webhook.server.app import Application, create_app
 from webhook.server.connection import Connection
 from webhook.server.drain import Drain
+from webhook.server.review_head import END, LONGEST, deadline_in
 
 POD = load_pod(next(path for path in PODS if path.stem == "woodpecker-step"))
 SETTLED = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -230,6 +231,35 @@ def test_empty_lines_between_reviews_are_passed_over(served: Served) -> None:
     assert served.ways.long == 0
 
 
+def test_it_has_the_time_that_its_head_says(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = served.app.direct.mutate.at_once
+    given: list[float] = []
+
+    def note(body: bytes, deadline: float, came: float) -> bytes | None:
+        given.append(deadline)
+        return at_once(body, deadline, came)
+
+    monkeypatch.setattr(served.app.direct.mutate, "at_once", note)
+    client = served.connect()
+    for query in ("?timeout=1s", "", f"?{'a' * 300}&timeout=1s"):
+        client.send(mutate(REVIEW, query))
+        assert "patch" in review_in(client.answer())
+    assert given == pytest.approx([0.7, 7, 7])
+    assert deadline_in(b"a" * 300 + b"&timeout=1s") == 7
+
+
+@pytest.mark.parametrize("too_long", [False, True])
+def test_heads_of_some_length_are_remembered(served: Served, too_long: bool) -> None:
+    head, body = WHOLE.split(END)
+    filled = LONGEST - len(head + END) - len(b"\r\nX: ") + too_long
+    client = served.connect()
+    client.send(head + b"\r\nX: " + b"x" * filled + END + body)
+    assert "patch" in review_in(client.answer())
+    assert served.ways.long == too_long
+
+
 def test_a_connection_that_was_idle_does_not_end_amid_a_review(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +285,38 @@ def test_a_long_body_is_not_waited_for(served: Served, monkeypatch: pytest.Monke
     served.send_in_two(client, long)
     assert "auditAnnotations" in review_in(client.answer())
     assert served.ways.long == 1
+
+
+def test_what_it_was_waited_for_with_is_forgotten(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    client = served.connect()
+    long = mutate(review(pod(container("a", "x" * 40_000))))
+    client.send(long[:300])
+    await_that(lambda: bool(served.connections), "the connection is there")
+    connection = served.connections[-1]
+    await_that(lambda: connection._waiting is not None, "the head was read")
+    client.send(long[300:-100])
+    await_that(lambda: served.ways.long == 1, "it was left to the application")
+    assert connection._waiting is None
+    client.send(long[-100:])
+    review_in(client.answer())
+
+
+def test_each_piece_is_not_waited_for_anew(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    client = served.connect()
+    waiting: list[object] = []
+    for end in (300, 301, 302):
+        client.send(WHOLE[end - 1 if waiting else 0 : end])
+        await_that(lambda: bool(served.connections), "the connection is there")
+        connection = served.connections[-1]
+        await_that(lambda: len(connection._held) == end, "the piece was read")  # noqa: B023
+        waiting.append(connection._waiting)
+    assert waiting[0] is waiting[1] is waiting[2]
+    client.send(WHOLE[302:])
+    assert "patch" in review_in(client.answer())
 
 
 def test_a_body_that_is_waited_for_is_answered_before_the_end(
@@ -464,6 +526,43 @@ def test_a_body_that_breaks_off_ends_the_connection(served: Served) -> None:
     )
     assert client.answer().status == 400
     assert client.hung_up()
+
+
+# What looks like a review and is none
+
+
+def test_the_body_of_a_request_that_was_answered_early_is_no_request(served: Served) -> None:
+    client = served.connect()
+    client.send(f"POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: {len(WHOLE)}\r\n\r\n")
+    assert client.answer().status == 404
+    client.send(WHOLE)
+    client.send(of(1))
+    assert uid_in(client.answer()) == "1"
+    client.send(of(2))
+    assert uid_in(client.answer()) == "2"
+    assert served.reviews == 2
+
+
+def test_whoever_sends_the_rest_of_it_is_not_hung_up_on(served: Served) -> None:
+    client = served.connect()
+    client.send("POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
+    assert client.answer().status == 404
+    (connection,) = served.connections
+    await_that(lambda: connection._timer is not None, "the rest is waited for")
+    client.send("67890")
+    await_that(lambda: connection._timer is None, "it has come")
+    assert is_settled(client)
+    assert served.ways.long == 0
+
+
+def test_nor_is_the_value_of_a_header(served: Served) -> None:
+    client = served.connect()
+    client.send("GET /livez HTTP/1.1\r\nX: ")
+    await_that(lambda: served.connections and served.connections[-1]._in_head, "it has begun")
+    client.send(WHOLE)
+    assert client.answer().body == b"ok"  # type: ignore[attr-defined]
+    assert is_settled(client)
+    assert served.reviews == 1
 
 
 # Requests in a row

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 
@@ -11,20 +10,19 @@ if os.getpid() == 1:
     # handles it (which takes a second to import), SIGTERM is to end this as it ends any other.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
-# ruff: noqa: E402
-# What is imported stays. Looking through it for garbage again and again takes a tenth of a start.
-gc.set_threshold(50_000)
+from webhook.collector import made_to_stay
 
-import click
+with made_to_stay():
+    import click
 
-from webhook import __version__
-from webhook.cli.certs import certs
-from webhook.cli.check import check
-from webhook.cli.logs import logs
-from webhook.cli.node_config import node_config
-from webhook.cli.preview import preview
-from webhook.cli.serve import serve
-from webhook.cli.wait import wait
+    from webhook import __version__
+    from webhook.cli.certs import certs
+    from webhook.cli.check import check
+    from webhook.cli.logs import logs
+    from webhook.cli.node_config import node_config
+    from webhook.cli.preview import preview
+    from webhook.cli.serve import serve
+    from webhook.cli.wait import wait
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -24,6 +24,7 @@ from webhook.cli.options import (
 )
 from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.source import Check, Source
+from webhook.collector import made_to_stay
 from webhook.core.decide import Settings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.tls.authority import Life
@@ -203,11 +204,12 @@ def serve(
     drain_limit: timedelta,
 ) -> None:
     """Answer admission reviews and previews over TLS."""
-    from webhook.server.app import create_app
-    from webhook.server.client_certificates import ClientCAError, ask_for_client_certificate
-    from webhook.server.drain import Drain
-    from webhook.server.serve import AddressError, listen
-    from webhook.server.serve import serve as run
+    with made_to_stay():
+        from webhook.server.app import create_app
+        from webhook.server.client_certificates import ClientCAError, ask_for_client_certificate
+        from webhook.server.drain import Drain
+        from webhook.server.serve import AddressError, listen
+        from webhook.server.serve import serve as run
 
     handler = logging.StreamHandler()
     handler.setFormatter(LinesFormatter())

@@ -77,6 +77,14 @@ class Connection(DirectConnection):
             self._disarm()
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        """The rest of a request that was answered early has come as well."""
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            # uvicorn leaves it at that, as though there was more to come.
+            self.cycle.more_body = False
+            self._disarm()
+
     def on_response_complete(self) -> None:
         """Give a client that is still sending a while to finish."""
         super().on_response_complete()
@@ -99,7 +107,7 @@ class Connection(DirectConnection):
     def _end_if_idle(self) -> None:
         """Hang up on a client that has sent nothing for long, and has no answer coming."""
         left = self._came + self.timeout_keep_alive - monotonic()
-        if left > 0 or self._held or not self._is_at_rest:
+        if left > 0 or not self._is_at_rest:
             self._look_again(left if left > 0 else self.timeout_keep_alive)
         else:
             self._hang_up()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -95,8 +96,7 @@ class DirectConnection(HttpToolsProtocol):
             self.app_state = {**self.app_state, CLIENT_CERTIFICATE: certificate}
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget a request that has not come to its end."""
-        self._held = b""
+        """Wait for nothing more."""
         self._wait_no_longer()
         super().connection_lost(exc)
 
@@ -138,7 +138,7 @@ class DirectConnection(HttpToolsProtocol):
         The parser never sees it: it is between two requests before and after.
         """
         end = data.find(END, 0, LONGEST) + len(END)
-        head = read_head(data[:end])
+        head = read_head(data[:end]) if end >= len(END) else None
         if head is None:
             return False
         missing = end + head.length - len(data)
@@ -180,7 +180,7 @@ class DirectConnection(HttpToolsProtocol):
 
     def _lose_patience(self) -> None:
         # It was the client that was waited for: no sign of load.
-        self._came += _PATIENCE
+        self._came = min(self._came + _PATIENCE, monotonic())
         self._let_go()
 
     def _let_go(self) -> None:

@@ -1,9 +1,9 @@
-"""FastAPI, imported without what nothing here asks for: an eighth of a start, and 3 MiB.
+"""FastAPI, without what nothing here asks for: an eighth of a start, and 3 MiB.
 
 It describes the OpenAPI document in fifty pydantic models, and pydantic makes a validator for each:
-here, when somebody asks for the document (`defer_build`). And it looks whether a model of ours is
-one of pydantic's version 1, which would have to be imported for that: it goes by without, where it
-cannot be, as on Python 3.14 (fastapi `_compat/shared.py`).
+here, when somebody asks for the document (`defer_build`). And for each route it imports pydantic's
+version 1, to see whether a model is one of that: it goes by without, where there is none, as on
+Python 3.14 (fastapi `_compat/shared.py`).
 """
 
 from __future__ import annotations

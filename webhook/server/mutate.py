@@ -50,9 +50,6 @@ next pod."""
 _ALWAYS_DECIDED_ON = 256 * 1024
 """Bytes of a review. The answer to a longer one, and what it is made of, may take as much as it."""
 
-_LONGEST_QUERY = 256
-"""Bytes of one that is remembered; the API server's have a timeout."""
-
 _ALLOW = (b"allow", b"POST")
 
 
@@ -115,7 +112,7 @@ class Mutate:
 
     async def _review(self, scope: Scope, receive: Receive, send: Send, body: Body) -> bytes | None:
         """The answer to a review; None where there is none, or another was sent."""
-        deadline = deadline_in(scope["query_string"][:_LONGEST_QUERY])
+        deadline = deadline_in(scope["query_string"])
         arrival: Arrival | None = scope.get("state", {}).get(ARRIVAL)
         waited = monotonic() - arrival.at if arrival else 0.0
         if arrival and arrival.complete:

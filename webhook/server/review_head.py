@@ -22,6 +22,9 @@ END = b"\r\n\r\n"
 LONGEST = 1024
 """Bytes of a head that is remembered; the API server's have 200."""
 
+_LONGEST_QUERY = 256
+"""Bytes that are read; the API server's holds a timeout."""
+
 _SHARE_OF_TIMEOUT = 0.7
 """Of the time that the API server gives a webhook (`?timeout=2s`); the rest is for the way."""
 _DEFAULT_TIMEOUT = 10_000
@@ -40,7 +43,7 @@ class ReviewHead(NamedTuple):
 
 @lru_cache(maxsize=512)
 def read_head(head: bytes) -> ReviewHead | None:
-    """What a whole head says; None where it is none of such a request."""
+    """What a head says, given up to and with its first END; None for any other request."""
     reader = _Reader()
     parser = httptools.HttpRequestParser(reader)
     try:
@@ -48,18 +51,18 @@ def read_head(head: bytes) -> ReviewHead | None:
         url = httptools.parse_url(reader.url)
     except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         return None
-    names = [name for name, _ in reader.headers]
+    headers = dict(reader.headers)
     if (
         not reader.complete
         or parser.get_method() != b"POST"
         or parser.get_http_version() != "1.1"
         or not parser.should_keep_alive()
-        or b"expect" in names
-        or b"transfer-encoding" in names
+        or b"expect" in headers
         or not is_json(reader.headers)
     ):
         return None
-    length = int(dict(reader.headers).get(b"content-length", 0))
+    # 0 for a body in chunks: the parser takes no head that gives a length beside.
+    length = int(headers.get(b"content-length", 0))
     if not length or (url.path or b"").decode("latin-1") not in PATHS:
         return None
     return ReviewHead(length, deadline_in(url.query or b""))
@@ -73,9 +76,13 @@ def is_json(headers: Iterable[Header]) -> bool:
     return False
 
 
-@lru_cache(maxsize=64)
 def deadline_in(query: bytes) -> float:
     """Seconds in which to answer, from the query of a request."""
+    return _deadline(query[:_LONGEST_QUERY])
+
+
+@lru_cache(maxsize=64)
+def _deadline(query: bytes) -> float:
     timeouts = parse_qs(query.decode("latin-1")).get("timeout", ())
     try:
         timeout = min(parse_duration(timeouts[0]), _LONGEST_TIMEOUT) if timeouts else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import socket
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from webhook.collector import spare_a_server
 from webhook.server.answers import CLOSE
 from webhook.server.connection import Connection
 from webhook.server.drain import Drain
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BACKLOG = 2048
-_ALLOCATIONS = 10_000
-"""Between two looks for cycles; a review leaves next to none behind."""
 KEEP_ALIVE = 120
 """Seconds for an idle connection. One of the API server lives for 90 s (kubernetes client-go
 transport); closing it sooner races with the next review on it."""
@@ -55,17 +53,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise AddressError(f"cannot listen on {host} port {port}: {reason}") from None
 
 
-def spare_the_collector() -> None:
-    """Keep the garbage collector from going through modules, models and routes again and again.
-
-    They are there to stay, and it would take a tenth of the time of a busy server.
-    """
-    # Not collected before: of 66,000 objects a thousand are garbage, and to find them takes longer
-    # than to read the policies.
-    gc.freeze()
-    gc.set_threshold(_ALLOCATIONS)
-
-
 def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, drain: Drain) -> None:
     """Serve until a signal came and `drain` is over, or a second signal came.
 
@@ -90,7 +77,7 @@ def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, dr
         timeout_graceful_shutdown=10,
         ws="none",
     )
-    spare_the_collector()
+    spare_a_server()
     server = _Server(config, drain)
     app.state.load.tasks = server.server_state.tasks
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
