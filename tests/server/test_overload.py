@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
+import itertools
 import json
 import socket
 import ssl
 import threading
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.client import IncompleteRead
@@ -20,11 +21,10 @@ from tests.reviews import PODS, load_pod, review
 from tests.server.wire import Client, InProcess, in_process, mutate, review_in
 from webhook.cluster.manifests import ManifestsSource
 from webhook.core.decide import Settings
-from webhook.server import connection, serve
+from webhook.server import connection
 from webhook.server import mutate as mutate_module
 from webhook.server.app import Application, create_app
 from webhook.server.body import ALWAYS_KEPT, MAX_BODY
-from webhook.server.connection import Connection
 from webhook.server.drain import Drain
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
@@ -117,26 +117,12 @@ def long_review(length: int) -> bytes:
     return json.dumps(long).encode()
 
 
-@pytest.fixture
-def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system takes next to nothing of an answer that is not read."""
-
-    class Small(Connection):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            plain = transport.get_extra_info("socket")
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
-
-    monkeypatch.setattr(serve, "Connection", Small)
-
-
 def reading_little(server: InProcess) -> Client:
     client = server.connect()
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
     return client
 
 
-@pytest.mark.usefixtures("small_buffers")
 def test_an_answer_takes_up_room_until_it_is_read(app: Application, server: InProcess) -> None:
     client = reading_little(server)
     client.send(mutate(long_review(3 * MIB)))
@@ -147,17 +133,33 @@ def test_an_answer_takes_up_room_until_it_is_read(app: Application, server: InPr
     assert is_settled(client)
 
 
-@pytest.mark.usefixtures("small_buffers")
 def test_whoever_does_not_read_an_answer_is_hung_up_on(
     app: Application, server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mutate_module, "SECONDS_FOR_ANSWER", 0.2)
+    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.2)
     client = reading_little(server)
     client.send(mutate(long_review(3 * MIB)))
     await_that(lambda: app.state.room.held > 3.5 * MIB, "the answer is made")
     await_that(lambda: app.state.room.held == 0, "it is given up")
     with pytest.raises((IncompleteRead, ConnectionError, ssl.SSLError)):
         client.answer()
+
+
+def test_nor_is_whoever_reads_none_of_many_short_answers(
+    app: Application,
+    server: InProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The next answer waits to begin then: no task is left waiting, and nothing else is sent."""
+    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.2)
+    client = reading_little(server)
+    endless = itertools.repeat(mutate(long_review(30_000)))
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        deque(map(client.send, endless), maxlen=0)
+    await_that(lambda: app.state.load.under_way == 0, "all is given up")
+    assert app.state.room.held == 0
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize(("length", "settled"), [(200_000, True), (300_000, False)])

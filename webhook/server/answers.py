@@ -12,19 +12,20 @@ _TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
 
 
 _PIECE = 64 * 1024
-"""Bytes of an answer that are sent at once. What the client has not read of it is buffered, twice
-where it is encrypted: more of it waits until it has."""
+"""Bytes of an answer that are sent at once: more waits until the client has read of it, instead of
+lying in buffers, twice where it is encrypted."""
 
 
 async def respond(send: Send, status: int, body: bytes, *headers: Header) -> None:
-    """Send an answer."""
+    """Send an answer. A long one has gone to the system, but for its last bytes, when this ends."""
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-    last = max(len(body) - 1, 0) // _PIECE * _PIECE
-    for at in range(0, last, _PIECE):
-        piece = body[at : at + _PIECE]
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": body[last:]})
+    if len(body) > _PIECE:
+        for at in range(0, len(body), _PIECE):
+            piece = body[at : at + _PIECE]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        body = b""
+    await send({"type": "http.response.body", "body": body})
 
 
 async def refuse(send: Send, status: int, message: str, *headers: Header) -> None:

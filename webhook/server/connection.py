@@ -19,6 +19,10 @@ HEAD_SECONDS = 10
 REST_SECONDS = 5
 """For the rest of a request that was answered before it had come: hanging up at once would make
 the client fail to write, and never read the answer (`mapRoundTripError` of Go's net/http)."""
+UNREAD_SECONDS = 7
+"""For a client to read on, once it has left some of its answers unread."""
+MOST_UNREAD = 64 * 1024
+"""Bytes of answers that are encrypted and wait for their client; the answers wait behind them."""
 GOODBYE_SECONDS = 1
 """For a client to hang up as well."""
 MAX_HEAD = 64 * 1024
@@ -43,6 +47,8 @@ class Connection(DirectConnection):
 
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _unread: asyncio.TimerHandle | None = None
+    """The end of the patience with a client that does not read."""
     _idling: asyncio.TimerHandle | None = None
     """Looks now and then whether something came; to start a timer anew after each review would
     take longer than to read its head."""
@@ -51,12 +57,14 @@ class Connection(DirectConnection):
         """A client that sends nothing is idle, as between two requests."""
         super().connection_made(transport)
         self.flow = _Flow(transport, self.pipeline)
+        transport.set_write_buffer_limits(MOST_UNREAD)
         self._came = monotonic()
         self._look_again(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timers."""
         self._disarm()
+        self._unread_no_longer()
         if self._idling is not None:
             self._idling.cancel()
             self._idling = None
@@ -92,6 +100,16 @@ class Connection(DirectConnection):
         if self.cycle.more_body and self.cycle.response_complete:
             self._arm(REST_SECONDS)
 
+    def pause_writing(self) -> None:
+        """Wait for a client to read; what it does not read takes up memory, and a task its turn."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        self._unread_no_longer()
+        super().resume_writing()
+
     def shutdown(self) -> None:
         """Close it if it is idle; one that has begun a request is answered first."""
         if self._in_head:
@@ -122,6 +140,11 @@ class Connection(DirectConnection):
         self._head_bytes += received
         if self._head_bytes > MAX_HEAD:
             self.send_400_response(f"The head is longer than {MAX_HEAD} bytes.")
+
+    def _unread_no_longer(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _arm(self, seconds: float) -> None:
         self._disarm()

@@ -37,8 +37,6 @@ log = logging.getLogger(__name__)
 
 SECONDS_FOR_BODY = 7.0
 """At the most, whatever the query says: who sends a review slowly keeps others from having room."""
-SECONDS_FOR_ANSWER = 7.0
-"""For the client to read it in. An API server has given up by then, or is about to."""
 _SHARE_FOR_A_NAMESPACE = 0.25
 _SECONDS_FOR_A_NAMESPACE = 0.5
 """How much of the deadline, and how much at the most, goes into asking for a namespace."""
@@ -142,11 +140,9 @@ class Mutate:
     async def _send(self, send: Send, answer: bytes) -> None:
         """Send an answer. Of what it was made of nothing is left: the client may read slowly."""
         last = (CLOSE,) if is_last() else ()
-        # What was not sent by then, uvicorn lets go of with the connection.
-        with self._room.share() as take, suppress(TimeoutError):
+        with self._room.share() as take:
             take(len(answer))
-            async with asyncio.timeout(SECONDS_FOR_ANSWER):
-                await respond(send, 200, answer, JSON, *last)
+            await respond(send, 200, answer, JSON, *last)
 
     async def _read_slowly(self, body: Body, receive: Receive, seconds: float) -> None:
         """Read a body that has not come to its end, and is no load until it has."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-ROOM = 64 * 1024 * 1024
-"""Bytes. With what connections and decoding take beside it, sixty senders of the longest pods at
-once bring the process to some 220 MB, and the chart gives it 256 MiB."""
+ROOM = 32 * 1024 * 1024
+"""Bytes. With what connections and decoding take beside it, a hundred and fifty senders of the
+longest pods at once bring the process to some 240 MB, and the chart gives it 256 MiB."""
 
 
 @dataclass(slots=True)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BACKLOG = 2048
+_UNREAD = 256 * 1024
+"""Bytes of answers that the system holds for a client; it would let each of them have megabytes."""
 KEEP_ALIVE = 120
 """Seconds for an idle connection. One of the API server lives for 90 s (kubernetes client-go
 transport); closing it sooner races with the next review on it."""
@@ -43,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
         host, both = "0.0.0.0", False  # noqa: S104
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server(
+        listener = socket.create_server(
             (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
         )
     except socket.gaierror as error:
@@ -51,6 +53,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise AddressError(f"cannot listen on {host} port {port}: {reason}") from None
+    # Connections have it from here.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNREAD)
+    return listener
 
 
 def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, drain: Drain) -> None:
