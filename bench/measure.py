@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import sub, truediv
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,10 @@ class Measure:
         return Measure(tuple(combine(mine, theirs) for mine, theirs in pairs), unit)
 
 
+Rows: TypeAlias = dict[str, dict[str, Measure]]
+"""The figures of each row, by their names."""
+
+
 def percentile(values: Sequence[float], percent: float) -> float:
     """The value that so many percent do not exceed."""
     ordered = sorted(values)
@@ -66,4 +71,15 @@ def collect(rounds: Iterable[dict[str, float]], units: dict[str, str]) -> dict[s
     return {
         name: Measure(tuple(figures[name] for figures in found), unit)
         for name, unit in units.items()
+    }
+
+
+def joined(rounds: Sequence[Rows]) -> Rows:
+    """Rows of several rounds, of rows that were measured round by round."""
+    return {
+        row: {
+            name: Measure(tuple(chain(*(each[row][name].values for each in rounds))), one.unit)
+            for name, one in figures.items()
+        }
+        for row, figures in rounds[0].items()
     }

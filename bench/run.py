@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.cores import Cores, cores
 from bench.effort import Effort
 from bench.load import UNITS, press
-from bench.measure import Measure, collect
+from bench.measure import Rows, collect
 from bench.reviews import written
 from bench.rounds import interleave
 from bench.subject import Subject, certificates
@@ -41,9 +41,12 @@ class Run:
         return written(reviews, self.directory / "reviews" / name)
 
     def press_all(
-        self, contenders: Mapping[str, tuple[Subject, list[Path]]], connections: int = CONNECTIONS
-    ) -> dict[str, dict[str, Measure]]:
-        """Load each server in turn; what each could do."""
+        self,
+        contenders: Mapping[str, tuple[Subject, list[Path]]],
+        connections: int = CONNECTIONS,
+        rounds: int | None = None,
+    ) -> Rows:
+        """Load each server in turn, for so many rounds; what each could do."""
 
         def turn(name: str, seconds: float) -> dict[str, float]:
             subject, reviews = contenders[name]
@@ -59,5 +62,5 @@ class Run:
             if self.effort.warm_up:
                 turn(name, self.effort.warm_up)
 
-        found = interleave(turns, self.effort.rounds, warm_up)
+        found = interleave(turns, rounds or self.effort.rounds, warm_up)
         return {name: collect(figures, UNITS) for name, figures in found.items()}
