@@ -700,11 +700,13 @@ def test_no_answer_is_made_for_a_client_that_reads_none(served: Served) -> None:
     (connection,) = served.connections
     connection.loop.call_soon_threadsafe(connection.pause_writing)
     await_that(lambda: connection.flow.write_paused, "nothing more is written")
+    assert connection._unread is not None
     client.send(of(1))
     await_that(lambda: served.app.state.load.under_way, "it is left to the application")
     client.send(of(2))
     await_that(lambda: connection.flow.read_paused, "no more is read")
     connection.loop.call_soon_threadsafe(connection.resume_writing)
+    await_that(lambda: connection._unread is None, "it is no longer waited for")
     assert [uid_in(client.answer()) for _ in range(2)] == ["1", "2"]
     assert is_settled(client)
 

@@ -17,7 +17,7 @@ lying in buffers, twice where it is encrypted."""
 
 
 async def respond(send: Send, status: int, body: bytes, *headers: Header) -> None:
-    """Send an answer. A long one has gone to the system, but for its last bytes, when this ends."""
+    """Send an answer. Of a long one all but the last pieces have gone to the system at the end."""
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     if len(body) > _PIECE:
