@@ -19,7 +19,7 @@ from http.client import HTTPSConnection
 from typing import Any
 
 from bench.failure import BenchError
-from bench.measure import Measure, percentile
+from bench.measure import Measure, Rows, percentile
 from bench.part import Part
 from bench.reviews import Json, tekton
 from bench.run import Run
@@ -138,7 +138,7 @@ def measure(run: Run) -> Part:
     return part
 
 
-def _latencies(run: Run, cluster: KubeCluster) -> dict[str, dict[str, Measure]]:
+def _latencies(run: Run, cluster: KubeCluster) -> Rows:
     client = connection(cluster.url, cluster.ca_file)
     creator = _Creator(client, cluster.token)
     chance = random.Random(0)

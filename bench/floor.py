@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench import clusters, pace, reviews
-from bench.measure import Measure, collect
+from bench.measure import Rows, collect
 from bench.part import Part
 from bench.rounds import interleave
 from bench.run import CONNECTIONS, Run
@@ -113,9 +113,7 @@ def is_allowed(answer: bytes) -> bool:
     return response["allowed"] is True
 
 
-def _at_half_load(
-    run: Run, subjects: list[Subject], files: list[Path], rate: float
-) -> dict[str, dict[str, Measure]]:
+def _at_half_load(run: Run, subjects: list[Subject], files: list[Path], rate: float) -> Rows:
     run.say(f"floor: latency at {rate:.0f} reviews/s")
 
     def turn(subject: Subject) -> dict[str, float]:

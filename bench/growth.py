@@ -69,7 +69,7 @@ def _over_clusters(run: Run, part: Part) -> None:
                 contenders = {name: (subject, files) for name, subject in subjects.items()}
                 found.append(run.press_all(contenders, rounds=1))
             places = dict(reversed(places.items()))
-        part.rows |= {name: joined(found)[name] for name in wanted}
+        part.rows |= joined(found)
 
 
 def _over_pods(run: Run, part: Part) -> None:

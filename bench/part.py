@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.measure import Measure
+from bench.measure import Measure, Rows
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class Part:
 
     name: str
     title: str
-    rows: dict[str, dict[str, Measure]] = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def figure(self, row: str, column: str) -> Measure:
