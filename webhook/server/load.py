@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 
 LIMIT = 1000
-"""Whole reviews that wait for a namespace or an image. An API server has 600 under way at most,
-unless it was told otherwise (--max-requests-inflight and --max-mutating-requests-inflight)."""
+"""Whole reviews that wait for a namespace or an image, or for their client to read. An API server
+has 600 under way at most, unless it was told otherwise (--max-requests-inflight and
+--max-mutating-requests-inflight)."""
 
 _LONGEST_WAIT = 0.25
 """The part of a review's deadline that it may wait for its turn. One thread does all the work, so
