@@ -119,7 +119,12 @@ def test_sigterm_ends_the_first_process_while_it_imports(tmp_path: Path, held_up
     assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    (tmp_path / f"{held_up_by}.py").write_text(f"open({str(gate)!r}).read()\n")
+    # Not one long read: Python sees a signal only between two steps, and the signal may come when
+    # the last step before the read is over.
+    (tmp_path / f"{held_up_by}.py").write_text(
+        f"import select\ngate = open({str(gate)!r})\n"
+        "while not select.select([gate], [], [], 0.1)[0]: pass\n"
+    )
     serve = (*SERVE, "--certs-dir", tmp_path, "--manifests", tmp_path)
     ends: list[int] = []
 

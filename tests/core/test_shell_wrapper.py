@@ -70,7 +70,7 @@ def run(
 
 
 class Running:
-    """A wrapped command that has said `ready`, in a wrapper that has set its traps."""
+    """A wrapped command that has said `ready`; as a context, it leaves no process behind."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.process = subprocess.Popen(
@@ -79,7 +79,17 @@ class Running:
         # Whoever reads from a command that says nothing would wait for ever.
         self.watchdog = threading.Timer(PATIENCE, self._kill)
         self.watchdog.start()
+
+    def __enter__(self) -> Running:
         assert self.read_line() == "ready"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdout is not None
+        self.watchdog.cancel()
+        self._kill()
+        self.process.wait(PATIENCE)
+        self.process.stdout.close()
 
     def read_line(self) -> str:
         """The next line of the command's standard output."""
@@ -87,23 +97,25 @@ class Running:
         return self.process.stdout.readline().decode().rstrip("\n")
 
     def await_traps(self) -> None:
-        """Wait for the wrapper's traps, or its end, without sleep: the tests aim at a moment."""
-        while self.process.poll() is None:
-            status = Path(f"/proc/{self.process.pid}/status").read_text()
-            caught = int(status.partition("SigCgt:")[2].split()[0], 16)
-            if caught >> (signal.SIGTERM - 1) & 1:
-                return
+        """Wait for the wrapper's traps, or its end, without sleep: some tests aim at a moment."""
+        while self.process.poll() is None and not self._has_traps():
+            pass
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal once the wrapper waits: bash may keep one of the moment before to itself."""
+        await_that(lambda: self._has_traps() and self._status("State").startswith("S"), "it waits")
+        self.process.send_signal(number)
 
     def end(self) -> int:
-        """The exit code; whatever the wrapper has left behind is killed."""
-        assert self.process.stdout is not None
-        try:
-            return self.process.wait(PATIENCE)
-        finally:
-            self.watchdog.cancel()
-            self._kill()
-            self.process.wait(PATIENCE)
-            self.process.stdout.close()
+        """The exit code."""
+        return self.process.wait(PATIENCE)
+
+    def _has_traps(self) -> bool:
+        return bool(int(self._status("SigCgt"), 16) >> (signal.SIGTERM - 1) & 1)
+
+    def _status(self, field: str) -> str:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return status.partition(f"{field}:")[2].partition("\n")[0].strip()
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -314,10 +326,9 @@ def test_sleep_that_knows_no_fractions(shell: list[str], bin_directory: Path) ->
 def test_command_that_dies_of_a_forwarded_signal(
     shell: list[str], number: signal.Signals, code: int
 ) -> None:
-    running = Running(wrapped(shell, "sh", "-c", "echo ready; exec sleep 1000"))
-    running.await_traps()
-    running.process.send_signal(number)
-    assert running.end() == code
+    with Running(wrapped(shell, "sh", "-c", "echo ready; exec sleep 1000")) as running:
+        running.send(number)
+        assert running.end() == code
 
 
 @pytest.mark.parametrize("code", [0, 42, 127, 143])
@@ -326,23 +337,21 @@ def test_command_that_handles_a_signal_later(shell: list[str], code: int) -> Non
         f"trap 'n=0; while [ $n -lt 5000 ]; do n=$((n + 1)); done; exit {code}' TERM; echo ready;"
         " while :; do sleep 1000 & wait; done"
     )
-    running = Running(wrapped(shell, "sh", "-c", script, sleep_ms=3_600_000))
-    running.await_traps()
-    running.process.send_signal(signal.SIGTERM)
-    assert running.end() == code
+    with Running(wrapped(shell, "sh", "-c", script, sleep_ms=3_600_000)) as running:
+        running.send(signal.SIGTERM)
+        assert running.end() == code
 
 
 def test_command_that_handles_many_signals(shell: list[str]) -> None:
     script = (
         "trap 'echo got' USR1; trap 'exit 42' TERM; echo ready; while :; do sleep 1000 & wait; done"
     )
-    running = Running(wrapped(shell, "sh", "-c", script))
-    running.await_traps()
-    for _ in range(6):
-        running.process.send_signal(signal.SIGUSR1)
-        assert running.read_line() == "got"
-    running.process.send_signal(signal.SIGTERM)
-    assert running.end() == 42
+    with Running(wrapped(shell, "sh", "-c", script)) as running:
+        for _ in range(6):
+            running.send(signal.SIGUSR1)
+            assert running.read_line() == "got"
+        running.send(signal.SIGTERM)
+        assert running.end() == 42
 
 
 @pytest.mark.parametrize("code", [0, 42, 127, 143])
@@ -356,10 +365,10 @@ def test_shell_that_forgets_what_it_was_asked_for(code: int) -> None:
 
 def test_terminating_signal_ends_the_sleep_at_once(shell: list[str]) -> None:
     command = wrapped(shell, "sh", "-c", "echo ready; exit 7", sleep_ms=3_600_000)
-    running = Running(command)
-    await_that(lambda: _is_asleep(running.process.pid), "the sleep began")
-    running.process.send_signal(signal.SIGTERM)
-    assert running.end() == 7
+    with Running(command) as running:
+        await_that(lambda: _is_asleep(running.process.pid), "the sleep began")
+        running.send(signal.SIGTERM)
+        assert running.end() == 7
 
 
 def _is_asleep(wrapper: int) -> bool:
@@ -384,11 +393,12 @@ def test_signal_at_the_very_end_of_the_command(shell: list[str], number: signal.
     moments = random.Random(number)
     rounds = 0
     while time.monotonic() < deadline or rounds < 20:
-        running = Running(wrapped(shell, "sh", "-c", "trap '' TERM HUP; echo ready; exit 42"))
-        running.await_traps()
-        spin = time.monotonic() + moments.random() * 0.002
-        while time.monotonic() < spin:
-            pass
-        running.process.send_signal(number)
-        assert running.end() in allowed
+        command = wrapped(shell, "sh", "-c", "trap '' TERM HUP; echo ready; exit 42")
+        with Running(command) as running:
+            running.await_traps()
+            spin = time.monotonic() + moments.random() * 0.002
+            while time.monotonic() < spin:
+                pass
+            running.process.send_signal(number)
+            assert running.end() in allowed
         rounds += 1
