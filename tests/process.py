@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,12 +49,17 @@ class RunningServer:
         return httpx.Client(base_url=self.url, verify=ssl.create_default_context(cafile=self.ca))
 
 
+# Below those that Linux gives away itself (`ip_local_port_range`), to whoever connects to anything.
+_ports = iter(random.sample(range(20_000, 32_000), 12_000))
+
+
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Another port each time, that nobody listens on at the loopback address, or will by chance."""
+    for port in _ports:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("all ports are taken")
 
 
 @contextmanager
@@ -86,7 +92,12 @@ def start_server(
         yield server
     finally:
         process.terminate()
-        process.wait(_PATIENCE)
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(_PATIENCE)
+            raise
 
 
 def _await_ready(server: RunningServer) -> None:

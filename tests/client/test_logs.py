@@ -208,7 +208,7 @@ def test_a_kubelet_that_does_not_know_the_container_yet_is_asked_again(
 @pytest.mark.usefixtures("pod")
 def test_what_never_gets_better_is_an_error_in_time(kubelet: Kubelet, run: Run) -> None:
     kubelet.certificate_issued = False
-    with run(*FOLLOW, "--backoff-total", "300ms") as command:
+    with run(*FOLLOW, "--backoff-total", "3s") as command:
         assert command.end() == 2
         assert command.stderr.splitlines()[-1].endswith("remote error: tls: internal error")
         assert "trying again" in command.stderr

@@ -176,10 +176,10 @@ def test_pauses_grow_by_the_factor_and_vary_by_the_jitter(
 ) -> None:
     Pod(cluster, namespace).say("Succeeded", {"step": RUNNING})
     flags = ("--backoff-factor", "2", "--backoff-jitter", "0", "--backoff-first", "100ms")
-    with run(*WAIT, *flags, "--backoff-total", "1s") as command:
+    with run(*WAIT, *flags, "--backoff-total", "3s") as command:
         assert command.end() == 2
         said = re.findall(r"trying again in (\S+) s", command.stderr)
-        assert said == ["0.1", "0.2", "0.4"][: len(said)]
+        assert said == ["0.1", "0.2", "0.4", "0.8", "1.6"][: len(said)]
         assert said
 
 

@@ -11,9 +11,20 @@ from typing import Any
 import pytest
 
 from tests.kube.cluster import KubeCluster
+from tests.process import await_that
 from webhook.cluster.api import ApiServer
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def await_grant(cluster: KubeCluster, account: str, asked: dict[str, Any]) -> None:
+    """Wait until `namespace:name` may do what is asked: a binding is not in force at once."""
+    review = {"spec": {"user": f"system:serviceaccount:{account}", **asked}}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    await_that(
+        lambda: cluster.request("POST", path, review).body["status"]["allowed"],
+        f"{account} has what it was given",
+    )
 
 
 @asynccontextmanager
@@ -31,6 +42,10 @@ async def connected_as_an_account_with(
         "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
     }
     cluster.create(f"{_RBAC}/namespaces/{namespace}/rolebindings", binding)
+    for rule in rules:
+        asked = {"namespace": namespace, "verb": rule["verbs"][0], "group": rule["apiGroups"][0]}
+        asked |= {"resource": rule["resources"][0], "name": rule.get("resourceNames", [""])[0]}
+        await_grant(cluster, f"{namespace}:default", {"resourceAttributes": asked})
     configuration = json.loads(cluster.kubeconfig.read_text())
     configuration["users"][0]["user"] = {"token": token}
     kubeconfig = directory / f"kubeconfig-{namespace}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.accounts import connected_as_an_account_with
+from tests.cluster.accounts import await_grant, connected_as_an_account_with
 from tests.kube.cluster import KubeCluster
 from webhook.cluster import access
 from webhook.cluster.access import MOST_KEPT, SECONDS_KEPT, ClusterAuthorizer
@@ -49,12 +49,8 @@ def grant(cluster: KubeCluster, namespace: str, path: str, verb: str) -> None:
         "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
     }
     cluster.create(f"{RBAC}/clusterrolebindings", binding)
-    user = f"system:serviceaccount:{namespace}:default"
-    attributes = {"path": path, "verb": verb}
-    review = {"spec": {"user": user, "nonResourceAttributes": attributes}}
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    while not cluster.request("POST", path, review).body["status"]["allowed"]:
-        pass
+    asked = {"nonResourceAttributes": {"path": path, "verb": verb}}
+    await_grant(cluster, f"{namespace}:default", asked)
 
 
 async def test_a_token_is_good_for_what_was_granted_and_nothing_else(

@@ -81,7 +81,9 @@ class Running:
         self.watchdog.start()
 
     def __enter__(self) -> Running:
-        assert self.read_line() == "ready"
+        if self.read_line() != "ready":
+            self.__exit__()
+            raise AssertionError("the command did not come to say that it is ready")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -150,7 +150,7 @@ class Installation:
         variables = {
             **os.environ,
             "KUBECONFIG": str(self.cluster.kubeconfig),
-            "PODSETTLE_DRAIN_QUIET": "1s",
+            "PODSETTLE_DRAIN_QUIET": "4s",
             **(environment or {}),
         }
         with log.open("wb") as output:
@@ -216,7 +216,7 @@ class Installation:
         return _is_settled(answer)
 
     def settles_again(self) -> bool:
-        """The same after a crash, when connections to who is no more are still being found out."""
+        """The same while the API server may not have seen yet who is there and who is not."""
         status, answer, _ = self.cluster.create_pod(self.pod(), dry_run=True)
         return status == 201 and _is_settled(answer)
 

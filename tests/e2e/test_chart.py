@@ -19,6 +19,7 @@ import trustme
 import yaml
 
 from tests.chart.helm import CHART, NAMESPACE
+from tests.cluster.accounts import await_grant
 from tests.e2e.conftest import init_names, is_called, normal, simple_pod
 from tests.e2e.release import (
     ACCOUNT,
@@ -299,6 +300,8 @@ def test_the_roles_that_are_bound_to_nobody(
         "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
     }
     cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    asked = {"nonResourceAttributes": {"path": path, "verb": method.lower()}}
+    await_grant(cluster, f"{namespace}:reader", asked)
     (replica,) = release.replicas
     reader = cluster.token_for("reader", namespace)
     stranger = cluster.token_for("stranger", namespace)

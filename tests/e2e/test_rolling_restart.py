@@ -109,8 +109,9 @@ class Replica:
         self._stack = ExitStack()
 
     def start(self) -> None:
-        # More than haproxy takes to notice.
-        quiet = ("--drain-quiet", "2s")
+        # More than haproxy takes to notice. And a connection that nobody has used for so long will
+        # hardly be used in the very moment in which it is closed: HTTP/1.1 has no remedy for that.
+        quiet = ("--drain-quiet", "4s")
         self._stack.enter_context(start_server(self.manifests, self.certs, *quiet, port=self.port))
 
     def stop(self) -> None:

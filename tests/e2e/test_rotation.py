@@ -114,7 +114,7 @@ def _shown(port: int, host: str, bundle: bytes) -> bytes:
 def test_both_replicas_serve_what_one_of_them_made(installation: Installation) -> None:
     one, two = installation.start(), installation.start()
     installation.serve(one, two)
-    await_that(installation.settles, "pods are settled")
+    await_that(installation.settles_again, "pods are settled")
     host = f"podsettle.{installation.namespace}.svc"
     shown = {_shown(replica.port, host, installation.bundle()) for replica in (one, two)}
     assert len(shown) == 1
@@ -128,7 +128,7 @@ def test_rotation_under_load_fails_no_pod(installation: Installation) -> None:
     lives = ("--leaf-life", "8s", "--ca-life", "32s")
     one, two = installation.start(*lives), installation.start(*lives)
     installation.serve(one, two)
-    await_that(installation.settles, "pods are settled")
+    await_that(installation.settles_again, "pods are settled")
     watcher = Watcher(installation)
 
     def await_leaves(count: int) -> None:
@@ -177,7 +177,7 @@ def test_a_bundle_that_is_removed_is_put_back(installation: Installation) -> Non
         installation.remove_bundle()
         await_that(lambda: installation.bundle() == before, "the bundle is back")
     await_that(lambda: one.ready, "it is ready again")
-    assert installation.settles()
+    await_that(installation.settles_again, "the API server has seen it too")
 
 
 def test_a_broken_secret_is_mended_and_takes_no_certificate_away(
@@ -185,7 +185,7 @@ def test_a_broken_secret_is_mended_and_takes_no_certificate_away(
 ) -> None:
     one, two = installation.start(*LONGER), installation.start(*LONGER)
     installation.serve(one, two)
-    await_that(installation.settles, "pods are settled")
+    await_that(installation.settles_again, "pods are settled")
     watcher = Watcher(installation)
     with watcher.running():
         for broken in ({"tls.key": b"rubbish"}, {"tls.crt": None}, {"ca.key": b"rubbish"}):
@@ -208,7 +208,7 @@ def test_a_deleted_secret_is_told_of_and_its_return_is_all_it_takes(
 ) -> None:
     one, two = installation.start(*LONGER), installation.start(*LONGER)
     installation.serve(one, two)
-    await_that(installation.settles, "pods are settled")
+    await_that(installation.settles_again, "pods are settled")
     installation.delete_secret()
     for replica in (one, two):
 
@@ -233,7 +233,7 @@ def test_a_deleted_secret_is_told_of_and_its_return_is_all_it_takes(
 def test_a_killed_writer_is_followed_by_the_other_replica(installation: Installation) -> None:
     one, two = installation.start(*LONGER), installation.start(*LONGER)
     installation.serve(one, two)
-    await_that(installation.settles, "pods are settled")
+    await_that(installation.settles_again, "pods are settled")
     killed = installation.holder()
     heir = two if killed is one else one
     killed.process.kill()
@@ -257,7 +257,7 @@ def test_a_process_that_was_stopped_renews_when_it_goes_on(installation: Install
     one.process.send_signal(signal.SIGCONT)
     await_that(lambda: leaf(installation.stored()) != leaf(was), "a new leaf is there")
     await_that(lambda: one.ready, "it is ready again")
-    assert installation.settles()
+    await_that(installation.settles_again, "the API server has seen it too")
 
 
 @pytest.mark.skipif(
@@ -278,7 +278,7 @@ def test_a_clock_that_jumps_ahead_and_back_is_followed(
         }
     )
     installation.serve(one)
-    assert installation.settles()
+    await_that(installation.settles_again, "pods are settled")
     host = f"podsettle.{installation.namespace}.svc"
     for moved in ("+25d", "+0", "+300d", "+0"):
         was = leaf(installation.stored())
@@ -287,4 +287,4 @@ def test_a_clock_that_jumps_ahead_and_back_is_followed(
         await_that(lambda: one.ready, "it is ready")
         # By a clock that has not moved, such as the API server's, it is valid as well.
         assert _shown(one.port, host, installation.bundle())
-        assert installation.settles()
+        await_that(installation.settles_again, "the API server has seen it too")

@@ -19,7 +19,6 @@ from typing import Any
 from tests.process import await_that
 
 PATIENCE = 60.0
-_RUN_AS_UID = 54321  # in nobody's passwd file
 
 
 def missing() -> str | None:
@@ -138,7 +137,9 @@ class Machine:
 
     rootfs: Path
     scratch: Path
-    unprivileged_uid: int = field(default=_RUN_AS_UID)
+    unprivileged_uid: int = field(default_factory=lambda: 1_000_000 + os.getpid())
+    """In nobody's passwd file, and of this process alone: Linux counts a user's processes on the
+    whole machine, those of tests that run beside this one too, when RLIMIT_NPROC is set."""
 
     @contextmanager
     def start(

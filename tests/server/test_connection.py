@@ -86,7 +86,7 @@ def test_a_head_in_pieces_is_read(server: InProcess) -> None:
 def test_a_head_in_pieces_that_is_whole_in_time_ends_nothing(
     server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 2)
     client, slow = server.connect(), server.connect()
     for part in (WHOLE[:20], WHOLE[20:]):
         client.send(part)
@@ -107,7 +107,7 @@ def test_a_head_without_end_is_refused(server: InProcess) -> None:
 def test_what_is_no_request_does_not_keep_a_connection_open(
     source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "KEEP_ALIVE", 1)
+    monkeypatch.setattr(serve, "KEEP_ALIVE", 3)
     drain = Drain(quiet=3600, limit=3600)
     app = create_app(source, Settings(), certificate_expires=lambda: datetime.now(UTC), drain=drain)
     with in_process(app, drain) as server:

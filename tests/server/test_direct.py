@@ -337,9 +337,9 @@ def test_to_wait_for_a_client_is_no_sign_of_load(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A quarter of the deadline that this leaves has gone by when the patience ends.
-    monkeypatch.setattr(direct, "_PATIENCE", 0.3)
+    monkeypatch.setattr(direct, "_PATIENCE", 2.0)
     client = served.connect()
-    request = mutate(REVIEW, "?timeout=1s")
+    request = mutate(REVIEW, "?timeout=8s")
     served.send_in_two(client, request)
     assert "patch" in review_in(client.answer())
 
@@ -651,7 +651,7 @@ def test_a_connection_in_use_does_not_end(served: Served) -> None:
 def test_an_idle_connection_ends_after_a_review_too(
     source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "KEEP_ALIVE", 1)
+    monkeypatch.setattr(serve, "KEEP_ALIVE", 3)
     drain = Drain(quiet=3600, limit=3600)
     app = create_app(source, Settings(), certificate_expires=lambda: datetime.now(UTC), drain=drain)
     ways = Ways(app)

@@ -86,7 +86,7 @@ def test_a_manifest_that_changes_breaks_and_is_mended(tmp_path: Path) -> None:
             "the broken policy is reported",
         )
         assert patched()
-        assert "did you mean postInitSleep?" in server.log.read_text()
+        await_that(lambda: "did you mean postInitSleep?" in server.log.read_text(), "it is logged")
         policy.write_text(POLICY.replace("{postInitSleep: {}}", "{runtimeClass: {name: none}}"))
         await_that(lambda: not patched(), "the mended policy is in force")
         assert "[+]manifests ok\n" in client.get("/readyz?verbose").text
@@ -115,7 +115,7 @@ def test_new_certificates_are_served_without_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_it_and_then_it_ends_well(tmp_path: Path, how: signal.Signals) -> None:
-    slow = ("--drain-quiet", "2s", "--drain-limit", "2s")
+    slow = ("--drain-quiet", "5s", "--drain-limit", "5s")
     with start_server(EXAMPLES, tmp_path, *slow) as server, server.client() as client:
         server.process.send_signal(how)
         await_that(lambda: client.get("/readyz").status_code == 503, "it is not ready any more")

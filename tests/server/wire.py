@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import ssl
@@ -91,11 +92,15 @@ def in_process(
     context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.ca.issue_cert("127.0.0.1").configure_cert(context)
     server.thread = threading.Thread(target=serve, args=(app, context, listener, drain))
+    looks = gc.get_threshold()
     server.thread.start()
     try:
         yield server
     finally:
         server.close()
+        # What a server does with the collector is not for the tests that follow.
+        gc.unfreeze()
+        gc.set_threshold(*looks)
 
 
 def mutate(body: Any, query: str = "", *, length: int | None = None) -> bytes:

@@ -313,7 +313,7 @@ async def test_an_unreachable_store_is_no_reason_to_stop_serving() -> None:
 
 
 async def test_an_expired_leaf_is_not_ready() -> None:
-    cluster = Cluster(SHORT, age=timedelta(seconds=3))
+    cluster = Cluster(SHORT, age=timedelta(seconds=1))
     reader = cluster.replica()
     await look(reader)
     assert reader.ready
