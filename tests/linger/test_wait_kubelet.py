@@ -178,15 +178,23 @@ def test_a_kubelet_that_does_not_listen_yet_is_waited_for(linger: Path) -> None:
 def test_at_the_timeout_it_ends_well_and_says_why(
     linger: Path, answer: Answer, why: str | tuple[str, ...]
 ) -> None:
-    with listening(answer) as server:
-        started = time.monotonic()
-        told = said(linger, server, timeout="1s")
-        assert time.monotonic() - started >= 0.9
-        assert server.connections > 1
-    reasons = (why,) if isinstance(why, str) else why
-    assert told in {
-        f"time is up: the kubelet at 127.0.0.1 {reason}; going on without it" for reason in reasons
-    }
+    def ended(*reasons: str) -> set[str]:
+        end = "time is up: the kubelet at 127.0.0.1 {}; going on without it"
+        return {end.format(reason) for reason in reasons}
+
+    expected = ended(*((why,) if isinstance(why, str) else why))
+    told = set[str]()
+    # The end of the time may come while an attempt is under way, and so before its answer.
+    for _ in range(3):
+        with listening(answer) as server:
+            started = time.monotonic()
+            told.add(said(linger, server, timeout="1s"))
+            assert time.monotonic() - started >= 0.9
+            assert server.connections > 1
+        if told & expected:
+            break
+    assert told & expected
+    assert told <= expected | ended("does not answer")
 
 
 def test_silence_ends_at_the_timeout_too(linger: Path) -> None:
