@@ -49,12 +49,14 @@ class RunningServer:
         return httpx.Client(base_url=self.url, verify=ssl.create_default_context(cafile=self.ca))
 
 
-# Below those that Linux gives away itself (`ip_local_port_range`), to whoever connects to anything.
-_ports = iter(random.sample(range(20_000, 32_000), 12_000))
+# Below those that Linux gives away by default (`ip_local_port_range`), to whoever connects to
+# anything; and each of the two workers has its own.
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_ports = iter(random.sample(range(20_000 + _worker % 2, 32_000, 2), 6_000))
 
 
 def free_port() -> int:
-    """Another port each time, that nobody listens on at the loopback address, or will by chance."""
+    """A port that nobody listens on at the loopback address, another one each time."""
     for port in _ports:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))

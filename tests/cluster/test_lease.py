@@ -153,7 +153,7 @@ async def test_a_holder_without_its_api_server_stops_before_another_may_begin(
                         return two.held
 
                     await eventually(followed)
-                    # It has as long to give the Lease up.
+                    # Giving the Lease up has as long for an answer, and 0.4 s is short.
                     monkeypatch.setattr(module, "_RETRY", 10.0)
             assert place.spec()["holderIdentity"] == ""
 

@@ -70,9 +70,10 @@ def run(
 
 
 class Running:
-    """A wrapped command that has said `ready`; as a context, it leaves no process behind."""
+    """A wrapped command, in a context: it has said `ready`, and is killed in the end."""
 
     def __init__(self, command: Sequence[str]) -> None:
+        self._in_bash = command[0] == "bash"
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -99,13 +100,15 @@ class Running:
         return self.process.stdout.readline().decode().rstrip("\n")
 
     def await_traps(self) -> None:
-        """Wait for the wrapper's traps, or its end, without sleep: some tests aim at a moment."""
+        """Wait for the wrapper's traps, or its end, without sleep: it is a moment to aim at."""
         while self.process.poll() is None and not self._has_traps():
             pass
 
     def send(self, number: signal.Signals) -> None:
-        """A signal once the wrapper waits: bash may keep one of the moment before to itself."""
-        await_that(lambda: self._has_traps() and self._status("State").startswith("S"), "it waits")
+        """A signal as soon as there are traps; bash may keep one to itself until it waits."""
+        self.await_traps()
+        if self._in_bash:
+            await_that(lambda: self._status("State").startswith("S"), "it waits")
         self.process.send_signal(number)
 
     def end(self) -> int:

@@ -216,7 +216,7 @@ class Installation:
         return _is_settled(answer)
 
     def settles_again(self) -> bool:
-        """The same while the API server may not have seen yet who is there and who is not."""
+        """The same, but a pod that is refused is a no: the API server may not have seen it all."""
         status, answer, _ = self.cluster.create_pod(self.pod(), dry_run=True)
         return status == 201 and _is_settled(answer)
 

@@ -34,7 +34,7 @@ DOCS = CHART.parents[1] / "docs"
 RELEASE = "podsettle"
 LINGER = "--set=lingerImage=registry.example/linger:1"
 """All that has to be said for pods without a shell."""
-QUIET = "--set=drain.quiet=2s"
+QUIET = "--set=drain.quiet=4s"
 """No long waiting for more reviews in the end."""
 FAIL = ("--set=webhook.failurePolicy=Fail", QUIET)
 HOST = f"{RELEASE}.{NAMESPACE}.svc"

@@ -122,6 +122,8 @@ class Container:
             lambda: all(": podsettle;" in child for child in self.children().values()),
             "the command ended",
         )
+        # bash runs on then, and may keep a signal to itself as it begins to wait again.
+        await_that(lambda: self.status("State")[0] == "S", "it waits")
 
 
 def _status(pid: int, field_name: str) -> str:
@@ -137,7 +139,7 @@ class Machine:
 
     rootfs: Path
     scratch: Path
-    unprivileged_uid: int = field(default_factory=lambda: 1_000_000 + os.getpid())
+    unprivileged_uid: int = field(default_factory=lambda: 20_000 + os.getpid() % 40_000)
     """In nobody's passwd file, and of this process alone: Linux counts a user's processes on the
     whole machine, those of tests that run beside this one too, when RLIMIT_NPROC is set."""
 

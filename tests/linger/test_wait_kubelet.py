@@ -184,17 +184,17 @@ def test_at_the_timeout_it_ends_well_and_says_why(
 
     expected = ended(*((why,) if isinstance(why, str) else why))
     told = set[str]()
-    # The end of the time may come while an attempt is under way, and so before its answer.
+    # Time may be up before the last attempt has its answer, and even before it begins.
     for _ in range(3):
         with listening(answer) as server:
             started = time.monotonic()
-            told.add(said(linger, server, timeout="1s"))
-            assert time.monotonic() - started >= 0.9
+            told.add(said(linger, server, timeout="3s"))
+            assert time.monotonic() - started >= 2.9
             assert server.connections > 1
         if told & expected:
             break
     assert told & expected
-    assert told <= expected | ended("does not answer")
+    assert told <= expected | ended("does not answer", "cannot be reached: Operation timed out")
 
 
 def test_silence_ends_at_the_timeout_too(linger: Path) -> None:

@@ -9,9 +9,9 @@ costs the pod no extra image, volume or container. Where the two differ:
   or 131, as if the signal itself had arrived.
 - SIGHUP, SIGTERM, SIGUSR1 and SIGUSR2 are forwarded, other signals are not. One that arrives before
   the shell has set its traps is lost, as it would be without the wrapper.
-- bash keeps a signal to itself that arrives in the instant in which it begins to wait: it is passed
-  on with the next one. It was seen once in several thousand signals that each came on the heels of
-  another (bash 5.2), in dash and BusyBox never.
+- bash keeps a signal to itself that arrives in the instant in which it begins to wait. It is passed
+  on with the next one; if none comes, the command never hears of it. It was seen once in several
+  thousand signals that each came on the heels of another (bash 5.2), in dash and BusyBox never.
 - The command's standard input is /dev/null, which is right only for containers without `stdin` and
   `tty`: wrap no others.
 - The shell's own standard error is /dev/null, because each of these shells would report there that
