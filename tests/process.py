@@ -116,9 +116,17 @@ def _await_ready(server: RunningServer) -> None:
             time.sleep(0.02)
 
 
-def await_that(condition: Callable[[], object], what: str) -> None:
+def process_status(pid: int, field: str) -> str:
+    """A field of a process' /proc/PID/status. Raises OSError where there is no such process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return line.partition(":")[2].strip()
+    raise KeyError(field)
+
+
+def await_that(condition: Callable[[], object], what: str, seconds: float = _PATIENCE) -> None:
     """Wait until a callable returns something true; fail with `what` where it never does."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain until {what}"
         time.sleep(0.02)

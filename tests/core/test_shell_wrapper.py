@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import in_shell
-from tests.process import await_that
+from tests.process import await_that, process_status
 from webhook.core.shell_wrapper import SCRIPT, is_shell, is_wrapped, wrapper
 
 PATIENCE = 60.0
@@ -108,7 +108,7 @@ class Running:
         """A signal as soon as there are traps; bash may keep one to itself until it waits."""
         self.await_traps()
         if self._in_bash:
-            await_that(lambda: self._status("State").startswith("S"), "it waits")
+            await_that(lambda: process_status(self.process.pid, "State")[0] == "S", "it waits")
         self.process.send_signal(number)
 
     def end(self) -> int:
@@ -116,11 +116,8 @@ class Running:
         return self.process.wait(PATIENCE)
 
     def _has_traps(self) -> bool:
-        return bool(int(self._status("SigCgt"), 16) >> (signal.SIGTERM - 1) & 1)
-
-    def _status(self, field: str) -> str:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return status.partition(f"{field}:")[2].partition("\n")[0].strip()
+        caught = int(process_status(self.process.pid, "SigCgt"), 16)
+        return bool(caught >> (signal.SIGTERM - 1) & 1)
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

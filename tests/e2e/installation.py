@@ -7,7 +7,6 @@ import base64
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -267,11 +266,3 @@ class Installation:
 
 def _is_settled(pod: Json) -> bool:
     return "podsettle.dev/applied" in (pod["metadata"].get("annotations") or {})
-
-
-def await_later(condition: Any, what: str, seconds: float) -> None:
-    """Like `await_that`, for what is known to take its time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.05)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import Json, policy_document
@@ -287,12 +287,6 @@ def test_no_remedy_is_left_out_of_these_documents() -> None:
 def test_of_any_document_the_api_server_and_the_model_think_alike(served: KubeCluster) -> None:
     seen: Counter[bool] = Counter()
 
-    @settings(
-        max_examples=150,
-        derandomize=True,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
     @given(DOCUMENTS)
     def think_alike(document: Json) -> None:
         policy = parsed(document)

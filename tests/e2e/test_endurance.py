@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from tests.cluster.conftest import CRD, POLICIES, policy
-from tests.e2e.installation import await_later
 from tests.kube.cluster import KubeCluster
 from tests.process import RunningServer, await_that, start_server
 from tests.reviews import PODS, load_pod, review
@@ -72,7 +71,7 @@ def a_bad_day(cluster: KubeCluster, server: RunningServer) -> None:
             name = cluster.namespace("day-", labels={"team": str(number)})
         cluster.request("DELETE", f"/api/v1/namespaces/{name}")
         # A pause between two attempts may be 45 s long, if the API server took its time.
-        await_later(lambda: "!" not in client.get("/readyz?verbose").text, "it has caught up", 90)
+        await_that(lambda: "!" not in client.get("/readyz?verbose").text, "it has caught up", 90)
         pod = load_pod(next(path for path in PODS if path.stem.startswith("tekton")))
         body = json.dumps(review(pod, namespace="default"))
         for _ in range(REVIEWS):

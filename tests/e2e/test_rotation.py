@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.installation import Balancer, Installation, Replica, await_later
+from tests.e2e.installation import Balancer, Installation, Replica
 from tests.kube.cluster import KubeCluster
 from tests.load import creating_pods
 from tests.process import await_that
@@ -132,7 +132,7 @@ def test_rotation_under_load_fails_no_pod(installation: Installation) -> None:
     watcher = Watcher(installation)
 
     def await_leaves(count: int) -> None:
-        await_later(lambda: len(watcher.leaves) >= count, f"{count} leaves were served", 60)
+        await_that(lambda: len(watcher.leaves) >= count, f"{count} leaves were served", 60)
 
     with (
         watcher.running(),
@@ -148,11 +148,11 @@ def test_rotation_under_load_fails_no_pod(installation: Installation) -> None:
         await_leaves(4)
         before = set(watcher.cas)
         installation.empty_secret()
-        await_later(lambda: watcher.cas - before, "the emptied Secret has led to a new CA", 30)
+        await_that(lambda: watcher.cas - before, "the emptied Secret has led to a new CA", 30)
         forced = len(watcher.cas)
-        await_later(lambda: len(watcher.cas) >= forced + 3, "the CA was replaced three times", 120)
+        await_that(lambda: len(watcher.cas) >= forced + 3, "the CA was replaced three times", 120)
         last = installation.stored().cas[0]
-        await_later(
+        await_that(
             lambda: installation.stored().issuer == fingerprint(last), "the last CA signs", 60
         )
         signed = len(watcher.leaves)
@@ -225,7 +225,7 @@ def test_a_deleted_secret_is_told_of_and_its_return_is_all_it_takes(
         installation.create_secret()
         await_that(lambda: installation.stored().leaf, "there are new certificates")
         new = leaf(installation.stored())
-        await_later(lambda: new in watcher.shown(), "the new leaf is served", 60)
+        await_that(lambda: new in watcher.shown(), "the new leaf is served", 60)
         assert installation.settles()
     assert watcher.failed == []
 
@@ -240,7 +240,7 @@ def test_a_killed_writer_is_followed_by_the_other_replica(installation: Installa
     installation.serve(heir)
     installation.patch_secret({"tls.key": b"rubbish"})
     await_that(installation.settles_again, "the other one is called")
-    await_later(lambda: installation.stored().leaf, "the other one mends the Secret", 60)
+    await_that(lambda: installation.stored().leaf, "the other one mends the Secret", 60)
     assert installation.settles()
     assert heir.ready
 
@@ -252,7 +252,7 @@ def test_a_process_that_was_stopped_renews_when_it_goes_on(installation: Install
     assert was.leaf
     one.process.send_signal(signal.SIGSTOP)
     expiry = was.leaf.certificate.not_valid_after_utc
-    await_later(lambda: datetime.now(UTC) > expiry, "the leaf has expired", 30)
+    await_that(lambda: datetime.now(UTC) > expiry, "the leaf has expired", 30)
     assert leaf(installation.stored()) == leaf(was)
     one.process.send_signal(signal.SIGCONT)
     await_that(lambda: leaf(installation.stored()) != leaf(was), "a new leaf is there")

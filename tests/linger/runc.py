@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.process import await_that
+from tests.process import await_that, process_status
 
 PATIENCE = 60.0
 
@@ -100,7 +100,7 @@ class Container:
 
     def status(self, field_name: str) -> str:
         """A field of PID 1's /proc/PID/status."""
-        return _status(self.pid, field_name)
+        return process_status(self.pid, field_name)
 
     def children(self) -> dict[int, str]:
         """The children of PID 1: state and command line of each; a zombie has only a state."""
@@ -108,10 +108,12 @@ class Container:
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
                 try:
-                    if int(_status(int(entry.name), "PPid")) != self.pid:
+                    if int(process_status(int(entry.name), "PPid")) != self.pid:
                         continue
                     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    found[int(entry.name)] = f"{_status(int(entry.name), 'State')[0]} {command}"
+                    found[int(entry.name)] = (
+                        f"{process_status(int(entry.name), 'State')[0]} {command}"
+                    )
                 except (FileNotFoundError, ProcessLookupError):
                     continue
         return found
@@ -124,13 +126,6 @@ class Container:
         )
         # bash runs on then, and may keep a signal to itself as it begins to wait again.
         await_that(lambda: self.status("State")[0] == "S", "it waits")
-
-
-def _status(pid: int, field_name: str) -> str:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(field_name + ":"):
-            return line.partition(":")[2].strip()
-    raise KeyError(field_name)
 
 
 @dataclass

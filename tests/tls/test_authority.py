@@ -221,7 +221,7 @@ contents = st.dictionaries(
 
 
 @given(contents, st.integers(-500, 500), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_from_anything_something_good_is_made_at_once(
     stored: dict[str, bytes], days: int, trust: bool
 ) -> None:
@@ -262,7 +262,7 @@ class Replica:
         max_size=250,
     )
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_what_is_registered_always_verifies_what_is_served(
     steps: list[tuple[int, bool, bool]],
 ) -> None:
