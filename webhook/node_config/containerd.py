@@ -6,13 +6,20 @@ choose the node (containerd PR 8676; a choice per container was asked for in iss
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from webhook.core.versions import Version
 from webhook.node_config.release import ImpossibleReleaseError, check_release
 from webhook.node_config.unsupported import UnsupportedError
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 
-CAVEATS = (
+DEFAULT_CONFIG_VERSION = 2
+"""Right beside a main file of version 2 or 3. Beside a drop-in of version 3, containerd 2.x does
+not migrate a main file of version 2: it ignores the table `io.containerd.grpc.v1.cri`, and with it
+SystemdCgroup, registries and CNI (measured with 2.1.9)."""
+
+_CAVEATS = (
     "It holds for every container and pause container on the node, not only for pods of the class.",
     "Linux 5.10 or later; an older kernel refuses the mount and no container starts.",
     "After a crash or power loss the writable layers of containers are lost. Kubernetes makes new "
@@ -23,6 +30,13 @@ CAVEATS = (
     "containerd config dump | grep -A8 'snapshotter.v1.overlayfs'",
     f'The main configuration has to import it: imports = ["{DROP_IN.rpartition("/")[0]}/*.toml"]',
     "Restart containerd; containers that run keep their mounts.",
+    "Bottlerocket removes the drop-in when it renders its settings, and has no setting for it "
+    "(bottlerocket issue 4885).",
+)
+_BESIDE_VERSION_2 = (
+    "With this drop-in of version 3, containerd ignores the CRI tables of a main configuration of "
+    "version 2: SystemdCgroup, registries, CNI. Leave --config-version out unless the main "
+    "configuration begins with version = 3."
 )
 
 _FIRST = {6: 24, 7: 4}
@@ -34,8 +48,15 @@ _FAR_OFF = 30
 """Two minors of 2.x come a year: nobody has a later one."""
 
 
-def volatile_drop_in(config_version: int) -> str:
-    """A file for containerd's `imports`, in its configuration's version 2 (1.x) or 3 (2.x)."""
+def caveats(config_version: int) -> Iterator[str]:
+    """What to know before a drop-in of this version is applied."""
+    if config_version != DEFAULT_CONFIG_VERSION:
+        yield _BESIDE_VERSION_2
+    yield from _CAVEATS
+
+
+def volatile_drop_in(config_version: int = DEFAULT_CONFIG_VERSION) -> str:
+    """A file for containerd's `imports`, in version 2 or 3 of its configuration."""
     return (
         f"version = {config_version}\n\n"
         '[plugins."io.containerd.snapshotter.v1.overlayfs"]\n'
@@ -62,14 +83,13 @@ def release(text: str) -> Version:
 
 
 def config_version(oldest: Version | None, wanted: int | None = None) -> int:
-    """The version of the configuration, where nobody wants another: what the oldest writes itself.
+    """The version of the drop-in's configuration: `wanted`, else 2, which every release can read.
 
-    Version 2 is read by every release, so it is taken where the age is not known.
-
-    Raises UnsupportedError for a release without the option, or that cannot read what is wanted.
+    Raises UnsupportedError if the oldest release lacks the option or cannot read `wanted`.
     """
+    version = wanted or DEFAULT_CONFIG_VERSION
     if oldest is None:
-        return wanted or 2
+        return version
     if oldest.major == 1:
         first = _FIRST.get(oldest.minor)
         if oldest.minor < min(_FIRST) or (first is not None and oldest.patch < first):
@@ -79,4 +99,4 @@ def config_version(oldest: Version | None, wanted: int | None = None) -> int:
             )
         if wanted == 3:
             raise UnsupportedError("containerd before 2.0 cannot read --config-version 3")
-    return wanted or (2 if oldest.major == 1 else 3)
+    return version

@@ -22,7 +22,9 @@ DROP_IN = "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
 
 _OLD, _NEW = SKIP_RELABEL_ANNOTATIONS
 _NEW_SPELLING = Version(1, 35)
-"""cri-o PR 9537. An older CRI-O does not start with a spelling that it does not know."""
+"""cri-o PR 9537. With a spelling in `allowed_annotations` that it does not know, an older CRI-O
+ignores a handler and refuses to start with a workload (`ValidateRuntimes`, `Workloads.Validate`).
+"""
 _COMPARES_WELL = Version(1, 24)
 """cri-o PR 5775: before it, OpenShift's levels never compare as equal."""
 
@@ -70,7 +72,13 @@ def release(text: str) -> Version:
 def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
     """What to know before it is applied."""
     if oldest is not None and oldest >= _NEW_SPELLING:
-        yield "CRI-O before 1.35 does not start with this drop-in."
+        if mode is Mode.WORKLOAD:
+            yield "CRI-O before 1.35 does not start with this drop-in."
+        if mode is Mode.HANDLER:
+            yield (
+                "CRI-O before 1.35 starts with this drop-in and ignores the handler: pods of the "
+                "RuntimeClass stay in ContainerCreating there."
+            )
     yield (
         "OpenShift drains and restarts the nodes of the pool one after the other as soon as the "
         "MachineConfig is applied."
