@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.builders import policy
-from webhook.core.globs import compile_globs
+from tests.complexity import grows_linearly
+from webhook.core.globs import compile_globs, matches
 from webhook.core.policy import InvalidPolicyError
 
 
@@ -34,3 +39,29 @@ def test_a_glob_matches_whole_names(globs: list[str], name: str, matches: bool) 
 def test_a_glob_that_can_match_no_container_name_is_refused(glob: str) -> None:
     with pytest.raises(InvalidPolicyError, match="can match no container name"):
         policy(remedies={"postInitSleep": {"initContainers": [glob]}})
+
+
+@pytest.mark.parametrize("glob", ["*", "?*", "a*", "*a*", "a" * 63])
+def test_a_name_longer_than_kubernetes_allows_matches_no_glob(glob: str) -> None:
+    wanted = compile_globs([glob])
+    assert wanted("a" * 63)
+    assert not wanted("a" * 64)
+
+
+GLOBS = st.text("ab*?", max_size=8)
+
+
+@given(st.lists(GLOBS, max_size=3), st.text("ab\n", max_size=8))
+def test_globs_match_as_shells_match_them(globs: list[str], name: str) -> None:
+    assert compile_globs(globs)(name) is any(fnmatchcase(name, glob) for glob in globs)
+
+
+@pytest.mark.parametrize("glob", ["*a*b", "*a*a*a*a*a*b", "*" * 60 + "b", "?*?*?*?*b", "*a?a*b"])
+def test_matching_takes_time_in_proportion_to_the_text(glob: str) -> None:
+    assert grows_linearly("a".__mul__, lambda text: matches(glob, text))
+
+
+def test_matching_takes_time_in_proportion_to_the_glob() -> None:
+    assert grows_linearly(
+        lambda size: ("*a" * size + "*b", "a" * 2 * size), lambda pair: matches(*pair)
+    )

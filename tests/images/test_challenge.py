@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.complexity import grows_linearly
+from webhook.images import challenge
 from webhook.images.challenge import parse
 
 
@@ -41,10 +43,18 @@ def test_several_headers_count_together() -> None:
 
 @given(st.text('Bbasic realm="\\,= \té', max_size=80))
 def test_anything_is_read_to_its_end(header: str) -> None:
-    for challenge in parse([header]):
-        assert challenge.scheme == challenge.scheme.lower() != ""
+    for found in parse([header]):
+        assert found.scheme == found.scheme.lower() != ""
 
 
-def test_a_long_one_takes_no_longer() -> None:
-    for filling in ('"', "a=", ' \\"', "a ,", '="\\'):
-        parse([f"Bearer {filling * 100_000}"])
+@pytest.mark.parametrize("filling", ['"', "a=", ' \\"', "a ,", '="\\', " ", "a", 'a="', 'a="b" '])
+def test_reading_takes_time_in_proportion_to_the_header(
+    filling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(challenge, "_MAX_HEADER_CHARACTERS", 10**9)
+    assert grows_linearly(lambda size: [f"Bearer {filling * size}"], parse)
+
+
+def test_headers_are_read_up_to_a_length_and_a_number() -> None:
+    assert parse([f"Basic {' ' * 5_000}, Bearer"]) == parse(["Basic"])
+    assert len(parse(["Basic"] * 1_000)) == 8

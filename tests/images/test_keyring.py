@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.complexity import grows_linearly
 from tests.images.pull_secrets import docker_config
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
-from webhook.images.keyring import Credential, Keyring, read_keyring
+from webhook.images.keyring import MAX_REGISTRIES, Credential, Keyring, read_keyring
 
 ONE = ("me", "x")
 
@@ -54,6 +55,13 @@ def matches(place: str, name: str) -> bool:
         ("user@registry.example", "registry.example/a", True),
         ("[::1]:5000", "[::1]:5000/a", True),
         ("[::1", "[::1]/a", False),
+        # Go's filepath.Match takes brackets for a class of characters; SplitHostPort, which takes
+        # them away, wants a port.
+        ("[::1]", "[::1]/a", False),
+        # No wildcards in a URL's host, by Go's url.Parse.
+        ("re?.example", "reg.example/a", False),
+        ("re[g].example", "reg.example/a", False),
+        ("re\\g.example", "reg.example/a", False),
         ("", "registry.example/a", False),
         # Docker Hub.
         ("https://index.docker.io/v1/", "docker.io/library/a", True),
@@ -140,6 +148,34 @@ def test_nothing_prints_a_password() -> None:
     shown = f"{secret!r} {ring!r} {ring.matching('quay.io/a')!r} {ring.matching('quay.io/a')}"
     assert "hidden" not in shown
     assert base64.b64encode(b"me:hidden").decode() not in shown
+
+
+def secret_of(count: int) -> PullSecret:
+    return docker_config({f"r{number}.example": ONE for number in range(count)})
+
+
+def test_registries_are_read_up_to_a_number_of_them() -> None:
+    half = MAX_REGISTRIES // 2
+    ring = read_keyring([secret_of(half), secret_of(half)])
+    assert (len(ring.holdings), ring.problems) == (MAX_REGISTRIES, ())
+    ring = read_keyring([docker_config({"quay.io": ONE}), secret_of(MAX_REGISTRIES)])
+    assert len(ring.holdings) == MAX_REGISTRIES
+    assert ring.matching("quay.io/a") == (Credential(*ONE),)
+    assert ring.problems == (f"pull secrets are read up to {MAX_REGISTRIES} registries",)
+
+
+@pytest.mark.parametrize("label", ["*a*a*a*a*a*b", "*" * 60 + "b"])
+def test_matching_takes_time_in_proportion_to_the_label(label: str) -> None:
+    ring = read_keyring([docker_config({label: ONE})])
+    assert grows_linearly(lambda size: "a" * size + "/x", ring.matching)
+
+
+@pytest.mark.parametrize("part", ["*a", "*", "a.", "*.", "/a", ":", "[", "%2a"])
+def test_reading_takes_time_in_proportion_to_the_secret(part: str) -> None:
+    assert grows_linearly(
+        lambda size: [docker_config({part * size: ONE})],
+        lambda secrets: read_keyring(secrets).matching("a.a/a"),
+    )
 
 
 LABELS = st.text("ab*", min_size=1, max_size=3)

@@ -69,6 +69,20 @@ def test_a_port_that_does_not_exist_is_said_with_the_image() -> None:
     assert parse("a.b:65535/x").host == "a.b:65535"
 
 
+@pytest.mark.parametrize(
+    "part", ["a", "a.", "a/", "a:", "a_", "a-", "a@", "A", "1.", "[", "[:", "é"]
+)
+def test_a_reference_of_any_length_takes_the_same_time(part: str) -> None:
+    """It is counted, not measured: a text that is too long is not looked at."""
+
+    class Text(str):
+        def partition(self, separator: str) -> tuple[str, str, str]:
+            raise AssertionError(f"searched for {separator!r}")
+
+    with pytest.raises(ValueError, match="is not an image reference"):
+        parse(Text(part * 601))
+
+
 PARTS = st.from_regex(r"[a-z0-9]{1,8}((\.|_|__|-{1,3})[a-z0-9]{1,8}){0,2}", fullmatch=True)
 LABELS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)
 HOSTS = st.builds(

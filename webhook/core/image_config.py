@@ -15,7 +15,7 @@ import msgspec
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.globs import compile_globs
+from webhook.core.globs import matches
 from webhook.core.nodes import Nodes, any_could_run
 from webhook.core.review import PodSpec
 from webhook.core.schema import Model
@@ -59,6 +59,11 @@ RegistryGlob = Annotated[str, AfterValidator(_check_glob), _text(GLOB_PATTERN, m
 Mirror = Annotated[str, AfterValidator(_check_mirror), _text(MIRROR_PATTERN, maxLength=500)]
 
 _MOST_ENTRIES = 100
+_MAX_HOST_CHARACTERS = 253
+"""Of a DNS name. A longer one matches no glob."""
+MAX_REFERENCE_CHARACTERS = 600
+"""Of an image: a name of 255, a tag of 128 and a digest of 135. A pod is seen before the API server
+has validated it."""
 
 
 def _add_mirror_rules(schema: dict[str, Any]) -> None:
@@ -152,9 +157,11 @@ class LookupRules:
         it, and one that the glob does not name is not meant.
         """
         name, port = _split(host)
+        if len(name) > _MAX_HOST_CHARACTERS:
+            return False
         for glob in self.registries:
             wanted, wanted_port = _split(glob)
-            if compile_globs([wanted])(name) and wanted_port in (port, "*" if port else port):
+            if wanted_port in (port, "*" if port else port) and matches(wanted, name):
                 return True
         return False
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
-_LONGEST = 4096
+_MAX_HEADERS = 8
+_MAX_HEADER_CHARACTERS = 4096
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 (a token of HTTP's grammar)
 _PARAMETER = re.compile(rf'\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))\s*', re.ASCII)
 _SCHEME = re.compile(rf"\s*({_TOKEN})(?=\s|,|$)", re.ASCII)
@@ -23,8 +25,9 @@ class Challenge(NamedTuple):
 
 
 def parse(headers: Iterable[str]) -> tuple[Challenge, ...]:
-    """The challenges in the values of the headers; what cannot be read ends its header."""
-    return tuple(challenge for header in headers for challenge in _challenges(header[:_LONGEST]))
+    """The challenges in the values of the first headers; what cannot be read ends its header."""
+    read = (header[:_MAX_HEADER_CHARACTERS] for header in islice(headers, _MAX_HEADERS))
+    return tuple(challenge for header in read for challenge in _challenges(header))
 
 
 def _challenges(header: str) -> list[Challenge]:

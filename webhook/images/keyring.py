@@ -6,23 +6,28 @@ kubernetes 1.36 `pkg/credentialprovider` (`keyring.go`, `config.go`, `secrets/se
 from __future__ import annotations
 
 import binascii
-import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
+from webhook.core.globs import matches
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
 
 _DOCKER_HUB = "index.docker.io"
 _DOCKER_HUB_NAMES = ("docker.io", _DOCKER_HUB)
 
+MAX_REGISTRIES = 500
+"""Entries of all pull secrets of a pod that are read. Real ones have a few dozen; each is compared
+with each image of the pod."""
+
 
 class Credential(NamedTuple):
-    """Who to say one is."""
+    """A user name and password of a registry."""
 
     username: str
     password: str
@@ -45,47 +50,84 @@ _decode_config = msgspec.json.Decoder(_DockerConfig).decode
 _decode_cfg = msgspec.json.Decoder(dict[str, _Entry]).decode
 
 
+class _Place(NamedTuple):
+    """What a credential is for, or an image's own place, as the kubelet compares the two."""
+
+    labels: tuple[str, ...]
+    """Of the host; each may be a glob with `*`."""
+    port: str
+    path: str
+
+    def covers(self, image: _Place) -> bool:
+        """Whether each label of the host fits, the port is the same, and the path is a prefix.
+
+        Paths are compared as text: `quay.io/core` covers `quay.io/coreos/etcd`.
+        """
+        return (
+            self.port == image.port
+            and len(self.labels) == len(image.labels)
+            and image.path.startswith(self.path)
+            and all(map(_label_matches, self.labels, image.labels))
+        )
+
+
+class _Holding(NamedTuple):
+    """One credential and what it is for."""
+
+    key: str
+    """`host[:port][/path]`, with `*` in the host."""
+    place: _Place
+    credential: Credential
+
+
 @dataclass(frozen=True, slots=True)
 class Keyring:
     """The credentials of some pull secrets."""
 
-    entries: tuple[tuple[str, Credential], ...] = ()
-    """Where each is for (`host[:port][/path]`, with `*` in the host), and the credential."""
+    holdings: tuple[_Holding, ...] = ()
+    """The most specific place first; for one place in the order of the secrets."""
     problems: tuple[str, ...] = ()
     """Secrets that could not be read, in words."""
 
     def matching(self, name: str) -> tuple[Credential, ...]:
         """Every credential for an image's name, `registry/repository`: most specific place first.
 
-        The kubelet tries them all in this order.
+        The kubelet tries them all in this order. Takes time in proportion to the holdings and to
+        the length of their places: call it off the event loop.
         """
-        # Sorting is stable: of one place, the earlier secret's comes first.
-        ordered = sorted(self.entries, key=lambda entry: entry[0], reverse=True)
-        places = dict.fromkeys(place for place, _ in ordered)
-        found = [c for place in places if _matches(place, name) for c in self._at(place)]
+        image = _place(name)
+        found = [h.credential for h in self.holdings if image and h.place.covers(image)]
         if not found and name.partition("/")[0] in _DOCKER_HUB_NAMES:
-            found = list(self._at(_DOCKER_HUB))
+            found = [h.credential for h in self.holdings if h.key == _DOCKER_HUB]
         return tuple(dict.fromkeys(found))
-
-    def _at(self, wanted: str) -> Iterator[Credential]:
-        return (credential for place, credential in self.entries if place == wanted)
 
 
 def read_keyring(secrets: Iterable[PullSecret]) -> Keyring:
-    """The credentials in pull secrets. A secret that cannot be read is a problem and no more."""
-    entries: list[tuple[str, Credential]] = []
+    """The credentials in pull secrets. A secret that cannot be read is a problem and no more.
+
+    Takes time in proportion to the secrets' lengths: call it off the event loop.
+    """
+    holdings: list[_Holding] = []
     problems: list[str] = []
     for secret in secrets:
         try:
-            entries += _entries(secret)
+            held = [*islice(_holdings(secret), MAX_REGISTRIES + 1 - len(holdings))]
         except (ValueError, RecursionError) as error:
             # The error's text may quote the secret.
             why = secret.problem or f"cannot be read ({type(error).__name__})"
             problems.append(f"pull secret {secret.name!r} {why}" if secret.name else why)
-    return Keyring(tuple(entries), tuple(problems))
+            continue
+        holdings += held
+        if len(holdings) > MAX_REGISTRIES:
+            del holdings[MAX_REGISTRIES:]
+            problems.append(f"pull secrets are read up to {MAX_REGISTRIES} registries")
+            break
+    # Sorting is stable: for one place, the earlier secret's comes first.
+    holdings.sort(key=lambda holding: holding.key, reverse=True)
+    return Keyring(tuple(holdings), tuple(problems))
 
 
-def _entries(secret: PullSecret) -> Iterator[tuple[str, Credential]]:
+def _holdings(secret: PullSecret) -> Iterator[_Holding]:
     if secret.problem:
         raise ValueError(secret.problem)
     if secret.type == DOCKER_CONFIG_JSON:
@@ -95,11 +137,12 @@ def _entries(secret: PullSecret) -> Iterator[tuple[str, Credential]]:
     else:
         # The kubelet passes over it as well.
         return
-    for place, entry in found.items():
+    for text, entry in found.items():
         credential = _credential(entry)
-        key = _key(place)
-        if key is not None and credential.username + credential.password:
-            yield key, credential
+        key = _key(text)
+        place = None if key is None else _place(key)
+        if key is not None and place is not None and any(credential):
+            yield _Holding(key, place, credential)
 
 
 def _credential(entry: _Entry) -> Credential:
@@ -135,31 +178,26 @@ def _split(url: str) -> tuple[str, str] | None:
     return parts.netloc.rpartition("@")[2], parts.path
 
 
-def _matches(place: str, name: str) -> bool:
-    """Whether a place covers an image: each label of its host, its port, and its path before.
-
-    The path is compared as text: `quay.io/core` covers `quay.io/coreos/etcd`.
-    """
-    wanted, given = _split(f"https://{place}"), _split(f"https://{name}")
-    if wanted is None or given is None:
-        return False
-    wanted_labels, wanted_port = _labels(wanted[0])
-    labels, port = _labels(given[0])
-    return (
-        wanted_port == port
-        and len(wanted_labels) == len(labels)
-        and given[1].startswith(wanted[1])
-        and all(map(_label_matches, wanted_labels, labels))
-    )
-
-
-def _labels(host: str) -> tuple[list[str], str]:
-    name, colon, port = host.rpartition(":")
+def _place(name: str) -> _Place | None:
+    """The place of a key or of an image; None where no URL could name it."""
+    split = _split(f"https://{name}")
+    if split is None:
+        return None
+    host, path = split
+    host_name, colon, port = host.rpartition(":")
     if not colon or port.endswith("]"):
-        name, port = host, ""
-    return name.split("."), port
+        host_name, port = host, ""
+    elif host_name.startswith("["):
+        host_name = host_name[1:].removesuffix("]")
+    return _Place(tuple(host_name.split(".")), port, path)
 
 
 def _label_matches(glob: str, label: str) -> bool:
-    pattern = ".*".join(map(re.escape, glob.split("*")))
-    return re.fullmatch(pattern, label, re.DOTALL) is not None
+    """Whether a label of a host matches as in the kubelet, by Go's `filepath.Match`.
+
+    Of its syntax only `*` can stand in a host: a `?` begins a URL's query, and `url.Parse` takes
+    no backslash, and brackets only around an IPv6 address (Go 1.26). `net.SplitHostPort` takes
+    these away where there is a port; without one they make a class of characters, which matches
+    no address.
+    """
+    return "[" not in glob and matches(glob, label)

@@ -161,7 +161,10 @@ class ImageLookup:
         try:
             async with turn:
                 keyring = await self._keyring(query)
-                asker = _Asker(self._connected(), registry, keyring.matching(registry.name))
+                credentials: tuple[Credential, ...] = ()
+                if keyring.holdings:
+                    credentials = await asyncio.to_thread(keyring.matching, registry.name)
+                asker = _Asker(self._connected(), registry, credentials)
                 found = await self._ask(asker, reference, query)
         except (ValueError, TooManyError) as error:
             return Unavailable(f"{reference}: {error}")
@@ -201,7 +204,8 @@ class ImageLookup:
         asked = (query.namespace, query.pull_secrets, query.service_account)
 
         async def read() -> Keyring:
-            return read_keyring(await reader.read(*asked))
+            # In a thread: tenants write the secrets, up to a megabyte each.
+            return await asyncio.to_thread(read_keyring, await reader.read(*asked))
 
         return await self._keyrings.get(asked, read, f"namespace {query.namespace}")
 

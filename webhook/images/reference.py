@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from webhook.core.image_config import MAX_REFERENCE_CHARACTERS
+
 DOCKER_HUB = "docker.io"
 _LEGACY_DOCKER_HUB = "index.docker.io"
 _OFFICIAL = "library/"
@@ -50,6 +52,8 @@ def is_digest(text: str) -> bool:
 
 def parse(text: str) -> Reference:
     """A reference with what it leaves out filled in. Raises ValueError where it is none."""
+    if len(text) > MAX_REFERENCE_CHARACTERS:
+        raise ValueError(f"{_shown(text)} is not an image reference")
     rest, at, digest = text.partition("@")
     if at and not is_digest(digest):
         raise ValueError(f"{_shown(text)} has no digest that can be verified behind its '@'")

@@ -152,11 +152,13 @@ def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
         "serviceAccountName": "s" * 100_000,
         "nodeSelector": {"kubernetes.io/arch": "a" * 100_000},
     }
-    (query,) = decide(review_of(pod(container("a"), **spec), "ci"), SEEN, SETTINGS).lacking
+    asking = container("a", image="i" * 100_000)
+    (query,) = decide(review_of(pod(asking, **spec), "ci"), SEEN, SETTINGS).lacking
     # One more of each than there may be, so that it shows.
     assert len(query.pull_secrets) == 21
     texts = (*query.pull_secrets, query.service_account, *query.architectures)
     assert {len(text) for text in texts} == {254}
+    assert len(query.image) == 601
 
 
 def test_each_remedy_goes_by_its_own_policys_rules() -> None:

@@ -221,6 +221,13 @@ def test_init_containers_are_named_by_globs(globs: list[str], wrapped: list[str]
     assert [o.container for o in decision.outcomes if o.changed] == wrapped
 
 
+@pytest.mark.parametrize("globs", [["*"], ["a*"], ["*a*a*a*a*a*b", "a*"]])
+def test_a_name_that_no_container_can_have_is_left_to_the_api_server(globs: list[str]) -> None:
+    before = pod(container("a" * 300_000, "x"), container("a", "x"))
+    decision = decided(before, seen(initContainers=globs))
+    assert [o.container for o in decision.outcomes] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("policy_", "reason"),
     [

@@ -22,6 +22,7 @@ from webhook.core.delivery import Delivery
 from webhook.core.duration import Delay
 from webhook.core.globs import Glob, compile_globs
 from webhook.core.image_config import (
+    MAX_REFERENCE_CHARACTERS,
     ImageQuery,
     LookupRules,
     Unavailable,
@@ -255,12 +256,12 @@ class _ImagesOfPod:
     def _query(self, image: str, rules: LookupRules) -> ImageQuery:
         """Bounded, whatever the pod says: a query is kept, as the key of what it brought.
 
-        A name that is cut is still too long to be one, and one secret more tells of all further.
+        What is cut is still too long to be one, and one secret more tells of all further.
         """
         spec = self._pod.spec
         secrets = (spec.image_pull_secrets or ())[: MOST_PULL_SECRETS + 1]
         return ImageQuery(
-            image,
+            image[: MAX_REFERENCE_CHARACTERS + 1],
             rules,
             frozenset(each[: LONGEST_NAME + 1] for each in self._architectures),
             self._context.namespace.name,
