@@ -81,9 +81,14 @@ def test_the_environment_stands_in_for_options() -> None:
 @pytest.mark.parametrize(
     ("stdin", "words"),
     [
-        ("kind: Service", "stdin:1: the document is a Service, and podsettle does not know where"),
+        (
+            "kind: Service",
+            "stdin:1: Service/(unnamed): a Service holds no pod\npodsettle: there is",
+        ),
+        ("kind: List\nitems: []", "there is no pod in what was given\n"),
+        ("# nothing", "there is no pod in what was given\n"),
         ("a: 1\na: 2", "stdin:2: key 'a' stands twice"),
-        ("kind: Pod\nmetadata: {}", "stdin:1: spec of this Pod is missing"),
+        ("kind: Pod\nmetadata: {}", "stdin:1: Pod/(unnamed): spec of this Pod is missing"),
     ],
 )
 def test_bad_input_is_exit_code_2_with_file_and_line(stdin: str, words: str) -> None:
@@ -117,3 +122,76 @@ def test_a_view_without_a_node_is_said_once(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, note)
     assert "no Node" not in podsettle("preview", "--manifests", EXAMPLES, TEKTON).stderr
+
+
+SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: web}}"
+TASK_RUN = "{apiVersion: tekton.dev/v1, kind: TaskRun, metadata: {name: build, namespace: ci}}"
+SETTLED = """{apiVersion: v1, kind: Pod, metadata: {name: settled, namespace: ci, labels:
+  {tekton.dev/taskRun: x}}, spec: {restartPolicy: Never,
+  initContainers: [{name: prepare, image: a, command: [sh, -c, "true"]}], containers: [{name: a}]}}
+"""
+
+
+def mixed(*items: str) -> str:
+    return "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- {item}\n" for item in items)
+
+
+def test_every_pod_of_a_mixed_list_is_shown_and_the_rest_is_named() -> None:
+    """As of `kubectl get all -o yaml` and `oc process`."""
+    text = mixed(SERVICE, UNCOVERED, TASK_RUN, SETTLED)
+    arguments = ("preview", "--manifests", EXAMPLES, "-n", "ci", "-")
+    done = podsettle(*arguments, "-o", "json", stdin=text)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert [pod["name"] for pod in answer["pods"]] == ["a", "settled"]
+    assert [(o["kind"], o["name"], o["line"], o["path"]) for o in answer["passedOver"]] == [
+        ("Service", "web", 4, "items[0]"),
+        ("TaskRun", "build", 6, "items[2]"),
+    ]
+    assert answer["unreadable"] == []
+    assert done.stderr == (
+        "podsettle: stdin:4: Service/web: a Service holds no pod\n"
+        "podsettle: stdin:6: TaskRun/build: Tekton makes the pods of a TaskRun; preview one of "
+        "those: kubectl get pod -n ci -l tekton.dev/taskRun=build -o yaml\n"
+    )
+    assert "Pod/settled" in podsettle(*arguments, stdin=text).stdout
+
+
+def test_fail_on_change_sees_pods_behind_objects_without_one() -> None:
+    arguments = ("preview", "--manifests", EXAMPLES, "--fail-on-change", "-")
+    assert podsettle(*arguments, stdin=mixed(SERVICE, UNCOVERED, SETTLED)).returncode == 1
+    assert podsettle(*arguments, stdin=mixed(SERVICE, UNCOVERED)).returncode == 0
+    # What cannot be read may hold a pod that would change.
+    assert podsettle(*arguments, stdin=mixed("{}", SETTLED)).returncode == 2
+
+
+def test_an_object_that_cannot_be_read_is_exit_code_2_and_the_rest_is_shown() -> None:
+    text = mixed("{metadata: {name: nothing}}", "{kind: Job, metadata: {name: j}}", UNCOVERED)
+    done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", "-", stdin=text)
+    assert done.returncode == 2
+    assert "podsettle: stdin:4: items[0] has no kind" in done.stderr
+    assert "podsettle: stdin:5: Job/j: items[1].spec of this Job is missing" in done.stderr
+    answer = json.loads(done.stdout)
+    assert [pod["name"] for pod in answer["pods"]] == ["a"]
+    assert [found["line"] for found in answer["unreadable"]] == [4, 5]
+
+
+def test_a_file_that_cannot_be_read_does_not_silence_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(UNCOVERED)
+    (tmp_path / "broken.yaml").write_text("a: [}")
+    (tmp_path / "values.yaml").write_text("image: {tag: v1}")
+    (tmp_path / "z.yaml").write_text(SERVICE + "\n---\n" + SETTLED)
+    none = tmp_path / "none.yaml"
+    done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", none, tmp_path)
+    assert done.returncode == 2
+    assert [pod["name"] for pod in json.loads(done.stdout)["pods"]] == ["a", "settled"]
+    assert f"podsettle: {none}: No such file or directory\n" in done.stderr
+    assert f"podsettle: {tmp_path / 'broken.yaml'}:1: not YAML" in done.stderr
+    assert f"podsettle: {tmp_path / 'values.yaml'}:1: the document has no kind" in done.stderr
+    assert f"podsettle: {tmp_path / 'z.yaml'}:1: Service/web: a Service" in done.stderr
+
+
+def test_a_name_cannot_send_escape_sequences_to_the_terminal() -> None:
+    hostile = r'{kind: Service, metadata: {name: "\e[31mred"}}'
+    done = podsettle("preview", "--manifests", EXAMPLES, "-", stdin=hostile)
+    assert "\x1b" not in done.stderr

@@ -13,7 +13,7 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.decision import Reason
 from webhook.core.preview import Preview, preview_all, to_yaml
 from webhook.core.render import render
-from webhook.core.workloads import WorkloadError
+from webhook.core.workloads import PassedOver
 
 QUICK = container("prepare", "/entrypoint")
 SEEN = view(policy())
@@ -21,6 +21,7 @@ SEEN = view(policy())
 
 def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
     (found,) = preview_all(document, seen, SETTINGS, **options)
+    assert isinstance(found, Preview), found
     return found
 
 
@@ -41,11 +42,11 @@ def test_the_diff_goes_from_the_pod_as_it_is_to_the_pod_as_admitted() -> None:
 
 def test_every_pod_of_a_list_is_previewed() -> None:
     job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": pod()["spec"]}}}
-    found = list(preview_all({"kind": "List", "items": [pod(QUICK), job]}, SEEN, SETTINGS))
-    assert [(p.workload.title, len(p.decision.operations) > 0) for p in found] == [
-        ("Pod/p", True),
-        ("Job/j", False),
-    ]
+    items = [pod(QUICK), {"kind": "Service"}, job]
+    found = list(preview_all({"kind": "List", "items": items}, SEEN, SETTINGS))
+    assert [(p.workload.title, len(p.decision.operations) > 0) for p in found
+            if isinstance(p, Preview)] == [("Pod/p", True), ("Job/j", False)]  # fmt: skip
+    assert isinstance(found[1], PassedOver)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +86,15 @@ def test_a_supposed_namespace_has_its_name_as_a_label() -> None:
 
 
 def test_a_kind_that_nobody_knows_needs_the_path_to_its_template() -> None:
-    document = {"kind": "Odd", "spec": {"pod": {"spec": pod(QUICK)["spec"]}}}
+    document = {
+        "apiVersion": "example.com/v1",
+        "kind": "Odd",
+        "spec": {"pod": {"spec": pod(QUICK)["spec"]}},
+    }
     assert why(preview(document, template_path="spec.pod").decision) == ["prepare: Applied"]
-    with pytest.raises(WorkloadError, match="is a Odd"):
-        preview(document)
+    (found,) = preview_all(document, SEEN, SETTINGS)
+    assert isinstance(found, PassedOver)
+    assert "does not know where an Odd keeps its pod template" in found.message
 
 
 def test_a_pod_that_kubernetes_would_not_send_is_previewed_unchanged() -> None:

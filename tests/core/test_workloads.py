@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import copy
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.workloads import Workload, WorkloadError, pods_of
+from webhook.core.workloads import PassedOver, Workload, pods_of
 
 SPEC = {"containers": [{"name": "main"}], "unknown": [1]}
 TEMPLATE = {"metadata": {"labels": {"app": "x"}, "annotations": {"a": "b"}}, "spec": SPEC}
@@ -21,6 +20,19 @@ def workload(kind: str, **spec: Any) -> dict[str, Any]:
 
 def one(document: object, template_path: str | None = None) -> Workload:
     (found,) = pods_of(document, template_path)
+    assert isinstance(found, Workload), found
+    return found
+
+
+def pods(document: object, template_path: str | None = None) -> list[Workload]:
+    found = list(pods_of(document, template_path))
+    assert all(isinstance(each, Workload) for each in found), found
+    return [each for each in found if isinstance(each, Workload)]
+
+
+def passed_over(document: object, template_path: str | None = None) -> PassedOver:
+    (found,) = pods_of(document, template_path)
+    assert isinstance(found, PassedOver), found
     return found
 
 
@@ -111,7 +123,7 @@ def test_nothing_is_written_into_the_document() -> None:
 
 def test_a_list_holds_what_its_items_hold() -> None:
     items = [workload("Deployment", template=TEMPLATE), workload("Pod") | {"spec": SPEC}]
-    found = list(pods_of({"kind": "List", "items": [*items, {"kind": "List", "items": items[1:]}]}))
+    found = pods({"kind": "List", "items": [*items, {"kind": "List", "items": items[1:]}]})
     assert [f.path for f in found] == ["items[0].spec.template", "items[1]", "items[2].items[0]"]
 
 
@@ -119,7 +131,7 @@ def test_a_list_holds_what_its_items_hold() -> None:
 def test_a_typed_list_names_the_kind_of_its_items(kind: str) -> None:
     item = workload(kind, template=TEMPLATE) if kind != "Pod" else {"spec": SPEC}
     item.pop("kind", None)
-    (found,) = pods_of({"kind": f"{kind}List", "items": [item]})
+    found = one({"kind": f"{kind}List", "items": [item]})
     assert found.kind == kind
     assert found.pod["spec"] == SPEC
 
@@ -138,7 +150,7 @@ def test_a_kind_that_nobody_knows_is_read_by_the_path_to_its_template() -> None:
 
 def test_the_path_is_for_kinds_that_nobody_knows() -> None:
     items = [workload("Job", template=TEMPLATE), workload("Workflow", workers=TEMPLATE)]
-    found = list(pods_of({"kind": "List", "items": items}, "spec.workers"))
+    found = pods({"kind": "List", "items": items}, "spec.workers")
     assert [f.path for f in found] == ["items[0].spec.template", "items[1].spec.workers"]
 
 
@@ -156,9 +168,9 @@ def test_a_pod_may_have_no_name(metadata: Any, name: str, title: str) -> None:
     assert (found.name, found.title, found.namespace) == (name, title, None)
 
 
-KNOWN = (
-    "Known: Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, "
-    "CronJob, PodTemplate, List"
+NO_KIND = (
+    " has no kind, so it is not a Kubernetes object; of a Helm chart or a Kustomize overlay, "
+    "preview the output of helm template or kubectl kustomize"
 )
 
 
@@ -167,9 +179,9 @@ KNOWN = (
     [
         (None, "the document is not a Kubernetes object"),
         ([], "the document is not a Kubernetes object"),
-        ({}, "the document has no kind"),
-        ({"kind": 5}, "the document has no kind"),
-        ({"kind": ""}, "the document has no kind"),
+        ({}, f"the document{NO_KIND}"),
+        ({"kind": 5}, f"the document{NO_KIND}"),
+        ({"kind": ""}, f"the document{NO_KIND}"),
         ({"kind": "Pod"}, "spec of this Pod is missing or not a mapping"),
         ({"kind": "Pod", "spec": []}, "spec of this Pod is missing or not a mapping"),
         ({"kind": "Job"}, "spec of this Job is missing or not a mapping"),
@@ -183,7 +195,8 @@ KNOWN = (
             "spec.template.spec of this Deployment is missing or not a mapping",
         ),
         ({"kind": "List", "items": [5]}, "items[0] is not a Kubernetes object"),
-        ({"kind": "List", "items": [{}]}, "items[0] has no kind"),
+        ({"kind": "List", "items": [{}]}, f"items[0]{NO_KIND}"),
+        ({"kind": "List", "items": {}}, "items of this List is not a list"),
         (
             {"kind": "List", "items": [workload("Job")]},
             "items[0].spec.template of this Job is missing or not a mapping",
@@ -192,22 +205,117 @@ KNOWN = (
             {"kind": "PodList", "items": [{}]},
             "items[0].spec of this Pod is missing or not a mapping",
         ),
+    ],
+)
+def test_an_object_that_cannot_be_read_is_reported_with_its_path(
+    document: Any, message: str
+) -> None:
+    found = passed_over(document)
+    assert (found.message, found.malformed) == (message, True)
+
+
+def custom(api_version: str, kind: str, **fields: Any) -> dict[str, Any]:
+    metadata = {"name": "w", "namespace": "ns"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the template path, "
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (workload("Service"), "a Service holds no pod"),
+        (workload("ConfigMap"), "a ConfigMap holds no pod"),
+        (custom("networking.k8s.io/v1", "Ingress"), "an Ingress holds no pod"),
         (
-            workload("Service"),
-            "the document is a Service, and podsettle does not know where it keeps its pod "
-            f"template; give the path, such as spec.template. {KNOWN}",
+            custom("tekton.dev/v1", "TaskRun"),
+            "Tekton makes the pods of a TaskRun; preview one of those: "
+            "kubectl get pod -n ns -l tekton.dev/taskRun=w -o yaml",
+        ),
+        (
+            custom("tekton.dev/v1beta1", "PipelineRun"),
+            "Tekton makes the pods of a PipelineRun; preview one of those: "
+            "kubectl get pod -n ns -l tekton.dev/pipelineRun=w -o yaml",
+        ),
+        (
+            custom("argoproj.io/v1alpha1", "Workflow"),
+            "Argo makes the pods of a Workflow; preview one of those: "
+            "kubectl get pod -n ns -l workflows.argoproj.io/workflow=w -o yaml",
+        ),
+        (
+            custom("argoproj.io/v1alpha1", "CronWorkflow"),
+            "Argo makes the pods of a CronWorkflow; preview one of those: "
+            "kubectl get pod -n ns -l workflows.argoproj.io/workflow=WORKFLOW -o yaml",
+        ),
+        (
+            custom("podsettle.dev/v1alpha1", "SettlePolicy"),
+            "a policy, not a pod: podsettle check FILE says whether it is right, and preview takes "
+            "it from the directory of --manifests",
+        ),
+        (
+            custom("v1", "Template"),
+            "preview what it makes: oc process -f FILE -o yaml | podsettle preview -",
+        ),
+        (
+            custom("example.com/v1", "Fleet"),
+            UNKNOWN.format("Fleet") + "if it has one, such as spec.template",
+        ),
+        (
+            custom("keda.sh/v1", "ScaledJob", spec={"jobTargetRef": {"template": TEMPLATE}}),
+            UNKNOWN.format("ScaledJob") + "it may be spec.jobTargetRef.template",
+        ),
+        # Not the kind of that name that Kubernetes has.
+        (
+            custom("batch.volcano.sh/v1", "Job", spec={}),
+            UNKNOWN.format("Job") + "if it has one, such as spec.template",
         ),
     ],
 )
-def test_an_object_without_a_pod_is_an_error_with_its_path(document: Any, message: str) -> None:
-    with pytest.raises(WorkloadError) as caught:
-        list(pods_of(document))
-    assert str(caught.value) == message
+def test_an_object_without_a_pod_is_passed_over_with_what_to_preview_instead(
+    document: Any, message: str
+) -> None:
+    found = passed_over(document)
+    assert (found.kind, found.name, found.namespace) == (document["kind"], "w", "ns")
+    assert (found.message, found.malformed) == (message, False)
 
 
-def test_a_path_that_leads_nowhere_is_an_error() -> None:
-    with pytest.raises(WorkloadError, match=r"^spec\.workers of this Workflow is missing"):
-        list(pods_of(workload("Workflow"), "spec.workers.template"))
+@pytest.mark.parametrize("name", ["a; rm -rf /", "$(id)", "x" * 300, "a\nb", ""])
+def test_a_command_to_copy_holds_only_names_that_are_safe_in_a_shell(name: str) -> None:
+    run = custom("tekton.dev/v1", "TaskRun") | {"metadata": {"name": name, "namespace": name}}
+    assert passed_over(run).message.endswith("kubectl get pod -l tekton.dev/taskRun=NAME -o yaml")
+
+
+def test_items_behind_one_without_a_pod_are_found() -> None:
+    items = [workload("Service"), workload("Job", template=TEMPLATE), {}, workload("Pod")]
+    items[3]["spec"] = SPEC
+    found = list(pods_of({"kind": "List", "items": items}))
+    assert [(type(each), each.kind) for each in found] == [
+        (PassedOver, "Service"),
+        (Workload, "Job"),
+        (PassedOver, ""),
+        (Workload, "Pod"),
+    ]
+    assert [each.steps for each in found if isinstance(each, PassedOver)] == [
+        ("items", 0),
+        ("items", 2),
+    ]
+
+
+def test_a_deployment_config_of_openshift_holds_a_template() -> None:
+    found = one(custom("apps.openshift.io/v1", "DeploymentConfig", spec={"template": TEMPLATE}))
+    assert (found.kind, found.path) == ("DeploymentConfig", "spec.template")
+
+
+def test_a_path_that_leads_nowhere_makes_a_custom_object_unreadable() -> None:
+    found = passed_over(custom("example.com/v1", "Fleet", spec={}), "spec.workers.template")
+    assert found.message == "spec.workers of this Fleet is missing or not a mapping"
+    assert found.malformed
+
+
+def test_a_path_does_not_make_a_service_unreadable() -> None:
+    assert not passed_over(workload("Service"), "spec.workers.template").malformed
+    assert not passed_over(custom("tekton.dev/v1", "TaskRun"), "spec.workers.template").malformed
 
 
 @pytest.mark.parametrize(
@@ -223,9 +331,8 @@ def test_a_path_that_leads_nowhere_is_an_error() -> None:
         workload("StatefulSet", template={"spec": {"volumes": 5}}, volumeClaimTemplates=[]),
     ],
 )
-def test_a_template_of_the_wrong_shape_raises_nothing_but_a_workload_error(document: Any) -> None:
-    with suppress(WorkloadError):
-        list(pods_of(document))
+def test_a_template_of_the_wrong_shape_raises_nothing(document: Any) -> None:
+    list(pods_of(document))
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text("ab", max_size=2)
@@ -244,8 +351,5 @@ JUNK = st.recursive(
 
 
 @given(kind=KINDS, fields=st.dictionaries(KEYS, JUNK, max_size=4))
-def test_no_document_raises_anything_but_a_workload_error(
-    kind: str, fields: dict[str, Any]
-) -> None:
-    with suppress(WorkloadError):
-        list(pods_of({**fields, "kind": kind}))
+def test_no_document_raises_anything(kind: str, fields: dict[str, Any]) -> None:
+    list(pods_of({**fields, "kind": kind}))

@@ -216,12 +216,43 @@ def test_many_pods_are_folded_until_they_are_opened(page: Chromium) -> None:
     assert len(page.texts(".reasons")) == 1
 
 
+_MIXED = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Service, metadata: {name: web}}
+- {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a}]}}
+- {metadata: {name: odd}}
+- {apiVersion: tekton.dev/v1, kind: TaskRun, metadata: {name: build, namespace: ci}}
+"""
+
+
+def test_objects_without_a_pod_are_listed_behind_the_pods(page: Chromium) -> None:
+    preview(page, _MIXED)
+    assert page.texts(".pod h3") == ["Pod/p"]
+    expected = "1 pod, 0 changed, 0 warnings, 1 object not readable, 2 objects without a pod"
+    assert page.text("#status") == expected
+    unreadable, passed_over = page.texts(".without")
+    assert unreadable.startswith("These cannot be readLine 7 items[2] has no kind")
+    assert passed_over.startswith("No pod in theseLine 5 Service/web: a Service holds no pod")
+    assert "kubectl get pod -n ci -l tekton.dev/taskRun=build -o yaml" in passed_over
+    page.click(".without button", "Line 8")
+    selected = page.run(
+        "const area = document.querySelector('#workload');"
+        "return area.value.slice(area.selectionStart, area.selectionEnd)"
+    )
+    assert selected.startswith("- {apiVersion: tekton.dev/v1")
+    preview(page, _QUIET)
+    assert page.texts(".without") == []
+
+
 def test_fields_are_sent(page: Chromium) -> None:
     page.type("#namespace", "elsewhere")
     page.type("#labels", "team=build, storage=large")
     page.type("#path", "spec.worker.template")
     template = "{spec: {containers: [{name: main, image: registry.example/main}]}}"
-    preview(page, f"kind: Farm\nmetadata: {{name: x}}\nspec: {{worker: {{template: {template}}}}}")
+    head = "apiVersion: example.com/v1\nkind: Farm\nmetadata: {name: x}"
+    preview(page, f"{head}\nspec: {{worker: {{template: {template}}}}}")
     assert page.texts(".pod h3") == ["Farm/x"]
     assert page.texts(".facts dd") == [
         "elsewhere",
@@ -346,7 +377,9 @@ def test_hostile_pod_runs_nothing(page: Chromium) -> None:
         assert "<img src=x" in page.text("[role=tabpanel]")
     # Kinds and paths come back in the messages of refusals.
     preview(page, json.dumps({"kind": _HOSTILE}))
-    assert f"is a {_HOSTILE}" in page.text("#error")
+    assert f"a {_HOSTILE} holds no pod" in page.text("#error")
+    preview(page, json.dumps({"kind": "List", "items": [{"kind": _HOSTILE}, pod]}))
+    assert f"a {_HOSTILE} holds no pod" in page.text(".without")
     assert page.run("return document.querySelectorAll('img, script').length === window.elements")
     assert page.run("return window.pwned") is None
     assert [r["url"] for r in page.requests() if r["url"].endswith("/x")] == []
@@ -441,7 +474,11 @@ def test_every_field_and_result_has_a_name(page: Chromium) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("workload", [_WARNED, _QUIET, _BROKEN], ids=["warned", "quiet", "broken"])
+@pytest.mark.parametrize(
+    "workload",
+    [_WARNED, _QUIET, _BROKEN, _MIXED],
+    ids=["warned", "quiet", "broken", "mixed"],
+)
 def test_text_stands_out(page: Chromium, scheme: str, workload: str) -> None:
     """WCAG AA, for every text that is visible: 4.5 to 1."""
     page.emulate(scheme=scheme)
@@ -449,7 +486,11 @@ def test_text_stands_out(page: Chromium, scheme: str, workload: str) -> None:
     assert page.run(_CONTRAST) == []
 
 
-@pytest.mark.parametrize("workload", [_WARNED, _QUIET, _BROKEN], ids=["warned", "quiet", "broken"])
+@pytest.mark.parametrize(
+    "workload",
+    [_WARNED, _QUIET, _BROKEN, _MIXED],
+    ids=["warned", "quiet", "broken", "mixed"],
+)
 def test_narrow_window_needs_no_sideways_scrolling(page: Chromium, workload: str) -> None:
     page.emulate(width=400, height=800)
     preview(page, re.sub(r"\b(warned|quiet|wrapped|bare|registry)\b", "long" * 40, workload))

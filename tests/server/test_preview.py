@@ -73,7 +73,7 @@ async def test_a_custom_resource_by_its_template_path(client: httpx.AsyncClient)
     assert pod["outcomes"][0]["reason"] == "Applied"
     answer = await client.post("/preview", json=custom)
     assert answer.status_code == 422
-    assert "does not know where it keeps its pod template" in answer.json()["detail"]
+    assert "does not know where a Fleet keeps its pod template" in answer.json()["detail"]
 
 
 async def test_the_namespace_and_its_labels_can_be_given(client: httpx.AsyncClient) -> None:
@@ -92,9 +92,14 @@ async def test_the_namespace_and_its_labels_can_be_given(client: httpx.AsyncClie
     [
         ("", "the body is empty"),
         ("a: [}", "body:1: not YAML"),
-        ("kind: Service", "does not know where it keeps its pod template"),
+        ("kind: Service", "body:1: Service/(unnamed): a Service holds no pod"),
+        ("kind: List\nitems: []", "the list is empty"),
+        ("kind: A\n---\n" * 30, "and 10 more objects without a pod"),
         ("just text", "is not a Kubernetes object"),
-        ("kind: Deployment\nspec: {}", "spec.template of this Deployment is missing"),
+        (
+            "kind: Deployment\nspec: {}",
+            "body:1: Deployment/(unnamed): spec.template of this Deployment is missing",
+        ),
         ("kind: Pod", "spec of this Pod is missing"),
         ("a: 1\na: 2", "body:2: key 'a' stands twice"),
     ],
@@ -116,3 +121,36 @@ async def test_a_namespace_label_has_to_be_one(client: httpx.AsyncClient) -> Non
 async def test_too_long_a_body_is_refused(client: httpx.AsyncClient) -> None:
     answer = await client.post("/preview", content=b" " * (4 * 1024 * 1024 + 1))
     assert answer.status_code == 413
+
+
+async def test_every_pod_of_a_mixed_list_is_shown_and_the_rest_is_named(
+    client: httpx.AsyncClient,
+) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    run = {"apiVersion": "tekton.dev/v1", "kind": "TaskRun", "metadata": {"name": "build"}}
+    items = [service, DEPLOYMENT, {"metadata": {"name": "odd"}}, run, DEPLOYMENT]
+    answer = await client.post("/preview", json={"kind": "List", "items": items})
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert [pod["path"] for pod in found["pods"]] == [
+        "items[1].spec.template",
+        "items[4].spec.template",
+    ]
+    assert found["passedOver"][0] == {
+        "kind": "Service",
+        "name": "web",
+        "namespace": "",
+        "source": "body",
+        "line": 1,
+        "path": "items[0]",
+        "message": "a Service holds no pod",
+    }
+    assert "tekton.dev/taskRun=build" in found["passedOver"][1]["message"]
+    assert [(each["name"], each["path"]) for each in found["unreadable"]] == [("odd", "items[2]")]
+
+
+async def test_more_objects_than_are_listed_are_refused(client: httpx.AsyncClient) -> None:
+    many = [*[{"kind": "Service"}] * 5_001, DEPLOYMENT]
+    answer = await client.post("/preview", json={"kind": "List", "items": many})
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "more than 5000 objects without a pod: send them in parts"

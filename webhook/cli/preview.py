@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -17,18 +18,27 @@ from webhook.cli.options import (
     load_manifests,
     manifests_option,
 )
-from webhook.cluster.manifests import ManifestsError, manifest_files
+from webhook.cluster.manifests import SUFFIXES, ManifestsError, manifest_files
 from webhook.core.decide import Settings
 from webhook.core.decision import Outcome
 from webhook.core.documents import Document, DocumentError, load_documents
 from webhook.core.image_config import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.preview import Preview, preview_all, to_yaml
-from webhook.core.render import render
+from webhook.core.render import ObjectWithoutPod, PreviewAnswer, render, render_passed_over
 from webhook.core.selectors import parse_labels
-from webhook.core.workloads import NoPodError, WorkloadError
+from webhook.core.workloads import PassedOver
 from webhook.images.lookup import ImageLookup
 
 _SECONDS_FOR_IMAGES = 30.0
+
+
+@dataclass(slots=True)
+class _Found:
+    """What came of all documents."""
+
+    previews: list[Preview] = field(default_factory=list)
+    passed_over: list[ObjectWithoutPod] = field(default_factory=list)
+    unreadable: list[ObjectWithoutPod] = field(default_factory=list)
 
 
 @click.command()
@@ -85,67 +95,103 @@ def preview(
     """Show what would happen to the pods of workloads: files, directories, or - for standard input.
 
     The code that decides is the webhook's own; only the view of the cluster comes from files.
+
+    Objects without a pod, such as the Services in a list of kubectl get all, are named on standard
+    error with what to preview instead, and passed over. What cannot be read is named there too; the
+    rest is shown.
+
+    Exit codes: 0 fine, whatever was passed over; 1 with --fail-on-change if any pod would change; 2
+    if no object holds a pod, or if a file, an object or a policy cannot be read.
     """
     source = load_manifests(manifests)
     for problem in source.problems:
-        click.echo(f"podsettle: {problem}", err=True)
+        _say(str(problem))
     try:
         labels = parse_labels(namespace_labels)
-        documents = [
-            (name, document)
-            for name, text in _read(paths)
-            for document in load_documents(text, name)
-        ]
-
-        def previewed(document: Document, images: KnownImages) -> Iterator[Preview]:
-            return preview_all(
-                document.value,
-                source.view,
-                Settings(linger_image=linger_image),
-                namespace=namespace,
-                namespace_labels=labels or None,
-                template_path=template_path,
-                images=images,
-            )
-
-        previews, passed_by = _previews(documents, previewed, NO_IMAGES)
-        if look_up_images:
-            lacking = {query for found in previews for query in found.decision.lacking}
-            known = asyncio.run(_look_up(lacking))
-            previews, passed_by = _previews(documents, previewed, known)
-    except (DocumentError, ValueError) as error:
+    except ValueError as error:
         raise InputError(str(error)) from None
-    if not previews:
-        raise InputError("\n".join(passed_by) or "no pod and no workload in what was given")
-    for name in dict.fromkeys(found.namespace for found in previews):
+    documents, errors = _load(paths)
+
+    def previewed(document: Document, images: KnownImages) -> Iterator[Preview | PassedOver]:
+        return preview_all(
+            document.value,
+            source.view,
+            Settings(linger_image=linger_image),
+            namespace=namespace,
+            namespace_labels=labels or None,
+            template_path=template_path,
+            images=images,
+        )
+
+    found = _previews(documents, previewed, NO_IMAGES)
+    if look_up_images:
+        lacking = {query for preview in found.previews for query in preview.decision.lacking}
+        found = _previews(documents, previewed, asyncio.run(_look_up(lacking)))
+    for text in (*errors, *map(str, found.unreadable), *map(str, found.passed_over)):
+        _say(_plain(text))
+    if not found.previews and not errors:
+        _say("there is no pod in what was given")
+    for name in dict.fromkeys(preview.namespace for preview in found.previews):
         if name not in source.view.namespaces and not labels:
-            note = f"namespace {name!r} is not in {manifests}: decided as one without labels"
-            click.echo(f"podsettle: {note}", err=True)
-    for note in note_on_nodes(source.documents.values(), bool(source.view.nodes.all), manifests):
-        click.echo(f"podsettle: {note}", err=True)
-    click.echo(_FORMATS[output](previews), nl=False)
-    if source.problems:
+            _say(f"namespace {name!r} is not in {manifests}: decided as one without labels")
+    if found.previews:
+        has_nodes = bool(source.view.nodes.all)
+        for note in note_on_nodes(source.documents.values(), has_nodes, manifests):
+            _say(note)
+    click.echo(_as_json(found) if output == "json" else _FORMATS[output](found.previews), nl=False)
+    if source.problems or errors or found.unreadable or not found.previews:
         context.exit(2)
-    if fail_on_change and any(found.decision.operations for found in previews):
+    if fail_on_change and any(preview.decision.operations for preview in found.previews):
         context.exit(1)
 
 
-def _previews(
-    documents: list[tuple[str, Document]],
-    previewed: Callable[[Document, KnownImages], Iterator[Preview]],
-    images: KnownImages,
-) -> tuple[list[Preview], list[str]]:
-    """The previews, and what is said of documents without a pod."""
-    previews: list[Preview] = []
-    passed_by: list[str] = []
-    for name, document in documents:
+def _say(text: str) -> None:
+    click.echo(f"podsettle: {text}", err=True)
+
+
+def _load(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]:
+    """The documents of all files that can be read, and what is wrong with the others."""
+    documents: list[Document] = []
+    errors: list[str] = []
+    for path in paths:
         try:
-            previews += previewed(document, images)
-        except NoPodError as error:
-            passed_by.append(f"{name}:{document.line(())}: {error}")
-        except WorkloadError as error:
-            raise InputError(f"{name}:{document.line(())}: {error}") from None
-    return previews, passed_by
+            files = manifest_files(path) if path.is_dir() else [path]
+        except ManifestsError as error:
+            errors.append(str(error))
+            continue
+        if not files:
+            errors.append(f"{path}: holds no file that ends in {', '.join(SUFFIXES)}")
+        for file in files:
+            try:
+                name, text = _read(file)
+                documents += load_documents(text, name)
+            except OSError as error:
+                errors.append(f"{file}: {error.strerror}")
+            except DocumentError as error:
+                errors.append(str(error))
+    return documents, errors
+
+
+def _read(file: Path) -> tuple[str, bytes]:
+    if str(file) == "-":
+        return "stdin", sys.stdin.buffer.read()
+    return str(file), file.read_bytes()
+
+
+def _previews(
+    documents: list[Document],
+    previewed: Callable[[Document, KnownImages], Iterator[Preview | PassedOver]],
+    images: KnownImages,
+) -> _Found:
+    found = _Found()
+    for document in documents:
+        for each in previewed(document, images):
+            if isinstance(each, Preview):
+                found.previews.append(each)
+            else:
+                listed = found.unreadable if each.malformed else found.passed_over
+                listed.append(render_passed_over(each, document))
+    return found
 
 
 async def _look_up(lacking: Iterable[ImageQuery]) -> KnownImages:
@@ -154,20 +200,6 @@ async def _look_up(lacking: Iterable[ImageQuery]) -> KnownImages:
         return await lookup.find(lacking, _SECONDS_FOR_IMAGES, most=None)
     finally:
         await lookup.aclose()
-
-
-def _read(paths: tuple[Path, ...]) -> Iterator[tuple[str, bytes]]:
-    for path in paths:
-        if str(path) == "-":
-            yield "stdin", sys.stdin.buffer.read()
-            continue
-        try:
-            for file in manifest_files(path) if path.is_dir() else [path]:
-                yield str(file), file.read_bytes()
-        except ManifestsError as error:
-            raise InputError(str(error)) from None
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from None
 
 
 def _as_text(previews: list[Preview]) -> str:
@@ -206,13 +238,19 @@ def _coloured(diff: str) -> str:
     )
 
 
-def _as_json(previews: list[Preview]) -> str:
-    pods = [render(found).model_dump(mode="json", by_alias=True) for found in previews]
-    return json.dumps({"pods": pods}, indent=2) + "\n"
+def _as_json(found: _Found) -> str:
+    answer = PreviewAnswer(
+        pods=[render(preview) for preview in found.previews],
+        passed_over=found.passed_over,
+        unreadable=found.unreadable,
+    )
+    return json.dumps(answer.model_dump(mode="json", by_alias=True), indent=2) + "\n"
 
 
 def _as_patch(previews: list[Preview]) -> str:
     """The patch of one pod as it is; of several, a list of patches in their order."""
+    if not previews:
+        return ""
     patches = [list(found.decision.operations) for found in previews]
     return json.dumps(patches[0] if len(patches) == 1 else patches, indent=2) + "\n"
 
@@ -229,6 +267,5 @@ _FORMATS: dict[str, Callable[[list[Preview]], str]] = {
     "text": _as_text,
     "diff": _as_diff,
     "patch": _as_patch,
-    "json": _as_json,
     "yaml": _as_yaml,
 }

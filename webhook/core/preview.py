@@ -15,7 +15,7 @@ from webhook.core.decide import Settings
 from webhook.core.decision import Decision
 from webhook.core.image_config import NO_IMAGES, KnownImages
 from webhook.core.view import ClusterView
-from webhook.core.workloads import Workload, pods_of
+from webhook.core.workloads import PassedOver, Workload, pods_of
 
 DEFAULT_NAMESPACE = "default"
 _MOST_OPERATIONS = 500
@@ -58,14 +58,17 @@ def preview_all(
     namespace_labels: Mapping[str, str] | None = None,
     template_path: str | None = None,
     images: KnownImages = NO_IMAGES,
-) -> Iterator[Preview]:
-    """Decide about every pod in a document, as the webhook would.
+) -> Iterator[Preview | PassedOver]:
+    """Decide about every pod in a document, as the webhook would; objects without one are listed.
 
     `namespace` wins over the workload's own, as `kubectl -n` would have it; `namespace_labels`
     stand in for the labels that the namespace has in the view; `template_path` is for kinds that
-    podsettle does not know; `images` are those that were looked up. Raises WorkloadError.
+    podsettle does not know; `images` are those that were looked up. Raises nothing.
     """
     for workload in pods_of(document, template_path):
+        if isinstance(workload, PassedOver):
+            yield workload
+            continue
         chosen = namespace or workload.namespace or DEFAULT_NAMESPACE
         seen: ClusterView = view
         if namespace_labels is not None:

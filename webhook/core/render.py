@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from webhook.core.decision import Reason
+from webhook.core.documents import Document
+from webhook.core.policy import json_path
 from webhook.core.preview import Preview
+from webhook.core.workloads import PassedOver
 
 
 class _Wire(BaseModel):
@@ -41,6 +44,49 @@ class PodPreview(_Wire):
     before: dict[str, Any]
     after: dict[str, Any]
     diff: str = Field(description="Unified diff of the pod as YAML; empty: nothing changes.")
+
+
+class ObjectWithoutPod(_Wire):
+    """An object that no pod can be shown of."""
+
+    kind: str = Field(description="Empty where the object has none.")
+    name: str
+    namespace: str = Field(description="As the object states it; empty where it does not.")
+    source: str = Field(description="The file; `body` for what was sent.")
+    line: int = Field(description="Where the object begins in its source, from 1.")
+    path: str = Field(description="Where it stands in its document; empty for the document itself.")
+    message: str = Field(description="Why there is no pod, and what to preview instead.")
+
+    def __str__(self) -> str:
+        """`pods.yaml:3: Service/web: a Service holds no pod`."""
+        title = f"{self.kind}/{self.name or '(unnamed)'}: " if self.kind else ""
+        return f"{self.source}:{self.line}: {title}{self.message}"
+
+
+class PreviewAnswer(_Wire):
+    """One entry per object, in the order of the documents."""
+
+    pods: list[PodPreview]
+    passed_over: list[ObjectWithoutPod] = Field(
+        description="Objects that hold no pod, or none that podsettle can find."
+    )
+    unreadable: list[ObjectWithoutPod] = Field(
+        description="Objects that cannot be read: without a kind, or without the pod template that "
+        "their kind has."
+    )
+
+
+def render_passed_over(found: PassedOver, document: Document) -> ObjectWithoutPod:
+    """An object without a pod, with its place in the text."""
+    return ObjectWithoutPod(
+        kind=found.kind,
+        name=found.name,
+        namespace=found.namespace or "",
+        source=document.source,
+        line=document.line(found.steps),
+        path=json_path(found.steps),
+        message=found.message,
+    )
 
 
 def render(preview: Preview) -> PodPreview:

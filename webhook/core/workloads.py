@@ -3,15 +3,26 @@
 A controller adds to its template before the API server sees the pod. What a policy may look at is
 added here as well: the labels of a Job's and a StatefulSet's pods, and the volumes that a
 StatefulSet makes of its claim templates.
+
+An object without a pod is reported as well, with what to preview instead: lists such as those of
+`kubectl get all` hold Services and ConfigMaps beside the workloads.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-_TEMPLATE_PATHS = {
+from webhook.core.names import GROUP, KIND
+from webhook.core.policy import json_path
+
+Steps: TypeAlias = tuple[str | int, ...]
+"""Keys and indices from a document down to a value."""
+
+_TEMPLATE_PATHS: dict[str, tuple[str, ...]] = {
+    "Pod": (),
     "Deployment": ("spec", "template"),
     "StatefulSet": ("spec", "template"),
     "DaemonSet": ("spec", "template"),
@@ -20,18 +31,52 @@ _TEMPLATE_PATHS = {
     "Job": ("spec", "template"),
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
     "PodTemplate": ("template",),
+    "DeploymentConfig": ("spec", "template"),
 }
 
-KINDS = ("Pod", *_TEMPLATE_PATHS, "List")
-"""The kinds that hold pods without anybody having to say where."""
+KINDS = (*_TEMPLATE_PATHS, "List")
+"""The kinds whose pods podsettle finds without a template path."""
 
+_DEPLOYMENT_CONFIG_GROUP = "apps.openshift.io"
 
-class WorkloadError(Exception):
-    """An object that holds no pod where one was looked for."""
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+"""Names that are safe in a command line: DNS subdomains, as all names of objects are."""
 
-
-class NoPodError(WorkloadError):
-    """An object of a kind that holds no pods, as far as podsettle knows: a Service, for example."""
+_TEKTON, _ARGO, _BUILD, _KNATIVE = (
+    "tekton.dev",
+    "argoproj.io",
+    "build.openshift.io",
+    "serving.knative.dev",
+)
+# What makes pods of an object of these kinds, the pods' label, and its value: empty where it is the
+# object's name. Sources: tektoncd/pipeline pkg/apis/pipeline/register.go, argo-workflows
+# workflow/common/common.go, openshift/api build/v1/consts.go, knative/serving
+# pkg/apis/serving/register.go.
+_POD_LABELS: dict[tuple[str, str], tuple[str, str, str]] = {
+    (_TEKTON, "TaskRun"): ("Tekton", "tekton.dev/taskRun", ""),
+    (_TEKTON, "PipelineRun"): ("Tekton", "tekton.dev/pipelineRun", ""),
+    (_TEKTON, "Task"): ("Tekton", "tekton.dev/task", ""),
+    (_TEKTON, "ClusterTask"): ("Tekton", "tekton.dev/clusterTask", ""),
+    (_TEKTON, "Pipeline"): ("Tekton", "tekton.dev/pipeline", ""),
+    (_ARGO, "Workflow"): ("Argo", "workflows.argoproj.io/workflow", ""),
+    (_ARGO, "CronWorkflow"): ("Argo", "workflows.argoproj.io/workflow", "WORKFLOW"),
+    (_ARGO, "WorkflowTemplate"): ("Argo", "workflows.argoproj.io/workflow", "WORKFLOW"),
+    (_ARGO, "ClusterWorkflowTemplate"): ("Argo", "workflows.argoproj.io/workflow", "WORKFLOW"),
+    (_BUILD, "Build"): ("OpenShift", "openshift.io/build.name", ""),
+    (_BUILD, "BuildConfig"): ("OpenShift", "openshift.io/build.name", "BUILD"),
+    (_KNATIVE, "Service"): ("Knative", "serving.knative.dev/service", ""),
+    (_KNATIVE, "Configuration"): ("Knative", "serving.knative.dev/configuration", ""),
+    (_KNATIVE, "Revision"): ("Knative", "serving.knative.dev/revision", ""),
+}
+_PROCESS_TEMPLATE = "preview what it makes: oc process -f FILE -o yaml | podsettle preview -"
+_INSTEAD: dict[tuple[str, str], str] = {
+    (GROUP, KIND): "a policy, not a pod: podsettle check FILE says whether it is right, and "
+    "preview takes it from the directory of --manifests",
+    ("template.openshift.io", "Template"): _PROCESS_TEMPLATE,
+    ("", "Template"): _PROCESS_TEMPLATE,
+    ("kustomize.config.k8s.io", "Kustomization"): "preview what it makes: kubectl kustomize DIR | "
+    "podsettle preview -",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,55 +96,182 @@ class Workload:
         return f"{self.kind}/{self.name or '(unnamed)'}"
 
 
-def pods_of(document: object, template_path: str | None = None) -> Iterator[Workload]:
-    """Every pod in a document.
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """An object that no pod can be shown of."""
+
+    kind: str
+    """Empty where the object has none."""
+    name: str
+    namespace: str | None
+    steps: Steps
+    """Where the object stands in its document."""
+    message: str
+    """Why there is no pod, and what to preview instead."""
+    malformed: bool
+    """Whether the object cannot be read: it has no kind, or no pod template where one belongs."""
+
+
+def pods_of(document: object, template_path: str | None = None) -> Iterator[Workload | PassedOver]:
+    """Every pod in a document, and every object of it that has none, in their order.
 
     `template_path` says where a kind that podsettle does not know keeps its pod template, such as
-    `spec.workers.template`. Raises WorkloadError.
+    `spec.workers.template`. Raises nothing.
     """
-    return _pods_of(document, template_path, "")
+    return _pods_of(document, template_path, ())
 
 
-def _pods_of(document: object, template_path: str | None, prefix: str) -> Iterator[Workload]:
+def _pods_of(
+    document: object, template_path: str | None, at: Steps
+) -> Iterator[Workload | PassedOver]:
     if not isinstance(document, Mapping):
-        raise WorkloadError(f"{_at(prefix)}is not a Kubernetes object")
+        yield PassedOver("", "", None, at, f"{_subject(at)} is not a Kubernetes object", True)
+        return
     kind = document.get("kind")
     if not isinstance(kind, str) or not kind:
-        raise WorkloadError(f"{_at(prefix)}has no kind")
-    if kind == "Pod":
-        yield _workload(document, kind, prefix, dict(document))
-        return
-    if (kind == "List" or kind.endswith("List")) and isinstance(document.get("items"), list):
-        inner_kind = kind.removesuffix("List")
-        for index, item in enumerate(document["items"]):
-            if isinstance(item, Mapping) and inner_kind and "kind" not in item:
-                # Items of a typed list, such as a PodList, leave out their own kind.
-                item = {"kind": inner_kind, **item}
-            yield from _pods_of(item, template_path, _join(prefix, f"items[{index}]"))
-        return
-    steps = tuple(template_path.split(".")) if template_path else _TEMPLATE_PATHS.get(kind)
-    if kind in _TEMPLATE_PATHS:
-        steps = _TEMPLATE_PATHS[kind]
-    if steps is None:
-        raise NoPodError(
-            f"{_at(prefix)}is a {kind}, and podsettle does not know where it keeps its pod "
-            f"template; give the path, such as spec.template. Known: {', '.join(KINDS)}"
+        message = (
+            f"{_subject(at)} has no kind, so it is not a Kubernetes object; of a Helm chart or a "
+            "Kustomize overlay, preview the output of helm template or kubectl kustomize"
         )
-    template = _follow(document, steps, prefix, kind)
-    yield _workload(document, kind, _join(prefix, ".".join(steps)), _from_template(template))
+        yield PassedOver("", _name_of(document), _namespace_of(document), at, message, True)
+        return
+    if kind == "List" or (kind.endswith("List") and isinstance(document.get("items"), list)):
+        yield from _items_of(document, kind, template_path, at)
+        return
+    yield _object(document, kind, template_path, at)
 
 
-def _follow(
-    document: Mapping[str, Any], steps: tuple[str, ...], prefix: str, kind: str
-) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = document
+def _items_of(
+    document: Mapping[str, Any], kind: str, template_path: str | None, at: Steps
+) -> Iterator[Workload | PassedOver]:
+    items = document.get("items")
+    if not isinstance(items, list | None):
+        message = f"{json_path((*at, 'items'))} of this List is not a list"
+        yield PassedOver(kind, "", None, at, message, True)
+        return
+    inner_kind = kind.removesuffix("List")
+    for index, item in enumerate(items or ()):
+        if isinstance(item, Mapping) and inner_kind and "kind" not in item:
+            # Items of a typed list, such as a PodList, leave out what they are.
+            item = {"apiVersion": document.get("apiVersion"), "kind": inner_kind, **item}
+        yield from _pods_of(item, template_path, (*at, "items", index))
+
+
+def _object(
+    document: Mapping[str, Any], kind: str, template_path: str | None, at: Steps
+) -> Workload | PassedOver:
+    """The pod of one object that is no list."""
+    group = str(document.get("apiVersion") or "").rpartition("/")[0]
+    built_in = "." not in group or group.endswith(".k8s.io")
+
+    def passed_over(message: str, malformed: bool = False) -> PassedOver:
+        name, namespace = _name_of(document), _namespace_of(document)
+        return PassedOver(kind, name, namespace, at, message, malformed)
+
+    instead = _instead_of(document, group, kind)
+    if instead is not None:
+        return passed_over(instead)
+    steps: tuple[str, ...] | None = None
+    if built_in or group == _DEPLOYMENT_CONFIG_GROUP:
+        steps = _TEMPLATE_PATHS.get(kind)
+    if steps is None:
+        if template_path is not None:
+            steps = tuple(template_path.split("."))
+        if built_in and (steps is None or _first_missing(document, steps)):
+            return passed_over(f"{_a(kind)} holds no pod")
+        if steps is None:
+            return passed_over(_unknown(document, kind))
+    missing = _first_missing(document, (*steps, "spec"))
+    if missing:
+        path = json_path((*at, *missing))
+        return passed_over(f"{path} of this {kind} is missing or not a mapping", malformed=True)
+    if steps:
+        template: Any = document
+        for step in steps:
+            template = template[step]
+        pod = _from_template(template)
+    else:
+        pod = dict(document)
+    return _workload(document, kind, (*at, *steps), pod)
+
+
+def _instead_of(document: Mapping[str, Any], group: str, kind: str) -> str | None:
+    """What to preview instead of an object of a kind that others make pods of."""
+    if (group, kind) in _INSTEAD:
+        return _INSTEAD[group, kind]
+    if (group, kind) not in _POD_LABELS:
+        return None
+    maker, label, other = _POD_LABELS[group, kind]
+    name, namespace = _name_of(document), _namespace_of(document) or ""
+    value = other or (name if _NAME.fullmatch(name) else "NAME")
+    where = f" -n {namespace}" if _NAME.fullmatch(namespace) else ""
+    return (
+        f"{maker} makes the pods of {_a(kind)}; preview one of those: "
+        f"kubectl get pod{where} -l {label}={value} -o yaml"
+    )
+
+
+def _unknown(document: Mapping[str, Any], kind: str) -> str:
+    likely = _likely_template(document)
+    which = f"it may be {likely}" if likely else "if it has one, such as spec.template"
+    return (
+        f"podsettle does not know where {_a(kind)} keeps its pod template; give the template path, "
+        f"{which}"
+    )
+
+
+def _likely_template(document: Mapping[str, Any]) -> str:
+    """The first path, of keys alone, to what has the shape of a pod template; else empty."""
+    rest: list[tuple[tuple[str, ...], Mapping[Any, Any]]] = [((), document)]
+    for steps, value in rest:
+        spec = value.get("spec")
+        if steps and isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+            return ".".join(steps)
+        rest += [
+            ((*steps, key), inner)
+            for key, inner in value.items()
+            if isinstance(inner, Mapping) and _KEY.fullmatch(key) and len(steps) < _DEEPEST_TEMPLATE
+        ]
+    return ""
+
+
+_KEY = re.compile("[A-Za-z0-9]{1,63}")
+"""Keys that a template path may have: none with a dot."""
+_DEEPEST_TEMPLATE = 8
+"""Keys above a template that is searched for. Custom resources have up to five."""
+
+
+def _first_missing(document: Mapping[str, Any], steps: Steps) -> Steps:
+    """The path to the first value that is not a mapping; empty where all are."""
+    found: Any = document
     for count, step in enumerate(steps, 1):
-        inner = found.get(step)
-        if not isinstance(inner, Mapping):
-            path = _join(prefix, ".".join(steps[:count]))
-            raise WorkloadError(f"{path} of this {kind} is missing or not a mapping")
-        found = inner
-    return found
+        found = found.get(step)
+        if not isinstance(found, Mapping):
+            return steps[:count]
+    return ()
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[:1] in 'AEIOaeio' else 'a'} {kind}"
+
+
+def _subject(at: Steps) -> str:
+    return json_path(at) or "the document"
+
+
+def _metadata_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _name_of(document: Mapping[str, Any]) -> str:
+    metadata = _metadata_of(document)
+    return str(metadata.get("name") or metadata.get("generateName") or "")
+
+
+def _namespace_of(document: Mapping[str, Any]) -> str | None:
+    namespace = _metadata_of(document).get("namespace")
+    return namespace if isinstance(namespace, str) else None
 
 
 def _from_template(template: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,17 +284,11 @@ def _from_template(template: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _workload(document: Mapping[str, Any], kind: str, path: str, pod: dict[str, Any]) -> Workload:
-    metadata = document.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    spec = pod.get("spec")
-    if not isinstance(spec, Mapping):
-        raise WorkloadError(f"{_join(path, 'spec')} of this {kind} is missing or not a mapping")
+def _workload(document: Mapping[str, Any], kind: str, at: Steps, pod: dict[str, Any]) -> Workload:
     _fill_in_nulls(pod)
-    name = metadata.get("name") or metadata.get("generateName") or ""
-    namespace = metadata.get("namespace")
-    _complete(document, kind, str(name), pod)
-    return Workload(kind, str(name), namespace if isinstance(namespace, str) else None, path, pod)
+    name = _name_of(document)
+    _complete(document, kind, name, pod)
+    return Workload(kind, name, _namespace_of(document), json_path(at), pod)
 
 
 def _complete(document: Mapping[str, Any], kind: str, name: str, pod: dict[str, Any]) -> None:
@@ -181,11 +347,3 @@ def _claim_volumes(document: Mapping[str, Any], name: str, pod: dict[str, Any]) 
     if claims and isinstance(known, list):
         kept = [v for v in known if not isinstance(v, Mapping) or v.get("name") not in claims]
         pod["spec"] = {**pod["spec"], "volumes": volumes + kept}
-
-
-def _at(prefix: str) -> str:
-    return f"{prefix} " if prefix else "the document "
-
-
-def _join(prefix: str, path: str) -> str:
-    return f"{prefix}.{path}" if prefix and path else prefix or path

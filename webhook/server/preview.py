@@ -13,23 +13,20 @@ from webhook.core.decide import Settings
 from webhook.core.documents import Document, DocumentError, load_documents
 from webhook.core.image_config import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.preview import preview_all
-from webhook.core.render import PodPreview, render
+from webhook.core.render import PreviewAnswer, render, render_passed_over
 from webhook.core.selectors import parse_labels
-from webhook.core.workloads import NoPodError, WorkloadError
+from webhook.core.workloads import PassedOver
 from webhook.images.lookup import ImageLookup
 from webhook.server.framework import APIRouter, HTTPException, Query, Request
 from webhook.server.room import Room
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_PODS = 500
+MAX_OBJECTS_WITHOUT_POD = 5_000
+MAX_LINES_OF_DETAIL = 20
+"""Lines of an error that says why there is no pod at all."""
 SECONDS_FOR_BODY = 30
 _SECONDS_FOR_IMAGES = 10.0
-
-
-class PreviewAnswer(BaseModel):
-    """One entry per pod, in the order of the documents."""
-
-    pods: list[PodPreview]
 
 
 class Problem(BaseModel):
@@ -96,7 +93,7 @@ def preview_router(
                 labels = None if namespace_labels is None else parse_labels(namespace_labels)
                 documents = load_documents(body, "body")
                 if not documents:
-                    raise WorkloadError("the body is empty: send a Pod or a workload")
+                    raise ValueError("the body is empty: send a Pod or a workload")
                 asked = (documents, view(), settings, namespace, labels, template_path)
                 # In a thread, one at a time: reviews go on being answered meanwhile.
                 async with one_at_a_time:
@@ -105,9 +102,9 @@ def preview_router(
                     known = await images.find(lacking, _SECONDS_FOR_IMAGES, most=None)
                     async with one_at_a_time:
                         found, _ = await asyncio.to_thread(_previews, *asked, known)
-            except (DocumentError, WorkloadError, ValueError) as error:
+            except (DocumentError, ValueError) as error:
                 raise HTTPException(422, str(error)) from None
-        return PreviewAnswer(pods=found)
+        return found
 
     return router
 
@@ -120,31 +117,40 @@ def _previews(
     labels: dict[str, str] | None,
     template_path: str | None,
     images: KnownImages,
-) -> tuple[list[PodPreview], dict[ImageQuery, None]]:
-    """The previews, and the images that they would be better with."""
-    found: list[PodPreview] = []
+) -> tuple[PreviewAnswer, dict[ImageQuery, None]]:
+    """The previews, and the images that they would be better with. Raises ValueError."""
+    answer = PreviewAnswer(pods=[], passed_over=[], unreadable=[])
     lacking: dict[ImageQuery, None] = {}
-    passed_by: list[NoPodError] = []
     for document in documents:
-        try:
-            for pod in preview_all(
-                document.value,
-                view,
-                settings,
-                namespace=namespace,
-                namespace_labels=labels,
-                template_path=template_path,
-                images=images,
-            ):
-                if len(found) == MAX_PODS:
-                    raise WorkloadError(f"more than {MAX_PODS} pods: send them in parts")
-                found.append(render(pod))
-                lacking |= dict.fromkeys(pod.decision.lacking)
-        except NoPodError as error:
-            passed_by.append(error)
-    if not found and passed_by:
-        raise passed_by[0]
-    return found, lacking
+        for found in preview_all(
+            document.value,
+            view,
+            settings,
+            namespace=namespace,
+            namespace_labels=labels,
+            template_path=template_path,
+            images=images,
+        ):
+            if isinstance(found, PassedOver):
+                listed = answer.unreadable if found.malformed else answer.passed_over
+                listed.append(render_passed_over(found, document))
+                if len(answer.unreadable) + len(answer.passed_over) > MAX_OBJECTS_WITHOUT_POD:
+                    raise ValueError(
+                        f"more than {MAX_OBJECTS_WITHOUT_POD} objects without a pod: send them in "
+                        "parts"
+                    )
+                continue
+            if len(answer.pods) == MAX_PODS:
+                raise ValueError(f"more than {MAX_PODS} pods: send them in parts")
+            answer.pods.append(render(found))
+            lacking |= dict.fromkeys(found.decision.lacking)
+    if not answer.pods:
+        without = [*answer.unreadable, *answer.passed_over]
+        lines = [str(each) for each in without[:MAX_LINES_OF_DETAIL]]
+        if len(without) > len(lines):
+            lines.append(f"and {len(without) - len(lines)} more objects without a pod")
+        raise ValueError("\n".join(lines) or "the list is empty: there is no pod in it")
+    return answer, lacking
 
 
 async def _read(request: Request, room: Room, take: Callable[[int], None]) -> bytes:
