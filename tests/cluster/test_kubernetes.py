@@ -13,11 +13,14 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 import yaml
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from tests.cluster.cable import Cable
 from tests.cluster.conftest import POLICIES, eventually, policy
 from tests.kube.cluster import KubeCluster
+from tests.process import free_port
 from webhook.background import background
+from webhook.cluster import api as api_module
 from webhook.cluster.api import ApiError, ApiServer, Unreachable
 from webhook.cluster.kubernetes import KubernetesSource
 from webhook.cluster.reflector import Reflector
@@ -192,6 +195,35 @@ async def test_the_webhook_serves_the_cluster_that_it_runs_in(
     # There is no account here, and none is taken from the kubeconfig in its place.
     with pytest.raises(Unreachable, match="no cluster to talk to"):
         await ApiServer.connect(in_cluster_first=True)
+
+
+async def test_in_the_cluster_the_api_server_is_not_asked_through_a_proxy(
+    own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NO_PROXY need not name it: the proxy is for registries."""
+    token = tmp_path / "token"
+    token.write_text(own_cluster.token)
+    host, port = own_cluster.url.removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setattr(
+        api_module,
+        "load_incluster_config",
+        InClusterConfigLoader(  # type: ignore[no-untyped-call]
+            str(token), str(own_cluster.ca_file)
+        ).load_and_set,
+    )
+    monkeypatch.setattr(api_module, "own_namespace", lambda: "default")
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with await ApiServer.connect(in_cluster_first=True) as server:
+        assert (await server.request("GET", "/version"))["major"] == "1"
+    # From outside, as kubectl.
+    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
+    async with await ApiServer.connect() as server:
+        with pytest.raises(Unreachable):
+            await server.request("GET", "/version")
 
 
 async def test_a_refusal_is_told_with_its_message(api: ApiServer) -> None:

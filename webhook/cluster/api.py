@@ -105,6 +105,8 @@ class ApiServer:
         A job of a CI system runs in a pod and may yet be told of another cluster; the webhook
         serves the one that it runs in.
 
+        In the cluster no proxy is used. For a kubeconfig: its `proxy-url`, else HTTPS_PROXY.
+
         Nothing is sent yet. The caller closes it, by `async with`.
 
         Raises NoClusterError where neither says which.
@@ -118,6 +120,9 @@ class ApiServer:
         if in_cluster() and (in_cluster_first or not variable) and not (kubeconfig or context):
             try:
                 load_incluster_config(configuration)
+                # HTTPS_PROXY is for registries. A proxy of the company does not reach a Service's
+                # address, and aiohttp does not read the CIDR of the Services in NO_PROXY.
+                configuration.client_session_kwargs = {"trust_env": False}
                 return cls(configuration, own_namespace())
             except Exception as error:
                 raise NoClusterError(f"no cluster to talk to: {error}") from None

@@ -3,12 +3,14 @@ than an image's configuration takes.
 
 On aiohttp, which `kubernetes` brings and a replica in a cluster has loaded anyway; nothing imports
 this module before the first look-up. Everything that a registry sends is bounded, and every
-address that it sends podsettle to is checked (`webhook.images.addresses`).
+address that it sends podsettle to is checked (`webhook.images.addresses`). Names that a proxy looks
+up are the proxy's to check.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import socket
 import ssl
@@ -28,6 +30,7 @@ from webhook.images.addresses import is_refused, literal
 from webhook.images.keyring import Credential
 from webhook.images.manifest import ACCEPT, MOST_BYTES
 from webhook.images.problems import LookupFailedError, RefusedError
+from webhook.images.proxy import Proxy
 from webhook.images.reference import is_digest
 from webhook.images.registry import Registry
 
@@ -55,12 +58,17 @@ class RegistryClient:
     def __init__(
         self, *, context: ssl.SSLContext | None = None, resolver: AbstractResolver | None = None
     ) -> None:
+        """Raises ValueError where HTTPS_PROXY is not the URL of an HTTP proxy."""
+        self._proxy = Proxy.from_environment(os.environ)
         connector = aiohttp.TCPConnector(
             limit=_CONNECTIONS,
             limit_per_host=_PER_REGISTRY,
             # Of the operating system's certificates, or those that SSL_CERT_FILE names.
             ssl=context or ssl.create_default_context(),
-            resolver=_CheckingResolver(resolver or ThreadedResolver()),
+            resolver=_CheckingResolver(
+                resolver or ThreadedResolver(),
+                unchecked=self._proxy.url.raw_host if self._proxy is not None else None,
+            ),
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -83,7 +91,7 @@ class RegistryClient:
 
     def visit(self, registry: Registry, credential: Credential | None) -> Visit:
         """A repository, seen with one credential or with none."""
-        return Visit(self._session, registry, credential)
+        return Visit(self._session, self._proxy, registry, credential)
 
 
 class Visit:
@@ -93,9 +101,14 @@ class Visit:
     """
 
     def __init__(
-        self, session: aiohttp.ClientSession, registry: Registry, credential: Credential | None
+        self,
+        session: aiohttp.ClientSession,
+        proxy: Proxy | None,
+        registry: Registry,
+        credential: Credential | None,
     ) -> None:
         self._session = session
+        self._proxy = proxy
         self._registry = registry
         self._credential = credential
         self._authorization: str | None = None
@@ -212,9 +225,15 @@ class Visit:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """One request to an address that was looked at. Raises LookupFailedError."""
         self._check(url)
+        proxy = self._proxy if self._proxy is not None and self._proxy.is_for(url) else None
         try:
             async with self._session.request(
-                method, url, headers=headers, allow_redirects=False
+                method,
+                url,
+                headers=headers,
+                allow_redirects=False,
+                proxy=proxy.url if proxy is not None else None,
+                proxy_headers=proxy.headers if proxy is not None else None,
             ) as response:
                 yield response
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -241,14 +260,18 @@ class _CheckingResolver(AbstractResolver):
     What is left is what is connected to: a name cannot stand for another address a moment later.
     """
 
-    def __init__(self, inner: AbstractResolver) -> None:
+    def __init__(self, inner: AbstractResolver, unchecked: str | None = None) -> None:
+        """`unchecked` is the proxy's name: the operator chose it, no image did."""
         self._inner = inner
+        self._unchecked = unchecked
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """The addresses of a name."""
         found = await self._inner.resolve(host, port, family)
+        if host == self._unchecked:
+            return found
         allowed = [result for result in found if not is_refused(result["host"])]
         if found and not allowed:
             raise OSError(f"{host} has an address that is never asked")
@@ -296,6 +319,14 @@ def _words(error: Exception, url: URL) -> str:
     """What went wrong on the way, without what the server may have put into it."""
     if isinstance(error, TimeoutError):
         return f"{_host(url)} did not answer in time"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"{_host(url)}: the proxy answers {error.status}"
+    if isinstance(error, aiohttp.ClientConnectorError) and error.host != url.raw_host:
+        cause = error.os_error
+        # Without the address, which asyncio's own words hold; negative numbers are the resolver's.
+        known = (cause.errno or 0) > 0
+        why = os.strerror(cause.errno or 0) if known else cause.strerror or type(cause).__name__
+        return f"{_host(url)}: the proxy: {why}"
     inner = error
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         inner = error.certificate_error
