@@ -47,6 +47,7 @@ pytestmark = pytest.mark.xdist_group("chart")
 
 Json: TypeAlias = dict[str, Any]
 
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 MUTATION = "mutation.webhook.admission.k8s.io/"
 """How the API server's annotations in its audit log begin, one for each call of a webhook."""
 AUDITED: Json = {
@@ -299,7 +300,7 @@ def test_the_roles_that_are_bound_to_nobody(
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
     }
-    cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    cluster.create(f"{RBAC}/clusterrolebindings", binding)
     asked = {"nonResourceAttributes": {"path": path, "verb": method.lower()}}
     await_grant(cluster, f"{namespace}:reader", asked)
     (replica,) = release.replicas
@@ -314,6 +315,66 @@ def test_the_roles_that_are_bound_to_nobody(
     assert status("GET", other, reader) == 403
     assert status(method, path, stranger) == 403
     assert status(method, path, None) == 401
+
+
+def test_cluster_wide_viewers_read_policies_and_only_the_editor_role_writes_them(
+    release: Installation,
+) -> None:
+    """Not even `admin` writes: a policy reaches into every namespace."""
+    cluster = release.cluster
+    for role in ("view", "edit", "admin"):
+        aggregate(cluster, role)
+    namespace = cluster.namespace("tenant-")
+    own = (f"{RELEASE}-policy-viewer", f"{RELEASE}-policy-editor")
+    for role in ("view", "edit", "admin", *own):
+        bind(cluster, f"user-{role}", role)
+    bind(cluster, "user-of-a-namespace", "admin", namespace)
+
+    def may(user: str, verb: str) -> bool:
+        flags = (verb, "settlepolicies.podsettle.dev", f"--as={user}")
+        answered = cluster.kubectl("auth", "can-i", *flags)
+        assert answered.stdout.strip() in ("yes", "no"), answered.stderr
+        return answered.stdout.strip() == "yes"
+
+    reading, writing = {"get", "list", "watch"}, {"create", "update", "patch", "delete"}
+
+    def rights(user: str) -> set[str]:
+        return {verb for verb in reading | writing if may(user, verb)}
+
+    def expect(user: str, verbs: set[str]) -> None:
+        await_that(lambda: rights(user) == verbs, f"{user}: {rights(user)}, not {verbs}")
+
+    for role in ("view", "edit", "admin", own[0]):
+        expect(f"user-{role}", reading)
+    expect(f"user-{own[1]}", reading | writing)
+    expect("user-of-a-namespace", set())
+
+
+def bind(cluster: KubeCluster, user: str, role: str, namespace: str = "") -> None:
+    """Grant a ClusterRole to a user, in the cluster or in one namespace."""
+    kind = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"
+    group = "rbac.authorization.k8s.io"
+    cluster.create(
+        f"{RBAC}/{kind}",
+        {
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "User", "apiGroup": group, "name": user}],
+        },
+    )
+
+
+def aggregate(cluster: KubeCluster, role: str) -> None:
+    """What the controller for aggregated ClusterRoles does: the union of what is selected."""
+    path = f"{RBAC}/clusterroles"
+    found = cluster.request("GET", f"{path}/{role}").body
+    rules = []
+    for selector in found["aggregationRule"]["clusterRoleSelectors"]:
+        (label,) = selector["matchLabels"].items()
+        selected = cluster.request("GET", f"{path}?labelSelector={label[0]}%3D{label[1]}").body
+        rules += [rule for each in selected["items"] for rule in each["rules"] or ()]
+    status, answer, _ = cluster.request("PUT", f"{path}/{role}", found | {"rules": rules})
+    assert status == 200, answer
 
 
 def test_a_policy_says_its_status(release: Installation) -> None:
@@ -366,9 +427,8 @@ def test_every_permission_is_used_and_no_other_is_needed(release: Installation) 
 
 
 def _rules(release: Installation) -> list[Json]:
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
-    cluster_role = release.get(f"{rbac}/clusterroles/{RELEASE}")
-    role = release.get(f"{rbac}/namespaces/{NAMESPACE}/roles/{RELEASE}")
+    cluster_role = release.get(f"{RBAC}/clusterroles/{RELEASE}")
+    role = release.get(f"{RBAC}/namespaces/{NAMESPACE}/roles/{RELEASE}")
     return [*cluster_role["rules"], *role["rules"]]
 
 
