@@ -34,6 +34,12 @@ def grows_linearly(make: Callable[[int], T], act: Callable[[T], object], size: i
     return any(_is_linear(act, inputs) for _ in range(_ATTEMPTS))
 
 
+def cpu_ratio(act: Callable[[T], object], one: T, other: T) -> float:
+    """How many times as long `act` on one input takes as on another, at the least of some runs."""
+    first, second = (min(_seconds(act, each) for _ in range(3)) for each in (one, other))
+    return first / second
+
+
 def _is_linear(act: Callable[[T], object], inputs: list[T]) -> bool:
     one, two, four = (min(_seconds(act, each) for _ in range(3)) for each in inputs)
     return four <= _LINEAR * _MARGIN * one and four <= _LINEAR / 2 * _MARGIN * two

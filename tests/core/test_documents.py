@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.complexity import cpu_ratio, grows_linearly
 from webhook.core.documents import Document, DocumentError, each_document, load_documents
 
 
@@ -259,6 +262,80 @@ def billion_laughs(line: str, levels: int) -> str:
 )
 def test_aliases_cannot_blow_up_a_document(line: str) -> None:
     assert "aliases multiplying" in refused(billion_laughs(line, 6)).message
+
+
+def test_aliases_of_long_texts_cannot_blow_up_a_document() -> None:
+    text = f"a: &a {'x' * 50_000}\n"
+    assert len(load(text + "b: [*a, *a, *a, *a, *a]")["b"]) == 5
+    assert "aliases multiplying" in refused(text + "b: [*a, *a, *a, *a, *a, *a]").message
+    key = f"a: &a {{{'x' * 1_000}: 1}}\n"
+    assert "aliases multiplying" in refused(key + f"b: [{'*a, ' * 300}]").message
+
+
+def test_what_aliases_stand_for_is_counted_for_all_documents_of_a_text() -> None:
+    one = f"a: &a [{'1, ' * 100}]\nb: [{'*a, ' * 60}]\n"
+    assert load(one)["b"][59] == [1] * 100
+    assert "aliases multiplying" in refused(f"{one}---\n{one}").message
+
+
+def test_an_anchor_may_be_used_again() -> None:
+    assert load("[&a 1, *a, &a 2, *a]") == [1, 1, 2, 2]
+    assert load("&a [&a 1, *a]") == [1, 1]
+
+
+def test_anchors_around_anchors_are_counted_once_and_not_once_per_level() -> None:
+    def nested(opening: str) -> str:
+        levels = "".join(opening.format(level) for level in range(190))
+        return f"{levels}{'1,' * 20_000}{']' * 190}"
+
+    assert cpu_ratio(load, nested("&a{} ["), nested("[")) < 3
+
+
+MERGED = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(3_000)) + "}\nb: &b {k: 1}\n"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda size: "[" * 190 + "1," * size + "]" * 190,
+        lambda size: f"{MERGED}c: {{<<: [*a, {'*b, ' * min(size, 1_500)}]}}\n" + " " * size,
+        lambda size: "[" * 190 + "&a 1" + ", *a" * min(size, 9_000) + "]" * 190 + " " * size,
+        lambda size: "".join(f"%TAG !{n}! x\n" for n in range(size)) + "--- 1",
+        lambda size: f"a{size}: 1\n" + "".join(f"k{n}: {{a: 1}}\n" for n in range(size)),
+        lambda size: "---\n1\n" * size,
+        lambda size: '"' + "\\ud83d\\ude00" * size + '"',
+    ],
+    ids=["depth", "merges", "aliases", "directives", "keys", "documents", "pairs"],
+)
+def test_reading_takes_time_in_proportion_to_the_text(make: Callable[[int], str]) -> None:
+    def read(text: str) -> None:
+        with suppress(DocumentError):
+            load_documents(text, "f")
+
+    assert grows_linearly(make, read)
+
+
+def test_lines_take_memory_in_proportion_to_the_text() -> None:
+    flat, deep = (_peak_bytes("[" * depth + "1," * 20_000 + "]" * depth) for depth in (1, 190))
+    assert deep < 2 * flat
+
+
+def _peak_bytes(text: str) -> int:
+    tracemalloc.start()
+    try:
+        load_documents(text, "f")
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\u2028"])
+def test_directives_are_few(end: str) -> None:
+    assert load(f"%TAG !e! tag:x,{end}--- 1") == 1
+    assert refused(f"%TAG !e! tag:x,{end}" * 17 + "--- 1").message == (
+        "more than 16 lines begin with '%'"
+    )
+    assert load("a: |\n" + "  %x\n" * 20) == {"a": "%x\n" * 20}
 
 
 def test_aliases_cannot_nest_deeper_than_a_document_may() -> None:

@@ -5,17 +5,19 @@ kubernetes-sigs/yaml), not as YAML 1.1 would have it: a date is a string and so 
 that stands twice is an error, aliases cannot be used to blow up a document, and nesting is bounded.
 
 The parser's events are put together here, without recursion: PyYAML's own composer overflows the
-stack in C on deep nesting, which takes the process with it.
+stack in C on deep nesting, which takes the process with it. Time and memory are in proportion to
+the text, whatever its nesting: an anchor's size is counted while it is read, and what aliases and
+merge keys copy is bounded for the whole text.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import yaml
@@ -24,6 +26,12 @@ Path: TypeAlias = tuple[str | int, ...]
 
 _MAX_DEPTH = 200
 _MAX_VALUES = 500_000
+"""Of one document."""
+_MAX_COPIED_VALUES = 10_000
+_MAX_COPIED_CHARACTERS = 256 * 1024
+"""Of all aliases and merge keys of a text: they are no part of its length, which callers bound."""
+_MAX_DIRECTIVES = 16
+"""Lines that begin with `%`. libyaml compares each `%TAG` with all before it."""
 
 
 class DocumentError(Exception):
@@ -40,20 +48,30 @@ class DocumentError(Exception):
         self.message = message
 
 
+class _Lines(NamedTuple):
+    """The line of a list or mapping, and of each value in it."""
+
+    line: int
+    inner: dict[str | int, _Lines | int]
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One document of a text: its value, and where the value came from."""
 
     value: Any
     source: str
-    lines: dict[Path, int]
-    """The line of each value, by its path."""
+    lines: _Lines | int
 
     def line(self, path: Path) -> int:
         """The line of a value, or of the nearest that encloses it where it is absent."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path, 1)
+        at = self.lines
+        for step in path:
+            found = None if isinstance(at, int) else at.inner.get(step)
+            if found is None:
+                break
+            at = found
+        return at if isinstance(at, int) else at.line
 
 
 def load_documents(text: str | bytes, source: str) -> list[Document]:
@@ -70,7 +88,10 @@ def each_document(text: str | bytes, source: str) -> Iterator[Document]:
     Raises DocumentError, perhaps after some documents.
     """
     try:
-        events = yaml.parse(_decoded(text), Loader=yaml.CSafeLoader)
+        decoded = _decoded(text)
+        if len(list(islice(_DIRECTIVE.finditer(decoded), _MAX_DIRECTIVES + 1))) > _MAX_DIRECTIVES:
+            raise DocumentError(source, 0, f"more than {_MAX_DIRECTIVES} lines begin with '%'")
+        events = yaml.parse(decoded, Loader=yaml.CSafeLoader)
         yield from (found for found in _documents(events, source) if found.value is not None)
     except UnicodeDecodeError as error:
         raise DocumentError(source, 0, f"not YAML: not UTF-8 text ({error.reason})") from None
@@ -78,6 +99,7 @@ def each_document(text: str | bytes, source: str) -> Iterator[Document]:
         raise _error(error, source) from None
 
 
+_DIRECTIVE = re.compile("(?:^|[\\n\\r\\x85\\u2028\\u2029])%")
 _SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
@@ -90,27 +112,66 @@ def _decoded(text: str | bytes) -> str:
     return decoded
 
 
+class _Size(NamedTuple):
+    """How much a value holds, itself included."""
+
+    values: int
+    characters: int
+    """Of its texts and keys."""
+    depth: int
+    """How deeply it is nested; 0 for a scalar."""
+
+
 @dataclass(slots=True)
 class _Open:
     """A list or mapping that is still being read."""
 
     value: list[Any] | dict[str, Any]
-    path: Path
     line: int
     anchor: str | None
+    lines: dict[str | int, _Lines | int] = field(default_factory=dict)
     key: str | None = None
     key_line: int = 0
     merging: bool = False
     """Whether the value that comes next is to be merged."""
     merged_before: bool = False
     merged: dict[str, Any] = field(default_factory=dict)
+    values: int = 1
+    characters: int = 0
+    depth: int = 1
+
+    def add(self, value: Any, size: _Size | None) -> None:
+        """Count a value that it holds; a scalar has no size."""
+        if size is None:
+            self.values += 1
+            if isinstance(value, str):
+                self.characters += len(value)
+            return
+        self.values += size.values
+        self.characters += size.characters
+        self.depth = max(self.depth, size.depth + 1)
+
+
+@dataclass(slots=True)
+class _Copies:
+    """What aliases and merge keys of a text have copied."""
+
+    values: int = 0
+    characters: int = 0
+
+    def add(self, size: _Size) -> bool:
+        """Count a copy before it is made; False where it would be too much."""
+        self.values += size.values
+        self.characters += size.characters
+        return self.values <= _MAX_COPIED_VALUES and self.characters <= _MAX_COPIED_CHARACTERS
 
 
 def _documents(events: Iterable[yaml.Event], source: str) -> Iterator[Document]:
-    builder = _Builder(source)
+    copies = _Copies()
+    builder = _Builder(source, copies)
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
-            builder = _Builder(source)
+            builder = _Builder(source, copies)
         elif isinstance(event, yaml.DocumentEndEvent):
             yield Document(builder.root, source, builder.lines)
         elif isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
@@ -120,14 +181,14 @@ def _documents(events: Iterable[yaml.Event], source: str) -> Iterator[Document]:
 class _Builder:
     """Puts the events of one document together."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, copies: _Copies) -> None:
         self.root: Any = None
-        self.lines: dict[Path, int] = {}
+        self.lines: _Lines | int = 1
         self._source = source
+        self._copies = copies
         self._stack: list[_Open] = []
-        self._anchors: dict[str, Any] = {}
-        self._sizes: dict[str, tuple[int, int]] = {}
-        """Values and depth of what an anchor stands for."""
+        self._anchors: dict[str, tuple[Any, _Size] | _Open] = {}
+        """By name the latest value that began with it, perhaps one that is still open."""
         self._count = 0
 
     def take(self, event: yaml.Event) -> None:
@@ -135,7 +196,7 @@ class _Builder:
         if isinstance(event, yaml.CollectionEndEvent):
             self._close()
         elif isinstance(event, yaml.AliasEvent):
-            self._put(self._aliased(event, line), line)
+            self._put(*self._aliased(event, line), line)
         elif isinstance(event, yaml.ScalarEvent):
             self._scalar(event, line)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -149,16 +210,25 @@ class _Builder:
         if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
             raise self._refused(line, _no_constructor(event.tag))
         value: list[Any] | dict[str, Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
-        self._tally(1, line)
-        self._stack.append(_Open(value, self._path(), line, event.anchor))
+        self._tally(line)
+        opened = _Open(value, line, event.anchor)
+        if opened.anchor is not None:
+            self._anchors[opened.anchor] = opened
+        self._stack.append(opened)
 
     def _close(self) -> None:
         closed = self._stack.pop()
         value = closed.value
         if isinstance(value, dict) and closed.merged:
+            for key, inner in closed.merged.items():
+                if key not in value:
+                    closed.characters += len(key)
+                    closed.add(inner, _size(inner))
             value = closed.merged | value
-        self._remember(closed.anchor, value)
-        self._put(value, closed.line)
+        size = _Size(closed.values, closed.characters, closed.depth)
+        if closed.anchor is not None and self._anchors[closed.anchor] is closed:
+            self._anchors[closed.anchor] = value, size
+        self._put(value, size, closed.line, closed.lines)
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         plain = event.implicit[0] and event.tag in (None, "!")
@@ -174,12 +244,13 @@ class _Builder:
             if key in top.value:
                 raise self._refused(line, f"key {key!r} stands twice")
             top.key, top.key_line = key, line
+            top.characters += len(key)
             self._remember(event.anchor, key)
             return
         value = self._resolved(event.value, line) if plain else self._tagged(event, line)
-        self._tally(1, line)
+        self._tally(line)
         self._remember(event.anchor, value)
-        self._put(value, line)
+        self._put(value, None, line)
 
     def _resolved(self, text: str, line: int) -> Any:
         try:
@@ -193,40 +264,56 @@ class _Builder:
         except ValueError as error:
             raise self._refused(line, str(error)) from None
 
-    def _aliased(self, event: yaml.AliasEvent, line: int) -> Any:
+    def _aliased(self, event: yaml.AliasEvent, line: int) -> tuple[Any, _Size]:
         if self._wants_key():
             raise self._refused(line, "a key has to be a plain value")
-        if any(still_open.anchor == event.anchor for still_open in self._stack):
-            raise self._refused(line, "an alias that contains itself")
-        if event.anchor not in self._anchors:
+        found = self._anchors.get(event.anchor or "")
+        if found is None:
             raise self._refused(line, f"not YAML: found undefined alias {event.anchor!r}")
-        values, depth = self._sizes[event.anchor]
-        self._tally(values, line)
-        if len(self._stack) + depth > _MAX_DEPTH:
+        if isinstance(found, _Open):
+            raise self._refused(line, "an alias that contains itself")
+        value, size = found
+        self._charge(size, line)
+        if len(self._stack) + size.depth > _MAX_DEPTH:
             raise self._refused(line, "nested too deeply")
-        return copy.deepcopy(self._anchors[event.anchor])
+        return _copied(value), size
 
-    def _put(self, value: Any, line: int) -> None:
-        """Add a finished value to what is open, or make it the document."""
+    def _put(
+        self,
+        value: Any,
+        size: _Size | None,
+        line: int,
+        lines: dict[str | int, _Lines | int] | None = None,
+    ) -> None:
+        """Add a finished value to what is open, or make it the document; a scalar has no size."""
         if not self._stack:
-            self.root, self.lines[()] = value, line
+            self.root, self.lines = value, _Lines(line, lines) if lines else line
             return
         top = self._stack[-1]
         if isinstance(top.value, list):
-            self.lines[self._path()] = line
+            top.lines[len(top.value)] = _Lines(line, lines) if lines else line
             top.value.append(value)
+            top.add(value, size)
         elif top.merging:
+            # What is merged is looked at once more.
+            self._charge(size or _size(value), line)
             self._merge(top, value, line)
+            for key, inner in (lines or {}).items():
+                top.lines.setdefault(key, inner)
         else:
-            self.lines[self._path()] = top.key_line
-            top.value[top.key or ""] = value
+            key = top.key or ""
+            top.lines[key] = _Lines(top.key_line, lines) if lines else top.key_line
+            top.value[key] = value
+            top.add(value, size)
         top.key, top.merging = None, False
 
     def _merge(self, top: _Open, value: Any, line: int) -> None:
+        """Take over keys that are not there; the first mapping that has one counts."""
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict):
                 raise self._refused(line, "`<<` merges mappings only")
-            top.merged = part | top.merged
+            for key, inner in part.items():
+                top.merged.setdefault(key, inner)
 
     def _wants_key(self) -> bool:
         return (
@@ -235,41 +322,49 @@ class _Builder:
             and (self._stack[-1].key is None)
         )
 
-    def _path(self) -> Path:
-        """The path of the value that comes next."""
-        if not self._stack:
-            return ()
-        top = self._stack[-1]
-        if isinstance(top.value, list):
-            return (*top.path, len(top.value))
-        return top.path if top.merging else (*top.path, top.key or "")
-
-    def _remember(self, anchor: str | None, value: Any) -> None:
+    def _remember(self, anchor: str | None, scalar: Any) -> None:
         if anchor is not None:
-            self._anchors[anchor] = value
-            self._sizes[anchor] = _size(value)
+            self._anchors[anchor] = scalar, _size(scalar)
 
-    def _tally(self, values: int, line: int) -> None:
-        self._count += values
+    def _tally(self, line: int) -> None:
+        self._count += 1
         if self._count > _MAX_VALUES:
-            message = f"more than {_MAX_VALUES} values (are aliases multiplying?)"
+            raise self._refused(line, f"more than {_MAX_VALUES} values")
+
+    def _charge(self, size: _Size, line: int) -> None:
+        if not self._copies.add(size):
+            message = (
+                f"aliases stand for more than {_MAX_COPIED_VALUES} values or "
+                f"{_MAX_COPIED_CHARACTERS} characters (are aliases multiplying?)"
+            )
             raise self._refused(line, message)
 
     def _refused(self, line: int, message: str) -> DocumentError:
         return DocumentError(self._source, line, message)
 
 
-def _size(value: Any) -> tuple[int, int]:
-    """How many values a value holds, itself included, and how deeply they are nested."""
-    count, deepest, rest = 0, 0, [(value, 0)]
-    while rest:
-        item, depth = rest.pop()
-        count, deepest = count + 1, max(deepest, depth)
-        if isinstance(item, dict):
-            rest.extend((inner, depth + 1) for inner in item.values())
-        elif isinstance(item, list):
-            rest.extend((inner, depth + 1) for inner in item)
-    return count, deepest
+def _size(value: Any) -> _Size:
+    """Of a finished value, by looking at all of it."""
+    if isinstance(value, dict):
+        opened = _Open(value, 0, None, characters=sum(map(len, value)))
+        for inner in value.values():
+            opened.add(inner, _size(inner))
+        return _Size(opened.values, opened.characters, opened.depth)
+    if isinstance(value, list):
+        opened = _Open(value, 0, None)
+        for inner in value:
+            opened.add(inner, _size(inner))
+        return _Size(opened.values, opened.characters, opened.depth)
+    return _Size(1, len(value) if isinstance(value, str) else 0, 0)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a finished value; its depth is bounded."""
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_copied(inner) for inner in value]
+    return value
 
 
 _WORDS: dict[str, bool | None] = {
