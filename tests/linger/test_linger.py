@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.process import await_that
+from tests.process import await_that, free_port
 
 PATIENCE = 60.0
 
@@ -205,6 +209,124 @@ def test_signal_mask_and_dispositions_are_kept(linger: Path) -> None:
     assert shown(linger, "--", *report) == shown(*report)
 
 
+def run_without_reader(
+    *command: str | Path, stream: str = "stderr", env: dict[str, str] | None = None
+) -> int:
+    """Exit code of a command that writes one stream to a pipe whose reader is gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        # subprocess gives the child the default disposition of SIGPIPE, as container runtimes do.
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=writer if stream == "stdout" else subprocess.DEVNULL,
+            stderr=writer if stream == "stderr" else subprocess.DEVNULL,
+            timeout=PATIENCE,
+            check=False,
+            env=os.environ | (env or {}),
+        )
+        return done.returncode
+    finally:
+        os.close(writer)
+
+
+def test_the_broken_pipe_of_these_tests_kills_a_program_that_writes_to_it() -> None:
+    """The control: what writes to such a pipe without precaution dies of SIGPIPE."""
+    assert run_without_reader("sh", "-c", "exec echo x >&2") == -signal.SIGPIPE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--", "/nope"], 127),
+        (["--min-lifetime=1ms", "--", "/tmp"], 126),
+        (["--", "sh", "-c", "exit 42"], 42),
+        (["install", "/nope/x"], 1),
+        (["install"], 2),
+        (["--sleep", "x", "--", "true"], 2),
+        ([], 2),
+        (["wait-kubelet"], 0),
+        (["wait-kubelet", "--timeout", "x"], 2),
+    ],
+    ids=str,
+)
+def test_broken_stderr_does_not_change_the_exit_code(
+    linger: Path, arguments: list[str], code: int
+) -> None:
+    assert run_without_reader(linger, *arguments, env={"HOST_IP": "nowhere"}) == code
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_broken_stdout_does_not_kill(linger: Path, argument: str) -> None:
+    assert run_without_reader(linger, argument, stream="stdout") == 0
+
+
+def test_wait_kubelet_survives_a_broken_stderr(linger: Path) -> None:
+    """At its timeout; the kubelet that it asks refuses the connection."""
+    arguments = ["wait-kubelet", "--timeout", "1ms", "--port", str(free_port())]
+    assert run_without_reader(linger, *arguments, env={"HOST_IP": "127.0.0.1"}) == 0
+
+
+@pytest.fixture
+def public_directory() -> Iterator[Path]:
+    """A directory that every user can read and write; pytest's own are private."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o1777)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes its user id")
+@pytest.mark.parametrize("blocked", [False, True])
+def test_broken_stderr_leaves_no_sigpipe_to_a_command_that_could_not_be_forked(
+    linger: Path, public_directory: Path, blocked: bool
+) -> None:
+    script = (
+        "import os, resource, signal, sys\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+        "if sys.argv[1] == 'True': signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})\n"
+        "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))\n"
+        "os.setuid(int(sys.argv[2]))\n"
+        "os.execv(sys.argv[3], sys.argv[3:])"
+    )
+    report = public_directory / "report"
+    copy = shutil.copy(linger, public_directory / "linger")
+    uid = 20_000 + os.getpid() % 40_000
+    # Builtins alone: nothing can be forked.
+    read = f'while read -r line; do echo "$line"; done < /proc/self/status > {report}; exit 42'
+    command = [copy, "--min-lifetime", "1h", "--", "bash", "-c", read]
+    code = run_without_reader(sys.executable, "-c", script, str(blocked), str(uid), *command)
+    assert code == 42
+    fields = dict(line.split(":", 1) for line in report.read_text().splitlines() if ":" in line)
+    bit = 1 << signal.SIGPIPE - 1
+    assert bool(int(fields["SigBlk"], 16) & bit) is blocked
+    assert not int(fields["SigPnd"], 16) & bit
+    assert not int(fields["SigIgn"], 16) & bit
+
+
+@pytest.mark.parametrize("change", ["nothing", "ignored", "blocked", "ignored and blocked"])
+def test_sigpipe_is_to_the_command_what_it_was_to_linger(linger: Path, change: str) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "ignored = 'ignored' in sys.argv[1]\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_IGN if ignored else signal.SIG_DFL)\n"
+        "if 'blocked' in sys.argv[1]: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})\n"
+        "os.execvp(sys.argv[2], sys.argv[2:])"
+    )
+    report = ["grep", "-E", "^Sig(Pnd|Blk|Ign)", "/proc/self/status"]
+
+    def shown(*command: str | Path) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", script, change, *command],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        ).stdout
+
+    assert shown(linger, "--", *report) == shown(*report)
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 6, 9, 10, 11, 13, 14, 15, 34, 64])
 def test_death_by_forwarded_signal(linger: Path, number: int) -> None:
     """KILL is not forwarded: it ends linger itself, and the command with it."""
@@ -300,7 +422,10 @@ def test_install_replaces_what_is_being_executed(linger: Path, directory: Path) 
     [
         ("missing/x", "missing/x: No such file or directory"),
         ("file/x", "file/x: Not a directory"),
-        ("taken", "taken/linger: Is a directory"),
+        (
+            "taken",
+            "taken/linger: it is a directory; name a regular file, a new file or a directory",
+        ),
         ("n" * 250, "n: Filename too long"),
         ("x/" * 2100, "x/: Filename too long"),
     ],
@@ -316,3 +441,60 @@ def test_install_names_what_it_could_not_write(
     assert done.stderr.endswith(f"{reason}\n")
     assert sorted(path.name for path in directory.iterdir()) == ["file", "taken"]
     assert [path.name for path in (directory / "taken").iterdir()] == ["linger"]
+
+
+def _device(path: Path) -> None:
+    """A device like /dev/full, of this test's own."""
+    os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 7))
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        pytest.param(
+            _device,
+            "device",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="makes a device node"),
+        ),
+        (os.mkfifo, "FIFO"),
+        (_socket, "socket"),
+        (lambda path: path.symlink_to("file"), "symbolic link"),
+        (lambda path: path.symlink_to("missing"), "symbolic link"),
+        (lambda path: path.symlink_to("/dev/null"), "symbolic link"),
+    ],
+    ids=["device", "fifo", "socket", "link to a file", "dangling link", "link to a device"],
+)
+@pytest.mark.parametrize("into", [True, False], ids=["into a directory", "as a file"])
+def test_install_leaves_what_is_no_regular_file_as_it_is(
+    linger: Path, directory: Path, make: Callable[[Path], object], kind: str, into: bool
+) -> None:
+    target = directory / "linger"
+    make(target)
+    (directory / "file").write_text("kept")
+    before = target.lstat()
+    done = run(linger, "install", str(directory if into else target))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"linger: cannot install to {target}: it is a {kind}; "
+        "name a regular file, a new file or a directory\n"
+    )
+    after = target.lstat()
+    assert (after.st_mode, after.st_ino, after.st_rdev) == (
+        *(before.st_mode, before.st_ino),
+        before.st_rdev,
+    )
+    assert sorted(path.name for path in directory.iterdir()) == ["file", "linger"]
+    assert (directory / "file").read_text() == "kept"
+
+
+def test_install_follows_a_link_to_a_directory(linger: Path, directory: Path) -> None:
+    link = directory.with_name("link")
+    link.symlink_to(directory)
+    assert run(linger, "install", str(link)).returncode == 0
+    assert link.is_symlink()
+    assert (directory / "linger").read_bytes() == linger.read_bytes()

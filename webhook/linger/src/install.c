@@ -44,6 +44,33 @@ static bool is_directory(const char *path)
     return fd >= 0 && close(fd) == 0;
 }
 
+/*
+ * What stands at the target and is not a regular file, in words; NULL for a regular file or nothing.
+ * rename() would replace it: `install /dev/full` once took that device away from the whole container.
+ * A link is not followed: what it points to is not linger's, and the link itself is none either.
+ */
+static const char *in_the_way(const char *target)
+{
+    struct stat found;
+
+    if (lstat(target, &found) != 0)
+        return NULL; /* Nothing is there; any other reason comes up again when the file is created. */
+    switch (found.st_mode & S_IFMT) {
+    case S_IFREG:
+        return NULL;
+    case S_IFDIR:
+        return "a directory";
+    case S_IFLNK:
+        return "a symbolic link";
+    case S_IFIFO:
+        return "a FIFO";
+    case S_IFSOCK:
+        return "a socket";
+    default:
+        return "a device";
+    }
+}
+
 /* Creates a file beside `target` that nothing else has open, and leaves its name in `path`. */
 static int create_beside(const char *target, char path[PATH_MAX])
 {
@@ -88,6 +115,13 @@ int install(const char *destination)
     if (!join(target, (const char *const[]){destination, into ? "/" : NULL, own_name, NULL}))
         return fail("install to", destination);
 
+    const char *other = in_the_way(target);
+    if (other) {
+        COMPLAIN("cannot install to ", target, ": it is ", other,
+                 "; name a regular file, a new file or a directory");
+        return EXIT_OWN_FAULT;
+    }
+
     int from = open(own_executable, O_RDONLY | O_CLOEXEC);
     if (from < 0)
         return fail("read", own_executable);
@@ -96,7 +130,7 @@ int install(const char *destination)
         return fail("install to", target);
 
     /* fchmod() because the umask has had its say in open(). The file is closed before it gets its
-     * final name: whoever runs a file that is open for writing is refused with ETXTBSY. It is not
+     * final name: executing a file that is open for writing fails with ETXTBSY. It is not
      * synced: a volume that a container fills does not outlive a crash of its node, and fsync() is
      * what makes nodes slow. */
     bool copied = copy(from, to) && fchmod(to, EXECUTABLE_BY_ALL) == 0;

@@ -41,7 +41,9 @@ bool parse_duration(const char *text, nanoseconds *duration);
 
 /* message.c */
 
-/* Writes the strings, then a newline, in one piece. The list ends with NULL. */
+/* Writes the strings, then a newline, in one piece. The list ends with NULL. An error is ignored, a
+ * reader that is gone included: SIGPIPE neither ends linger nor stays pending, and its disposition
+ * and the signal mask are the same afterwards. */
 void write_line(int fd, const char *const parts[]);
 
 #define PRINT(...) write_line(1, (const char *const[]){__VA_ARGS__, 0})
@@ -61,7 +63,8 @@ int run(const struct run *run);
 
 /* install.c */
 
-/* Copies this very executable to `destination`, a file or a directory. Returns an exit code. */
+/* Copies this executable to `destination`, a file or a directory. A regular file is replaced
+ * atomically; anything else at the target is left as it is, and an error. Returns an exit code. */
 int install(const char *destination);
 
 /* wait_kubelet.c */
