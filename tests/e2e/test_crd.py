@@ -385,3 +385,45 @@ def test_who_writes_a_policy_does_not_write_its_status(applied: KubeCluster) -> 
     code, body, _ = applied.request("PATCH", path, {"status": {"matchedNamespaces": 5}})
     assert code == 200
     assert "status" not in body
+
+
+def test_a_new_default_is_for_new_objects_only(tmp_path: Path) -> None:
+    """What docs/kubelet-gate.md says of policies made while the default was 15 s."""
+    text = CRD.read_text(encoding="utf-8")
+    assert text.count("default: 30s") == 1  # kubeletGate.timeout
+    earlier, policy = tmp_path / "crd.yaml", tmp_path / "policy.yaml"
+    earlier.write_text(text.replace("default: 30s", "default: 15s"), encoding="utf-8")
+    document = policy_document(remedies={"kubeletGate": {}})
+    policy.write_text(yaml.safe_dump(document), encoding="utf-8")
+    name = document["metadata"]["name"]
+    columns = "NAME:.metadata.name,GATE:.spec.remedies.kubeletGate.timeout"
+
+    with KubeCluster.start() as own:
+
+        def gate_of_a_new_policy() -> str | None:
+            fresh = document | {"metadata": {"name": "fresh"}}
+            status, body, _ = own.request("POST", f"{POLICIES}?dryRun=All", fresh)
+            timeout: str = body["spec"]["remedies"]["kubeletGate"]["timeout"]
+            return timeout if status == 201 else None
+
+        def gates() -> list[str]:
+            return own.kubectl(
+                "get", "settlepolicies", "-o", f"custom-columns={columns}"
+            ).stdout.split()
+
+        def is_served() -> bool:
+            return own.request("GET", POLICIES).status == 200
+
+        assert own.kubectl("apply", "--server-side", "-f", earlier).returncode == 0
+        await_that(is_served, "policies are served")
+        assert own.kubectl("apply", "-f", policy).returncode == 0
+        assert gates() == ["NAME", "GATE", name, "15s"]
+        renew = ("apply", "--server-side", "--force-conflicts", "-f", CRD.parent)
+        assert own.kubectl(*renew).returncode == 0
+        await_that(lambda: gate_of_a_new_policy() == "30s", "the new default is in force")
+        assert own.kubectl("apply", "-f", policy).returncode == 0
+        assert gates() == ["NAME", "GATE", name, "15s"]
+        patch = '{"spec":{"remedies":{"kubeletGate":{"timeout":"30s"}}}}'
+        patched = own.kubectl("patch", "settlepolicy", name, "--type=merge", "-p", patch)
+        assert patched.returncode == 0, patched.stderr
+        assert gates() == ["NAME", "GATE", name, "30s"]

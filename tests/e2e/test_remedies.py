@@ -126,7 +126,7 @@ def test_the_gate_reads_the_nodes_address_and_is_not_wrapped(settling: KubeClust
     assert gate["env"] == [{"name": "HOST_IP", "valueFrom": {"fieldRef": field}}]
     # The node of this test loses exit codes, and the gate may be quick.
     assert gate["command"] == ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
-    assert gate["args"] == ["wait-kubelet", "--timeout", "15s"]
+    assert gate["args"] == ["wait-kubelet", "--timeout", "30s"]
     assert wrappers(gate) == 0
 
 

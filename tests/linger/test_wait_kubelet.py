@@ -311,7 +311,7 @@ def test_port_and_timeout_have_defaults(linger: Path) -> None:
     done = wait(linger, "wait-kubelet", "--timeout=0", host="127.0.0.1")
     assert done.returncode == 0
     shown = wait(linger, "--help", host=None).stdout
-    assert "default 15s" in shown
+    assert "default 30s" in shown
     assert "default 10250" in shown
 
 

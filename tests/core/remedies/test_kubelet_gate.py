@@ -65,7 +65,7 @@ def test_the_gate_waits_with_the_helper_and_passes_restricted(fields: Json) -> N
             "image": IMAGE,
             "imagePullPolicy": "IfNotPresent",
             "command": ["/linger"],
-            "args": ["wait-kubelet", "--timeout", "15s"],
+            "args": ["wait-kubelet", "--timeout", "30s"],
             "env": [HOST_IP],
             "securityContext": {
                 "allowPrivilegeEscalation": False,

@@ -47,7 +47,8 @@ class KubeletGate(Model):
     )
 
     timeout: Annotated[Delay, AfterValidator(_check)] = Field(
-        default=15_000,
+        # The certificate of woodpecker#5550 took 15 s to be approved: no less than twice that.
+        default=30_000,
         description="How long a pod waits for its node's kubelet at most; then it goes on without.",
     )
 

@@ -18,14 +18,14 @@ static const char help[] =
     "  --min-lifetime D  stay until linger has run for this long (default 0)\n"
     "  install DEST      copy linger to the file DEST or into the directory DEST\n"
     "  wait-kubelet      wait until the kubelet at the address $HOST_IP has a serving\n"
-    "                    certificate; at the timeout (default 15s) say so and end all the same\n"
+    "                    certificate; at the timeout (default 30s) say so and end all the same\n"
     "  --port N          where that kubelet listens (default 10250)\n\n"
     "D is a duration such as 500ms, 1.5s or 1m30s. Of two delays the longer one counts.\n"
     "TERM, INT, QUIT and HUP end the delay, or prevent it if they come while CMD runs.\n\n"
     "Exits with CMD's code; 128+n if signal n ended it; 126 if it cannot be executed;\n"
     "127 if it was not found; 2 on bad usage; 1 if install fails; wait-kubelet exits with 0.";
 
-static const nanoseconds default_timeout = 15 * NANOSECONDS_PER_SECOND;
+static const nanoseconds default_timeout = 30 * NANOSECONDS_PER_SECOND;
 enum { KUBELET_PORT = 10250 };
 
 static int misused(const char *problem, const char *argument)
