@@ -23,8 +23,8 @@ ARG TARGETARCH=amd64
 WORKDIR /src
 COPY requirements/linger.txt requirements/
 RUN python -m venv /build && /build/bin/pip install --no-cache-dir --require-hashes -r requirements/linger.txt
-COPY webhook/linger/ linger/
-RUN /build/bin/python linger/build.py --arch "${TARGETARCH}" --out /out && mv "/out/linger-${TARGETARCH}" /out/linger
+COPY webhook/linger/ webhook/linger/
+RUN /build/bin/python -m webhook.linger.build --arch "${TARGETARCH}" --out /out && mv "/out/linger-${TARGETARCH}" /out/linger
 
 FROM scratch AS linger
 COPY --from=compile /out/linger /linger

@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from webhook.linger import build as linger_build
 from webhook.linger.build import SOURCE, TARGETS, build, compile_c, host_arch, main
 
 MOST_BYTES = 32768
+OPEN_FILES = 250  # a quarter of the limit: Zig opens more on machines with more cores
 # Byte order and machine of the ELF header, and who can run it elsewhere.
 ELF = {
     "amd64": ("<", 62, "qemu-x86_64-static"),
@@ -99,6 +101,34 @@ def test_same_source_gives_the_same_bytes(
     # Another cache for what is compiled here; musl stays in the one that is shared.
     monkeypatch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path / "cache"))
     assert build(arch, tmp_path).read_bytes() == executable.read_bytes()
+
+
+def test_an_empty_cache_is_filled_with_few_open_files(tmp_path: Path) -> None:
+    """1,024 files is the hard limit in buildah's chroot isolation and in Tekton's buildah task."""
+    limit = f"--nofile={OPEN_FILES}:{OPEN_FILES}"
+    module = [sys.executable, "-m", "webhook.linger.build"]
+    done = subprocess.run(
+        ["prlimit", limit, *module, "--arch", host_arch(), "--out", str(tmp_path / "out")],
+        env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_undefined_symbol_names_the_list_to_add_its_file_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/main.c").write_text(
+        "#include <stdio.h>\nint main(void) { return fflush(0); }\n"
+    )
+    monkeypatch.setattr(linger_build, "SOURCE", tmp_path / "src")
+    assert main(["--out", str(tmp_path), "--arch", host_arch()]) == 1
+    error = capsys.readouterr().err
+    assert "undefined symbol: fflush" in error
+    assert "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/libc.py" in error
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

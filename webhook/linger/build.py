@@ -4,21 +4,22 @@ The compiler is Zig's C compiler from PyPI (`ziglang`), which brings musl for ev
 one machine builds all four and no cross toolchain has to be installed. The same source and the same
 version of `ziglang` give the same bytes.
 
-The first build for an architecture takes about half a minute, because Zig compiles musl. It keeps
-it in its cache: `$ZIG_GLOBAL_CACHE_DIR`, or `zig` in the user's cache directory.
+The first build for an architecture takes some seconds, because its part of musl is compiled too.
+Zig keeps that in its cache: `$ZIG_GLOBAL_CACHE_DIR`, or `zig` in the user's cache directory.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from webhook.linger.libc import compile_libc
+from webhook.linger.zig import BuildError, run_zig
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "src"
@@ -33,23 +34,19 @@ TARGETS: Mapping[str, str] = {
 """Architectures by the names that Kubernetes gives them, and what Zig calls the target."""
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
-FLAGS = (
-    "-std=c11",
-    "-D_GNU_SOURCE",
-    "-static",
+CODE = (
     "-Os",
     "-ffunction-sections",
     "-fdata-sections",
     "-fno-asynchronous-unwind-tables",
     "-fno-unwind-tables",
     "-fno-stack-protector",
-    # No build id, no debug information, no path: the bytes depend on the source alone.
-    "-Wl,--gc-sections,--strip-all,--build-id=none",
 )
+FLAGS = ("-std=c11", "-D_GNU_SOURCE", *CODE)
+# No build id, no debug information, no path: the bytes depend on the source alone.
+LINK = ("-static", "-nostdlib", "-Wl,--gc-sections,--strip-all,--build-id=none")
 
-
-class BuildError(Exception):
-    """Nothing was built; the message says why, in the compiler's words if it was the compiler."""
+UNDEFINED = "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/libc.py"
 
 
 def host_arch() -> str:
@@ -63,58 +60,39 @@ def sources() -> list[Path]:
     return sorted(SOURCE.glob("*.c"))
 
 
-def compile_c(
-    files: Sequence[Path], output: Path, *, target: str, flags: Sequence[str] = FLAGS
-) -> None:
+def compile_c(files: Sequence[Path], output: Path, *, target: str, flags: Sequence[str]) -> None:
     """Compile C files into `output`, which is replaced only once the compiler has succeeded."""
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as scratch:
         result = Path(scratch) / output.name
-        command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *WARNINGS, *flags]
         # Relative names, so that no path of this machine can reach the output.
         names = [os.path.relpath(file, SOURCE) for file in files]
-        done = subprocess.run(  # noqa: S603
-            [*command, "-o", str(result), *names],
-            cwd=SOURCE,
-            env=_environment(),
-            capture_output=True,
-            text=True,
-            check=False,
+        run_zig(
+            ["cc", "-target", target, *WARNINGS, *flags, "-o", str(result), *names],
+            directory=SOURCE,
+            output=output.name,
         )
-        if done.returncode != 0:
-            raise BuildError(f"{output.name}: {done.stderr.strip() or done.stdout.strip()}")
         result.replace(output)
 
 
 def build(arch: str, directory: Path) -> Path:
-    """Compile linger for one architecture; returns the executable, `linger-ARCH`."""
+    """Compile linger for one architecture; returns the executable, `linger-ARCH`.
+
+    Raises BuildError.
+    """
     output = directory.absolute() / f"linger-{arch}"
-    compile_c(sources(), output, target=TARGETS[arch])
+    target = TARGETS[arch]
+    with tempfile.TemporaryDirectory(prefix="podsettle-linger-") as scratch:
+        own = Path(scratch) / "linger.o"
+        compile_c(sources(), own, target=target, flags=(*FLAGS, "-c"))
+        libc = compile_libc(Path(scratch), target=target, flags=CODE)
+        try:
+            compile_c([own, *libc], output, target=target, flags=(*CODE, *LINK))
+        except BuildError as error:
+            if "undefined symbol" not in str(error):
+                raise
+            raise BuildError(f"{error}\n{UNDEFINED}") from error
     return output
-
-
-def _environment() -> dict[str, str]:
-    """The environment for Zig, with a cache that is writable and outside the working directory."""
-    environment = dict(os.environ)
-    if "ZIG_GLOBAL_CACHE_DIR" not in environment:
-        environment["ZIG_GLOBAL_CACHE_DIR"] = str(_cache_directory())
-    environment.setdefault("ZIG_LOCAL_CACHE_DIR", environment["ZIG_GLOBAL_CACHE_DIR"])
-    return environment
-
-
-def _cache_directory() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    cache = Path(home) / "zig"
-    with contextlib.suppress(OSError):
-        cache.mkdir(parents=True, exist_ok=True)
-        if os.access(cache, os.W_OK | os.X_OK):
-            return cache
-    # A build user without a home. The directory must be its own: others could plant objects in it.
-    cache = Path(tempfile.gettempdir()) / f"podsettle-zig-{os.getuid()}"
-    cache.mkdir(mode=0o700, exist_ok=True)
-    if cache.stat().st_uid != os.getuid():
-        raise BuildError(f"{cache} belongs to another user: set ZIG_GLOBAL_CACHE_DIR")
-    return cache
 
 
 def _architectures(text: str) -> list[str]:
