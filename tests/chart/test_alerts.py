@@ -28,13 +28,18 @@ OTHERS = {
 
 @pytest.fixture(scope="module")
 def groups() -> Json:
-    flags = set_flags({"prometheusRule.enabled": True})
+    found: Json = _rule({"prometheusRule.enabled": True})["spec"]
+    return found
+
+
+def _rule(values: Json) -> Json:
+    flags = set_flags(values)
     (rule,) = (
         each
         for each in yaml.safe_load_all(template(*flags))
         if each and each["kind"] == "PrometheusRule"
     )
-    found: Json = rule["spec"]
+    found: Json = rule
     return found
 
 
@@ -61,6 +66,8 @@ HEALTHY: list[Json] = [
 
 FIRING: list[tuple[str, list[Json]]] = [
     ("PodsettleDown", [series("up", "0x30", pod="a")]),
+    # No target is left, as without pods or without the ServiceMonitor.
+    ("PodsettleDown", [series("up", "1x5 stale", pod="a")]),
     ("PodsettleNotReady", [series("podsettle_check_ready", "0x30", pod="a", check="registration")]),
     ("PodsettleCertificateExpiring", [{"series": EXPIRY, "values": f"{180 * HOUR}x30"}]),
     (
@@ -81,6 +88,16 @@ FIRING: list[tuple[str, list[Json]]] = [
             {
                 "series": "apiserver_admission_webhook_fail_open_count"
                 '{name="cluster.podsettle.dev",type="admit"}',
+                "values": "1+1x30",
+            }
+        ],
+    ),
+    (
+        "PodsettleNotAsked",
+        [
+            {
+                "series": "apiserver_admission_webhook_fail_open_count"
+                '{name="quick-init.cluster.podsettle.dev",type="admit"}',
                 "values": "1+1x30",
             }
         ],
@@ -135,6 +152,13 @@ def test_nothing_fires_while_all_is_well(tmp_path: Path, groups: Json) -> None:
     _promtool(tmp_path, groups, HEALTHY, None)
 
 
+def test_nothing_fires_in_a_prometheus_that_does_not_scrape_podsettle(
+    tmp_path: Path, groups: Json
+) -> None:
+    elsewhere = {"series": 'up{namespace="other",job="other"}', "values": "1x30"}
+    _promtool(tmp_path, groups, [elsewhere], None)
+
+
 @pytest.mark.parametrize(("alert", "wrong"), FIRING, ids=lambda part: str(part)[:30])
 def test_an_alert_fires_for_what_it_is_for(
     tmp_path: Path, groups: Json, alert: str, wrong: list[Json]
@@ -149,15 +173,23 @@ def test_every_alert_has_a_test(groups: Json) -> None:
     assert alerts == {alert for alert, _ in FIRING}
 
 
-def test_every_alert_leads_to_a_section_of_the_runbook(groups: Json) -> None:
+def test_every_alert_leads_to_a_section_of_the_runbook_where_its_url_is_given() -> None:
+    url = "https://docs.example/operations.html"
+    spec = _rule({"prometheusRule.enabled": True, "prometheusRule.runbook": url})["spec"]
     headings = re.findall(r"^#+ (.+)$", OPERATIONS.read_text(), re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
-    for group in groups["groups"]:
+    for group in spec["groups"]:
         for rule in group["rules"]:
             page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
-            assert page == "docs/operations.md"
+            assert page == url
             assert anchor == rule["alert"].lower()
             assert anchor in anchors, f"docs/operations.md has no section {rule['alert']}"
+
+
+def test_without_a_url_no_alert_has_a_link(groups: Json) -> None:
+    for group in groups["groups"]:
+        for rule in group["rules"]:
+            assert rule["annotations"].keys() == {"summary"}
 
 
 def test_the_metrics_are_those_of_the_product(groups: Json) -> None:

@@ -143,12 +143,13 @@ def test_every_namespaced_object_names_the_namespace(values: str) -> None:
 
 
 def test_what_shows_everything_shows_every_template() -> None:
-    """But for the Secret, which is another certificate source's."""
+    """But for Secrets that another certificate source, or another way to scrape, takes."""
     rendered = template("--values", VALUES["everything"])
     sources = set(re.findall(r"^# Source: podsettle/(.+)$", rendered, re.MULTILINE))
     every = {str(path.relative_to(CHART)) for path in TEMPLATES if path.suffix == ".yaml"}
-    assert every - sources == {"templates/secret.yaml"}
+    assert every - sources == {"templates/metrics-reader.yaml", "templates/secret.yaml"}
     assert [each["kind"] for each in objects() if each["kind"] == "Secret"]
+    assert [each["kind"] for each in objects("openshift") if each["kind"] == "Secret"]
 
 
 @pytest.mark.parametrize("values", VALUES)
@@ -244,6 +245,39 @@ def test_no_exclusion_still_leaves_its_own() -> None:
     assert excluded["values"] == [NAMESPACE]
 
 
+def test_a_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> None:
+    """OpenShift's user workload monitoring rejects paths of Prometheus' own file system."""
+    for values in ("openshift", "everything"):
+        (monitor,) = (each for each in objects(values) if each["kind"] == "ServiceMonitor")
+        (endpoint,) = monitor["spec"]["endpoints"]
+        assert "bearerTokenFile" not in endpoint
+        assert endpoint["tlsConfig"].keys() == {"ca", "serverName"}
+        assert endpoint["authorization"]["type"] == "Bearer"
+    given = endpoint["authorization"]["credentials"]
+    assert given == {"name": "scraping", "key": "bearer"}
+    assert not [each for each in objects("everything") if each["kind"] == "Secret"]
+
+
+def test_the_token_to_scrape_with_may_read_metrics_and_nothing_else() -> None:
+    (monitor,) = (each for each in objects("openshift") if each["kind"] == "ServiceMonitor")
+    credentials = monitor["spec"]["endpoints"][0]["authorization"]["credentials"]
+    secret = named("Secret", credentials["name"], "openshift")
+    assert secret["type"] == "kubernetes.io/service-account-token"
+    # Kubernetes writes them: `ca.crt`, `namespace`, `token`.
+    assert credentials["key"] == "token"
+    assert "data" not in secret
+    account = secret["metadata"]["annotations"]["kubernetes.io/service-account.name"]
+    made = named("ServiceAccount", account, "openshift")
+    assert made["automountServiceAccountToken"] is False
+    (binding,) = (
+        each
+        for each in objects("openshift")
+        if each["kind"].endswith("Binding") and each["subjects"][0]["name"] == account
+    )
+    role = named("ClusterRole", binding["roleRef"]["name"], "openshift")
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+
+
 def test_what_each_certificate_source_brings() -> None:
     def kinds(values: str) -> set[str]:
         return {each["kind"] for each in objects(values)}
@@ -254,7 +288,8 @@ def test_what_each_certificate_source_brings() -> None:
     own = kinds("default")
     assert kinds("cert-manager") == own - {"Secret"} | {"Issuer", "Certificate"}
     assert kinds("cert-manager-issuer") == own - {"Secret"} | {"Certificate"}
-    assert kinds("openshift") == own - {"Secret"} | {"ServiceMonitor", "ConfigMap"}
+    # Its Secret is that of the account that scrapes.
+    assert kinds("openshift") == own | {"ServiceMonitor", "ConfigMap"}
     assert kinds("files") == own - {"Secret"}
 
     certificate = f"{NAMESPACE}/podsettle"
