@@ -33,7 +33,7 @@ spec:
 def test_the_examples_are_fine() -> None:
     done = podsettle("check", EXAMPLES)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "podsettle: 9 policies are fine\n"
+    assert done.stderr == "podsettle: 10 policies are fine\n"
 
 
 def test_every_problem_has_file_line_and_path(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from webhook.node_config.unsupported import UnsupportedError
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 
 DEFAULT_CONFIG_VERSION = 2
-"""Right beside a main file of version 2 or 3. Beside a drop-in of version 3, containerd 2.x does
-not migrate a main file of version 2: it ignores the table `io.containerd.grpc.v1.cri`, and with it
-SystemdCgroup, registries and CNI (measured with 2.1.9)."""
+"""Right beside a main file of any version. Beside a drop-in of version 3, containerd 2.1.9 does not
+migrate a main file of version 2: it ignores the table `io.containerd.grpc.v1.cri`, and with it
+SystemdCgroup, registries and CNI. 2.4.2 migrates each file alone."""
 
 _CAVEATS = (
     "It holds for every container and pause container on the node, not only for pods of the class.",
@@ -34,8 +34,8 @@ _CAVEATS = (
     "(bottlerocket issue 4885).",
 )
 _BESIDE_VERSION_2 = (
-    "With this drop-in of version 3, containerd ignores the CRI tables of a main configuration of "
-    "version 2: SystemdCgroup, registries, CNI. Leave --config-version out unless the main "
+    "With this drop-in of version 3, containerd 2.1 ignores the CRI tables of a main configuration "
+    "of version 2: SystemdCgroup, registries, CNI. Leave --config-version out unless the main "
     "configuration begins with version = 3."
 )
 
