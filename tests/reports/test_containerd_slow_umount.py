@@ -6,6 +6,10 @@ that wait for an init container `init-proxy`.
 
 from __future__ import annotations
 
+import json
+import shlex
+import shutil
+import subprocess
 import tomllib
 
 import pytest
@@ -50,6 +54,57 @@ def test_the_node_s_overlay_mounts_become_volatile(trial: Trial) -> None:
     drop_in = tomllib.loads(trial.run("node-config", "containerd"))
     overlayfs = drop_in["plugins"]["io.containerd.snapshotter.v1.overlayfs"]
     assert overlayfs == {"mount_options": ["volatile"]}
+
+
+def _status(began: str, ended: str | None = None, restarts: int = 0) -> Json:
+    state = {"startedAt": began} if ended is None else {"startedAt": began, "finishedAt": ended}
+    return {
+        "state": {"running" if ended is None else "terminated": state},
+        "restartCount": restarts,
+    }
+
+
+def test_the_gap_is_found_in_what_the_api_server_has(trial: Trial) -> None:
+    """The times are those of the report, in which the container had ended at 14:25:02."""
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    (line,) = (
+        line for block in trial.page.blocks for line in block.text.split("\n") if "| jq -r" in line
+    )
+    program = shlex.split(line.partition("| jq -r ")[2])
+    init = [_status("2023-12-28T14:25:01Z", "2023-12-28T14:25:02Z")]
+    late, soon = "2023-12-28T14:40:23Z", "2023-12-28T14:25:05Z"
+    statuses = {
+        "stuck": {"initContainerStatuses": init, "containerStatuses": [_status(late)]},
+        "stuck-and-ended": {
+            "initContainerStatuses": init,
+            "containerStatuses": [_status(late, "2023-12-28T14:41:00Z")],
+        },
+        "soon": {"initContainerStatuses": init, "containerStatuses": [_status(soon)]},
+        "restarted": {
+            "initContainerStatuses": init,
+            "containerStatuses": [_status(late, restarts=1)],
+        },
+        "without-init": {"containerStatuses": [_status(late)]},
+        "waiting": {
+            "initContainerStatuses": [{"state": {"running": {"startedAt": soon}}}],
+            "containerStatuses": [{"state": {"waiting": {}}, "restartCount": 0}],
+        },
+        "new": {},
+    }
+    pods = [
+        {"metadata": {"namespace": "ci", "name": name}, "status": status}
+        for name, status in statuses.items()
+    ]
+    done = subprocess.run(
+        ["jq", "-r", *program],
+        input=json.dumps({"items": pods}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["921 s ci/stuck", "921 s ci/stuck-and-ended"]
 
 
 def test_a_pod_is_led_to_the_nodes_that_were_configured(trial: Trial, printed: Json) -> None:

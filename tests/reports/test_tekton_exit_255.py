@@ -11,8 +11,11 @@ import subprocess
 import time
 
 import pytest
+import yaml
 
 from tests.builders import LINGER, Json, node
+from tests.kube.cluster import KubeCluster
+from tests.pages import DOCS, Page
 from tests.reports.trial import PODS, Trial, containers, of_kind
 from tests.reviews import load_pod
 from webhook.core.versions import Runtime, loses_exit_codes, parse_version
@@ -120,3 +123,16 @@ def test_the_releases_that_the_page_names_are_the_first_with_the_fix(trial: Tria
         if version.patch:
             before = version._replace(patch=version.patch - 1)
             assert loses_exit_codes(Runtime("cri-o", before))
+
+
+def test_the_api_server_takes_the_job_that_replaces_pods_with_255(
+    cluster: KubeCluster, namespace: str
+) -> None:
+    blocks = Page(DOCS / "retry-init-exit-255.md").blocks
+    (job,) = (yaml.safe_load(b.text) for b in blocks if "podFailurePolicy" in b.text)
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs?dryRun=All&fieldValidation=Strict"
+    answer = cluster.request("POST", path, job)
+    assert answer.status == 201, answer.body
+    (rule,) = answer.body["spec"]["podFailurePolicy"]["rules"]
+    assert rule["action"] == "Ignore"
+    assert rule["onExitCodes"] == {"operator": "In", "values": [255]}
