@@ -12,7 +12,7 @@ import pytest
 from tests.builders import Json, container, pod
 from webhook.core.admit import review_of
 from webhook.core.patch import PodPatch, escape
-from webhook.core.proof import PatchError, check_edits
+from webhook.core.proof import PatchError, Proofs, check_edits
 
 HELPER = container("podsettle-linger", "/linger")
 GATE = container("podsettle-kubelet-gate", "/linger")
@@ -24,7 +24,7 @@ def patch_of(document: Json) -> PodPatch:
 
 
 def applied(document: Json, patch: PodPatch) -> Json:
-    after: Json = jsonpatch.apply_patch(document, list(patch.checked_operations()))
+    after: Json = jsonpatch.apply_patch(document, list(patch.checked_operations(Proofs())))
     return after
 
 
@@ -44,7 +44,7 @@ def test_a_key_is_escaped_for_a_pointer(key: str, segment: str) -> None:
 
 
 def test_no_edits_make_no_operations() -> None:
-    assert patch_of(pod()).checked_operations() == ()
+    assert patch_of(pod()).checked_operations(Proofs()) == ()
 
 
 @pytest.mark.parametrize("annotations", [None, {}, {"a/b": "1", "c~d": "2"}])
@@ -222,7 +222,7 @@ def test_no_operation_can_fail_on_purpose() -> None:
     patch.add_volume({"name": "v"})
     patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
     patch.put_init_container_first(HELPER)
-    assert {operation["op"] for operation in patch.checked_operations()} <= {
+    assert {operation["op"] for operation in patch.checked_operations(Proofs())} <= {
         "add", "replace", "move",
     }  # fmt: skip
 
@@ -232,7 +232,7 @@ def test_the_received_pod_is_not_changed_by_the_check() -> None:
     patch = PodPatch(pod_)
     patch.add_volume({"name": "v"})
     patch.put_init_container_first(HELPER)
-    assert patch.checked_operations() == patch.checked_operations()
+    assert patch.checked_operations(Proofs()) == patch.checked_operations(Proofs())
     assert pod_.spec.volumes == []
 
 
@@ -248,7 +248,7 @@ def test_a_patch_that_does_not_apply_is_refused(edit: Callable[[PodPatch], None]
     patch = patch_of(pod(container("a"), containers=[container("main")]))
     edit(patch)
     with pytest.raises(PatchError, match="does not apply"):
-        patch.checked_operations()
+        patch.checked_operations(Proofs())
 
 
 def received() -> Json:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from tests.builders import SETTINGS, policy
+from webhook.core import policies as policies_module
 from webhook.core.names import LABEL_NAMESPACE_NAME
 from webhook.core.policies import Coverage, PolicySet
 from webhook.core.policy import SettlePolicy
@@ -166,3 +169,93 @@ def test_two_namespaces_with_equal_labels_are_told_apart() -> None:
     assert policies.covering(Namespace("kube-system", labels), None).protected
     assert not policies.covering(Namespace("ci", labels), None).protected
     assert len(policies) == 1
+
+
+# What is kept is bounded by its size, whatever labels tenants choose.
+
+MANY = [
+    policy(
+        f"p{number}",
+        namespaceSelector={"matchLabels": {f"n{number}": "x"}},
+        podSelector={"matchLabels": {f"p{number}": "x"}},
+    )
+    for number in range(60)
+]
+
+
+def some(prefix: str, number: int) -> dict[str, str]:
+    """Labels by the bits of a number: each number chooses another set of policies."""
+    return {f"{prefix}{bit}": "x" for bit in range(60) if number >> bit & 1}
+
+
+def ask(policies: PolicySet, number: int, name: str = "ci") -> None:
+    # Times an odd number, so that half of the bits are set.
+    chosen = number * 0x9E3779B97F4A7C15 % 2**60
+    coverage = policies.covering(Namespace(name, some("n", chosen)), None)
+    coverage.group.plan(some("p", chosen))
+
+
+def peak_bytes(questions: int) -> int:
+    """Of memory, that as many questions take that all differ."""
+    policies = PolicySet(MANY)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(1, questions):
+            ask(policies, number)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_sets_of_policies_take_no_more_memory_however_many_are_asked_for() -> None:
+    assert peak_bytes(2_800) < 1.5 * peak_bytes(700)
+
+
+def test_a_few_sets_of_policies_are_kept() -> None:
+    policies = PolicySet(MANY)
+    labels = [some("n", number) for number in range(1, 200)]
+    groups = [policies.covering(Namespace("ci", each), None).group for each in labels]
+    again = [policies.covering(Namespace("ci", each), None).group for each in labels]
+    assert all(one is other for one, other in zip(groups, again, strict=True))
+    plans = [groups[-1].plan(each) for each in (some("p", 1), some("p", 7))]
+    assert plans == [groups[-1].plan(each) for each in (some("p", 1), some("p", 7))]
+    assert plans[0] is groups[0].plan(some("p", 1))
+
+
+def test_namespaces_are_remembered_up_to_a_size_of_their_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policies_module, "MAX_NAMESPACES_BYTES", 100_000)
+    policies = PolicySet([policy()])
+
+    def kept(name: str, **labels: str) -> bool:
+        space = Namespace(name, labels)
+        found = policies.covering(space, None)
+        return policies.covering(space, None) is found
+
+    assert kept("one", a="b")
+    assert not kept("large", a="x" * 100_000)
+    assert kept("one", a="b")
+    for number in range(1_000):
+        assert kept(f"n{number}", a="x" * 10_000)
+        # Relabelled, it is counted once.
+        assert kept("one", a=str(number))
+    assert policies._covering_bytes <= 100_000
+    assert len(policies._covering) <= 10
+
+
+def test_with_its_own_caches_it_finds_the_same_and_leaves_nothing_behind() -> None:
+    policies = PolicySet(MANY)
+    namespace = Namespace("ci", some("n", 5))
+    before = policies.covering(namespace, None)
+    plan = before.group.plan(some("p", 5))
+    own = policies.with_own_caches()
+    found = own.covering(Namespace("ci", some("n", 5)), None)
+    assert names(found) == names(before)
+    assert found.group is not before.group
+    assert found.group.plan(some("p", 5)) is not plan
+    for number in range(2_000):
+        ask(own, number)
+    assert policies.covering(namespace, None) is before
+    assert before.group.plan(some("p", 5)) is plan

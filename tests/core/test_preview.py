@@ -13,6 +13,7 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.decision import Reason
 from webhook.core.preview import Preview, preview_all, to_yaml
 from webhook.core.render import render
+from webhook.core.view import Namespace
 from webhook.core.workloads import PassedOver
 
 QUICK = container("prepare", "/entrypoint")
@@ -31,6 +32,23 @@ def test_the_preview_is_the_decision_of_the_webhook() -> None:
     assert found.decision == decided(document, SEEN)
     assert found.before == document
     assert found.after == settled(document, SEEN)
+
+
+def test_a_preview_leaves_nothing_in_the_caches_of_the_view() -> None:
+    seen = view(policy("a"), policy("b", namespaceSelector={"matchLabels": {"team": "b"}}))
+    ci = Namespace("ci", {"kubernetes.io/metadata.name": "ci"})
+    before = seen.policies.covering(ci, None)
+    plan = before.group.plan({})
+    for document in (pod(QUICK), pod(QUICK, labels={"app": "x"})):
+        assert preview(document, seen, namespace_labels={"team": "b"}).decision.policies == (
+            "a",
+            "b",
+        )
+        assert preview(document, seen, namespace="other").decision.policies == ("a",)
+    assert seen.policies._covering.keys() == {"ci"}
+    assert seen.policies._groups.keys() == {(), (0,)}
+    assert seen.policies.covering(ci, None) is before
+    assert before.group.plan({}) is plan
 
 
 def test_the_diff_goes_from_the_pod_as_it_is_to_the_pod_as_admitted() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.builders import Json, container, pod
-from webhook.core import patch as patches
 from webhook.core import proof
 from webhook.core.admit import review_of
 from webhook.core.patch import PodPatch
@@ -16,17 +15,15 @@ from webhook.core.proof import PatchError, Proofs
 Edit = Callable[[PodPatch], object]
 
 
-@pytest.fixture(autouse=True)
-def proofs(monkeypatch: pytest.MonkeyPatch) -> Proofs:
-    found = Proofs()
-    monkeypatch.setattr(patches, "_proofs", found)
-    return found
+@pytest.fixture
+def proofs() -> Proofs:
+    return Proofs()
 
 
-def check(document: Json, edit: Edit) -> None:
+def check(document: Json, edit: Edit, proofs: Proofs) -> None:
     patch = PodPatch(review_of(document, "ci").pod)
     edit(patch)
-    patch.checked_operations()
+    patch.checked_operations(proofs)
 
 
 WRAP: Edit = lambda patch: patch.wrap("initContainers", 0, ["w"])  # noqa: E731
@@ -79,42 +76,44 @@ OWN = "podsettle.dev/applied"
         (pod(*map(container, ("a", "podsettle-linger"))), MOVE, ONE, MOVE),
     ],
 )  # fmt: skip
-def test_a_shape_proves_no_other(proven: Json, edit: Edit, other: Json, other_edit: Edit) -> None:
+def test_a_shape_proves_no_other(
+    proven: Json, edit: Edit, other: Json, other_edit: Edit, proofs: Proofs
+) -> None:
     try:
-        check(proven, edit)
+        check(proven, edit, proofs)
     except PatchError as error:
         pytest.fail(str(error))
     with pytest.raises(PatchError):
-        check(other, other_edit)
+        check(other, other_edit, proofs)
 
 
-def test_a_proven_shape_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    check(ONE, WRAP)
+def test_a_proven_shape_is_not_tried_again(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(ONE, WRAP, proofs)
     monkeypatch.delattr(proof, "jsonpatch")
-    check(pod(container("b", "other", "command")), WRAP)
+    check(pod(container("b", "other", "command")), WRAP, proofs)
     with pytest.raises(NameError):
-        check(ONE, CLASS)
+        check(ONE, CLASS, proofs)
 
 
-def test_what_is_refused_is_not_proven() -> None:
+def test_what_is_refused_is_not_proven(proofs: Proofs) -> None:
     for _ in range(2):
         with pytest.raises(PatchError):
-            check(ONE, first("intruder"))
+            check(ONE, first("intruder"), proofs)
 
 
 @pytest.mark.parametrize("annotations", [{}, {"theirs": "x"}])
-def test_only_own_annotations_are_set(annotations: dict[str, str]) -> None:
+def test_only_own_annotations_are_set(annotations: dict[str, str], proofs: Proofs) -> None:
     with pytest.raises(PatchError, match="annotation theirs"):
-        check(pod(container("a", "x"), annotations=annotations), annotate("theirs"))
+        check(pod(container("a", "x"), annotations=annotations), annotate("theirs"), proofs)
 
 
-def test_two_mounts_are_refused_not_lost() -> None:
+def test_two_mounts_are_refused_not_lost(proofs: Proofs) -> None:
     def twice(patch: PodPatch) -> None:
         patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
         patch.add_mount("initContainers", 0, {"name": "w", "mountPath": "/w"})
 
     with pytest.raises(PatchError, match="mounts of a"):
-        check(ONE, twice)
+        check(ONE, twice, proofs)
 
 
 def test_memory_has_an_end(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,12 +125,16 @@ def test_memory_has_an_end(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> N
             for index in range(count):
                 patch.wrap("initContainers", index, ["w"])
 
-        check(pod(*containers), wrap_all)
+        check(pod(*containers), wrap_all, proofs)
         assert _parts(proofs) <= max(60, count + 12)
     inits = [container("podsettle-linger", "/linger") for _ in range(100)]
     for position in range(10):
         mixed = [*inits[:position], container("a", "x"), *inits[position:]]
-        check(pod(*mixed), lambda patch, at=position: patch.wrap("initContainers", at, ["w"]))  # type: ignore[misc]
+        check(
+            pod(*mixed),
+            lambda patch, at=position: patch.wrap("initContainers", at, ["w"]),  # type: ignore[misc]
+            proofs,
+        )
         assert _parts(proofs) <= 120
 
 

@@ -76,9 +76,8 @@ def admit(
             f"podsettle answers AdmissionReview of {API_VERSION}",
         )
         return _answer(_version(review), request.uid, decision, request)
-    if len(body) > _LONGEST_REMEMBERED:
-        memory = None
-    decision, defect = decide_safely(request, view, settings, images, memory)
+    reusable = len(body) <= _LONGEST_REMEMBERED
+    decision, defect = decide_safely(request, view, settings, images, memory, reusable=reusable)
     return _answer(API_VERSION, request.uid, decision, request, defect)
 
 
@@ -100,10 +99,12 @@ def decide_safely(
     settings: Settings,
     images: KnownImages = NO_IMAGES,
     memory: Memory | None = None,
+    *,
+    reusable: bool = True,
 ) -> tuple[Decision, Exception | None]:
     """A decision whatever happens, and the defect where one got in the way."""
     try:
-        return decide(request, view, settings, images, memory), None
+        return decide(request, view, settings, images, memory, reusable=reusable), None
     except UNREADABLE as error:
         return _only(Reason.MALFORMED_POD, f"the pod was admitted unchanged: {error}"), None
     except Exception as error:

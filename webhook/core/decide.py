@@ -21,6 +21,7 @@ from webhook.core.nodes import runs_on_windows
 from webhook.core.patch import PodPatch
 from webhook.core.plan import Plan, Step
 from webhook.core.policy import REMEDIES
+from webhook.core.proof import Proofs
 from webhook.core.remedy import Context
 from webhook.core.review import Pod, Request
 from webhook.core.view import ClusterView
@@ -47,11 +48,15 @@ def decide(
     settings: Settings,
     images: KnownImages = NO_IMAGES,
     memory: Memory | None = None,
+    *,
+    reusable: bool = True,
 ) -> Decision:
     """What to do with one admission request, given the images that were looked up for it.
 
     With a memory the decision may be one that was made on another pod of the same make; the pod in
-    the request is used up, and has to be one whose annotations leave room for podsettle's.
+    the request is used up, and has to be one whose annotations leave room for podsettle's. With
+    one that is not `reusable` only the proofs in the memory are used. Without a memory nothing is
+    remembered.
 
     Raises one of `review.UNREADABLE` for a pod that Kubernetes would not send, and PatchError where
     the self-check refuses the patch; the caller admits the pod unchanged in either case.
@@ -87,15 +92,17 @@ def decide(
 
     def settle(pod: Pod) -> Decision:
         context = Context(view, namespace, settings.linger_image, Images(images))
-        return _settle(pod, plan, context, notes)
+        return _settle(pod, plan, context, notes, Proofs() if memory is None else memory.proofs)
 
     # Images that were looked up and notes, which name the namespace, are not what is remembered by.
-    if memory is None or images or notes:
+    if memory is None or images or notes or not reusable:
         return settle(pod)
     return memory.settle(pod, plan, namespace, view, settings.linger_image, settle)
 
 
-def _settle(pod: Pod, plan: Plan, context: Context, notes: tuple[Outcome, ...]) -> Decision:
+def _settle(
+    pod: Pod, plan: Plan, context: Context, notes: tuple[Outcome, ...], proofs: Proofs
+) -> Decision:
     """What becomes of a pod by the plan for it."""
     reason = _left_alone(pod)
     if reason is not None:
@@ -113,7 +120,10 @@ def _settle(pod: Pod, plan: Plan, context: Context, notes: tuple[Outcome, ...]) 
         _run(plan.audited, pod, context, PodPatch(pod), skipped, audited)
         outcomes += map(_audited, audited)
     return Decision(
-        tuple(outcomes), patch.checked_operations(), plan.policies, tuple(context.images.lacking)
+        tuple(outcomes),
+        patch.checked_operations(proofs),
+        plan.policies,
+        tuple(context.images.lacking),
     )
 
 

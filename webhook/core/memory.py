@@ -18,6 +18,7 @@ from webhook.core.decision import Decision
 from webhook.core.likeness import likeness
 from webhook.core.names import SYSTEM_NAMESPACES
 from webhook.core.plan import Plan
+from webhook.core.proof import Proofs
 from webhook.core.review import Pod
 from webhook.core.view import ClusterView, Namespace
 
@@ -34,7 +35,9 @@ _encode = msgspec.json.Encoder().encode
 class Memory:
     """What was decided since the cluster changed. For use on one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, proofs: Proofs | None = None) -> None:
+        """`proofs` are the shapes of patches that are known to do what they should."""
+        self.proofs = Proofs() if proofs is None else proofs
         self._ground: tuple[object, ...] = ()
         self._decisions: dict[bytes, Decision] = {}
         self._bytes = 0

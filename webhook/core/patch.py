@@ -27,9 +27,6 @@ _BYTES_OF_A_CHARACTER = 4
 """At the most, in UTF-8."""
 
 
-_proofs = Proofs()
-
-
 def escape(key: str) -> str:
     """A key as one segment of a JSON Pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
@@ -191,7 +188,7 @@ class PodPatch:
         """The operations for all edits; empty where there are none."""
         return (*self._annotating(), *self._edits, *self._placing())
 
-    def checked_operations(self) -> tuple[Operation, ...]:
+    def checked_operations(self, proofs: Proofs) -> tuple[Operation, ...]:
         """The operations, once some of their shape were seen to do what they should.
 
         Raises PatchError.
@@ -199,8 +196,8 @@ class PodPatch:
         operations = self.operations()
         if operations:
             shape = self._shape()
-            if shape not in _proofs:
-                _proofs.add(shape, self._before(), operations)
+            if shape not in proofs:
+                proofs.add(shape, self._before(), operations)
         return operations
 
     def _before(self) -> dict[str, Any]:

@@ -8,14 +8,17 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from webhook.core.image_config import LookupRules
-from webhook.core.label_index import LabelIndex
+from webhook.core.label_index import CompiledSelector, LabelIndex, compile_for_index
 from webhook.core.names import LABEL_NAMESPACE_NAME
 from webhook.core.policy import REMEDIES, SettlePolicy
 from webhook.core.remedies.post_init_sleep import PostInitSleep
 from webhook.core.remedy import Remedy
 from webhook.core.selectors import Labels, LabelSelector
 
-_MOST_PLANS = 1_000
+_PLAN_WEIGHT = 64
+MAX_PLANS_WEIGHT = 64 * 1024
+"""Of the plans that are kept: each weighs 64 and one for each policy, in units of some 16 bytes, so
+that a thousand plans of 60 policies take a megabyte or two."""
 
 _numbers = count()
 
@@ -30,7 +33,7 @@ class Policy:
     namespace_selector: LabelSelector | None
     """None: only namespaces that name the policy."""
     named_namespaces: frozenset[str]
-    pod_selector: LabelSelector
+    indexed_pod_selector: CompiledSelector | None
     remedies: tuple[tuple[str, Remedy, Any], ...]
     """Name, function and settings."""
     image_rules: LookupRules | None
@@ -47,7 +50,7 @@ def compile_policy(document: SettlePolicy) -> Policy:
         audit=spec.action == "Audit",
         namespace_selector=selector,
         named_namespaces=selector.names(LABEL_NAMESPACE_NAME) if selector else frozenset(),
-        pod_selector=spec.pod_selector,
+        indexed_pod_selector=compile_for_index(spec.pod_selector),
         remedies=tuple(
             (name, REMEDIES[name], settings) for name, settings in spec.settings().items()
         ),
@@ -78,26 +81,53 @@ class Plan(NamedTuple):
     """Whether it may wrap regular containers, not only init containers."""
 
 
+class Plans:
+    """The plans that were made, by the policies that cover a pod together. Bounded.
+
+    Labels of pods and namespaces, which tenants choose, decide on which policies these are.
+    """
+
+    def __init__(self, policies: tuple[Policy, ...] = ()) -> None:
+        """Policies go by their ranks in all that there are."""
+        self._policies = policies
+        self._kept: dict[tuple[int, ...], Plan] = {}
+        self._weight = 0
+
+    def of(self, ranks: tuple[int, ...]) -> Plan:
+        """The plan of some policies."""
+        plan = self._kept.get(ranks)
+        if plan is None:
+            plan = _plan([self._policies[rank] for rank in ranks])
+            weight = _PLAN_WEIGHT + len(ranks)
+            if self._weight + weight > MAX_PLANS_WEIGHT:
+                self._kept.clear()
+                self._weight = 0
+            self._kept[ranks] = plan
+            self._weight += weight
+        return plan
+
+
 class Group:
     """Policies that cover a namespace together, by priority, then name. Immutable."""
 
-    def __init__(self, policies: tuple[Policy, ...] = ()) -> None:
+    def __init__(
+        self,
+        policies: tuple[Policy, ...] = (),
+        ranks: tuple[int, ...] = (),
+        plans: Plans | None = None,
+    ) -> None:
+        """`ranks` are those of the policies in all that there are, as `plans` knows them."""
         self.policies = policies
-        self._by_labels = LabelIndex(policy.pod_selector for policy in policies)
-        # A few dozen kinds of pods, not one plan per pod.
-        self._plans: dict[tuple[int, ...], Plan] = {}
+        self._by_labels = LabelIndex(
+            (rank, policy.indexed_pod_selector)
+            for rank, policy in zip(ranks, policies, strict=True)
+        )
+        self._plans = plans or Plans()
 
     def plan(self, labels: Labels) -> Plan | None:
         """What is to be done to a pod with these labels; None where no policy covers it."""
         covering = self._by_labels.matching(labels)
-        if not covering:
-            return None
-        plan = self._plans.get(covering)
-        if plan is None:
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
-            plan = self._plans[covering] = _plan([self.policies[rank] for rank in covering])
-        return plan
+        return self._plans.of(covering) if covering else None
 
 
 def _plan(policies: list[Policy]) -> Plan:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 
-from webhook.core.label_index import LabelIndex
+from webhook.core.label_index import LabelIndex, compile_for_index
 from webhook.core.names import (
     LABEL_ENABLED,
     LABEL_POLICY,
     SYSTEM_NAMESPACES,
 )
-from webhook.core.plan import Group, Policy, compile_policy
+from webhook.core.plan import Group, Plans, Policy, compile_policy
 from webhook.core.policy import SettlePolicy
 from webhook.core.view import Namespace
 
-_MOST_REMEMBERED = 20_000
-"""Namespaces come and go."""
 _LONGEST_NAME = 63
 """A name in a request may be no namespace at all."""
 
+MAX_NAMESPACES_BYTES = 16 * 1024 * 1024
+"""Of namespaces whose coverage is kept: their names and labels, for 20,000 of a usual size.
+Namespaces come and go, and tenants who may make them choose their labels."""
+_NAMESPACE_BYTES = 400
+_LABEL_BYTES = 120
+"""What a namespace and a label take beside their texts."""
+MAX_GROUPED_POLICIES = 20_000
+"""Policies in all groups that are kept; each takes some 200 bytes in each group."""
 
 _NO_POLICIES = Group()
 
@@ -49,32 +56,69 @@ class PolicySet:
         )
         self._policies = tuple(compiled)
         self._rank = {policy.name: rank for rank, policy in enumerate(compiled)}
-        self._by_labels = LabelIndex(policy.namespace_selector for policy in compiled)
-        # Selectors are asked once per namespace and change of its labels, not once per pod.
-        self._covering: dict[str, tuple[Mapping[str, str], Coverage]] = {}
-        # Thousands of namespaces are covered by a few dozen sets of policies.
-        self._groups: dict[tuple[int, ...], Group] = {(): _NO_POLICIES}
+        self._by_labels = LabelIndex(
+            (rank, compile_for_index(policy.namespace_selector))
+            for rank, policy in enumerate(compiled)
+        )
+        self._empty_caches()
 
     def __len__(self) -> int:
         return len(self._policies)
+
+    def _empty_caches(self) -> None:
+        # Selectors are asked once per namespace and change of its labels, not once per pod.
+        self._covering: dict[str, tuple[Mapping[str, str], Coverage, int]] = {}
+        self._covering_bytes = 0
+        # Thousands of namespaces are covered by a few dozen sets of policies.
+        self._groups: dict[tuple[int, ...], Group] = {(): _NO_POLICIES}
+        self._grouped_policies = 0
+        self._plans = Plans(self._policies)
+
+    def with_own_caches(self) -> PolicySet:
+        """The same policies, for callers whose questions must not displace what others asked."""
+        made = copy(self)
+        made._empty_caches()
+        return made
 
     def covering(self, namespace: Namespace, own_namespace: str | None) -> Coverage:
         """The policies for a namespace; none for one that is protected or switched off."""
         known = self._covering.get(namespace.name)
         if known is not None:
-            labels, coverage = known
+            labels, coverage, _ = known
             # Mostly the very same; comparing them would take longer than all the rest.
             if labels is namespace.labels or labels == namespace.labels:
                 return coverage
         coverage = self._cover(namespace, own_namespace)
-        if len(namespace.name) > _LONGEST_NAME:
-            return coverage
-        # Labels change without end, too: each change may make a group that nobody had.
-        if max(len(self._covering), len(self._groups)) >= _MOST_REMEMBERED:
-            self._covering.clear()
-            self._groups = {(): _NO_POLICIES}
-        self._covering[namespace.name] = (namespace.labels, coverage)
+        if len(namespace.name) <= _LONGEST_NAME:
+            self._keep(namespace, coverage)
         return coverage
+
+    def _keep(self, namespace: Namespace, coverage: Coverage) -> None:
+        """Remember what covers a namespace, within the bound."""
+        *_, before = self._covering.pop(namespace.name, (0,))
+        self._covering_bytes -= before
+        size = _NAMESPACE_BYTES + sum(
+            _LABEL_BYTES + len(key) + len(value) for key, value in namespace.labels.items()
+        )
+        if size > MAX_NAMESPACES_BYTES:
+            return
+        if self._covering_bytes + size > MAX_NAMESPACES_BYTES:
+            self._covering.clear()
+            self._covering_bytes = 0
+        self._covering[namespace.name] = (namespace.labels, coverage, size)
+        self._covering_bytes += size
+
+    def _group(self, ranks: tuple[int, ...]) -> Group:
+        """The policies of these ranks together."""
+        group = self._groups.get(ranks)
+        if group is None:
+            if self._grouped_policies + len(ranks) > MAX_GROUPED_POLICIES:
+                # With what covers namespaces, which holds groups.
+                self._empty_caches()
+            group = Group(tuple(self._policies[rank] for rank in ranks), ranks, self._plans)
+            self._groups[ranks] = group
+            self._grouped_policies += len(ranks)
+        return group
 
     def _cover(self, namespace: Namespace, own_namespace: str | None) -> Coverage:
         name, labels = namespace.name, namespace.labels
@@ -90,7 +134,4 @@ class PolicySet:
         missing = chosen if chosen and chosen not in self._rank else ""
         if chosen in self._rank and not protected:
             ranks = tuple(sorted({*ranks, self._rank[chosen]}))
-        group = self._groups.get(ranks)
-        if group is None:
-            group = self._groups[ranks] = Group(tuple(self._policies[rank] for rank in ranks))
-        return Coverage(group, protected and not ranks, missing_policy=missing)
+        return Coverage(self._group(ranks), protected and not ranks, missing_policy=missing)

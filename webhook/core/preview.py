@@ -65,14 +65,19 @@ def preview_all(
     stand in for the labels that the namespace has in the view; `template_path` is for kinds that
     podsettle does not know; `images` are those that were looked up. Raises nothing.
     """
+    # Clients choose the labels: what they ask must not displace what reviews asked.
+    own = view.with_own_caches()
+    relabelled: dict[str, ClusterView] = {}
     for workload in pods_of(document, template_path):
         if isinstance(workload, PassedOver):
             yield workload
             continue
         chosen = namespace or workload.namespace or DEFAULT_NAMESPACE
-        seen: ClusterView = view
+        seen: ClusterView = own
         if namespace_labels is not None:
-            seen = view.with_namespace_labels(chosen, namespace_labels)
+            if chosen not in relabelled:
+                relabelled[chosen] = own.with_namespace_labels(chosen, namespace_labels)
+            seen = relabelled[chosen]
         decision, _ = decide_safely(review_of(workload.pod, chosen), seen, settings, images)
         after = jsonpatch.apply_patch(workload.pod, list(decision.operations))
         yield Preview(workload, chosen, decision, workload.pod, after)
@@ -80,6 +85,9 @@ def preview_all(
 
 class RelabellableView(ClusterView, Protocol):
     """A view that can tell what if a namespace had other labels."""
+
+    def with_own_caches(self) -> RelabellableView:
+        """The same cluster, for questions that leave nothing in the caches of this view."""
 
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> ClusterView:
         """The same cluster, but for one namespace's labels."""

@@ -165,7 +165,7 @@ class Mutate:
                 left = deadline - waited - (monotonic() - start)
                 seconds = max(min(deadline * _SHARE_FOR_IMAGES, left), 0.0)
                 known = await self._images.find(answer.decision.lacking, seconds)
-                answer = admit(body.kept, self._source.view, self._settings, known)
+                answer = admit(body.kept, self._source.view, self._settings, known, self._memory)
         except UnreadableReviewError:
             raise
         except Exception as error:
@@ -201,7 +201,9 @@ class Mutate:
         name = answer.unknown_namespace or ""
         seconds = min(_SECONDS_FOR_A_NAMESPACE, deadline * _SHARE_FOR_A_NAMESPACE)
         found = await self._source.fetch_namespace(name, seconds)
-        return admit(body, self._source.view, self._settings) if found else answer
+        if not found:
+            return answer
+        return admit(body, self._source.view, self._settings, memory=self._memory)
 
     def _record(self, answer: Answer, review: bytes, came: float) -> None:
         """Count an answer and tell of it. Raises nothing."""
