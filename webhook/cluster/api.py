@@ -21,11 +21,11 @@ import yaml
 
 from webhook.cluster.asyncio_client import (
     Configuration,
-    RESTClientObject,
     load_incluster_config,
     load_kube_config,
 )
 from webhook.cluster.in_cluster import in_cluster, own_namespace
+from webhook.cluster.rest_client import RestClient
 
 Json = dict[str, Any]
 
@@ -87,7 +87,7 @@ class ApiServer:
         self.namespace = namespace
         """What commands act on that are told no other."""
         self._configuration = configuration
-        self._rest = RESTClientObject(configuration)
+        self._rest = RestClient(configuration)
         self.url: str = configuration.host
 
     @classmethod
@@ -190,7 +190,7 @@ class ApiServer:
         self, path: str, accept: str, seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of a watch, for `seconds` at the most. Raises ApiError and Unreachable."""
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_TIMEOUT, sock_read=_SILENCE)
+        timeout = aiohttp.ClientTimeout(total=seconds, connect=_TIMEOUT, sock_read=_SILENCE)
         try:
             response = await self._open("GET", path, None, "application/json", accept, timeout)
             async with response:
@@ -206,7 +206,7 @@ class ApiServer:
         Raises ApiError and Unreachable, the latter also where the body breaks off, or nothing is
         heard for `silence` seconds.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_TIMEOUT, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(total=None, connect=_TIMEOUT, sock_read=silence)
         try:
             response = await self._open("GET", path, None, "application/json", "*/*", timeout)
             async with response:
@@ -275,6 +275,8 @@ def _words(error: Exception) -> str:
         of_the_system = not isinstance(cause, ssl.SSLError) and (cause.errno or 0) > 0
         why = os.strerror(cause.errno or 0).lower() if of_the_system else str(cause)
         return f"{error.host}:{error.port}: {why}"
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
     return str(error) or type(error).__name__
 
 

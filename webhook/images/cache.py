@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class TooManyError(Exception):
-    """As many questions are under way as there may be."""
+    """As many questions are under way as there may be, in all or for one owner."""
 
 
 class _Kept(NamedTuple, Generic[V]):
@@ -60,19 +60,25 @@ class Cache(Generic[K, V]):
         up: the next one will want it. Raises TooManyError where it would be one too many, in all
         or for its owner, and what `ask` raises, which is not remembered.
         """
-        kept = self._kept.get(key)
-        if kept is not None:
-            if kept.expires > self._clock():
-                self._kept.move_to_end(key)
-                return kept.value
-            del self._kept[key]
-        flight = self._under_way.get(key)
-        if flight is None:
-            self._make_sure_of_room(owner)
-            flight = _Flight(asyncio.create_task(self._fly(key, ask)), owner)
-            self._under_way[key] = flight
-            flight.task.add_done_callback(lambda done: self._landed(key, done))
-        return await asyncio.shield(flight.task)
+        while True:
+            kept = self._kept.get(key)
+            if kept is not None:
+                if kept.expires > self._clock():
+                    self._kept.move_to_end(key)
+                    return kept.value
+                del self._kept[key]
+            flight = self._under_way.get(key)
+            if flight is None:
+                self._make_sure_of_room(owner)
+                flight = _Flight(asyncio.create_task(self._fly(key, ask)), owner)
+                self._under_way[key] = flight
+                flight.task.add_done_callback(lambda done: self._landed(key, done))
+            try:
+                return await asyncio.shield(flight.task)
+            except TooManyError:
+                if flight.owner == owner:
+                    raise
+                # The share of another owner is used up: ask at the cost of this one.
 
     async def aclose(self) -> None:
         """End what is under way."""

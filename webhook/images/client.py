@@ -17,31 +17,39 @@ import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Self
 
 import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
+from webhook.aiohttp_resolver import ThreadResolver
 from webhook.images import challenge
 from webhook.images.addresses import is_refused, literal
+from webhook.images.cache import TooManyError
 from webhook.images.keyring import Credential
 from webhook.images.manifest import ACCEPT, MOST_BYTES
 from webhook.images.problems import LookupFailedError, RefusedError
 from webhook.images.proxy import Proxy
 from webhook.images.reference import is_digest
 from webhook.images.registry import Registry
+from webhook.resolver import LookupLimitError, Resolver
 
 _MOST_TOKEN_BYTES = 64 * 1024
 _MOST_REDIRECTS = 3
-_CONNECTIONS = 64
-"""More than one namespace's look-ups can take."""
+_CONNECTIONS = 256
+"""More than the look-ups of several namespaces can take. A connection counts from before its name
+is looked up, so names that hang hold connections, too."""
 _PER_REGISTRY = 4
 _LONGEST_REQUEST = 10.0
 """Seconds, until all of the answer is there."""
 _TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
+
+_owner: ContextVar[str] = ContextVar("owner", default="")
+"""The owner of the request that a name is looked up for. An aiohttp resolver gets the name alone,
+and is called in the context of the request."""
 
 
 class _Token(msgspec.Struct):
@@ -55,9 +63,7 @@ _decode_token = msgspec.json.Decoder(_Token).decode
 class RegistryClient:
     """Connections to registries. The caller closes it, by `async with`."""
 
-    def __init__(
-        self, *, context: ssl.SSLContext | None = None, resolver: AbstractResolver | None = None
-    ) -> None:
+    def __init__(self, resolver: Resolver, *, context: ssl.SSLContext | None = None) -> None:
         """Raises ValueError where HTTPS_PROXY is not the URL of an HTTP proxy."""
         self._proxy = Proxy.from_environment(os.environ)
         connector = aiohttp.TCPConnector(
@@ -66,9 +72,11 @@ class RegistryClient:
             # Of the operating system's certificates, or those that SSL_CERT_FILE names.
             ssl=context or ssl.create_default_context(),
             resolver=_CheckingResolver(
-                resolver or ThreadedResolver(),
+                ThreadResolver(resolver, _owner.get),
                 unchecked=self._proxy.url.raw_host if self._proxy is not None else None,
             ),
+            # aiohttp's cache would share also an owner's refused look-up with other owners.
+            use_dns_cache=False,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -89,15 +97,16 @@ class RegistryClient:
         """Close what is open."""
         await self._session.close()
 
-    def visit(self, registry: Registry, credential: Credential | None) -> Visit:
-        """A repository, seen with one credential or with none."""
-        return Visit(self._session, self._proxy, registry, credential)
+    def visit(self, registry: Registry, credential: Credential | None, owner: str) -> Visit:
+        """A repository, seen with one credential or with none, at the cost of `owner`'s shares."""
+        return Visit(self._session, self._proxy, registry, credential, owner)
 
 
 class Visit:
     """One repository seen with one credential: what it takes to be let in is found out once.
 
     Every method raises LookupFailedError: RefusedError where another credential may be let in.
+    TooManyError says that the owner's share of name look-ups is used up.
     """
 
     def __init__(
@@ -106,11 +115,13 @@ class Visit:
         proxy: Proxy | None,
         registry: Registry,
         credential: Credential | None,
+        owner: str,
     ) -> None:
         self._session = session
         self._proxy = proxy
         self._registry = registry
         self._credential = credential
+        self._owner = owner
         self._authorization: str | None = None
         self._base = _url(f"https://{registry.host}/v2/{registry.repository}/")
 
@@ -223,9 +234,10 @@ class Visit:
     async def _send(
         self, method: str, url: URL, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request to an address that was looked at. Raises LookupFailedError."""
+        """One request to an address that was checked. Raises LookupFailedError and TooManyError."""
         self._check(url)
         proxy = self._proxy if self._proxy is not None and self._proxy.is_for(url) else None
+        _owner.set(self._owner)
         try:
             async with self._session.request(
                 method,
@@ -237,6 +249,10 @@ class Visit:
             ) as response:
                 yield response
         except (aiohttp.ClientError, OSError, ValueError) as error:
+            if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+                error.os_error, LookupLimitError
+            ):
+                raise TooManyError(str(error.os_error)) from None
             raise LookupFailedError(_words(error, url)) from None
 
     def _check(self, url: URL) -> None:

@@ -26,6 +26,7 @@ from webhook.images.manifest import MOST_BYTES, config_of, platforms, read_confi
 from webhook.images.problems import LookupFailedError, RefusedError
 from webhook.images.reference import Reference, parse
 from webhook.images.registry import Registry, registry_of
+from webhook.resolver import Resolver
 
 if TYPE_CHECKING:
     from webhook.images.client import RegistryClient, Visit
@@ -51,6 +52,14 @@ _MOST_LATE = 256
 """Look-ups that go on though nobody waits for them; more of them end after the step they are at."""
 _MOST_PROBLEMS = 3
 """With pull secrets that one message tells of."""
+_MAX_NAME_LOOKUPS = 64
+_MAX_NAME_LOOKUPS_PER_NAMESPACE = 8
+"""More registries than pods of one namespace need at the same time; each takes a thread."""
+
+
+def new_resolver(count_refused: Callable[[], None] = lambda: None) -> Resolver:
+    """What looks up the names of registries. `count_refused` is called for each one too many."""
+    return Resolver(_MAX_NAME_LOOKUPS, _MAX_NAME_LOOKUPS_PER_NAMESPACE, count_refused=count_refused)
 
 
 class ImageLookup:
@@ -61,6 +70,7 @@ class ImageLookup:
         pull_secrets: PullSecrets | None = None,
         *,
         count: Callable[[bool], None] = lambda _found: None,
+        resolver: Resolver | None = None,
         context: ssl.SSLContext | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -68,8 +78,10 @@ class ImageLookup:
 
         `count` is told, whenever a registry was asked, whether something came of it: once for what
         a tag stands for and once for what a digest does, and not for what came from memory.
+        `resolver` looks the registries' names up, with a share for each namespace.
         `context` is how TLS is checked: by default against the system's certificates.
         """
+        self._resolver = resolver or new_resolver()
         self._pull_secrets = pull_secrets
         self._context = context
         self._client: RegistryClient | None = None
@@ -164,7 +176,7 @@ class ImageLookup:
                 credentials: tuple[Credential, ...] = ()
                 if keyring.holdings:
                     credentials = await asyncio.to_thread(keyring.matching, registry.name)
-                asker = _Asker(self._connected(), registry, credentials)
+                asker = _Asker(self._connected(), registry, credentials, _owner(query))
                 found = await self._ask(asker, reference, query)
         except (ValueError, TooManyError) as error:
             return Unavailable(f"{reference}: {error}")
@@ -175,7 +187,7 @@ class ImageLookup:
     async def _ask(
         self, asker: _Asker, reference: Reference, query: ImageQuery
     ) -> ImageConfig | Unavailable:
-        architectures, owner = query.architectures, f"namespace {query.namespace}"
+        architectures, owner = query.architectures, _owner(query)
         key = (asker.registry, self._fingerprint(asker.credentials))
         digest: str | Unavailable = reference.digest
         if not digest:
@@ -207,14 +219,14 @@ class ImageLookup:
             # In a thread: tenants write the secrets, up to a megabyte each.
             return await asyncio.to_thread(read_keyring, await reader.read(*asked))
 
-        return await self._keyrings.get(asked, read, f"namespace {query.namespace}")
+        return await self._keyrings.get(asked, read, _owner(query))
 
     def _connected(self) -> RegistryClient:
         if self._client is None:
             # Only now: without a look-up nobody pays for it.
             from webhook.images.client import RegistryClient
 
-            self._client = RegistryClient(context=self._context)
+            self._client = RegistryClient(self._resolver, context=self._context)
         return self._client
 
     def _fingerprint(self, credentials: tuple[Credential, ...]) -> bytes:
@@ -230,11 +242,15 @@ class _Asker:
     """Asks one registry with each credential in turn, and stays with the one that is let in."""
 
     def __init__(
-        self, client: RegistryClient, registry: Registry, credentials: tuple[Credential, ...]
+        self,
+        client: RegistryClient,
+        registry: Registry,
+        credentials: tuple[Credential, ...],
+        owner: str,
     ) -> None:
         self.registry = registry
         self.credentials = credentials
-        self._visits = [client.visit(registry, each) for each in credentials or (None,)]
+        self._visits = [client.visit(registry, each, owner) for each in credentials or (None,)]
 
     async def ask(self, look: Callable[[Visit], Awaitable[T]]) -> T | Unavailable:
         """What `look` finds, or why it finds nothing."""
@@ -254,6 +270,11 @@ class _Asker:
         except TimeoutError:
             why[f"the registry did not answer within {_LONGEST_LOOK_UP:.2g} s"] = None
         return Unavailable(", then ".join(why))
+
+
+def _owner(query: ImageQuery) -> str:
+    """Whose shares a query uses, as messages name it."""
+    return f"namespace {query.namespace}"
 
 
 async def _config(visit: Visit, digest: str, architectures: frozenset[str]) -> ImageConfig:

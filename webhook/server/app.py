@@ -16,7 +16,7 @@ from webhook.background import background
 from webhook.cluster.source import Check, Source
 from webhook.core.decide import Settings
 from webhook.core.pull_secrets import PullSecrets
-from webhook.images.lookup import ImageLookup
+from webhook.images.lookup import ImageLookup, new_resolver
 from webhook.server.announce import announce
 from webhook.server.authentication import BASIC, Authorizer, guard
 from webhook.server.client_certificates import DemandClientCertificate
@@ -86,8 +86,11 @@ def create_app(
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.in_flight.set_function(lambda: load.under_way)
 
-    images = ImageLookup(pull_secrets, count=metrics.count_look_up)
-    shown_images = ImageLookup(count=metrics.count_look_up)
+    # Two resolvers: a preview names any namespace that it likes, and so uses any share.
+    resolver, shown_resolver = (new_resolver(metrics.count_refused_dns_lookup) for _ in range(2))
+    metrics.stuck_dns_lookups.set_function(lambda: resolver.stuck + shown_resolver.stuck)
+    images = ImageLookup(pull_secrets, count=metrics.count_look_up, resolver=resolver)
+    shown_images = ImageLookup(count=metrics.count_look_up, resolver=shown_resolver)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

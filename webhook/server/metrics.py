@@ -35,6 +35,18 @@ class Metrics:
         )
         self._found = look_ups.labels("found")
         self._failed = look_ups.labels("failed")
+        self.stuck_dns_lookups = Gauge(
+            "podsettle_dns_lookups_stuck",
+            "Look-ups of registries' names that have been under way for more than 5 s: the name "
+            "servers do not answer. Each holds a thread until the operating system gives up.",
+            registry=self.registry,
+        )
+        self._refused_dns_lookups = Counter(
+            "podsettle_dns_lookups_refused",
+            "Look-ups of registries' names that were refused, because as many were under way as "
+            "one namespace may have, or all namespaces together.",
+            registry=self.registry,
+        )
         self.policies = Gauge("podsettle_policies", "Policies in force.", registry=self.registry)
         self.manifest_problems = Gauge(
             "podsettle_manifest_problems",
@@ -81,3 +93,7 @@ class Metrics:
     def count_look_up(self, found: bool) -> None:
         """Count a question to a registry."""
         (self._found if found else self._failed).inc()
+
+    def count_refused_dns_lookup(self) -> None:
+        """Count a registry's name that was not looked up."""
+        self._refused_dns_lookups.inc()

@@ -1,0 +1,38 @@
+"""`webhook.resolver` behind aiohttp's interface for resolvers."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from webhook.resolver import Resolver
+
+
+class ThreadResolver(AbstractResolver):
+    """Looks names up in a Resolver's threads, for the owner that `owner` names at each call."""
+
+    def __init__(self, resolver: Resolver, owner: Callable[[], str]) -> None:
+        self._resolver = resolver
+        self._owner = owner
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of a name. Raises OSError and UnicodeError."""
+        found = await self._resolver.addresses(host, port, family, self._owner())
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address.host,
+                port=address.port,
+                family=address.family,
+                proto=address.protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in found
+        ]
+
+    async def close(self) -> None:
+        """Leave the resolver as it is; others may use it."""
