@@ -1,6 +1,6 @@
 # Two images, each by its target:
-#   docker build --target podsettle -t podsettle .          the webhook
-#   docker build --target linger -t podsettle/linger .      the helper, for --linger-image
+#   docker build --target podsettle -t REGISTRY/podsettle .    the webhook
+#   docker build --target linger -t REGISTRY/linger .          the helper, for --linger-image
 ARG PYTHON=python:3.13-slim-bookworm
 
 FROM ${PYTHON} AS build

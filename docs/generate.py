@@ -22,6 +22,20 @@ from webhook.server.metrics import Metrics
 
 HERE = Path(__file__).parent
 CHART = HERE.parent / "charts" / "podsettle"
+CHART_UPGRADES = """\
+## Upgrading the chart
+
+### To 0.2.0
+
+- `image.repository` has no default any more, and `lingerImage` has to be set: Helm says so and
+  changes nothing. `--set lingerImage=none` keeps a release that had none as it is.
+- The pod for `helm test` is there only with `helmTest.enabled=true`.
+- The ServiceMonitor sends a token from a Secret, which the chart makes, in the place of Prometheus'
+  own. A ClusterRoleBinding of Prometheus' account to `…-metrics-reader` is not needed any more.
+- `prometheusRule.runbook` is a URL or empty, and no path.
+- `global.imageRegistry` and `global.imagePullSecrets` count. Before, they were accepted and
+  ignored.
+"""
 NOTICE = "<!-- Written by docs/generate.py from the code: change that, then run `make docs`. -->\n"
 
 
@@ -194,7 +208,7 @@ def chart_page() -> str:
         f"| `{path}` | `{json.dumps(value)}` | {about} |"
         for path, value, about in _values(text.splitlines(), yaml.compose(text), "")
     ]
-    return _page(lines)
+    return _page([*lines, "", CHART_UPGRADES])
 
 
 def _values(lines: list[str], node: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:

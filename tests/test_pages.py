@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -145,3 +147,44 @@ def testcommands_of_are_found_where_people_read_them() -> None:
     assert len([typed for _, typed in COMMANDS if typed.whole]) > 20
     assert sum(len(page.policies) for page in PAGES) > 8
     assert sum(len(page.fragments) for page in PAGES) > 2
+
+
+UNOWNED = re.compile(
+    # An image of Docker Hub, or of another public registry.
+    r"(?<![\w./}$\"-])podsettle/(?:podsettle|linger)(?![\w-])"
+    r"|\b(?:docker\.io|ghcr\.io|quay\.io|gcr\.io|public\.ecr\.aws)/\S*(?:podsettle|linger)"
+    # A package, or a chart's repository.
+    r"|\b(?:pipx?|uv|brew|krew|npm|apt|dnf)\b[^\n|`]* (?:install|run) [^\n|`/.]*\bpodsettle\b"
+    r"|helm repo add|oci://|pypi\.org/project/podsettle|artifacthub\.io"
+)
+"""What is published under a name that the project does not own, or not yet."""
+
+
+def test_nothing_promises_an_image_or_a_package_that_is_not_the_projects() -> None:
+    """Whoever takes the name gets the rights of every installation that follows the page."""
+    told = [
+        path
+        for directory in ("docs", "charts", "examples", "certs", "webhook")
+        for path in (ROOT / directory).rglob("*")
+        if path.suffix in (".md", ".yaml", ".json", ".tpl", ".txt", ".py", ".html")
+    ]
+    assert len(told) > 100
+    for path in (*told, ROOT / "README.md", ROOT / "Dockerfile"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not UNOWNED.search(line), f"{path.relative_to(ROOT)}: {line.strip()}"
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        "repository: podsettle/podsettle",
+        "docker pull podsettle/linger:0.1.0",
+        "image: ghcr.io/podsettle/podsettle",
+        "pip install podsettle",
+        "pip install --user 'podsettle[all]'",
+        "kubectl krew install podsettle",
+        "helm repo add podsettle https://podsettle.example",
+    ],
+)
+def test_such_a_promise_would_be_found(promise: str) -> None:
+    assert UNOWNED.search(promise)

@@ -20,6 +20,8 @@ Json: TypeAlias = dict[str, Any]
 CHART = Path(__file__).parents[2] / "charts" / "podsettle"
 VALUES = {path.stem: path for path in sorted(Path(__file__).with_name("values").glob("*.yaml"))}
 """Values that each show another side of the chart."""
+IMAGES = Path(__file__).with_name("images.yaml")
+"""The values without which there is no release."""
 CRDS = {path.stem: path for path in sorted(Path(__file__).with_name("crds").glob("*.yaml"))}
 """CRDs of others that the chart has objects of."""
 NAMESPACE = "podsettle-system"
@@ -48,8 +50,9 @@ def run(
 
 
 def template(*arguments: str | Path, release: str = "podsettle") -> str:
-    """What `helm template` prints."""
-    done = run("helm", "template", release, CHART, "--namespace", NAMESPACE, *arguments)
+    """What `helm template` prints, for IMAGES and whatever the arguments say."""
+    flags = ("--namespace", NAMESPACE, "--values", IMAGES, *arguments)
+    done = run("helm", "template", release, CHART, *flags)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -13,6 +13,7 @@ import yaml
 from tests.chart.helm import (
     CHART,
     CRDS,
+    IMAGES,
     NAMESPACE,
     VALUES,
     Json,
@@ -44,7 +45,7 @@ def schemas(cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_the_versions_are_those_of_the_product() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["version"] == chart["appVersion"] == project["version"]
+    assert chart["appVersion"] == project["version"]
     assert chart["description"] == project["description"]
 
 
@@ -66,7 +67,8 @@ def test_nothing_random_and_nothing_looked_up() -> None:
 
 @pytest.mark.parametrize("values", VALUES)
 def test_helm_lint_finds_nothing(values: str) -> None:
-    done = run("helm", "lint", "--strict", CHART, "--values", VALUES[values])
+    flags = ("--strict", "--values", IMAGES, "--values", VALUES[values])
+    done = run("helm", "lint", CHART, *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[WARNING]" not in done.stdout
 
@@ -165,8 +167,10 @@ def test_a_name_refers_to_what_is_there(values: str) -> None:
         assert reference["port"] == service["spec"]["ports"][0]["port"]
     pod = named("Deployment", name, values)["spec"]["template"]
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-    test_pod = named("Pod", f"{name}-test", values)
-    assert not service["spec"]["selector"].items() <= test_pod["metadata"]["labels"].items()
+    for each in objects(values):
+        if each["kind"] == "Pod":
+            labels = each["metadata"]["labels"].items()
+            assert not service["spec"]["selector"].items() <= labels
     arguments = _arguments(pod)
     assert arguments["--service"] == name
     assert arguments["--own-namespace"] == NAMESPACE
@@ -398,7 +402,7 @@ def test_a_network_policy_lets_out_what_the_values_name() -> None:
         ({"lingerImage": "r.example/linger:1", "image.tag": "b7"}, "r.example/linger:1"),
         ({"lingerImage": "r.example/linger@sha256:00"}, "r.example/linger@sha256:00"),
         ({"lingerImage": "r.example/linger:1@sha256:00"}, "r.example/linger:1@sha256:00"),
-        ({"lingerImage": ""}, None),
+        ({"lingerImage": "none"}, None),
     ],
     ids=str,
 )
@@ -414,6 +418,60 @@ def test_the_helper_has_the_tag_of_podsettle_unless_the_value_has_one(
     assert _arguments(pod).get("--linger-image") == wanted
     if wanted and wanted.endswith(version):
         assert _container(pod)["image"].rpartition(":")[2] == version
+
+
+@pytest.mark.parametrize(
+    ("registry", "image", "pulled"),
+    [
+        ("", "r.example/team/podsettle", "r.example/team/podsettle"),
+        ("mirror.example", "r.example/team/podsettle", "mirror.example/team/podsettle"),
+        ("mirror.example:5000/hub/", "r.example:5000/a", "mirror.example:5000/hub/a"),
+        ("mirror.example", "localhost/a", "mirror.example/a"),
+        ("mirror.example", "team/podsettle", "mirror.example/team/podsettle"),
+        ("mirror.example", "podsettle", "mirror.example/podsettle"),
+    ],
+)
+def test_every_image_comes_from_the_global_registry(registry: str, image: str, pulled: str) -> None:
+    digest = f"@sha256:{'0' * 64}"
+    for tag in ("", ":1.2", digest, f":1.2{digest}"):
+        values = {
+            "global.imageRegistry": registry,
+            "image": {"repository": image, "tag": "v1"},
+            "lingerImage": f"{image}{tag}",
+            "helmTest.enabled": True,
+        }
+        made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
+        (deployment,) = (each for each in made if each["kind"] == "Deployment")
+        pod = deployment["spec"]["template"]
+        (test_pod,) = (each for each in made if each["kind"] == "Pod")
+        assert _container(pod)["image"] == _container(test_pod)["image"] == f"{pulled}:v1"
+        assert _arguments(pod)["--linger-image"] == f"{pulled}{tag or ':v1'}"
+
+
+def test_pull_secrets_are_those_of_the_chart_and_the_global_ones() -> None:
+    (deployment,) = (each for each in objects("everything") if each["kind"] == "Deployment")
+    wanted = [{"name": "registry"}, {"name": "mirror"}, {"name": "other"}]
+    assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == wanted
+    assert named("Pod", "settle-test", "everything")["spec"]["imagePullSecrets"] == wanted
+
+
+def test_what_helm_template_prints_can_be_applied() -> None:
+    """It prints hooks like any other object, and a pod would be created with the rest."""
+    assert not [each for each in objects() if each["kind"] == "Pod"]
+    hooks = [
+        each
+        for each in objects("everything")
+        if "helm.sh/hook" in each["metadata"].get("annotations", {})
+    ]
+    assert [(each["kind"], each["metadata"]["name"]) for each in hooks] == [("Pod", "settle-test")]
+
+
+def test_without_an_image_helm_says_what_to_set() -> None:
+    for command in (("template",), ("install", "--dry-run=client")):
+        done = run("helm", *command, "podsettle", CHART)
+        assert done.returncode != 0
+        assert "at '/image/repository': say where your nodes pull podsettle from" in done.stderr
+        assert "--set image.repository=registry.example.com/team/podsettle" in done.stderr
 
 
 def test_no_rule_says_everything() -> None:
@@ -441,7 +499,7 @@ def test_its_pods_are_created_where_the_restricted_standard_is_enforced(
             assert status == 201, answer
             assert not warnings
             created.append(answer["spec"])
-    assert len(created) == 2
+    assert len(created) == (2 if values == "everything" else 1)
     for spec in created:
         # OpenShift assigns the user, and the image has one of its own elsewhere.
         assert "runAsUser" not in json.dumps(spec)
@@ -479,15 +537,16 @@ def test_releases_by_other_names_do_not_meet() -> None:
 @pytest.mark.parametrize("namespaces", [[], ["ci"]], ids=["everywhere", "somewhere"])
 def test_the_notes_warn_of_the_right_to_every_secret(namespaces: list[str]) -> None:
     said = {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": namespaces}
-    done = run("helm", "install", "podsettle", CHART, "--dry-run=client", *set_flags(said))
+    flags = ("--dry-run=client", *set_flags(said))
+    done = run("helm", "install", "podsettle", CHART, "--values", IMAGES, *flags)
     assert done.returncode == 0, done.stderr
     assert ("may read every Secret" in done.stdout) is (not namespaces)
 
 
 @pytest.mark.parametrize("values", VALUES)
 def test_the_notes_say_what_to_do_next(values: str) -> None:
-    flags = ("--namespace", NAMESPACE, "--dry-run=client", "--values", VALUES[values])
-    done = run("helm", "install", "podsettle", CHART, *flags)
+    flags = ("--namespace", NAMESPACE, "--dry-run=client", "--values", IMAGES)
+    done = run("helm", "install", "podsettle", CHART, *flags, "--values", VALUES[values])
     assert done.returncode == 0, done.stderr
     notes = done.stdout.partition("\nNOTES:\n")[2]
     everything = values == "everything"
@@ -496,7 +555,8 @@ def test_the_notes_say_what_to_do_next(values: str) -> None:
     assert f"rollout status deployment/{name}\n" in notes
     assert ("kind: SettlePolicy" in notes) is not everything
     assert "podsettle.dev/policy=quick-init\n" in notes
-    assert ("`lingerImage` is not set" in notes) is not everything
+    assert ("helm -n podsettle-system test podsettle" in notes) is everything
+    assert ("`lingerImage` is `none`" in notes) is (values == "no-helper")
     assert ("failurePolicy is Fail" in notes) is everything
     assert "touches only pods that a SettlePolicy covers" in notes
     assert "\n\n\n" not in notes

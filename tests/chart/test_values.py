@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from tests.chart.helm import CHART, VALUES, run, set_flags, template
+from tests.chart.helm import CHART, IMAGES, VALUES, run, set_flags, template
 
 Json: TypeAlias = dict[str, Any]
 
@@ -24,7 +24,18 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"replica": 2}, "", "'replica' not allowed"),
     ({"replicas": 0}, "/replicas", "minimum"),
     ({"replicas": "two"}, "/replicas", "want integer"),
-    ({"image.repository": ""}, "/image/repository", "does not match"),
+    (
+        {"image.repository": ""},
+        "/image/repository",
+        "--set image.repository=registry.example.com/team/podsettle",
+    ),
+    ({"image.repository": "r.example:5000/a:1"}, "/image/repository", "into image.tag"),
+    ({"lingerImage": ""}, "/lingerImage", "--set lingerImage=registry.example.com/team/linger"),
+    ({"global.imageRegistry": "https://r.example"}, "/global/imageRegistry", "does not match"),
+    ({"global.imageRegistry": 1}, "/global/imageRegistry", "want null or string"),
+    ({"global.imagePullSecrets": [{}]}, "/global/imagePullSecrets/0", "'name'"),
+    ({"global.imagePullSecrets": ["A"]}, "/global/imagePullSecrets/0", "does not match"),
+    ({"helmTest.enabled": "no"}, "/helmTest/enabled", "want boolean"),
     ({"image.repository": "a b"}, "/image/repository", "does not match"),
     ({"image.tag": "a:b"}, "/image/tag", "does not match"),
     ({"image.tag": 1.5}, "/image/tag", "want string"),
@@ -159,7 +170,7 @@ WRONG: list[tuple[Json, str, str]] = [
 
 @pytest.mark.parametrize(("values", "path", "message"), WRONG, ids=lambda part: str(part)[:60])
 def test_a_wrong_value_is_refused_by_its_path(values: Json, path: str, message: str) -> None:
-    done = run("helm", "template", "podsettle", CHART, *set_flags(values))
+    done = run("helm", "template", "podsettle", CHART, "--values", IMAGES, *set_flags(values))
     assert done.returncode != 0, "it is accepted"
     assert f"at '{path}'" in done.stderr
     assert message in done.stderr
@@ -180,7 +191,8 @@ def test_a_wrong_value_is_refused_by_its_path(values: Json, path: str, message: 
         {"certificates.selfManaged.leafLife": "2190h"},
         {"imageConfig.pullSecrets": True},
         {"resources": {"limits": {"memory": "1Gi", "cpu": 2}, "requests": {"cpu": "0.5"}}},
-        {"global": {"anything": 1}},
+        {"global": {"anything": 1, "imageRegistry": None}},
+        {"global.imageRegistry": "localhost:5000/mirror/"},
     ],
     ids=str,
 )
@@ -189,7 +201,7 @@ def test_a_right_value_is_accepted(values: Json) -> None:
 
 
 def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
-    assert set(_schema_paths(SCHEMA)) - {"global"} == set(_value_paths(DEFAULTS))
+    assert set(_schema_paths(SCHEMA)) == set(_value_paths(DEFAULTS))
 
 
 def test_no_object_of_the_schema_takes_what_it_does_not_know() -> None:

@@ -20,9 +20,8 @@ def test_text_gives_reasons_and_the_difference() -> None:
     done = podsettle("preview", "--manifests", EXAMPLES, TEKTON)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Pod/build-run-8k2mz-unit-pod in namespace ci  policies: tekton")
-    assert "  Applied postInitSleep prepare: wrapped by the helper from podsettle/linger" in (
-        done.stdout
-    )
+    wrapped = "Applied postInitSleep prepare: wrapped by the helper from"
+    assert f"  {wrapped} registry.example/podsettle/linger:" in done.stdout
     assert "+    podsettle.dev/applied: tekton-on-crio/postInitSleep\n" in done.stdout
     assert "\x1b[" not in done.stdout
 

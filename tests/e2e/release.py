@@ -32,8 +32,8 @@ Json: TypeAlias = dict[str, Any]
 
 DOCS = CHART.parents[1] / "docs"
 RELEASE = "podsettle"
-LINGER = "--set=lingerImage=registry.example/linger:1"
-"""All that has to be said for pods without a shell."""
+IMAGES = "--set=image.repository=registry.example/podsettle,lingerImage=registry.example/linger:1"
+"""The values without which there is no release."""
 QUIET = "--set=drain.quiet=4s"
 """No long waiting for more reviews in the end."""
 FAIL = ("--set=webhook.failurePolicy=Fail", QUIET)

@@ -27,7 +27,7 @@ from tests.e2e.release import (
     CONFIGURATION,
     FAIL,
     HOST,
-    LINGER,
+    IMAGES,
     OPT_IN,
     POLICIES,
     RELEASE,
@@ -72,7 +72,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
 def release(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Installed with the chart's own values, and one replica that is ready."""
     with installed(own, tmp_path_factory.mktemp("release")) as installation:
-        notes = installation.helm("install", RELEASE, CHART, LINGER, "--create-namespace")
+        notes = installation.helm("install", RELEASE, CHART, IMAGES, "--create-namespace")
         assert "STATUS: deployed" in notes
         own.namespace(NAMESPACE)
         replica = installation.start()
@@ -133,7 +133,7 @@ def test_upgrades_leave_what_podsettle_wrote(release: Installation) -> None:
         assert is_called(cluster, namespace)
 
     notes = release.helm(
-        "upgrade", RELEASE, CHART, "--set=lingerImage=registry.example/linger:2",
+        "upgrade", RELEASE, CHART, IMAGES, "--set=lingerImage=registry.example/linger:2",
         "--set=webhook.timeoutSeconds=3,webhook.excludedNamespaces={kube-system,storage}",
     )  # fmt: skip
     assert "podsettle was upgraded to" in notes
@@ -142,7 +142,7 @@ def test_upgrades_leave_what_podsettle_wrote(release: Installation) -> None:
     now(3, "kube-system", "storage")
     # As Helm 3 does it: by a merge of three, on the client's side.
     release.helm(
-        "upgrade", RELEASE, CHART, "--server-side=false", LINGER, "--set=webhook.timeoutSeconds=4"
+        "upgrade", RELEASE, CHART, "--server-side=false", IMAGES, "--set=webhook.timeoutSeconds=4"
     )  # fmt: skip
     now(4, "kube-public")
     release.helm("rollback", RELEASE, "1")
@@ -251,7 +251,7 @@ def test_the_crd_is_upgraded_by_the_documented_command(release: Installation) ->
     columns = "/spec/versions/0/additionalPrinterColumns"
     old = release.cluster.request("PATCH", path, [{"op": "remove", "path": columns}])
     assert old.status == 200, old.body
-    release.helm("upgrade", RELEASE, CHART, LINGER)
+    release.helm("upgrade", RELEASE, CHART, IMAGES)
     assert "additionalPrinterColumns" not in release.get(path)["spec"]["versions"][0]
     release.shell(release.documented("install.md", "Upgrade"))
     release.shell(release.documented("install.md", "Upgrade", 1))
@@ -260,6 +260,7 @@ def test_the_crd_is_upgraded_by_the_documented_command(release: Installation) ->
 
 def test_helm_test_tells_ready_from_not(release: Installation) -> None:
     """Its command, here; in a cluster in a pod of its own."""
+    release.helm("upgrade", RELEASE, CHART, IMAGES, "--set=helmTest.enabled=true")
     manifests = release.helm("get", "hooks", RELEASE)
     (pod,) = (each for each in yaml.safe_load_all(manifests) if each)
     _, flag, script, url = pod["spec"]["containers"][0]["command"]
@@ -280,6 +281,8 @@ def test_helm_test_tells_ready_from_not(release: Installation) -> None:
     nobody = ask(free_port())
     assert nobody.returncode == 1
     assert "Connection refused" in nobody.stderr
+    release.helm("upgrade", RELEASE, CHART, IMAGES)
+    assert not release.helm("get", "hooks", RELEASE).strip()
 
 
 @pytest.mark.parametrize(
@@ -491,7 +494,7 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
             return " ".join(warnings)
 
         def upgrade(*flags: str) -> None:
-            release.helm("upgrade", RELEASE, CHART, LINGER, *flags)
+            release.helm("upgrade", RELEASE, CHART, IMAGES, *flags)
 
         refused = "pull secret 'registry' may not be read by podsettle"
         for namespace in (ci, other):
@@ -617,7 +620,7 @@ def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installati
     labels = {"podsettle.dev/policy": "opt-in"}
     namespace = cluster.namespace("fail-", labels=labels)
     await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
-    release.helm("upgrade", RELEASE, CHART, LINGER, *FAIL)
+    release.helm("upgrade", RELEASE, CHART, IMAGES, *FAIL)
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
     await_that(
         lambda: release.webhooks().get(BY_SELECTOR, {}).get("failurePolicy") == "Fail",
@@ -683,4 +686,4 @@ def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installati
     await_that(replica.is_ready, "podsettle is ready again")
     await_that(lambda: answer(simple_pod("pod", namespace))[0] == 201, "pods are created again")
     cluster.request("DELETE", f"{POLICIES}/wide")
-    release.helm("upgrade", RELEASE, CHART, "--reset-values", LINGER)
+    release.helm("upgrade", RELEASE, CHART, "--reset-values", IMAGES)

@@ -16,7 +16,7 @@ from tests.e2e.release import (
     CONFIGURATION,
     FAIL,
     HOST,
-    LINGER,
+    IMAGES,
     OPT_IN,
     OWN,
     POLICIES,
@@ -54,7 +54,7 @@ def fresh(own: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
 def test_uninstalling_under_load_refuses_no_pod(fresh: Installation) -> None:
     """With failurePolicy Fail; the replicas are told to end as soon as Helm has done its part."""
     cluster = fresh.cluster
-    fresh.helm("install", RELEASE, CHART, LINGER, *FAIL, "--create-namespace")
+    fresh.helm("install", RELEASE, CHART, IMAGES, *FAIL, "--create-namespace")
     cluster.namespace(NAMESPACE)
     await_that(fresh.start().is_ready, "podsettle is ready")
     cluster.create(POLICIES, policy("opt-in"))
@@ -74,7 +74,7 @@ def test_uninstalling_under_load_refuses_no_pod(fresh: Installation) -> None:
 def test_uninstalling_leaves_nothing_in_the_way(fresh: Installation) -> None:
     """With failurePolicy Fail and nobody there to answer, which is the worst of cases."""
     cluster = fresh.cluster
-    fresh.helm("install", RELEASE, CHART, LINGER, *FAIL, "--create-namespace")
+    fresh.helm("install", RELEASE, CHART, IMAGES, *FAIL, "--create-namespace")
     cluster.namespace(NAMESPACE)
     await_that(fresh.start().is_ready, "podsettle is ready")
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
@@ -97,7 +97,7 @@ def test_uninstalling_leaves_nothing_in_the_way(fresh: Installation) -> None:
 def test_refused_pods_are_let_through_while_every_replica_is_dead(fresh: Installation) -> None:
     """As the documentation says, where somebody has scaled it by hand before."""
     cluster = fresh.cluster
-    fresh.helm("install", RELEASE, CHART, LINGER, *FAIL, "--create-namespace")
+    fresh.helm("install", RELEASE, CHART, IMAGES, *FAIL, "--create-namespace")
     cluster.namespace(NAMESPACE)
     await_that(fresh.start().is_ready, "podsettle is ready")
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
@@ -127,11 +127,14 @@ def test_refused_pods_are_let_through_while_every_replica_is_dead(fresh: Install
 
 
 def test_gitops_applies_it_again_and_again(fresh: Installation, tmp_path: Path) -> None:
-    """Without Helm in the cluster: rendered, and applied by a manager of its own."""
+    """Without Helm in the cluster: rendered, and applied by a manager of its own.
+
+    Hooks are applied as any other object is, so there must be no pod for `helm test` among them.
+    """
     cluster = fresh.cluster
     cluster.namespace(NAMESPACE)
     manifests = tmp_path / "podsettle.yaml"
-    done = run("helm", "template", RELEASE, CHART, "-n", NAMESPACE, LINGER, "--skip-tests")
+    done = run("helm", "template", RELEASE, CHART, "-n", NAMESPACE, IMAGES)
     manifests.write_text(done.stdout)
 
     def apply(what: Path) -> None:
@@ -146,6 +149,7 @@ def test_gitops_applies_it_again_and_again(fresh: Installation, tmp_path: Path) 
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
     namespace = cluster.namespace("gitops-")
     await_that(lambda: is_called(cluster, namespace), "every namespace is covered")
+    assert fresh.get(f"{OWN}/pods")["items"] == []
     before = fresh.written_by_podsettle()
     assert before.keys() >= {OPT_IN, BY_SELECTOR}
     assert all(before.values())
@@ -168,7 +172,7 @@ def test_the_certificate_source_can_be_changed_and_changed_back(
         "--set=certificates.source=files,certificates.files.secretName=mine",
         f"--set-file=webhook.caBundle={tmp_path}/ca.crt",
     )
-    fresh.helm("install", RELEASE, CHART, LINGER, QUIET, "--create-namespace")
+    fresh.helm("install", RELEASE, CHART, IMAGES, QUIET, "--create-namespace")
     cluster.namespace(NAMESPACE)
     await_that(fresh.start().is_ready, "podsettle is ready with certificates of its own")
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
@@ -180,7 +184,7 @@ def test_the_certificate_source_can_be_changed_and_changed_back(
         deployment = f"deployment/{RELEASE}"
         scaled = cluster.kubectl("-n", NAMESPACE, "scale", deployment, "--replicas=0")
         assert scaled.returncode == 0, scaled.stderr
-        fresh.helm("upgrade", RELEASE, CHART, LINGER, QUIET, "--force-conflicts", *flags)
+        fresh.helm("upgrade", RELEASE, CHART, IMAGES, QUIET, "--force-conflicts", *flags)
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
         assert fresh.get(path)["spec"]["replicas"] == 2
         await_that(fresh.start(*mounted).is_ready, "podsettle is ready")

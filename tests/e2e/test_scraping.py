@@ -23,7 +23,7 @@ import yaml
 from tests.chart.helm import CHART, CRDS, NAMESPACE
 from tests.e2e.release import (
     HOST,
-    LINGER,
+    IMAGES,
     OWN,
     RELEASE,
     ROUTING,
@@ -54,7 +54,7 @@ def release(tmp_path: Path) -> Iterator[Installation]:
                 "the CRD is served",
             )
         monitoring = "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true"
-        installation.helm("install", RELEASE, CHART, LINGER, monitoring, "--create-namespace")
+        installation.helm("install", RELEASE, CHART, IMAGES, monitoring, "--create-namespace")
         cluster.namespace(NAMESPACE)
         await_that(installation.start().is_ready, "podsettle is ready")
         yield installation

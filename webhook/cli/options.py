@@ -13,7 +13,8 @@ from webhook import __version__
 from webhook.cluster.manifests import ManifestsError, ManifestsSource
 from webhook.core import duration
 
-PLACEHOLDER_IMAGE = f"podsettle/linger:{__version__}"
+PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"
+"""Below a top-level domain that RFC 2606 reserves: no one can publish an image of this name."""
 
 
 class InputError(click.ClickException):

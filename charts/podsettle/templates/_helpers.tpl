@@ -29,21 +29,46 @@ app.kubernetes.io/component: webhook
 {{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 
-{{- define "podsettle.image" -}}
-{{- with .Values.image -}}
-{{- if .digest -}}
-{{ .repository }}@{{ .digest }}
+{{/* `image`, from `global.imageRegistry` where that is set. As container runtimes do, takes what precedes the
+     first slash for a registry if it looks like a host. */}}
+{{- define "podsettle.fromRegistry" -}}
+{{- $registry := (.global).imageRegistry | default "" | trimSuffix "/" -}}
+{{- $parts := splitList "/" .image -}}
+{{- $host := first $parts -}}
+{{- if not $registry -}}
+{{ .image }}
+{{- else if and (rest $parts) (or (contains "." $host) (contains ":" $host) (eq $host "localhost")) -}}
+{{ $registry }}/{{ rest $parts | join "/" }}
 {{- else -}}
-{{ .repository }}:{{ include "podsettle.tag" $ }}
+{{ $registry }}/{{ .image }}
 {{- end -}}
+{{- end -}}
+
+{{- define "podsettle.image" -}}
+{{- include "podsettle.fromRegistry" (dict "global" .Values.global "image" .Values.image.repository) -}}
+{{- if .Values.image.digest -}}
+@{{ .Values.image.digest }}
+{{- else -}}
+:{{ include "podsettle.tag" . }}
+{{- end -}}
+{{- end -}}
+
+{{- define "podsettle.imagePullSecrets" -}}
+{{- $secrets := .Values.imagePullSecrets -}}
+{{- range (.Values.global).imagePullSecrets -}}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- with uniq $secrets -}}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- end -}}
 
 {{/* The helper's image, of podsettle's own version unless the value says which: pods that an older
      helper does not understand would fail. */}}
 {{- define "podsettle.lingerImage" -}}
-{{- with .Values.lingerImage -}}
-{{ . }}{{ if not (contains ":" (splitList "/" . | last)) }}:{{ include "podsettle.tag" $ }}{{ end }}
+{{- with ternary "" .Values.lingerImage (eq .Values.lingerImage "none") -}}
+{{ include "podsettle.fromRegistry" (dict "global" $.Values.global "image" .) }}{{ if not (contains ":" (splitList "/" . | last)) }}:{{ include "podsettle.tag" $ }}{{ end }}
 {{- end -}}
 {{- end -}}
 
@@ -72,6 +97,15 @@ seccompProfile:
 
 {{/* What the schema cannot say, because it takes two values, or would not say so that one knows what to do. */}}
 {{- define "podsettle.validate" -}}
+{{- if not .Values.image.repository -}}
+{{- fail "at '/image/repository': say where your nodes pull podsettle from, such as --set image.repository=registry.example.com/team/podsettle. No image is published: build it and push it to a registry of yours, as in docs/install.md, The images" -}}
+{{- end -}}
+{{- if contains ":" (splitList "/" .Values.image.repository | last) -}}
+{{- fail (printf "at '/image/repository': %s has a tag; the tag belongs into image.tag" .Values.image.repository) -}}
+{{- end -}}
+{{- if not .Values.lingerImage -}}
+{{- fail "at '/lingerImage': say where your nodes pull the helper from, such as --set lingerImage=registry.example.com/team/linger. No image is published: build it and push it to a registry of yours, as in docs/install.md, The images. Or --set lingerImage=none: containers without a shell are then left as they are, and kubeletGate does nothing" -}}
+{{- end -}}
 {{- range $path, $image := dict "/image/repository" .Values.image.repository "/lingerImage" .Values.lingerImage -}}
 {{- if hasPrefix "REGISTRY/" $image -}}
 {{- fail (printf "at '%s': put your registry in the place of REGISTRY in %s" $path $image) -}}
