@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.images.settling import HELPER, images
 from tests.process import podsettle
 from webhook.images.lookup import ImageLookup
 from webhook.server.preview import preview_router
+from webhook.server.previewer import Previewer
 from webhook.server.room import Room
 
 
@@ -40,9 +42,13 @@ async def answered(
 ) -> list[dict[str, Any]]:
     app = FastAPI()
     seen = view(policy(**images(registry.host)))
-    app.include_router(preview_router(lambda: seen, SETTINGS, Room(), lookup))
+    previewer = Previewer(lambda: seen, SETTINGS, lookup)
+    app.include_router(preview_router(previewer, Room()))
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://podsettle") as client:
+    async with (
+        aclosing(previewer),
+        httpx.AsyncClient(transport=transport, base_url="http://podsettle") as client,
+    ):
         answer = await client.post("/preview", content=body or json.dumps(new(registry)))
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()["pods"][0]

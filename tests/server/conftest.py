@@ -45,6 +45,7 @@ async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found:
         yield found
+    await app.state.previewer.aclose()
 
 
 @pytest.fixture(scope="module")

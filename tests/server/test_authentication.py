@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 import httpx
@@ -43,14 +44,16 @@ def known() -> Known:
 
 
 @pytest.fixture
-def app(source: ManifestsSource, known: Known) -> FastAPI:
-    return create_app(
+async def app(source: ManifestsSource, known: Known) -> AsyncIterator[FastAPI]:
+    made = create_app(
         source,
         Settings(),
         certificate_expires=lambda: datetime.now(UTC),
         drain=Drain(10, 45),
         authorizer=known,
     )
+    async with aclosing(made.state.previewer):
+        yield made
 
 
 @pytest.fixture

@@ -50,8 +50,10 @@ class PolicySet:
     """Policies by priority, then name. Immutable; a change makes a new one."""
 
     def __init__(self, documents: Iterable[SettlePolicy] = ()) -> None:
+        self.documents = tuple(documents)
+        """What the policies were compiled from."""
         compiled = sorted(
-            (compile_policy(document) for document in documents),
+            (compile_policy(document) for document in self.documents),
             key=lambda policy: (-policy.priority, policy.name),
         )
         self._policies = tuple(compiled)

@@ -29,6 +29,7 @@ from webhook.server.metrics import Metrics
 from webhook.server.mutate import Mutate
 from webhook.server.page import page_router
 from webhook.server.preview import preview_router
+from webhook.server.previewer import DEFAULT_LIMITS, Previewer, PreviewLimits
 from webhook.server.probes import probes_router
 from webhook.server.review_head import PATHS
 from webhook.server.room import Room
@@ -62,6 +63,7 @@ def create_app(
     authorizer: Authorizer | None = None,
     client_certificates: bool = False,
     pull_secrets: PullSecrets | None = None,
+    preview_limits: PreviewLimits = DEFAULT_LIMITS,
 ) -> Application:
     """The application. It keeps `running`, by default the source, going for as long as it runs.
 
@@ -91,6 +93,9 @@ def create_app(
     metrics.stuck_dns_lookups.set_function(lambda: resolver.stuck + shown_resolver.stuck)
     images = ImageLookup(pull_secrets, count=metrics.count_look_up, resolver=resolver)
     shown_images = ImageLookup(count=metrics.count_look_up, resolver=shown_resolver)
+    previewer = Previewer(
+        lambda: source.view, settings, shown_images, preview_limits, metrics.count_preview
+    )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -98,6 +103,7 @@ def create_app(
             run(),
             aclosing(images),
             aclosing(shown_images),
+            aclosing(previewer),
             background(lambda: announce(all_checks)),
         ):
             try:
@@ -117,15 +123,14 @@ def create_app(
     )
     app.state.load = load
     app.state.room = room
+    app.state.previewer = previewer
     mutate = Mutate(source, settings, metrics, journal, drain, load, room, images)
     app.direct = DirectWay(mutate, client_certificates)
     app.mutate = (
         DemandClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
     )
     guarded = [Depends(guard(authorizer))]
-    app.include_router(
-        preview_router(lambda: source.view, settings, room, shown_images), dependencies=guarded
-    )
+    app.include_router(preview_router(previewer, room), dependencies=guarded)
     app.include_router(
         probes_router(all_checks, {"version": __version__, "python": platform.python_version()})
     )

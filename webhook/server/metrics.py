@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
 from webhook.cluster.source import Check
+from webhook.server.previewer import Result
 from webhook.server.review_counts import ReviewCounts
 
 # A second series per counter with the time of its creation: nobody asks for it, scrapes carry it.
@@ -45,6 +46,13 @@ class Metrics:
             "podsettle_dns_lookups_refused",
             "Look-ups of registries' names that were refused, because as many were under way as "
             "one namespace may have, or all namespaces together.",
+            registry=self.registry,
+        )
+        self._previews = Counter(
+            "podsettle_previews",
+            "Requests to /preview whose body was read, by what came of them. deadline, memory and "
+            "crashed: the process that makes previews was ended, or ended by itself.",
+            ["result"],
             registry=self.registry,
         )
         self.policies = Gauge("podsettle_policies", "Policies in force.", registry=self.registry)
@@ -89,6 +97,10 @@ class Metrics:
     def count_refused(self, status: int) -> None:
         """Count a request that was not answered with a review."""
         self._refused.labels(str(status)).inc()
+
+    def count_preview(self, result: Result) -> None:
+        """Count what came of a preview."""
+        self._previews.labels(result).inc()
 
     def count_look_up(self, found: bool) -> None:
         """Count a question to a registry."""
