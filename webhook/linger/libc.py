@@ -38,7 +38,10 @@ MUSL_SOURCES: Mapping[str, Sequence[str]] = {
     ),
     "process": ("_Fork", "execvp", "fork", "waitpid"),
     "select": ("poll",),
-    "signal": ("block", "kill", "restore", "sigaction", "sigaddset", "sigemptyset", "sigprocmask"),
+    "signal": (
+        *("block", "kill", "restore", "sigaction"),
+        *("sigaddset", "sigemptyset", "sigismember", "sigprocmask", "sigtimedwait"),
+    ),
     "stat": ("fchmod", "fstatat", "lstat"),
     "stdio": ("rename",),
     "thread": (
