@@ -115,6 +115,8 @@ class ApiServer:
         # Callers retry, each in its own way; a retry underneath would outlive their deadlines.
         # Not False: the client takes that for the number 0, and 0 for no limit to retries on 5xx.
         configuration.retries = None
+        # As `webhook.verification`: kubectl takes CAs that VERIFY_X509_STRICT refuses.
+        configuration.disable_strict_ssl_verification = True
         # Read here, not by the library: it looks at the variable once, when imported.
         variable = os.environ.get("KUBECONFIG")
         if in_cluster() and (in_cluster_first or not variable) and not (kubeconfig or context):

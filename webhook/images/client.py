@@ -36,6 +36,7 @@ from webhook.images.proxy import Proxy
 from webhook.images.reference import is_digest
 from webhook.images.registry import Registry
 from webhook.resolver import LookupLimitError, Resolver
+from webhook.verification import client_context
 
 _MOST_TOKEN_BYTES = 64 * 1024
 _MOST_REDIRECTS = 3
@@ -69,8 +70,7 @@ class RegistryClient:
         connector = aiohttp.TCPConnector(
             limit=_CONNECTIONS,
             limit_per_host=_PER_REGISTRY,
-            # Of the operating system's certificates, or those that SSL_CERT_FILE names.
-            ssl=context or ssl.create_default_context(),
+            ssl=context or client_context(),
             resolver=_CheckingResolver(
                 ThreadResolver(resolver, _owner.get),
                 unchecked=self._proxy.url.raw_host if self._proxy is not None else None,
