@@ -50,8 +50,8 @@ class LogAgent:
             (home / name).mkdir(parents=True)
         config = home / "rsyslog.conf"
         config.write_text(_CONFIG.format(home=home, interval=INTERVAL_SECONDS))
-        program = _rsyslogd()
-        assert program is not None
+        program = home / "rsyslogd"  # AppArmor's profile is for /usr/sbin/rsyslogd
+        shutil.copy2(_rsyslogd() or "", program)
         process = subprocess.Popen(
             [program, "-n", "-f", str(config), "-i", str(home / "pid")],
             stdout=subprocess.DEVNULL,
