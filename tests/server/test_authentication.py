@@ -6,9 +6,11 @@ import base64
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import pytest
+import starlette.requests
 from fastapi import FastAPI
 from starlette.routing import Route
 
@@ -16,6 +18,7 @@ from tests.reviews import review
 from webhook.cluster.manifests import ManifestsSource
 from webhook.cluster.verdict import Access, Verdict
 from webhook.core.decide import Settings
+from webhook.server import authentication
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 
@@ -117,6 +120,30 @@ async def test_a_permitted_token_sees_what_it_asks_for(
         ("good", "get", "/metrics"),
         ("good", "get", "/"),
     }
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["podsettle/livez?", "podsettle/livez#", "x@podsettle/livez;", "podsettle:443/livez/../"],
+)
+async def test_the_host_header_is_no_part_of_the_path_that_is_judged(
+    closed: httpx.AsyncClient, known: Known, host: str
+) -> None:
+    answer = await closed.get("/metrics", headers={**bearer("good"), "Host": host})
+    assert answer.status_code == 200
+    assert known.asked == [("good", "get", "/metrics")]
+
+
+async def test_the_path_that_is_judged_is_that_of_the_route(known: Known) -> None:
+    class Request(starlette.requests.Request):
+        @property
+        def url(self) -> Any:
+            raise AssertionError("older Starlette versions make it of the Host header")
+
+    headers = [(b"authorization", b"Bearer good"), (b"host", b"x/livez?")]
+    scope = {"type": "http", "method": "GET", "path": "/metrics", "headers": headers}
+    await authentication.guard(known)(Request(scope))
+    assert known.asked == [("good", "get", "/metrics")]
 
 
 async def test_without_a_token_it_says_how_to_get_one(closed: httpx.AsyncClient) -> None:

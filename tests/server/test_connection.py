@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import socket
 import ssl
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -203,6 +205,61 @@ def test_requests_sent_without_waiting_are_answered_in_turn(server: InProcess) -
     for _ in range(3):
         assert "patch" in review_in(client.answer())
     assert is_settled(client)
+
+
+# Other protocols
+
+UPGRADES = [
+    "Connection: Upgrade\r\nUpgrade: h2c\r\n",
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\n",
+    "connection: keep-alive, upgrade\r\nupgrade: x\r\n",
+    "Upgrade: h2c\r\n",
+]
+SMUGGLED = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def asking(path: str, headers: str, body: bytes = SMUGGLED, method: str = "POST") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{headers}"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.mark.parametrize("headers", UPGRADES)
+@pytest.mark.parametrize("path", ["/mutate", "/preview", "/livez", "/", "/nowhere"])
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_request_for_another_protocol_is_refused_and_its_body_never_read(
+    server: InProcess, headers: str, path: str, parts: int
+) -> None:
+    body = json.dumps(REVIEW).encode()
+    request = asking(path, headers, body if path == "/mutate" else SMUGGLED)
+    client = server.connect()
+    with suppress(ssl.SSLError, OSError):
+        for part in (
+            (request, b"") if parts == 1 else (request[:90], request[90:-20], request[-20:])
+        ):
+            client.send(part)
+    answer = client.answer()
+    assert answer.status == 400
+    assert b"send no Upgrade header" in answer.body  # type: ignore[attr-defined]
+    assert answer.getheader("connection") == "close"
+    assert client.hung_up()
+    assert server.drain.reviews == 0
+
+
+def test_a_connect_is_refused(server: InProcess) -> None:
+    client = server.connect()
+    client.send(b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n" + SMUGGLED)
+    assert client.answer().status == 400
+    assert client.hung_up()
+
+
+def test_no_answer_is_taken_for_that_of_the_request_before(server: InProcess) -> None:
+    client = server.connect()
+    client.send(mutate(REVIEW, "?timeout=5s")[:-10])
+    await_that(lambda: server.drain.reviews, "the review is under way")
+    client.send(mutate(REVIEW)[-10:] + asking("/mutate", UPGRADES[0]))
+    with suppress(ssl.SSLError, OSError):
+        found = client.socket.recv(65536)
+        assert found == b"" or found.startswith(b"HTTP/1.1 200 ")
 
 
 # Client certificates

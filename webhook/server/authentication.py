@@ -47,7 +47,8 @@ def guard(authorizer: Authorizer | None, challenge: str = BEARER) -> Guard:
         if token is None:
             detail = _HOW if challenge == BEARER else f"{_HOW}; {_HOW_IN_A_BROWSER}"
             raise HTTPException(401, detail, {"WWW-Authenticate": challenge})
-        verb, path = request.method.lower(), request.url.path
+        # Not `request.url.path`: older Starlette versions read that path out of the Host header.
+        verb, path = request.method.lower(), request.scope["path"]
         access, note = await authorizer.judge(token, verb, path)
         if access is Access.UNAUTHENTICATED:
             detail = f"the API server does not take this token: {note or 'invalid or expired'}"

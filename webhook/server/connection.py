@@ -25,8 +25,13 @@ MOST_UNREAD = 64 * 1024
 """Bytes of answers that are encrypted and wait for their client; the answers wait behind them."""
 GOODBYE_SECONDS = 1
 """For a client to hang up as well."""
+_NO_UPGRADE = "This server has HTTP/1.1 only: send no Upgrade header, and no CONNECT."
 MAX_HEAD = 64 * 1024
 """Bytes of a request line and headers; a token in them takes a few thousand."""
+
+
+class _UpgradeError(Exception):
+    """A request for another protocol. The parser stops at it, and uvicorn answers 400."""
 
 
 class _Flow(FlowControl):
@@ -83,7 +88,28 @@ class Connection(DirectConnection):
         self._head_bytes = 0
         if self._timer is not None:
             self._disarm()
+        if self._asks_for_another_protocol:
+            self._in_head = False
+            if not self._is_at_rest:
+                # Its answer would be taken for that of the request before.
+                self.transport.abort()
+            raise _UpgradeError
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is being read, and close the connection."""
+        super().send_400_response(_NO_UPGRADE if self._asks_for_another_protocol else msg)
+
+    @property
+    def _asks_for_another_protocol(self) -> bool:
+        """Whether the request has an Upgrade header, or is a CONNECT.
+
+        The parser takes what follows such a head for another protocol: uvicorn goes on without the
+        body, or reads the body as the next request.
+        """
+        # Before the first request they are None, whatever their type says.
+        named = any(name == b"upgrade" for name, _ in self.headers or ())
+        return named or bool(self.parser.should_upgrade())
 
     def on_message_complete(self) -> None:
         """The rest of a request that was answered early has come as well."""

@@ -58,6 +58,7 @@ def read_head(head: bytes) -> ReviewHead | None:
         or parser.get_http_version() != "1.1"
         or not parser.should_keep_alive()
         or b"expect" in headers
+        or b"upgrade" in headers
         or not is_json(reader.headers)
     ):
         return None
