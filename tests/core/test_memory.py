@@ -271,3 +271,50 @@ def test_pods_that_differ_without_end_take_no_more_memory(monkeypatch: pytest.Mo
         recalled(memory, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
         assert 0 < memory._bytes <= 3 * size + 100
         assert len(memory._decisions) <= 3
+
+
+BROKEN = [b"\xff", b"\\ud800", b"\\x", b"\x01", b"\xc3", b"\xed\xa0\x80"]
+"""Texts that are no UTF-8 or no JSON; what msgspec passes over it does not look at."""
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=repr)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "spec.initContainers.0.args",
+        "spec.initContainers.1.args",
+        "spec.containers.0.args",
+        "spec.initContainers.0.volumeMounts",
+        "spec.containers.1.volumeMounts",
+        "spec.initContainers.0.volumeDevices",
+        "spec.initContainers.0.resources",
+        "spec.initContainers.0.env",
+        "spec.containers.0.resources",
+        "spec.tolerations",
+        "spec.volumes.0.projected",
+        "metadata.labels",
+        "metadata.managedFields",
+    ],
+)
+def test_a_text_that_is_not_utf_8_is_decided_on_alike_with_and_without_the_cache(
+    path: str, broken: bytes
+) -> None:
+    value = {
+        "args": ["-c", "MARK"],
+        "volumeMounts": [{"name": "MARK", "mountPath": "/MARK"}],
+        "volumeDevices": [{"name": "MARK", "devicePath": "/MARK"}],
+        "resources": {"limits": {"cpu": "MARK"}},
+        "tolerations": [{"key": "MARK"}],
+    }.get(path.rpartition(".")[2], {"k": "MARK"})
+    seen = view(
+        policy(remedies={"postInitSleep": {"containers": ["*"]}, "kubeletGate": {}}), nodes=[node()]
+    )
+    whole = json.dumps(review(changed(TASK, path, value))).encode()
+    bodies = [whole, whole.replace(b"MARK", broken), whole]
+    wanted = [admit(body, seen, SETTINGS).decision for body in bodies]
+    assert wanted[0].operations
+    for order in (bodies, bodies[1:]):
+        memory = Memory()
+        found = [admit(body, seen, SETTINGS, memory=memory).decision for body in order]
+        assert found == wanted[-len(order) :]
+    assert not any(o.reason == "InternalError" for decision in wanted for o in decision.outcomes)

@@ -69,6 +69,20 @@ def test_overhead_is_compared_as_quantities(of_pod: Any, of_class: dict[str, Any
         ({"memory": "1E"}, {"memory": "1e1"}),
         ({"cpu": "1.2.3"}, {"cpu": "1.2"}),
         ({"cpu": "lots"}, {"cpu": "1"}),
+        # Python refuses numbers of more than 4,300 digits, in one way or another.
+        *(
+            ({"cpu": text}, {"cpu": "1"})
+            for text in (
+                "1" * 5000,
+                "0." + "1" * 5000,
+                "1e" + "9" * 5000,
+                "1e-" + "9" * 5000,
+                "1e" + "9" * 30,
+                "." * 5000,
+                "1" * 4_000_000,
+            )
+        ),
+        ({"cpu": int("1" * 4300)}, {"cpu": "1"}),
     ],
 )
 def test_another_overhead_would_get_the_pod_refused(

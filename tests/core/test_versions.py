@@ -35,6 +35,9 @@ from webhook.core.versions import (
         ("", None),
         ("latest", None),
         ("1", None),
+        ("1." + "9" * 5000, None),
+        ("9" * 5000 + ".1", None),
+        ("1.2." + "9" * 5000, Version(1, 2)),
     ],
 )
 def test_a_version_is_read_from_the_start_of_its_text(text: str, version: Version | None) -> None:

@@ -209,7 +209,7 @@ class PodPatch:
         for where, index, command, args in self._from_images:
             container = before["spec"][where][index]
             container.setdefault("command", command)
-            if args and not container.get("args"):
+            if args and not self._container(where, index).has_args:
                 container["args"] = args
         return before
 
@@ -333,10 +333,13 @@ def _projected(container: Container) -> dict[str, Any]:
     projected: dict[str, Any] = {"name": container.name}
     if container.command is not None:
         projected["command"] = container.command
+    # Undecoded: whether they can be decoded must decide nothing. With the decision cache they are
+    # not part of the pod that is decided on.
     if is_set(container.args):
-        projected["args"] = msgspec.json.decode(container.args)
+        projected["args"] = bytes(container.args)
     if is_set(container.volume_mounts):
-        projected["volumeMounts"] = msgspec.json.decode(container.volume_mounts)
+        mounts = bytes(container.volume_mounts)
+        projected["volumeMounts"] = [mounts] if mounts.startswith(b"[") else mounts
     if container.restart_policy is not None:
         projected["restartPolicy"] = container.restart_policy
     if container.restart_policy_rules is not None:

@@ -29,6 +29,9 @@ RuntimeClassName = Annotated[
 """The name of a RuntimeClass in a policy: a DNS subdomain, or the API server refuses the pod."""
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_MAX_QUANTITY_CHARACTERS = 100
+"""Of a quantity that is read as a number; the API server writes none with more than some thirty.
+Python refuses numbers of more than 4,300 digits."""
 _SUFFIXES = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -100,7 +103,7 @@ def _same_quantities(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _quantity(text: str) -> Decimal | str:
     """A Kubernetes quantity as a number, so that `0.25` equals `250m`; else the text itself."""
-    found = _QUANTITY.fullmatch(text)
+    found = _QUANTITY.fullmatch(text) if len(text) <= _MAX_QUANTITY_CHARACTERS else None
     if not found or found[1].count(".") > 1:
         return text
     number, exponent, suffix = found.groups()

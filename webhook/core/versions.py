@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(-(?:alpha|beta|rc|dev)(?![a-z]))?", re.ASCII)
+# Few digits: Python refuses numbers of more than 4,300.
+_VERSION = re.compile(
+    r"v?(\d{1,9})\.(\d{1,9})(?!\d)(?:\.(\d{1,9})(?!\d))?(-(?:alpha|beta|rc|dev)(?![a-z]))?",
+    re.ASCII,
+)
 
 
 class Version(NamedTuple):
