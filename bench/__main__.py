@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bench import core, end_to_end, floor, footprint, growth
+from bench import core, end_to_end, floor, footprint, growth, previews
 from bench.chart import chart
 from bench.effort import FULL, SHORT
 from bench.environment import environment
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[Run], Part]] = {
     floor.NAME: floor.measure,
     end_to_end.NAME: end_to_end.measure,
     growth.NAME: growth.measure,
+    previews.NAME: previews.measure,
     footprint.NAME: footprint.measure,
     core.NAME: core.measure,
 }

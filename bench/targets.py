@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench import core, end_to_end, floor, footprint, growth
+from bench import core, end_to_end, floor, footprint, growth, previews
 from bench.effort import FULL
 from bench.measure import Measure
 from bench.part import Part
@@ -109,6 +109,10 @@ def _tail(parts: Parts) -> Measure:
     return part.figure(ours, "p99").over(part.figure(echo, "p99"))
 
 
+def _beside_previews(column: str) -> Callable[[Parts], Measure]:
+    return lambda parts: previews.worst(parts[previews.NAME], column)
+
+
 TARGETS = (
     Target(
         "/mutate, pods of one template, reviews per CPU-second, against agnhost",
@@ -133,4 +137,18 @@ TARGETS = (
     Target("memory under load, 10,000 namespaces, 1,000 policies", 90, "MiB", False, _memory),
     Target("exec to ready, manifests", 0.7, "s", False, _ready),
     Target("p99 at half of peak load, against the echo's", 2, "×", False, _tail),
+    Target(
+        "longest stall of the loop while previews are made",
+        20,
+        "ms",
+        False,
+        _beside_previews(previews.STALL),
+    ),
+    Target(
+        "p99 beyond twice that without previews, while they are made",
+        5,
+        "ms",
+        False,
+        _beside_previews(previews.BEYOND),
+    ),
 )

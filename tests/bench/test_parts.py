@@ -75,6 +75,14 @@ def test_growth(tmp_path: Path) -> None:
     assert {"1 policy", "100 namespaces", "8 KB pod, echo", "no policy for the pod"} <= set(rows)
 
 
+def test_previews(tmp_path: Path) -> None:
+    rows = short(tmp_path, "previews")["parts"]["previews"]["rows"]
+    assert {"reviews alone", "490 pods of Tekton", "190 nested anchors"} <= set(rows)
+    beside = [figures for row, figures in rows.items() if row != "reviews alone"]
+    assert all(figures["longest stall of the loop"]["low"] > 0 for figures in beside)
+    assert all("p99, against alone" in figures for figures in beside)
+
+
 @pytest.mark.usefixtures("address")
 def test_end_to_end(tmp_path: Path) -> None:
     rows = short(tmp_path, "end-to-end")["parts"]["end-to-end"]["rows"]

@@ -1,0 +1,86 @@
+"""podsettle on manifests, with a watch on its event loop: for how long it did nothing else.
+
+`python -m bench.stalls CERTS PORT MANIFESTS FILE` serves as `podsettle serve` does. A callback is
+due on the loop each millisecond; ten times a second a line is appended to FILE: the time
+(CLOCK_MONOTONIC), the longest delay of the callback since the line before, and the most CPU time
+that the loop's thread took from one callback to the next, all in seconds. The delay includes what
+else the machine did meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from webhook.cluster.manifests import ManifestsSource
+from webhook.core.decide import Settings
+from webhook.server.app import create_app
+from webhook.server.drain import Drain
+from webhook.server.serve import listen, serve
+from webhook.tls.files import CertificateDirectory, FileSource
+
+_DUE_SECONDS = 0.001
+_LINE_SECONDS = 0.1
+
+
+class Stall(NamedTuple):
+    """The longest of a time, in seconds."""
+
+    delay: float
+    cpu: float
+
+
+async def _watch(out: Path) -> None:
+    with out.open("w", buffering=1) as lines:
+        delay, cpu, written = 0.0, 0.0, time.monotonic()
+        while True:
+            due, used = time.monotonic() + _DUE_SECONDS, time.thread_time()
+            await asyncio.sleep(_DUE_SECONDS)
+            now = time.monotonic()
+            delay = max(delay, now - due)
+            cpu = max(cpu, time.thread_time() - used)
+            if now - written > _LINE_SECONDS:
+                lines.write(f"{now} {delay} {cpu}\n")
+                delay, cpu, written = 0.0, 0.0, now
+
+
+def longest_stall(out: Path, since: float, until: float) -> Stall:
+    """The longest that was noted between two moments of CLOCK_MONOTONIC."""
+    lines = [tuple(map(float, line.split())) for line in out.read_text().splitlines()]
+    found = [line for line in lines if since <= line[0] <= until]
+    return Stall(max(line[1] for line in found), max(line[2] for line in found))
+
+
+def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
+    """Serve until a signal comes."""
+    source = ManifestsSource(manifests)
+    source.refresh()
+    certificates = FileSource(CertificateDirectory(certs))
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        async with source.running(), certificates.running():
+            watching = asyncio.create_task(_watch(out))
+            try:
+                yield
+            finally:
+                watching.cancel()
+
+    drain = Drain(0, 1)
+    app = create_app(
+        source,
+        Settings(linger_image="registry.example/linger:1"),
+        certificate_expires=lambda: certificates.expires,
+        running=running,
+        drain=drain,
+    )
+    serve(app, certificates.context, listen("127.0.0.1", port), drain)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]))
