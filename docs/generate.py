@@ -33,6 +33,8 @@ CHART_UPGRADES = """\
 - The ServiceMonitor sends a token from a Secret, which the chart makes, in the place of Prometheus'
   own. A ClusterRoleBinding of Prometheus' account to `…-metrics-reader` is not needed any more.
 - `prometheusRule.runbook` is a URL or empty, and no path.
+- New: `extraCA`, `proxy`, `extraEnv`, `extraVolumes`, `extraVolumeMounts`, `commonLabels`,
+  `serviceAccount.annotations`, `serviceMonitor.tokenSecret`.
 - `global.imageRegistry` and `global.imagePullSecrets` count. Before, they were accepted and
   ignored.
 """

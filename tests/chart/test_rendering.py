@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,78 @@ def test_every_object_carries_the_common_labels(values: str) -> None:
     }
     for each in objects(values):
         assert each["metadata"]["labels"].items() >= wanted.items(), each
+
+
+def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
+    """Selectors of a Deployment cannot be changed; those of a Service would miss running pods."""
+    common = {"app.kubernetes.io/part-of": "ci", "team": "nobody", "release": "other"}
+    # What an object's own labels say wins.
+    own = {"ServiceMonitor": {"release": "prometheus"}, "PrometheusRule": {"release": "prometheus"}}
+    for each in objects("everything"):
+        wanted = common | own.get(each["kind"], {})
+        assert each["metadata"]["labels"].items() >= wanted.items(), each
+    pod = named("Deployment", "settle", "everything")["spec"]["template"]["metadata"]["labels"]
+    assert pod.items() >= (common | {"team": "platform"}).items()
+
+    def selectors(values: Json) -> list[Json]:
+        rendered = yaml.safe_load_all(
+            template("--values", VALUES["everything"], *set_flags(values))
+        )
+        return list(_selectors(list(rendered)))
+
+    assert len(selectors({})) == 7
+    assert selectors({}) == selectors({"commonLabels": {"another": "one"}})
+    assert not any(common.items() & each.items() for each in selectors({}))
+
+
+def _selectors(found: object) -> Iterator[Json]:
+    """What selects podsettle's own pods or Service, wherever it stands."""
+    if isinstance(found, list):
+        for each in found:
+            yield from _selectors(each)
+    elif isinstance(found, dict):
+        if found.get("app.kubernetes.io/name") and "helm.sh/chart" not in found:
+            yield found
+        for each in found.values():
+            yield from _selectors(each)
+
+
+def test_what_is_brought_along_arrives() -> None:
+    """Environment, volumes, mounts and annotations, besides the chart's own."""
+    values = yaml.safe_load(VALUES["everything"].read_text())
+    pod = named("Deployment", "settle", "everything")["spec"]["template"]
+    container = _container(pod)
+    chosen = {
+        "SSL_CERT_FILE": "/etc/podsettle/extra-ca/bundle.pem",
+        "HTTPS_PROXY": "http://proxy.example:3128",
+        "NO_PROXY": "10.0.0.0/8, .example.com",
+    }
+    own = [{"name": name, "value": value} for name, value in chosen.items()]
+    assert container["env"] == own + values["extraEnv"]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounts["extra-ca"] == "/etc/podsettle/extra-ca"
+    assert all(each in container["volumeMounts"] for each in values["extraVolumeMounts"])
+    assert all(each in pod["spec"]["volumes"] for each in values["extraVolumes"])
+    assert {"name": "extra-ca", "configMap": {"name": "company-ca"}} in pod["spec"]["volumes"]
+    assert {each["name"] for each in pod["spec"]["volumes"]} == mounts.keys()
+    account = named("ServiceAccount", "settle", "everything")
+    assert account["metadata"]["annotations"] == values["serviceAccount"]["annotations"]
+
+
+def test_without_any_of_it_there_is_neither_environment_nor_volume() -> None:
+    pod = named("Deployment", "podsettle")["spec"]["template"]["spec"]
+    assert "volumes" not in pod
+    assert not pod["containers"][0].keys() & {"env", "volumeMounts"}
+    assert "annotations" not in named("ServiceAccount", "podsettle")["metadata"]
+
+
+def test_cas_may_be_in_a_secret() -> None:
+    made = yaml.safe_load_all(template("--set=extraCA.secret=company-ca"))
+    (pod,) = (each["spec"]["template"] for each in made if each and each["kind"] == "Deployment")
+    assert pod["spec"]["volumes"] == [{"name": "extra-ca", "secret": {"secretName": "company-ca"}}]
+    assert _container(pod)["env"] == [
+        {"name": "SSL_CERT_FILE", "value": "/etc/podsettle/extra-ca/ca.crt"}
+    ]
 
 
 @pytest.mark.parametrize("values", VALUES)
@@ -390,6 +463,13 @@ def test_a_network_policy_lets_out_what_the_values_name() -> None:
     assert egress(api_server, "--set-json=networkPolicy.registryPorts=[443,5000]") == {
         443, 6443, 5000
     }  # fmt: skip
+    for url, port in (
+        ("http://proxy.example:3128", 3128),
+        ("http://proxy.example", 80),
+        ("https://[fd00::1]/", 443),
+    ):
+        assert egress(api_server, f"--set=proxy.httpsProxy={url}") == {443, 6443, port}
+    assert egress("--set=proxy.httpsProxy=http://proxy.example:3128") is None
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ FREE = {
     "webhook.caBundle": "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n",
 }
 
+SCRATCH: Json = {"extraVolumes": [{"name": "a", "emptyDir": {}}]}
+MOUNT_PATH = "/extraVolumeMounts/0/mountPath"
+
 WRONG: list[tuple[Json, str, str]] = [
     ({"replica": 2}, "", "'replica' not allowed"),
     ({"replicas": 0}, "/replicas", "minimum"),
@@ -152,6 +155,93 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"affinity.node": {}}, "/affinity", "'node' not allowed"),
     ({"podLabels": {"helm.sh/chart": "a"}}, "/podLabels/helm.sh~1chart", "false schema"),
     ({"podAnnotations.a": 1}, "/podAnnotations/a", "want string"),
+    (
+        {"commonLabels": {"app.kubernetes.io/name": "a"}},
+        "/commonLabels/app.kubernetes.io~1name",
+        "false schema",
+    ),
+    # All of the chart's ClusterRoles would become part of `admin`.
+    (
+        {"commonLabels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}},
+        "/commonLabels/rbac.authorization.k8s.io~1aggregate-to-admin",
+        "false schema",
+    ),
+    ({"commonLabels": {"a": "a b"}}, "/commonLabels/a", "does not match"),
+    ({"commonLabels": {"a b": "c"}}, "/commonLabels", "'a b' not allowed"),
+    ({"serviceAccount.name": "a"}, "/serviceAccount", "'name' not allowed"),
+    ({"serviceAccount.annotations": {"a": 1}}, "/serviceAccount/annotations/a", "want string"),
+    ({"extraCA.configMap": "A"}, "/extraCA/configMap", "does not match"),
+    ({"extraCA": {"configMap": "a", "secret": "b"}}, "/extraCA", "not both"),
+    ({"extraCA": {"configMap": "a", "key": "b/c"}}, "/extraCA/key", "does not match"),
+    ({"proxy.httpsProxy": "proxy.example:3128"}, "/proxy/httpsProxy", "does not match"),
+    ({"proxy.httpsProxy": "socks5://p.example"}, "/proxy/httpsProxy", "does not match"),
+    ({"proxy.httpsProxy": "http://me:hidden@p.example"}, "/proxy/httpsProxy", "in extraEnv"),
+    ({"proxy.noProxy": ["a"]}, "/proxy/noProxy", "want string"),
+    ({"extraEnv": [{"name": "A"}]}, "/extraEnv/0", "minProperties"),
+    ({"extraEnv": [{"name": "A", "value": 1}]}, "/extraEnv/0/value", "want string"),
+    ({"extraEnv": [{"name": "1A", "value": ""}]}, "/extraEnv/0/name", "does not match"),
+    ({"extraEnv": [{"name": "A", "valueFrom": {}}]}, "/extraEnv/0/valueFrom", "minProperties"),
+    ({"extraEnv": [{"name": "PODSETTLE_PORT", "value": "1"}]}, "/extraEnv/0/name", "an option"),
+    (
+        {"extraEnv": [{"name": "A", "value": ""}, {"name": "A", "value": ""}]},
+        "/extraEnv/1/name",
+        "set already, by /extraEnv/0",
+    ),
+    (
+        {"extraCA.secret": "a", "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/a"}]},
+        "/extraEnv/0/name",
+        "set already, by extraCA",
+    ),
+    (
+        {"proxy.httpsProxy": "http://p:1", "extraEnv": [{"name": "https_proxy", "value": "a"}]},
+        "/extraEnv/0/name",
+        "set already, by proxy.httpsProxy",
+    ),
+    (
+        {"proxy.noProxy": "a", "extraEnv": [{"name": "NO_PROXY", "value": "a"}]},
+        "/extraEnv/0/name",
+        "set already, by proxy.noProxy",
+    ),
+    # Not what the restricted standard allows.
+    (
+        {"extraVolumes": [{"name": "a", "hostPath": {}}]},
+        "/extraVolumes/0",
+        "'hostPath' not allowed",
+    ),
+    ({"extraVolumes": [{"name": "a"}]}, "/extraVolumes/0", "minProperties"),
+    ({"extraVolumes": [{"name": "tls", "emptyDir": {}}]}, "/extraVolumes/0/name", "another name"),
+    (
+        {"extraVolumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]},
+        "/extraVolumes/1/name",
+        "there is a volume a already",
+    ),
+    (
+        {"extraVolumeMounts": [{"name": "client-ca", "mountPath": "/a"}]},
+        "/extraVolumeMounts/0/name",
+        "none of extraVolumes",
+    ),
+    *(
+        ({**SCRATCH, "extraVolumeMounts": [{"name": "a", "mountPath": path}]}, MOUNT_PATH, message)
+        for path, message in (
+            ("tmp", "does not match"),
+            ("/", "would hide"),
+            ("/etc", "would hide what podsettle has in /etc/podsettle/"),
+            ("/etc/podsettle", "would hide"),
+            ("/etc/podsettle/tls/", "would hide"),
+            ("/tmp/../opt//podsettle/lib", "would hide what podsettle has in /opt/podsettle/"),
+        )
+    ),
+    (
+        {
+            **SCRATCH,
+            "extraVolumeMounts": [
+                {"name": "a", "mountPath": "/tmp"},
+                {"name": "a", "mountPath": "/tmp/"},
+            ],
+        },
+        "/extraVolumeMounts/1/mountPath",
+        "there is a mount at /tmp/ already",
+    ),
     ({"podDisruptionBudget.enabled": 1}, "/podDisruptionBudget/enabled", "want boolean"),
     ({"networkPolicy.apiServerPorts": [0]}, "/networkPolicy/apiServerPorts/0", "minimum"),
     ({"networkPolicy.registryPorts": [443]}, "/networkPolicy/registryPorts", "set both or none"),
@@ -190,6 +280,10 @@ def test_a_wrong_value_is_refused_by_its_path(values: Json, path: str, message: 
         },
         {"certificates.selfManaged.leafLife": "2190h"},
         {"imageConfig.pullSecrets": True},
+        {**SCRATCH, "extraVolumeMounts": [{"name": "a", "mountPath": "/etc/podsettled"}]},
+        {"extraEnv": [{"name": "HTTPS_PROXY", "value": "http://me:secret@p:1"}]},
+        {"extraEnv": [{"name": "SSL_CERT_FILE", "value": "/a"}], "proxy.noProxy": "a"},
+        {"commonLabels": {"app.kubernetes.io/part-of": "ci", "example.com/team": ""}},
         {"resources": {"limits": {"memory": "1Gi", "cpu": 2}, "requests": {"cpu": "0.5"}}},
         {"global": {"anything": 1, "imageRegistry": None}},
         {"global.imageRegistry": "localhost:5000/mirror/"},
@@ -213,6 +307,7 @@ def test_no_object_of_the_schema_takes_what_it_does_not_know() -> None:
         "nodeAffinity",
         "podAffinity",
         "podAntiAffinity",
+        "volumeSource",
     ]
 
 
@@ -243,8 +338,10 @@ _FREE_MAPPINGS = {
     "certificates.certManager.issuerRef",
     "resources",
     "nodeSelector",
+    "commonLabels",
     "podLabels",
     "podAnnotations",
+    "serviceAccount.annotations",
     "serviceMonitor.labels",
     "prometheusRule.labels",
 }

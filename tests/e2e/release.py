@@ -16,7 +16,7 @@ import signal
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -123,16 +123,35 @@ class Installation:
         return ["/api/v1", *(f"/apis/{version}" for version in versions)]
 
     def start(self, *mounted: str) -> Replica:
-        """Another replica, with what the Deployment says; flags for what it mounts."""
+        """Another replica, with what the Deployment says; flags for certificates that it mounts."""
         deployment = self.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}")
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        assert "env" not in container
+        pod = deployment["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
         kubeconfig = self._directory / f"kubeconfig-{len(self.replicas)}"
         kubeconfig.write_text(json.dumps(self._kubeconfig()))
-        replica = Replica(self, [*container["args"], *mounted], kubeconfig)
+        environment = self._environment(pod)
+        replica = Replica(self, [*container["args"], *mounted], kubeconfig, environment)
         self.replicas.append(replica)
         self._write_endpoints(replica)
         return replica
+
+    def _environment(self, pod: Json) -> dict[str, str]:
+        """The container's variables. What they name in a ConfigMap is written as the kubelet would,
+        and named where it is here."""
+        (container,) = pod["containers"]
+        found = {each["name"]: each["value"] for each in container.get("env", ())}
+        mounts = {each["name"]: each["mountPath"] for each in container.get("volumeMounts", ())}
+        for volume in pod.get("volumes", ()):
+            if "configMap" not in volume:
+                continue
+            directory = self._directory / volume["name"]
+            directory.mkdir(exist_ok=True)
+            data = self.get(f"{OWN}/configmaps/{volume['configMap']['name']}")["data"]
+            for key, text in data.items():
+                (directory / key).write_text(text)
+            for name, value in found.items():
+                found[name] = value.replace(mounts[volume["name"]], str(directory))
+        return found
 
     def _kubeconfig(self) -> Json:
         """With the rights of the chart's ServiceAccount and no others."""
@@ -199,18 +218,24 @@ class Installation:
 class Replica:
     """A process that stands for a pod of the Deployment."""
 
-    def __init__(self, of: Installation, arguments: list[str], kubeconfig: Path) -> None:
+    def __init__(
+        self,
+        of: Installation,
+        arguments: list[str],
+        kubeconfig: Path,
+        environment: Mapping[str, str],
+    ) -> None:
         self.port = free_port()
         self.log = kubeconfig.with_suffix(".log")
         # All that a pod would not say: where it listens. The last one counts.
         here = [f"--host={of.address}", f"--port={self.port}"]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PODSETTLE_")}
+        own = {k: v for k, v in os.environ.items() if not k.startswith("PODSETTLE_")}
         with self.log.open("w") as output:
             self._process = subprocess.Popen(
                 [PODSETTLE, *arguments, *here],
                 stdout=output,
                 stderr=output,
-                env={**environment, "KUBECONFIG": str(kubeconfig)},
+                env={**own, **environment, "KUBECONFIG": str(kubeconfig)},
             )
         self._url = f"https://{of.address}:{self.port}"
         self._of = of

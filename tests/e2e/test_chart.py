@@ -29,6 +29,7 @@ from tests.e2e.release import (
     HOST,
     IMAGES,
     OPT_IN,
+    OWN,
     POLICIES,
     RELEASE,
     ROUTING,
@@ -458,12 +459,17 @@ def private_registry(directory: Path, ca: trustme.CA) -> Iterator[tuple[str, str
 
 
 def test_pull_secrets_are_read_where_a_value_allows_it(
-    release: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    release: Installation, tmp_path: Path
 ) -> None:
-    """A private image is looked up there, and nowhere else; and no other right is there."""
+    """A private image is looked up there, and nowhere else; and no other right is there.
+
+    Its registry has a private CA, which a value names, too.
+    """
     cluster, ca = release.cluster, trustme.CA()
-    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    bundle = {"metadata": {"name": "registry-ca"}, "data": {"ca.crt": ca.cert_pem.bytes().decode()}}
+    cluster.create(f"{OWN}/configmaps", bundle)
+    trusted = "--set=extraCA.configMap=registry-ca"
+    release.helm("upgrade", RELEASE, CHART, IMAGES, trusted)
     labels = {"podsettle.dev/policy": "private"}
     with private_registry(tmp_path / "registry", ca) as (image, secret):
         release.stop_all(signal.SIGKILL)
@@ -494,7 +500,7 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
             return " ".join(warnings)
 
         def upgrade(*flags: str) -> None:
-            release.helm("upgrade", RELEASE, CHART, IMAGES, *flags)
+            release.helm("upgrade", RELEASE, CHART, IMAGES, trusted, *flags)
 
         refused = "pull secret 'registry' may not be read by podsettle"
         for namespace in (ci, other):
@@ -529,7 +535,7 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
         upgrade()
         await_that(lambda: _granted(release, ci) == set(), "the right is taken back")
         cluster.request("DELETE", f"{POLICIES}/private")
-    monkeypatch.delenv("SSL_CERT_FILE")
+    release.helm("upgrade", RELEASE, CHART, IMAGES)
     release.stop_all(signal.SIGKILL)
     replica = release.start()
     await_that(replica.is_ready, "podsettle is as it was")

@@ -11,6 +11,17 @@
 
 {{/* The labels of every object. */}}
 {{- define "podsettle.labels" -}}
+{{- include "podsettle.labelsWith" (list . dict) -}}
+{{- end -}}
+
+{{/* The labels of an object that has more of its own, which win over the common ones: a list of the context
+     and these. */}}
+{{- define "podsettle.labelsWith" -}}
+{{- $own := include "podsettle.ownLabels" (first .) | fromYaml -}}
+{{- toYaml (merge $own (last .) (first .).Values.commonLabels) -}}
+{{- end -}}
+
+{{- define "podsettle.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -95,6 +106,85 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
+{{/* The environment, the volumes and their mounts: lists, perhaps empty. */}}
+{{- define "podsettle.env" -}}
+{{- if include "podsettle.extraCA" . }}
+- name: SSL_CERT_FILE
+  value: /etc/podsettle/extra-ca/{{ .Values.extraCA.key }}
+{{- end }}
+{{- with .Values.proxy.httpsProxy }}
+- name: HTTPS_PROXY
+  value: {{ quote . }}
+{{- end }}
+{{- with .Values.proxy.noProxy }}
+- name: NO_PROXY
+  value: {{ quote . }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "podsettle.volumes" -}}
+{{- if ne .Values.certificates.source "selfManaged" }}
+- name: tls
+  secret:
+    secretName: {{ include "podsettle.tlsSecret" . }}
+{{- end }}
+{{- with .Values.webhook.clientCAConfigMap }}
+- name: client-ca
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- with .Values.extraCA.configMap }}
+- name: extra-ca
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- with .Values.extraCA.secret }}
+- name: extra-ca
+  secret:
+    secretName: {{ . }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "podsettle.volumeMounts" -}}
+{{- if ne .Values.certificates.source "selfManaged" }}
+- name: tls
+  mountPath: /etc/podsettle/tls
+  readOnly: true
+{{- end }}
+{{- if .Values.webhook.clientCAConfigMap }}
+- name: client-ca
+  mountPath: /etc/podsettle/client-ca
+  readOnly: true
+{{- end }}
+{{- if include "podsettle.extraCA" . }}
+- name: extra-ca
+  mountPath: /etc/podsettle/extra-ca
+  readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Whether there are CAs besides the system's: a text, or none. */}}
+{{- define "podsettle.extraCA" -}}
+{{- or .Values.extraCA.configMap .Values.extraCA.secret -}}
+{{- end -}}
+
+{{/* The port of the proxy, none without one. */}}
+{{- define "podsettle.proxyPort" -}}
+{{- with .Values.proxy.httpsProxy -}}
+{{- $url := urlParse . -}}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (eq $url.scheme "https" | ternary "443" "80") -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What the schema cannot say, because it takes two values, or would not say so that one knows what to do. */}}
 {{- define "podsettle.validate" -}}
 {{- if not .Values.image.repository -}}
@@ -144,9 +234,63 @@ seccompProfile:
 {{- fail (printf "at '/certificates/certManager/renewBefore': %s is not less than the duration, %s" .renewBefore .duration) -}}
 {{- end -}}
 {{- end -}}
+{{- include "podsettle.validateExtras" . -}}
 {{- with .Values.autoscaling -}}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
 {{- fail (printf "at '/autoscaling/minReplicas': %v is more than the maxReplicas, %v" .minReplicas .maxReplicas) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What is brought along does not meet what the chart has. */}}
+{{- define "podsettle.validateExtras" -}}
+{{- if and .Values.extraCA.configMap .Values.extraCA.secret -}}
+{{- fail "at '/extraCA': give a configMap or a secret, not both" -}}
+{{- end -}}
+{{- if contains "@" .Values.proxy.httpsProxy -}}
+{{- fail "at '/proxy/httpsProxy': a password would stand in the Deployment for everybody to read; leave httpsProxy empty and give HTTPS_PROXY in extraEnv, with valueFrom.secretKeyRef" -}}
+{{- end -}}
+{{- $taken := dict -}}
+{{- if include "podsettle.extraCA" . -}}
+{{- $_ := set $taken "SSL_CERT_FILE" "extraCA" -}}
+{{- end -}}
+{{- if .Values.proxy.httpsProxy -}}
+{{- $_ := set $taken "HTTPS_PROXY" "proxy.httpsProxy" -}}
+{{- end -}}
+{{- if .Values.proxy.noProxy -}}
+{{- $_ := set $taken "NO_PROXY" "proxy.noProxy" -}}
+{{- end -}}
+{{- range $at, $variable := .Values.extraEnv -}}
+{{- $name := upper .name -}}
+{{- if hasPrefix "PODSETTLE_" $name -}}
+{{- fail (printf "at '/extraEnv/%d/name': %s is an option of podsettle, which the chart sets by a value of its own" $at .name) -}}
+{{- end -}}
+{{- with get $taken $name -}}
+{{- fail (printf "at '/extraEnv/%d/name': %s is set already, by %s" $at $variable.name .) -}}
+{{- end -}}
+{{- $_ := set $taken $name (printf "/extraEnv/%d" $at) -}}
+{{- end -}}
+{{- $volumes := list -}}
+{{- range $at, $volume := .Values.extraVolumes -}}
+{{- if has .name (concat (list "tls" "client-ca" "extra-ca") $volumes) -}}
+{{- fail (printf "at '/extraVolumes/%d/name': there is a volume %s already, of the chart's own or before this one; choose another name" $at .name) -}}
+{{- end -}}
+{{- $volumes = append $volumes .name -}}
+{{- end -}}
+{{- $paths := list -}}
+{{- range $at, $mount := .Values.extraVolumeMounts -}}
+{{- if not (has .name $volumes) -}}
+{{- fail (printf "at '/extraVolumeMounts/%d/name': %s is none of extraVolumes" $at .name) -}}
+{{- end -}}
+{{- $path := printf "%s/" (clean .mountPath | trimSuffix "/") -}}
+{{- range $own := list "/etc/podsettle/" "/opt/podsettle/" -}}
+{{- if or (hasPrefix $own $path) (hasPrefix $path $own) -}}
+{{- fail (printf "at '/extraVolumeMounts/%d/mountPath': %s would hide what podsettle has in %s" $at $mount.mountPath $own) -}}
+{{- end -}}
+{{- end -}}
+{{- if has $path $paths -}}
+{{- fail (printf "at '/extraVolumeMounts/%d/mountPath': there is a mount at %s already" $at .mountPath) -}}
+{{- end -}}
+{{- $paths = append $paths $path -}}
 {{- end -}}
 {{- end -}}
