@@ -37,25 +37,42 @@ class Pod:
         name: str = "step-1",
         containers: tuple[str, ...] = ("step",),
         init: tuple[str, ...] = (),
+        sidecars: tuple[str, ...] = (),
+        ephemeral: tuple[str, ...] = (),
         node: str | None = None,
         existing: bool = False,
     ) -> None:
         self.namespace, self.name = namespace, name
         self._cluster = cluster
         self._path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        self._init = init
+        self._init = (*init, *sidecars)
+        self._ephemeral = ephemeral
         if existing:
             return
         spec: dict[str, Any] = {
             "restartPolicy": "Never",
             "containers": [{"name": each, "image": "busybox"} for each in containers],
-            "initContainers": [{"name": each, "image": "busybox"} for each in init],
+            "initContainers": [
+                *({"name": each, "image": "busybox"} for each in init),
+                *(
+                    {"name": each, "image": "busybox", "restartPolicy": "Always"}
+                    for each in sidecars
+                ),
+            ],
         }
         if node is not None:
             spec["nodeName"] = node
         pod = {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
         made = cluster.create_pod(pod)
         assert made.status == 201, made.body
+        if ephemeral:
+            debug = [
+                {"name": each, "image": "busybox", "terminationMessagePolicy": "File"}
+                for each in ephemeral
+            ]
+            patch = {"spec": {"ephemeralContainers": debug}}
+            answer = cluster.request("PATCH", f"{self._path}/ephemeralcontainers", patch)
+            assert answer.status == 200, answer.body
 
     @property
     def exists(self) -> bool:
@@ -79,8 +96,15 @@ class Pod:
         ]
         status = {
             "phase": phase,
-            "containerStatuses": [each for each in statuses if each["name"] not in self._init],
+            "containerStatuses": [
+                each
+                for each in statuses
+                if each["name"] not in self._init and each["name"] not in self._ephemeral
+            ],
             "initContainerStatuses": [each for each in statuses if each["name"] in self._init],
+            "ephemeralContainerStatuses": [
+                each for each in statuses if each["name"] in self._ephemeral
+            ],
         }
         answer = self._cluster.request("PATCH", f"{self._path}/status", {"status": status})
         assert answer.status == 200, answer.body

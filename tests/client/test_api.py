@@ -102,7 +102,7 @@ async def test_another_pod_of_the_same_name_is_told_by_its_uid(
         await sight.refresh()
         assert sight.gone
         assert sight.pod["status"]["phase"] == "Pending"
-        assert not sight.succeeded
+        assert not sight.has_final_state
 
 
 async def test_a_kubeconfig_that_is_named_comes_before_the_pod_that_this_runs_in(

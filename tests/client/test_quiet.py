@@ -11,7 +11,16 @@ import pytest
 
 from tests.client.quiet import POD, Json, QuietServer, pod
 from tests.client.rig import RUNNING, running, terminated, waiting
-from webhook.client import Backoff, PodName, Unreachable, copy_logs, logs, sight, wait_terminated
+from webhook.client import (
+    Backoff,
+    PodDeletedError,
+    PodName,
+    Unreachable,
+    copy_logs,
+    logs,
+    sight,
+    wait_terminated,
+)
 from webhook.client.pod import may_restart
 
 ONCE = Backoff(first=0, total=0)
@@ -210,6 +219,27 @@ async def test_of_a_container_that_restarts_the_last_run_counts_whenever_one_loo
     history = [pod(*each, restartPolicy=policy) for each in (*RESTARTED, *end)]
     async with QuietServer.started(*history[first:]) as quiet, quiet.client() as server:
         assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == code
+
+
+@pytest.mark.parametrize(("policy", "code"), [("Always", 7), ("OnFailure", 7), ("Never", 7)])
+@pytest.mark.parametrize("deleting", [False, True])
+async def test_of_a_pod_whose_deletion_was_missed_no_code_counts_that_a_run_may_have_followed(
+    policy: str, code: int, deleting: bool
+) -> None:
+    """Another pod has its name by now; nothing tells what the first was like in the end."""
+    ended = pod("Running", terminated(code), restartPolicy=policy)
+    if deleting:
+        ended["metadata"]["deletionTimestamp"] = "2026-05-30T10:00:00Z"
+    other = pod("Pending", {})
+    other["metadata"]["uid"] = "another"
+    history = (pod("Running", RUNNING, restartPolicy=policy), ended, other)
+    async with QuietServer.started(*history) as quiet, quiet.client() as server:
+        waited = wait_terminated(server, POD, backoff=ONCE)
+        if policy == "Never" or deleting:
+            assert (await waited).exit_code == code
+        else:
+            with pytest.raises(PodDeletedError, match="may have been started again after the exit"):
+                await waited
 
 
 RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}

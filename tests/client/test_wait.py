@@ -73,6 +73,62 @@ def test_a_pod_that_failed_and_is_deleted_without_an_exit_code_is_no_success(
         assert "its phase was Failed" in command.stderr
 
 
+KINDS = ("step", "clone", "proxy", "debug")
+"""A regular container, an init container, a native sidecar, an ephemeral container."""
+
+
+def pod_of_every_kind(cluster: KubeCluster, namespace: str) -> Pod:
+    return Pod(cluster, namespace, init=("clone",), sidecars=("proxy",), ephemeral=("debug",))
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
+@pytest.mark.parametrize("container", KINDS)
+def test_of_a_deleted_pod_only_what_its_phase_implies_is_claimed(
+    cluster: KubeCluster, namespace: str, run: Run, container: str, phase: str
+) -> None:
+    """Succeeded: the regular containers ended with 0, and the init containers before them."""
+    pod = pod_of_every_kind(cluster, namespace)
+    pod.say("Pending", {container: waiting("ErrImagePull")})
+    with run(*WAIT, "-c", container) as command:
+        command.await_word("ErrImagePull; waiting on")
+        pod.say(phase, dict.fromkeys(KINDS, RUNNING))
+        if phase != "Running":
+            command.await_word("has no terminated state")
+        pod.delete()
+        if phase == "Succeeded" and container in ("step", "clone"):
+            assert command.end() == 0
+            assert command.stdout == f"step-1/{container}: exit code 0 (PodDeleted)\n".encode()
+        else:
+            assert command.end() == 2
+            assert command.stdout == b""
+            expected = f"deleted before its container {container} was seen to end; its phase was"
+            assert f"{expected} {phase}" in command.stderr
+
+
+@pytest.mark.parametrize("container", KINDS)
+@pytest.mark.parametrize("code", [0, 5])
+def test_an_exit_code_that_was_seen_outweighs_the_phase(
+    cluster: KubeCluster, namespace: str, run: Run, container: str, code: int
+) -> None:
+    pod = pod_of_every_kind(cluster, namespace)
+    pod.say("Succeeded", {container: terminated(code)})
+    with run(*WAIT, "-c", container) as command:
+        assert command.end() == code
+
+
+def test_a_sidecar_of_a_deleted_pod_has_the_exit_code_that_the_deletion_tells(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    """It may be started again until then, so it is waited for."""
+    pod = pod_of_every_kind(cluster, namespace)
+    pod.say("Running", {"step": waiting("ErrImagePull"), "proxy": waiting("ErrImagePull")})
+    with run(*WAIT, "-c", "proxy") as command:
+        command.await_word("ErrImagePull; waiting on")
+        pod.say("Running", {"proxy": terminated(5)})
+        pod.delete()
+        assert command.end() == 5
+
+
 def test_a_pod_deleted_before_it_ended_is_an_error(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:

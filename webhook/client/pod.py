@@ -111,12 +111,7 @@ def may_restart(pod: Json, container: str, exit_code: int) -> bool:
     `ContainerShouldRestart` in kubernetes `pkg/api/v1/pod`, and for init containers
     `computeInitContainerActions` in `pkg/kubelet/kuberuntime`.
     """
-    kind, spec = next(
-        (kind, found)
-        for kind in _KINDS
-        for found in pod["spec"].get(f"{kind}s") or ()
-        if found["name"] == container
-    )
+    kind, spec = _find(pod, container)
     if kind == "ephemeralContainer":
         return False
     if any(_covers(rule, exit_code) for rule in spec.get("restartPolicyRules") or ()):
@@ -127,6 +122,28 @@ def may_restart(pod: Json, container: str, exit_code: int) -> bool:
         if kind == "initContainer" and policy == "Always":
             policy = "OnFailure"
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+
+
+def ended_well_if_succeeded(pod: Json, container: str) -> bool:
+    """Whether a pod in phase Succeeded means that this container's last exit code was 0.
+
+    True of regular containers, and of init containers, without which those would not have started.
+    Of native sidecars the phase says only that they have stopped, of ephemeral containers nothing
+    (`getPhase` in kubernetes `pkg/kubelet`).
+    """
+    kind, spec = _find(pod, container)
+    is_sidecar = kind == "initContainer" and spec.get("restartPolicy") == "Always"
+    return kind != "ephemeralContainer" and not is_sidecar
+
+
+def _find(pod: Json, container: str) -> tuple[str, Json]:
+    """The kind and the spec of a container that the pod has."""
+    return next(
+        (kind, found)
+        for kind in _KINDS
+        for found in pod["spec"].get(f"{kind}s") or ()
+        if found["name"] == container
+    )
 
 
 def _covers(rule: Json, exit_code: int) -> bool:

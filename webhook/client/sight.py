@@ -42,8 +42,8 @@ class Sight:
         self.name = name
         self.gone = False
         """Deleted, perhaps with another one in its place."""
-        self.succeeded = False
-        """Whether the pod was ever seen in phase Succeeded."""
+        self.has_final_state = False
+        """Whether `pod` is the pod as it was when it was deleted, not only some time before."""
         self._server = server
         self._backoff = backoff
         self._changed = asyncio.Event()
@@ -169,6 +169,7 @@ class Sight:
             return False
         self._see(item)
         if kind == "DELETED":
+            self.has_final_state = not self.gone
             self.gone = True
         self._changed.set()
         return True
@@ -181,7 +182,6 @@ class Sight:
             return
         self.pod, self._uid = pod, metadata["uid"]
         self._version = metadata["resourceVersion"]
-        self.succeeded |= phase(pod) == "Succeeded"
 
 
 def _version(item: Json) -> str | None:

@@ -17,6 +17,7 @@ from webhook.client.pod import (
     PodDeletedError,
     PodName,
     choose_container,
+    ended_well_if_succeeded,
     last_terminated,
     may_restart,
     phase,
@@ -34,8 +35,8 @@ class Ended:
     container: str
     exit_code: int
     reason: str
-    """The kubelet's word, such as `Completed`, `Error` or `OOMKilled`; `PodDeleted` where there is
-    none, because the pod was deleted once it had succeeded."""
+    """The kubelet's word, such as `Completed`, `Error` or `OOMKilled`; `PodDeleted` where the pod
+    was deleted after its phase was Succeeded and before the container's state was seen."""
     finished_at: str | None
 
 
@@ -50,8 +51,10 @@ async def wait_terminated(
     Of a container that the kubelet may start again, this is how its last run ended, once the pod is
     over: whoever looks a moment later is told the same.
 
-    Once the pod is over (Succeeded or Failed), the terminated state is asked for by `backoff`. A
-    pod that was seen to have succeeded and is then deleted counts as exit code 0.
+    Once the pod is over (Succeeded or Failed), the terminated state is asked for by `backoff`. In a
+    pod that was Succeeded when it was last seen, and is then deleted, a regular or init container
+    counts as exit code 0, which the phase implies. It implies nothing of the exit code of a native
+    sidecar or an ephemeral container: PodDeletedError.
 
     Raises PodNotFoundError, ContainerError, PodDeletedError and NeverTerminatedError; ApiError and
     Unreachable where the API server refuses, or cannot be reached for as long as `backoff` lasts.
@@ -83,19 +86,31 @@ async def wait_terminated(
 
 
 def _ended(sight: Sight, container: str) -> Ended | None:
+    """How the container ended, or None where that is not known yet.
+
+    Raises PodDeletedError where it can no longer become known.
+    """
     state = terminated(sight.pod, container)
     if state is not None:
-        over = sight.gone or phase(sight.pod) in FINAL
+        over = sight.has_final_state or phase(sight.pod) in FINAL
+        # The kubelet starts nothing again in a pod that is being deleted.
+        over |= sight.gone and "deletionTimestamp" in sight.pod["metadata"]
         ended = _read(container, state)
         if over or not may_restart(sight.pod, container, ended.exit_code):
             return ended
     if not sight.gone:
         return None
-    if sight.succeeded:
+    last_phase = phase(sight.pod)
+    if last_phase == "Succeeded" and ended_well_if_succeeded(sight.pod, container):
         return Ended(container, 0, "PodDeleted", None)
+    if state is not None:
+        raise PodDeletedError(
+            f"{sight.name} was deleted, and its container {container} may have been started again "
+            f"after the exit code {state.get('exitCode', 0)} that was last seen"
+        )
     raise PodDeletedError(
         f"{sight.name} was deleted before its container {container} was seen to end; "
-        f"its phase was {phase(sight.pod)}"
+        f"its phase was {last_phase}"
     )
 
 
