@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.linger.conftest import Wrapper
-from tests.linger.runc import PATIENCE, Container, Machine
+from tests.linger.runc import PATIENCE, Container, Machine, make_rootfs
 from tests.process import await_that
+from webhook.linger.build import TARGETS, compile_c, host_arch
 
 TERMINATING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 AN_HOUR = 3_600_000  # milliseconds: a test that has to wait for it to pass has failed
@@ -21,6 +22,14 @@ NOT_FORWARDED = {
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS),
     *(32, 33),  # glibc, which the shells here are linked with, lets no program handle these
 }
+
+
+def test_orphans_do_not_keep_the_container_alive(machine: Machine, wrapper: Wrapper) -> None:
+    """Process 1 inherits them; they may be servers that never end."""
+    script = "(sleep 3600 &); (sleep 3600 &); sleep 0.5; exit 7"
+    for min_lifetime_ms in (0, 20, 1000):
+        command = wrapper.script(script, min_lifetime_ms=min_lifetime_ms)
+        assert machine.run(command) == (7, "", "")
 
 
 @pytest.mark.parametrize("code", [0, 1, 42, 126, 127, 255])
@@ -69,8 +78,8 @@ def test_command_handles_signal(machine: Machine, wrapper: Wrapper, number: sign
 
 
 def _as_delivered(wrapper: Wrapper, number: signal.Signals) -> signal.Signals:
-    """Background commands of a shell ignore INT and QUIT: the wrapper sends TERM instead."""
-    if wrapper.name != "linger" and number in (signal.SIGINT, signal.SIGQUIT):
+    """dash and BusyBox start the command without INT and QUIT, and a shell cannot undo that."""
+    if wrapper.name in ("ash", "dash") and number in (signal.SIGINT, signal.SIGQUIT):
         return signal.SIGTERM
     return number
 
@@ -79,10 +88,90 @@ def _await_ready(container: Container) -> None:
     assert container.read_line() == "ready"
     # A shell starts the command before it has set its own traps; as PID 1 it would miss a signal.
     if container.pid and "linger" not in container.status("Name"):
-        await_that(lambda: int(container.status("SigCgt"), 16) >> 14 & 1, "the traps were set")
+        await_that(lambda: _has_traps(container), "the traps were set")
     # And bash may keep a signal to itself that comes in the instant in which it begins to wait.
     await_that(lambda: container.status("State")[0] == "S", "it waits")
     await_that(lambda: all(c[0] in "SZ" for c in container.children().values()), "so do the others")
+
+
+def _has_traps(container: Container) -> bool:
+    """Whether the last trap of the shell wrapper is set, or no longer: it ends with ignoring it."""
+    fields = (container.status(name) for name in ("SigCgt", "SigIgn"))
+    return any(int(field, 16) >> (signal.SIGWINCH - 1) & 1 for field in fields)
+
+
+FORWARDED_BY_BOTH = [
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCONT, signal.SIGWINCH),
+    *(signal.SIGPWR, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
+]
+
+
+@pytest.fixture(scope="module")
+def with_handler(
+    machine: Machine, linger: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Machine:
+    """The machine, with a program that handles a signal, whatever it was started with."""
+    rootfs = make_rootfs(tmp_path_factory.mktemp("rootfs"), linger)
+    flags = ("-std=gnu11", "-static", "-Os")
+    source = Path(__file__).with_name("handler.c")
+    compile_c([source], rootfs / "handler", target=TARGETS[host_arch()], flags=flags)
+    return Machine(rootfs, machine.scratch)
+
+
+@pytest.mark.parametrize("number", FORWARDED_BY_BOTH)
+def test_command_with_a_handler_gets_the_signal_itself(
+    with_handler: Machine, wrapper: Wrapper, number: signal.Signals
+) -> None:
+    command = wrapper.around(["/handler", str(int(number))])
+    with with_handler.start(command) as container:
+        _await_ready(container)
+        container.signal(number)
+        assert container.finish() == (40 + number, "", "")
+
+
+def test_process_that_writes_to_the_standard_error_of_process_1_is_heard(
+    machine: Machine, wrapper: Wrapper
+) -> None:
+    """Not in BusyBox, whose own report of the command's death would be heard as well."""
+    script = "echo one > /proc/1/fd/2; sleep 1; echo two > /proc/1/fd/2; kill -9 $$"
+    command = wrapper.script(script, min_lifetime_ms=500)
+    heard = "" if wrapper.name == "ash" else "one\ntwo\n"
+    assert machine.run(command) == (137, "", heard)
+
+
+@pytest.mark.parametrize("wrapper", ["ash", "dash"], indirect=True)
+def test_dash_and_busybox_leave_the_command_in_a_group_that_nothing_stops(
+    machine: Machine, wrapper: Wrapper
+) -> None:
+    """It shares the group of process 1, which is orphaned: the kernel drops TSTP, TTIN and TTOU."""
+    script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
+    with machine.start(wrapper.script(script)) as container:
+        _await_ready(container)
+        for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+            container.signal(number)
+        container.signal(signal.SIGTERM)
+        assert container.finish() == (9, "", "")
+
+
+@pytest.mark.parametrize("wrapper", ["linger", "bash"], indirect=True)
+def test_stopped_command_goes_on_when_it_is_continued(machine: Machine, wrapper: Wrapper) -> None:
+    """A command that leads its own group and has no handler stops, which process 1 would not."""
+    script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
+    with machine.start(wrapper.script(script)) as container:
+        _await_ready(container)
+        container.signal(signal.SIGTSTP)
+        await_that(lambda: _states(container) == {"T"}, "the command stopped")
+        assert container.status("State")[0] == "S"
+        container.signal(signal.SIGCONT)
+        await_that(lambda: _states(container) == {"S"}, "the command goes on")
+        container.signal(signal.SIGTERM)
+        assert container.finish() == (9, "", "")
+
+
+def _states(container: Container) -> set[str]:
+    """Of the command; the timers of the shell wrapper are none."""
+    return {child[0] for child in container.children().values() if "the-command" in child}
 
 
 def test_linger_forwards_every_signal(machine: Machine) -> None:

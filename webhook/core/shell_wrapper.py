@@ -1,22 +1,25 @@
 """A wrapper in POSIX shell for containers whose command is a shell already.
 
 It does what linger, the static helper, does, and needs nothing in the image but that shell, so it
-costs the pod no extra image, volume or container. Where the two differ:
+costs the pod no extra image, volume or container. `docs/post-init-sleep.md` has the table of where
+the two differ. The reasons:
 
-- dash and BusyBox start every background command with SIGINT and SIGQUIT ignored, and nothing that
-  the script does can undo it (`trap` in the subshell has no effect, `set -m` demands a terminal).
-  So both are passed on as SIGTERM, in bash too, and if the command dies of it the exit code is 130
-  or 131, as if the signal itself had arrived.
-- SIGHUP, SIGTERM, SIGUSR1 and SIGUSR2 are forwarded, other signals are not. One that arrives before
-  the shell has set its traps is lost, as it would be without the wrapper.
+- dash and BusyBox start every background command with SIGINT and SIGQUIT ignored. A `trap` in the
+  subshell does not undo it, and `set -m`, which would, demands a terminal there. A command that has
+  set a handler of its own gets the signal all the same. Another one gets SIGTERM instead, and if
+  it dies of it the exit code is 130 or 131, as if the signal itself had arrived. In bash `set -m`
+  works without a terminal: the command starts with both signals as they were, and leads a process
+  group.
+- BusyBox, and any shell that is neither dash nor bash, loses what other processes write to
+  /proc/1/fd/2: it would report there that the command was killed.
+- Signals that are not in the script's list are not passed on. One that arrives before the shell has
+  set its traps is lost, as it would be without the wrapper.
 - bash keeps a signal to itself that arrives in the instant in which it begins to wait. It is passed
   on with the next one; if none comes, the command never hears of it. It was seen once in several
   thousand signals that each came on the heels of another (bash 5.2), in dash and BusyBox never.
-- The command's standard input is /dev/null, which is right only for containers without `stdin` and
-  `tty`: wrap no others.
-- The shell's own standard error is /dev/null, because each of these shells would report there that
-  the command was killed. It matters only to those who write to /proc/1/fd/2 instead of their own.
-- A `sleep` that knows no fractions sleeps for a whole second; without `sleep` there is no delay.
+- dash and BusyBox make /dev/null the command's standard input, which is right only for containers
+  without `stdin` and `tty`: wrap no others.
+- A `sleep` that knows no fractions sleeps for whole seconds; without `sleep` there is no delay.
 """
 
 from __future__ import annotations
@@ -24,52 +27,82 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _MARKER = ": podsettle;"
+"""How a wrapper begins, in every version. `:` does nothing in a shell. While an upgrade rolls out,
+replicas of two versions settle pods side by side: each must recognise what the other wrapped."""
 
 # What the lines must get right:
 #
 # - The kubelet expands `$(NAME)` and halves `$$` in a command: neither may occur, so no arithmetic
-#   and no command substitution. Clocks are out of reach; the minimum lifetime is a `sleep` in the
-#   background that is waited for at the end.
+#   and no command substitution. Clocks are out of reach, so the delays are `sleep` commands: one of
+#   (minimum lifetime - sleep) beside the command, and once both are over one of `sleep`. That makes
+#   max(minimum lifetime, command + sleep) in all.
 # - The subshell is forked before any variable is assigned, since a variable of the same name may be
 #   exported. Its `exec` makes $! the command itself, and skips functions and builtins.
+# - A command that is killed causes no output, and process 1 keeps its standard error where it can,
+#   since others may write to /proc/1/fd/2. bash, which alone has `shopt`, reports no signal that it
+#   has a trap for: not even SIGKILL, for which no trap ever runs. dash, whose `[` alone knows no
+#   `==`, reports the death of the job that a `wait` names, so it gets a `wait` for all, after which
+#   it still knows the exit code. BusyBox reports as dash does, and its `wait` for all waits for
+#   orphans as well: what it says goes to /dev/null, as does what any other shell says.
 # - `wait` returns early, with 128 plus a number, when a trap has run, which looks just like a
 #   command that died of that signal. So it is called until `kill -0` fails: a command that was not
 #   reaped yet is there, if only as a zombie. bash reaps outside of `wait` too, and lets a signal
 #   that came after one `wait` interrupt the next; hence two more: the first uses up what is left of
-#   an interruption, the second tells the truth.
+#   an interruption, the second gives the exit code.
 # - Asking again needs a shell that remembers. dash and BusyBox do, and bash does, except in POSIX
 #   mode, which the name `sh` puts it in. Another shell answers 127. Then the first answer stands,
 #   unless a signal may have falsified it.
 # - bash 5.2 loses what it reaps in the very moment of a signal: asked again it answers -1, or waits
 #   until PID 1 has no children left, orphans included. For the command nothing better than the
 #   first answer is left, 128 plus the signal; what has lost its timer must not wait for it.
-# - `trap 'exit $r'` is set before `s` is looked at: a signal that comes between the two still ends
-#   the script. USR1 and USR2 are ignored then, or they would cut the sleep short.
-# - Up to `exec 2>/dev/null` it is one line: between lines, bash reports what was killed.
+# - A signal that asks to end also ends the timer: by SIGPIPE, whose death none of the shells
+#   reports. If it comes before the timer has begun, `end` has no number: hence the look at
+#   `ending`. `timer` is emptied in time, for the number may be that of another process later.
+# - `trap 'exit $code'` is set before `ending` is looked at: a signal that comes between the two
+#   still ends the script. The others are ignored then, or they would cut the sleep short.
+# - The last hexadecimal digit of SigIgn holds the signals 1 to 4. Where it cannot be read, the
+#   command gets TERM.
 SCRIPT = (
     _MARKER
-    + r"""(shift 2;exec "$@")&c=$! s=;exec 2>/dev/null
-f(){ s=$1;kill -$2 $c;}
-trap 'f 143 1' 1
-trap 'f 130 15' 2
-trap 'f 131 15' 3
-trap 'f "$s" 10' 10
-trap 'f "$s" 12' 12
-trap 'f 143 15' 15
-z(){ sleep $1||sleep 1;}
-z $1 >&2&t=$!
-shopt -uo posix
-while wait $c;r=$?;kill -0 $c;do :;done
-trap '' 10 12
-trap 'exit $r' 1 2 3 15
-wait $c
-wait $c;q=$?
-case $q$s in 127|-*);;*)r=$q;esac
-[ $s ]&&{ [ $r = 143 ]&&r=$s;exit $r;}
-z $2 >&2&kill -0 $t&&wait $t
-wait $!;exit $r"""
+    + r""" # Runs the command below, passes signals on, ends $2 s after it, not before $1+$2 s.
+{
+await(){ wait $pid;code=$?;}
+pass(){ kill -$1 $pid;} 2>/dev/null
+end(){ ending=${2-143};pass $1;}
+interrupt(){
+while read key bits;do case $key$bits in SigIgn:$3)end $1;return;;esac;done </proc/$pid/status
+end TERM $2;} 2>/dev/null
+started(){ exec 2>/dev/null;}
+if shopt -uo posix 2>/dev/null
+then started(){ set +m;};set -m;trap : 4 5 6 7 8 9 11 13 16 24 25 26 27 29 31
+interrupt(){ end $1;}
+elif ! [ x == x ] 2>/dev/null
+then started(){ :;}
+await(){ while kill -0 $timer 2>/dev/null;do wait $timer;done;timer=;wait;code=127;}
+end(){ ending=${2-143};kill -PIPE $timer;pass $1;} 2>/dev/null
+fi
+(shift 2;exec "$@")&pid=$! timer= ending=;started
+for s in HUP TERM;do trap "end $s" $s;done
+trap "interrupt INT 130 '*[014589cd]'" INT
+trap "interrupt QUIT 131 '*[012389ab]'" QUIT
+others='ALRM CONT PWR TSTP TTIN TTOU USR1 USR2 WINCH'
+for s in $others;do trap "pass $s" $s;done
+nap(){ sleep $1||sleep 1;} >/dev/null 2>&1
+nap $1&timer=$!
+[ $ending ]&&kill -PIPE $timer
+while await;kill -0 $pid 2>/dev/null;do :;done
+trap '' $others
+trap 'exit $code' HUP INT QUIT TERM
+wait $pid 2>/dev/null
+wait $pid 2>/dev/null;last=$?
+case $last$ending in 127|-*);;*)code=$last;esac
+[ $ending ]&&{ [ $code = 143 ]&&code=$ending;exit $code;}
+kill -0 $timer 2>/dev/null&&wait $timer
+nap $2&wait $!;exit $code
+}"""
 )
-"""The script: `$1` is the minimum lifetime, `$2` the sleep, both in seconds; then the command."""
+"""The script. Its arguments are two durations in seconds, (minimum lifetime - sleep, or 0) and
+sleep, and then the command."""
 
 _NAME = "podsettle"
 _NAMES = ("sh", "ash", "dash", "bash")
@@ -87,13 +120,17 @@ def wrapper(shell: str, *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
     """What to put in front of a `command` that starts with `shell`; its `args` stay as they are.
 
     Takes one of SHELLS and two durations in milliseconds: how long to stay at least once the
-    command has ended, and how long to stay in all. The longer one counts.
+    command has ended, and how long to stay in all. The longer one counts, so the script gets the
+    difference: what is to pass before the last sleep may begin.
 
     Raises ValueError for another shell, and for a negative duration.
     """
     if not is_shell(shell):
         raise ValueError(f"not a known shell: {shell!r}")
-    return [shell, "-c", SCRIPT, _NAME, _seconds(min_lifetime_ms), _seconds(sleep_ms)]
+    if min_lifetime_ms < 0 or sleep_ms < 0:
+        raise ValueError(f"a duration cannot be negative: {min(min_lifetime_ms, sleep_ms)} ms")
+    before_sleep_ms = max(min_lifetime_ms - sleep_ms, 0)
+    return [shell, "-c", SCRIPT, _NAME, _seconds(before_sleep_ms), _seconds(sleep_ms)]
 
 
 def is_wrapped(command: Sequence[str]) -> bool:
@@ -109,7 +146,5 @@ def is_wrapped(command: Sequence[str]) -> bool:
 
 def _seconds(milliseconds: int) -> str:
     """Seconds for `sleep`: 500 gives `0.5`, and 2000 gives `2`, which every `sleep` understands."""
-    if milliseconds < 0:
-        raise ValueError(f"a duration cannot be negative: {milliseconds} ms")
     whole, rest = divmod(milliseconds, 1000)
     return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)

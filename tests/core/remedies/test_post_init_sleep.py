@@ -22,6 +22,7 @@ from tests.builders import (
     view,
     why,
 )
+from tests.earlier_wrapper import EARLIER_SCRIPT
 from webhook.cluster.snapshot import Snapshot
 from webhook.core import shell_wrapper
 from webhook.core.decide import Settings
@@ -510,6 +511,18 @@ def test_a_settled_pod_needs_nothing_more(delivery: str) -> None:
     once = settled(pod(QUICK, SHELL, restartPolicy="Never"), look)
     again = decided(once, look)
     assert why(again) == [f"{name}: AlreadySettled" for name in ("prepare", "script", "main")]
+    assert again.operations == ()
+
+
+def test_a_pod_that_an_earlier_version_settled_needs_nothing_more() -> None:
+    """As while an upgrade rolls out, when replicas of both versions answer."""
+    look = seen(delivery="Shell", containers=["*"])
+    pod_now = settled(pod(SHELL, restartPolicy="Never"), look)
+    (script,) = pod_now["spec"]["initContainers"]
+    assert script["command"][2] == shell_wrapper.SCRIPT
+    script["command"][2] = EARLIER_SCRIPT
+    again = decided(pod_now, look)
+    assert "script: AlreadySettled" in why(again)
     assert again.operations == ()
 
 
