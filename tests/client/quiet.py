@@ -48,6 +48,8 @@ class QuietServer:
         self.unanswered = 0
         """How many watches, the first ones, and how many requests for a log are never answered."""
         self.logs = 0
+        self.silent = False
+        """Whether quiet watches go on without a word, and do not end."""
 
     @classmethod
     @asynccontextmanager
@@ -112,6 +114,8 @@ class QuietServer:
         if self.watches <= self._quiet:
             for line in self.lines:
                 await response.write(line + b"\n")
+            if self.silent:
+                await asyncio.Event().wait()
             if self._abort and request.transport is not None:
                 request.transport.abort()
             return response

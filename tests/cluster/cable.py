@@ -13,6 +13,10 @@ class Cable:
 
     def __init__(self, host: str, port: int) -> None:
         self.port = 0
+        self.accepted = 0
+        """How many connections there have been."""
+        self.frozen = False
+        """Whether connections are accepted and nothing is passed on them."""
         self._far = (host, port)
         self._ends: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -36,11 +40,15 @@ class Cable:
         self.freeze()
 
     def freeze(self) -> None:
-        """Pass nothing more on any connection that is open; new ones work."""
+        """Pass nothing more on any connection that is open; new ones work, unless `frozen`."""
         for task in self._tasks:
             task.cancel()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        if self.frozen:
+            self._ends.add(writer)
+            return
         far_reader, far_writer = await asyncio.open_connection(*self._far)
         for source, target in ((reader, far_writer), (far_reader, writer)):
             self._ends.add(target)
@@ -54,5 +62,5 @@ class Cable:
                 target.write(data)
                 await target.drain()
             target.write_eof() if target.can_write_eof() else target.close()
-        except (ConnectionError, RuntimeError):
+        except (OSError, RuntimeError):
             target.transport.abort()

@@ -7,10 +7,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from tests.cluster.cable import Cable
 from tests.kube.cluster import KubeCluster
 from webhook.cluster.api import ApiServer
 from webhook.cluster.kubernetes import KubernetesSource
@@ -50,6 +52,21 @@ async def source(api: ApiServer) -> AsyncIterator[KubernetesSource]:
     found = KubernetesSource(api)
     async with found.running():
         await eventually(lambda: found.synced and found.view.server_version is not None)
+        yield found
+
+
+@pytest.fixture
+async def cable(
+    own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Cable]:
+    """What lies between podsettle and the API server."""
+    configuration = yaml.safe_load(own_cluster.kubeconfig.read_text())
+    far = urlsplit(configuration["clusters"][0]["cluster"]["server"])
+    async with Cable(far.hostname or "", far.port or 0).plugged() as found:
+        configuration["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{found.port}"
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(configuration))
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         yield found
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-import yaml
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from tests.cluster.cable import Cable
@@ -255,21 +252,6 @@ async def test_a_restart_of_etcd_is_caught_up_with(
     await eventually(lambda: source.view.namespace(name))
 
 
-@pytest.fixture
-async def cable(
-    own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Cable]:
-    """What lies between podsettle and the API server."""
-    configuration = yaml.safe_load(own_cluster.kubeconfig.read_text())
-    far = urlsplit(configuration["clusters"][0]["cluster"]["server"])
-    async with Cable(far.hostname or "", far.port or 0).plugged() as found:
-        configuration["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{found.port}"
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(yaml.safe_dump(configuration))
-        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        yield found
-
-
 async def test_watches_that_are_cut_go_on_where_they_were(
     own_cluster: KubeCluster, cable: Cable
 ) -> None:
@@ -282,16 +264,3 @@ async def test_watches_that_are_cut_go_on_where_they_were(
                 name = own_cluster.namespace("after-cut-")
                 await eventually(lambda: source.view.namespace(name))  # noqa: B023
             await eventually(lambda: all(r.connected for r in source.reflectors.values()))
-
-
-async def test_a_watch_that_dies_in_silence_is_noticed(
-    own_cluster: KubeCluster, cable: Cable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("webhook.cluster.api._SILENCE", 1.0)
-    async with await ApiServer.connect() as server:
-        source = KubernetesSource(server)
-        async with source.running():
-            await eventually(lambda: source.synced)
-            cable.freeze()
-            name = own_cluster.namespace("after-silence-")
-            await eventually(lambda: source.view.namespace(name))

@@ -21,11 +21,10 @@ from webhook.client.pod import (
     phase,
     waiting,
 )
-from webhook.cluster.api import ApiError, ApiServer, Unreachable
+from webhook.cluster.api import ApiError, ApiServer, Unreachable, WatchLimits
 
 _WATCH_SECONDS = 290
-_ANSWER_SECONDS = 15.0
-"""In which a watch is answered; the API server sends the head of its answer at once."""
+_LIMITS = WatchLimits()
 _USUAL = ("ContainerCreating", "PodInitializing")
 
 _pause = asyncio.sleep
@@ -129,11 +128,9 @@ class Sight:
         path = f"{pods}?{urlencode(query)}"
         answered, heard = math.inf, False
         try:
-            async with (
-                asyncio.timeout(_ANSWER_SECONDS) as limit,
-                self._server.lines(path, "application/json", _WATCH_SECONDS + 10) as lines,
-            ):
-                limit.reschedule(None)
+            async with self._server.lines(
+                path, "application/json", _WATCH_SECONDS + 10, _LIMITS
+            ) as lines:
                 answered = time.monotonic()
                 async for line in lines:
                     heard |= self._take(_decode(line))
@@ -144,15 +141,13 @@ class Sight:
                 raise
             # The version to resume from is no longer known (KEP-365): look again.
             self._version = None
-        except (msgspec.DecodeError, TimeoutError, Unreachable) as error:
+        except (msgspec.DecodeError, Unreachable) as error:
             if not heard and time.monotonic() - answered < STOOD:
                 raise self._broken(error) from None
 
     def _broken(self, error: Exception) -> Unreachable:
         if isinstance(error, Unreachable):
             return error
-        if isinstance(error, TimeoutError):
-            return Unreachable(f"{self.name}: the watch was not answered")
         return Unreachable(f"{self.name}: the watch says what is not JSON")
 
     def _take(self, event: object) -> bool:

@@ -12,6 +12,7 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,9 +32,31 @@ Json = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
 _TIMEOUT = 10.0
-_SILENCE = 90.0
-"""Seconds without a word on a watch until its connection counts as dead. The API server sends a
-bookmark a minute where nothing else happens (KEP-956)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchLimits:
+    """How long a watch may take to answer, and be silent, in seconds.
+
+    Silence is no fault. The API server sends a bookmark a minute only of a kind of object that has
+    changed since it started (`cacher.go` in k8s.io/apiserver); otherwise it has nothing to send
+    until etcd reports progress, every 10 minutes by default. But a connection that died without a
+    FIN is silent, too. So a silent watch ends in good order, and the next one continues from the
+    last version on another connection: nothing is lost where the old one was alive, and no more
+    than this time where it was not. The next watch is the proof: if the API server does not answer
+    it, that is a fault.
+
+    Why not TCP keep-alive: the kernel of a proxy, or of an API server that hangs, answers it. Why
+    not another request beside the watch: it shows that the API server answers, not that this watch
+    would be told of a change.
+    """
+
+    answer_seconds: float = 10.0
+    """Until the head of the answer, which the API server sends at once."""
+    silent_seconds: float = 75.0
+    """Longer than from one bookmark to the next; with `answer_seconds` below 90."""
+    stable_seconds: float = 15.0
+    """A watch that breaks after this time is no fault: proxies cut connections that are silent."""
 
 
 class ApiError(Exception):
@@ -189,16 +212,20 @@ class ApiServer:
 
     @asynccontextmanager
     async def lines(
-        self, path: str, accept: str, seconds: float
+        self, path: str, accept: str, seconds: float, limits: WatchLimits
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of a watch, for `seconds` at the most. Raises ApiError and Unreachable."""
-        timeout = aiohttp.ClientTimeout(total=seconds, connect=_TIMEOUT, sock_read=_SILENCE)
+        """The lines of a watch, for `seconds` at the most, and until it is silent for too long.
+
+        Raises ApiError and Unreachable, the latter also where the watch is not answered.
+        """
+        timeout = aiohttp.ClientTimeout(total=seconds)
         try:
-            response = await self._open("GET", path, None, "application/json", accept, timeout)
+            async with asyncio.timeout(limits.answer_seconds):
+                response = await self._open("GET", path, None, "application/json", accept, timeout)
             async with response:
                 if response.status >= 300:
                     raise ApiError(response.status, _message(await response.read()))
-                yield response.content.__aiter__()
+                yield _lines_until_silent(response.content, limits.silent_seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"GET {path}: {_words(error)}") from None
 
@@ -257,6 +284,23 @@ class ApiServer:
         )
         response: aiohttp.ClientResponse = made.response
         return response
+
+
+async def _lines_until_silent(
+    content: aiohttp.StreamReader, seconds: float
+) -> AsyncIterator[bytes]:
+    silence = asyncio.timeout(seconds)
+    try:
+        while True:
+            silence = asyncio.timeout(seconds)
+            async with silence:
+                line = await content.readline()
+            if not line:
+                return
+            yield line
+    except TimeoutError:
+        if not silence.expired():
+            raise
 
 
 def _usual() -> str:

@@ -8,7 +8,7 @@ Reflector (KEP-365, KEP-956, `tools/cache/reflector.go`):
 - the list is paged and says where the watch begins; a watch resumes from the last version it saw;
 - bookmarks keep that version young while nothing changes;
 - 410 Gone, as a status or as an event, means: list again;
-- a watch ends by itself after some minutes, so that a connection that died in silence is noticed;
+- a silent watch is followed by another one (see `WatchLimits`); any watch is after some minutes;
 - errors back off, with jitter, up to half a minute.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable, WatchLimits
 from webhook.heap import give_back
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Reflector(Generic[T]):
         *,
         metadata_only: bool = False,
         name: str | None = None,
+        limits: WatchLimits = WatchLimits(),  # noqa: B008 (it is frozen)
     ) -> None:
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
@@ -81,6 +83,7 @@ class Reflector(Generic[T]):
         self._changed = changed
         self._metadata_only = metadata_only
         self._selected = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        self._limits = limits
         self._version: str | None = None
 
     async def run(self) -> None:
@@ -142,13 +145,21 @@ class Reflector(Generic[T]):
             **self._selected,
         }
         path = f"{self._path}?{urlencode(query)}"
+        answered = math.inf
         try:
-            async with self._server.lines(path, self._accept(""), seconds + 10) as lines:
+            async with self._server.lines(
+                path, self._accept(""), seconds + 10, self._limits
+            ) as lines:
                 self._seen()
+                answered = time.monotonic()
                 async for line in lines:
                     self._take(_decode(line))
         except ApiError as error:
             raise _gone_or(error) from None
+        except Unreachable as error:
+            if time.monotonic() - answered < self._limits.stable_seconds:
+                raise
+            log.debug("%s: the watch broke: %s; watching again", self._path, error)
         except msgspec.DecodeError as error:
             raise Unreachable(f"{self._path}: half an event: {error}") from None
 
