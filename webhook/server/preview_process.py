@@ -36,8 +36,9 @@ from webhook.server.preview_messages import (
 )
 
 _MODULE = "webhook.server.preview_worker"
-_NICENESS = 19
-"""The lowest priority: the scheduler lets the thread that answers reviews go first."""
+_NICENESS = 10
+"""Below the thread that answers reviews. Not the lowest: beside other work of priority 0 a worker
+would not even start in time."""
 _BUFFER_BYTES = 256 * 1024
 _EXIT_SECONDS = 5.0
 """For a worker whose socket was closed; it ends at once, and is killed after that."""
