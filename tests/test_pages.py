@@ -155,7 +155,7 @@ UNOWNED = re.compile(
     r"|\b(?:docker\.io|ghcr\.io|quay\.io|gcr\.io|public\.ecr\.aws)/\S*(?:podsettle|linger)"
     # A package, or a chart's repository.
     r"|\b(?:pipx?|uv|brew|krew|npm|apt|dnf)\b[^\n|`]* (?:install|run) [^\n|`/.]*\bpodsettle\b"
-    r"|helm repo add|oci://|pypi\.org/project/podsettle|artifacthub\.io"
+    r"|helm repo add|oci://|pypi\.org/project/podsettle|artifacthub\.io(?!/license\b)"
 )
 """What is published under a name that the project does not own, or not yet."""
 
