@@ -1,0 +1,35 @@
+"""Pythons of other versions on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
+
+
+def dockerfile_version() -> str:
+    """The Python of the default base image, such as `3.13`."""
+    found = re.search(r"^ARG PYTHON=python:(\d+\.\d+)", DOCKERFILE.read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def dockerfile_python() -> Path | None:
+    """A Python of that version on this machine: on the PATH, or installed by pyenv."""
+    version = dockerfile_version()
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    installed = sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))
+    for candidate in (f"python{version}", *map(str, installed)):
+        code = "import sys; print(sys.executable)"
+        try:
+            done = subprocess.run(
+                [candidate, "-c", code], capture_output=True, text=True, check=False
+            )
+        except OSError:
+            continue
+        if done.returncode == 0:  # pyenv puts a name on the PATH for each version that it could run
+            return Path(done.stdout.strip())
+    return None
