@@ -19,6 +19,10 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tests.chart.helm import CHART, CRDS, NAMESPACE
 from tests.e2e.release import (
@@ -122,10 +126,36 @@ def _write_token(release: Installation, name: str) -> None:
     secret = release.get(f"{OWN}/secrets/{name}")
     assert secret["type"] == "kubernetes.io/service-account-token"
     account = secret["metadata"]["annotations"]["kubernetes.io/service-account.name"]
-    token = release.cluster.token_for(account, NAMESPACE)
+    uid = release.get(f"{OWN}/serviceaccounts/{account}")["metadata"]["uid"]
+    claim = "kubernetes.io/serviceaccount"
+    # As kubernetes' `pkg/serviceaccount/legacy.go`: without an audience, and without an end.
+    claims = {
+        "iss": "kubernetes/serviceaccount",
+        "sub": f"system:serviceaccount:{NAMESPACE}:{account}",
+        f"{claim}/namespace": NAMESPACE,
+        f"{claim}/secret.name": name,
+        f"{claim}/service-account.name": account,
+        f"{claim}/service-account.uid": uid,
+    }
+    token = _signed(claims, release.cluster.directory / "service-accounts.key")
     data = {"token": base64.b64encode(token.encode()).decode()}
     status, answer, _ = release.cluster.request("PATCH", f"{OWN}/secrets/{name}", {"data": data})
     assert status == 200, answer
+
+
+def _signed(claims: Json, key_file: Path) -> str:
+    """A JSON Web Token, by the key with which the API server checks ServiceAccounts' tokens."""
+
+    def encoded(content: bytes) -> str:
+        return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+    key = load_pem_private_key(key_file.read_bytes(), None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    parts = ({"alg": "ES256", "typ": "JWT"}, claims)
+    content = ".".join(encoded(json.dumps(part).encode()) for part in parts)
+    numbers = decode_dss_signature(key.sign(content.encode(), ECDSA(SHA256())))
+    signature = b"".join(number.to_bytes(32, "big") for number in numbers)
+    return f"{content}.{encoded(signature)}"
 
 
 def _secret(release: Installation, selector: Json) -> str:
