@@ -69,6 +69,46 @@ def test_policies_that_are_left_out_are_counted_where_it_starts(tmp_path: Path) 
     assert " on 1 policy (left out: what has the 1 problem above) in " in log.read_text()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (("--host", "127.0.0.1"), "https://127.0.0.1:PORT"),
+        (("--host", "0.0.0.0"), "https://0.0.0.0:PORT (every address)"),
+        (
+            ("--host", "0.0.0.0", "--tls", "self-managed", "--own-namespace", "ns"),
+            "https://0.0.0.0:PORT (every address) as https://podsettle.ns.svc",
+        ),
+    ],
+)
+def test_the_first_line_beside_a_cluster_names_the_address_that_is_listened_on(
+    arguments: tuple[str, ...], where: str, tmp_path: Path
+) -> None:
+    assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
+    (tmp_path / "kubeconfig").write_text(
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "users: [{name: u, user: {}}]\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
+        "current-context: x\n"
+    )
+    port = free_port()
+    command = [PODSETTLE, "serve", "--certs-dir", str(tmp_path), "--port", str(port), *arguments]
+    process = subprocess.Popen(
+        command,
+        env={"KUBECONFIG": str(tmp_path / "kubeconfig")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+    where = where.replace("PORT", str(port))
+    assert line == f"podsettle serves {where} for the cluster at http://127.0.0.1:1"
+
+
 # As the first process of a container, which no signal ends by default
 
 

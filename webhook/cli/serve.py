@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -35,6 +36,8 @@ from webhook.tls.store import StoredCertificates
 if TYPE_CHECKING:
     from webhook.cluster.api import ApiServer
     from webhook.server.authentication import Authorizer
+
+_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
 
 
 class Parts(NamedTuple):
@@ -260,10 +263,11 @@ def serve(
         client_certificates=client_ca is not None,
         pull_secrets=parts.pull_secrets,
     )
-    # A wildcard is no name that a client could check the certificate against.
-    name = "localhost" if host in ("0.0.0.0", "::") else host  # noqa: S104
-    url = f"https://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
-    click.echo(_greeting(url, certs_dir, parts.source, manifests))
+    if manifests is not None:
+        click.echo(_greeting(host, listener, certs_dir, parts.source, manifests))
+    else:
+        name = f"{service}.{own_namespace}.svc" if tls == "self-managed" else None
+        click.echo(_first_line(host, listener, parts.source, name))
     run(app, parts.certificates.context, listener, drain)
 
 
@@ -360,9 +364,24 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _greeting(url: str, certs_dir: Path, source: Source, manifests: Path | None) -> str:
-    if manifests is None:
-        return f"podsettle serves {url} for the cluster at {source.title}"
+def _url(host: str, port: int) -> str:
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _first_line(host: str, listener: socket.socket, source: Source, name: str | None) -> str:
+    """`name` is the Service's, where the certificate is known to be for it."""
+    # What is listened on: `::` becomes 0.0.0.0 where there is no IPv6.
+    address, port = listener.getsockname()[:2]
+    where = f"{_url(address, port)} (every address)" if host in _WILDCARDS else _url(host, port)
+    service = f" as https://{name}" if name else ""
+    return f"podsettle serves {where}{service} for the cluster at {source.title}"
+
+
+def _greeting(
+    host: str, listener: socket.socket, certs_dir: Path, source: Source, manifests: Path
+) -> str:
+    # A wildcard is no name that a client could check the certificate against.
+    url = _url("localhost" if host in _WILDCARDS else host, listener.getsockname()[1])
     curl = f"curl --cacert {CertificateDirectory(certs_dir).ca}"
     policies = len(source.view.policies)
     count = "1 policy" if policies == 1 else f"{policies} policies"
