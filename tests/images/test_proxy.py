@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,7 +36,9 @@ class RunningProxy:
 
 
 @asynccontextmanager
-async def start_proxy(status: str = "200 OK") -> AsyncIterator[RunningProxy]:
+async def start_proxy(
+    status: str = "200 OK", context: ssl.SSLContext | None = None
+) -> AsyncIterator[RunningProxy]:
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while block := await reader.read(65536):
@@ -55,7 +58,7 @@ async def start_proxy(status: str = "200 OK") -> AsyncIterator[RunningProxy]:
             await asyncio.gather(copy(reader, inner[1]), copy(inner[0], writer))
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     running = RunningProxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
     try:
         yield running
@@ -86,6 +89,21 @@ async def test_a_registry_is_asked_through_the_proxy_that_alone_knows_its_addres
         monkeypatch.setenv("HTTPS_PROXY", f"http://{user}{proxy.host}")
         assert await found(new_lookup(), query(f"{NAME}:{port}/a:1")) == APP
         assert set(proxy.seen) == {(f"{NAME}:{port}", authorization)}
+
+
+async def test_a_proxy_may_have_a_certificate_of_its_own(
+    ca: trustme.CA, image: Image, new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("127.0.0.1").configure_cert(context)
+    async with (
+        start_server(ca, serving(image), NAME) as server,
+        start_proxy(context=context) as proxy,
+    ):
+        target = f"{NAME}:{server.host.rpartition(':')[2]}"
+        monkeypatch.setenv("HTTPS_PROXY", f"https://{proxy.host}")
+        assert await found(new_lookup(), query(f"{target}/a:1")) == APP
+        assert {each for each, _ in proxy.seen} == {target}
 
 
 async def test_hosts_of_no_proxy_are_asked_directly(
