@@ -6,6 +6,9 @@ Limits of watches are seconds here that are minutes elsewhere; see WatchLimits.
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +106,38 @@ async def test_a_proxy_that_cuts_watches_in_silence_is_no_fault(
             create_class(own_cluster, "after-cuts")
             await eventually(lambda: "after-cuts" in classes.objects)
     assert warnings(caplog) == []
+
+
+_IN_A_NETWORK_NAMESPACE = ("unshare", "--net")
+
+
+def _why_not() -> str:
+    """Why this machine lets no process drop packets in a network namespace, if so."""
+    command = "ip link set lo up && iptables -A INPUT -p tcp --dport 9 -j DROP"
+    try:
+        done = subprocess.run(
+            [*_IN_A_NETWORK_NAMESPACE, "sh", "-c", command], capture_output=True, text=True
+        )
+    except FileNotFoundError as error:
+        return str(error)
+    return done.stderr if done.returncode else ""
+
+
+_REASON = _why_not()
+
+
+@pytest.mark.skipif(bool(_REASON), reason=f"no network namespace to drop packets in: {_REASON}")
+def test_a_watch_whose_packets_are_dropped_is_noticed_and_resumed() -> None:
+    """Neither end has a FIN or a reset, and new connections hang."""
+    done = subprocess.run(
+        [*_IN_A_NETWORK_NAMESPACE, sys.executable, "-m", "tests.cluster.dropped_packets"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.stdout.split() == ["watching", "noticed", "resumed"], done.stderr
+    assert "no answer in time" in done.stderr
 
 
 def test_a_dead_connection_is_found_within_90_seconds() -> None:
