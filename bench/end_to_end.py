@@ -34,7 +34,8 @@ from tests.chart.helm import named
 from tests.kube.cluster import KubeCluster
 from webhook.core.names import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy import parse_policy
-from webhook.core.scope import BY_SELECTOR, OPT_IN, by_selector
+from webhook.core.scope import OPT_IN, by_selector
+from webhook.core.selections import BY_SELECTOR, scope_of
 
 NAME = "end-to-end"
 NONE, NATIVE, PODSETTLE = "no webhook", "native policy", "podsettle"
@@ -253,8 +254,7 @@ def _register(cluster: KubeCluster, subject: Subject) -> tuple[Json, Json]:
         "failurePolicy": "Fail",
         "timeoutSeconds": 10,
     }
-    selected = by_selector(opt_in, [parse_policy(_POLICY)])
-    assert selected
+    (selected,) = by_selector(opt_in, scope_of([parse_policy(_POLICY)]))
     body = {"metadata": {"name": "podsettle"}, "webhooks": [opt_in, selected]}
     cluster.create(f"{_API}/mutatingwebhookconfigurations", body)
     return opt_in, selected

@@ -49,6 +49,30 @@ async def test_what_is_there_is_seen_and_what_changes_follows(
     await eventually(lambda: source.view.runtime_class("fast") is None)
 
 
+async def test_it_is_synced_once_the_view_and_the_scope_hold_what_was_listed(
+    own_cluster: KubeCluster, api: ApiServer
+) -> None:
+    """What is written earlier is written by an empty scope: no webhook."""
+    own_cluster.create(POLICIES, policy("first"))
+    own_cluster.create("/api/v1/nodes", {"metadata": {"name": "first"}})
+    body = {"metadata": {"name": "first"}, "handler": "first"}
+    own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
+    source = KubernetesSource(api)
+    async with source.running(), asyncio.timeout(60):
+        while not source.synced:  # noqa: ASYNC110 (in the very turn of the loop)
+            await asyncio.sleep(0)
+        assert set(source.documents) == {"first"}
+        assert set(source.scope.webhooks) == {"cluster.podsettle.dev"}
+        assert source.view.runtime_class("first")
+        assert [node.name for node in source.view.nodes.all] == ["first"]
+    for path in (
+        f"{POLICIES}/first",
+        "/api/v1/nodes/first",
+        "/apis/node.k8s.io/v1/runtimeclasses/first",
+    ):
+        own_cluster.request("DELETE", path)
+
+
 async def test_a_node_counts_with_what_it_runs(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 
 from tests.cluster.conftest import POLICIES, eventually, policy
 from tests.kube.cluster import KubeCluster
-from webhook.cluster.api import ApiServer
+from webhook.cluster.api import ApiServer, WatchLimits
 from webhook.cluster.kubernetes import KubernetesSource
 from webhook.cluster.registration import Registered, Registration
+from webhook.core.selections import MAX_WEBHOOKS
 from webhook.tls.issue import issue_ca
 
 PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -41,7 +43,7 @@ async def registration(
     found = Registration(
         api,
         "podsettle",
-        policies=lambda: source.documents.values(),
+        scope=lambda: source.scope,
         bundle=lambda: wishes.bundle,
         may_write=lambda: wishes.may_write,
     )
@@ -185,33 +187,123 @@ async def test_conditions_that_an_earlier_chart_wrote_are_not_in_the_way(
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
 
 
-def scope(cluster: KubeCluster) -> set[tuple[str, ...]]:
-    """What the second webhook's selector demands beyond the defaults."""
-    selector = webhooks(cluster).get("cluster.podsettle.dev", {}).get("namespaceSelector", {})
-    assert "matchLabels" not in selector
+def demands(of: list[Any] | dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
+    """What each of podsettle's own webhooks demands of namespaces beyond the defaults."""
+    each = of.values() if isinstance(of, dict) else of
     return {
-        (expression["key"], *expression.get("values", ()))
-        for expression in selector.get("matchExpressions", ())
-        if not expression["key"].startswith(("podsettle.dev/", "kubernetes.io/"))
+        webhook["name"].removesuffix("cluster.podsettle.dev"): {
+            (expression["key"], *expression.get("values", ()))
+            for expression in webhook["namespaceSelector"].get("matchExpressions", ())
+            if not expression["key"].startswith(("podsettle.dev/", "kubernetes.io/"))
+        }
+        for webhook in each
+        if webhook["name"].endswith("cluster.podsettle.dev")
     }
+
+
+def scope(cluster: KubeCluster) -> dict[str, set[tuple[str, ...]]]:
+    return demands(webhooks(cluster))
+
+
+def of_team(name: str) -> dict[str, Any]:
+    return {"matchLabels": {"team": name}}
 
 
 async def test_the_scope_widens_and_narrows_with_the_policies(
     own_cluster: KubeCluster, registration: Registration
 ) -> None:
-    team_a = {"matchLabels": {"team": "a"}}
-    own_cluster.create(POLICIES, policy("narrow", namespaceSelector=team_a))
-    await eventually(lambda: scope(own_cluster) == {("team", "a")})
+    own_cluster.create(POLICIES, policy("narrow", namespaceSelector=of_team("a")))
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}})
     # To every namespace: nothing of the old selector may stay.
     change: dict[str, Any] = {"spec": {"namespaceSelector": {"matchLabels": None}}}
     assert own_cluster.request("PATCH", f"{POLICIES}/narrow", change).status == 200
-    await eventually(lambda: scope(own_cluster) == set())
-    change = {"spec": {"namespaceSelector": team_a}}
+    await eventually(lambda: scope(own_cluster) == {"": set()})
+    change = {"spec": {"namespaceSelector": of_team("a")}}
     own_cluster.request("PATCH", f"{POLICIES}/narrow", change)
-    await eventually(lambda: scope(own_cluster) == {("team", "a")})
-    own_cluster.create(POLICIES, policy("other", namespaceSelector={"matchLabels": {"team": "b"}}))
-    await eventually(lambda: scope(own_cluster) == set())
-    for name in ("narrow", "other"):
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}})
+    pods = {"podSelector": {"matchLabels": {"app": "x"}}}
+    own_cluster.create(POLICIES, policy("other", namespaceSelector=of_team("b"), **pods))
+    both = {"": {("team", "a")}, "other.": {("team", "b")}}
+    await eventually(lambda: scope(own_cluster) == both)
+    found = webhooks(own_cluster)
+    assert found["cluster.podsettle.dev"]["objectSelector"] == {}
+    assert found["other.cluster.podsettle.dev"]["objectSelector"] == {
+        "matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]
+    }
+    # Nothing of the pod selector may stay either.
+    change = {"spec": {"podSelector": None}}
+    assert own_cluster.request("PATCH", f"{POLICIES}/other", change).status == 200
+    await eventually(
+        lambda: webhooks(own_cluster)["other.cluster.podsettle.dev"]["objectSelector"] == {}
+    )
+    own_cluster.request("DELETE", f"{POLICIES}/narrow")
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    own_cluster.request("DELETE", f"{POLICIES}/other")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert not registration.problem
+
+
+async def versions(api: ApiServer, since: str, until: str) -> list[list[Any]]:
+    """The webhooks in each version of the configuration after one, up to another."""
+    found: list[list[Any]] = []
+    path = f"{PATH}?watch=1&resourceVersion={since}&fieldSelector=metadata.name%3Dpodsettle"
+    async with api.lines(path, "application/json", 30, WatchLimits()) as lines:
+        async for line in lines:
+            seen = json.loads(line)["object"]
+            found.append(seen["webhooks"])
+            if seen["metadata"]["resourceVersion"] == until:
+                break
+    return found
+
+
+def version(cluster: KubeCluster) -> str:
+    found: str = cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["resourceVersion"]
+    return found
+
+
+async def test_no_pod_is_missed_while_the_webhooks_change(
+    own_cluster: KubeCluster, registration: Registration, api: ApiServer, source: KubernetesSource
+) -> None:
+    """To another name, to one for all above 20, and back: each step asks about team b."""
+    names = [f"p{number:02}" for number in range(MAX_WEBHOOKS)]
+    own_cluster.create(POLICIES, policy("b", namespaceSelector=of_team("b")))
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    before = version(own_cluster)
+    own_cluster.create(POLICIES, policy("a", namespaceSelector=of_team("a")))
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
+    for name in names:
+        own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
+    await eventually(lambda: scope(own_cluster) == {"": set()})
+    await eventually(lambda: len(source.documents) == len(names) + 2)
+    assert "more than 20" in source.scope.too_broad
+    for name in names:
+        own_cluster.request("DELETE", f"{POLICIES}/{name}")
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
+    own_cluster.request("DELETE", f"{POLICIES}/a")
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    for each in await versions(api, before, version(own_cluster)):
+        asked = demands(each).values()
+        assert set() in asked or {("team", "b")} in asked, asked
+        assert 1 <= len(asked) <= 2 * MAX_WEBHOOKS
+    own_cluster.request("DELETE", f"{POLICIES}/b")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert not registration.problem
+
+
+async def test_one_webhook_for_all_is_logged_once(
+    own_cluster: KubeCluster, registration: Registration, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"p{number:02}" for number in range(MAX_WEBHOOKS + 1)]
+    for name in names:
+        own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
+    await eventually(lambda: scope(own_cluster) == {"": set()})
+    own_cluster.create(POLICIES, policy("more", namespaceSelector=of_team("more")))
+    own_cluster.request("PATCH", f"{PATH}/podsettle", {"webhooks": []})
+    overwrite(own_cluster, as_the_chart_writes_it())
+    await eventually(lambda: scope(own_cluster) == {"": set()})
+    said = [each.message for each in caplog.records if "more than 20 pairs" in each.message]
+    assert len(said) == 1, said
+    for name in (*names, "more"):
         own_cluster.request("DELETE", f"{POLICIES}/{name}")
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
     assert not registration.problem
@@ -238,20 +330,46 @@ async def test_whoever_undoes_it_again_and_again_is_told_of_and_not_raced(
     await eventually(lambda: bundles(own_cluster) == [CA] and not registration.problem)
 
 
+def inject(cluster: KubeCluster, bundle: bytes, *, applied: bool) -> None:
+    """Write a bundle into every webhook, as cert-manager's ca-injector does.
+
+    With an update; or by server-side apply, as its feature gate ServerSideApply makes it do: then
+    the injector owns the entry of the list, too.
+    """
+    encoded = base64.b64encode(bundle).decode()
+    if not applied:
+        whole = cluster.request("GET", f"{PATH}/podsettle").body
+        for webhook in whole["webhooks"]:
+            webhook["clientConfig"]["caBundle"] = encoded
+        overwrite(cluster, whole)
+        return
+    entries = [{"name": name, "clientConfig": {"caBundle": encoded}} for name in webhooks(cluster)]
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "podsettle"},
+        "webhooks": entries,
+    }
+    query = "fieldManager=cainjector&force=true"
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    answer = cluster.request("PATCH", f"{PATH}/podsettle?{query}", body, headers)
+    assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize("applied", [False, True])
 async def test_somebody_else_s_bundle_is_left_alone_and_does_not_hold_the_scope(
-    own_cluster: KubeCluster, registration: Registration, wishes: Wishes
+    own_cluster: KubeCluster, registration: Registration, wishes: Wishes, applied: bool
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     wishes.bundle = None
-    own_cluster.create(POLICIES, policy("everywhere"))
-    await eventually(lambda: len(webhooks(own_cluster)) == 2)
-    # As cert-manager's ca-injector does: every webhook, with an update.
-    whole = own_cluster.request("GET", f"{PATH}/podsettle").body
-    for webhook in whole["webhooks"]:
-        webhook["clientConfig"]["caBundle"] = base64.b64encode(OTHER_CA).decode()
-    overwrite(own_cluster, whole)
-    await eventually(lambda: bundles(own_cluster) == [OTHER_CA, OTHER_CA])
-    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
+    for name in ("a", "b"):
+        own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
+    await eventually(lambda: len(webhooks(own_cluster)) == 3)
+    inject(own_cluster, OTHER_CA, applied=applied)
+    await eventually(lambda: bundles(own_cluster) == [OTHER_CA] * 3)
+    own_cluster.request("DELETE", f"{POLICIES}/a")
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    own_cluster.request("DELETE", f"{POLICIES}/b")
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
     assert bundles(own_cluster) == [OTHER_CA]
     assert not registration.problem

@@ -19,7 +19,7 @@ from webhook.cluster.status import StatusWriter
 
 @pytest.fixture
 async def writer(source: KubernetesSource, api: ApiServer) -> AsyncIterator[StatusWriter]:
-    found = StatusWriter(api, source, "own", lambda: True)
+    found = StatusWriter(api, source, "own", lambda: True, registers=True)
     async with found.running():
         yield found
 
@@ -50,6 +50,7 @@ async def test_a_policy_says_what_became_of_it(
                 "Accepted": ("True", "Valid"),
                 "RuntimeClassesFound": ("False", "RuntimeClassMissing"),
                 "StillNeeded": ("Unknown", "NoNodes"),
+                "WebhookScoped": ("True", "Selectors"),
             }
         )
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from webhook.core.policy import SettlePolicy, parse_policy
 from webhook.core.scope import by_selector
+from webhook.core.selections import scope_of
 
 ENTRY: dict[str, Any] = {
     "name": "opt-in.podsettle.dev",
@@ -25,8 +26,8 @@ ENTRY: dict[str, Any] = {
 }
 
 
-def selecting(selector: Any, name: str = "p") -> SettlePolicy:
-    spec: dict[str, Any] = {"remedies": {"postInitSleep": {}}}
+def selecting(selector: Any, name: str = "p", pods: dict[str, Any] | None = None) -> SettlePolicy:
+    spec: dict[str, Any] = {"remedies": {"postInitSleep": {}}, "podSelector": pods or {}}
     if selector is not None:
         spec["namespaceSelector"] = selector
     return parse_policy(
@@ -37,6 +38,17 @@ def selecting(selector: Any, name: str = "p") -> SettlePolicy:
             "spec": spec,
         }
     )
+
+
+def made_for(*policies: SettlePolicy, entry: dict[str, Any] = ENTRY) -> dict[str, Any]:
+    """The webhooks for policies, by their names."""
+    return {each["name"]: each for each in by_selector(entry, scope_of(policies))}
+
+
+def only(*policies: SettlePolicy, entry: dict[str, Any] = ENTRY) -> Any:
+    """The one webhook for policies."""
+    (webhook,) = made_for(*policies, entry=entry).values()
+    return webhook
 
 
 def excluded(webhook: Any) -> list[str]:
@@ -57,13 +69,12 @@ def conditions(webhook: Any) -> dict[str, str]:
 
 
 def test_without_a_policy_that_selects_namespaces_only_those_that_opt_in_are_asked_about() -> None:
-    assert by_selector(ENTRY, []) is None
-    assert by_selector(ENTRY, [selecting(None)]) is None
+    assert made_for() == {}
+    assert made_for(selecting(None)) == {}
 
 
 def test_it_is_the_operator_s_webhook_but_for_the_scope() -> None:
-    made = by_selector(ENTRY, [selecting({})])
-    assert made is not None
+    made = only(selecting({}))
     assert made["name"] == "cluster.podsettle.dev"
     for key in ("clientConfig", "failurePolicy", "timeoutSeconds"):
         assert made[key] == ENTRY[key]
@@ -71,25 +82,73 @@ def test_it_is_the_operator_s_webhook_but_for_the_scope() -> None:
     assert first == {"key": "podsettle.dev/policy", "operator": "DoesNotExist"}
     assert second == {"key": "podsettle.dev/enabled", "operator": "NotIn", "values": ["false"]}
     assert third["values"] == ["kube-system", "settle-system"]
+    assert "objectSelector" not in made
 
 
-def test_one_selector_is_evaluated_by_the_api_server_two_are_not() -> None:
+TEAM = {"key": "team", "operator": "In", "values": ["ci"]}
+
+
+def test_selectors_are_evaluated_by_the_api_server() -> None:
     one = {"matchLabels": {"team": "ci"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}
-    made = by_selector(ENTRY, [selecting(one), selecting(one, "q"), selecting(None, "r")])
-    assert made is not None
-    team = {"key": "team", "operator": "In", "values": ["ci"]}
-    assert team in made["namespaceSelector"]["matchExpressions"]
-    assert {"key": "x", "operator": "Exists"} in made["namespaceSelector"]["matchExpressions"]
-    made = by_selector(ENTRY, [selecting(one), selecting({}, "q")])
-    assert made is not None
-    assert made["namespaceSelector"].keys() == {"matchExpressions"}
-    assert len(made["namespaceSelector"]["matchExpressions"]) == 3
+    pods = {"matchLabels": {"app": "web"}}
+    made = only(selecting(one, "p", pods), selecting(one, "q", pods), selecting(None, "r"))
+    assert made["namespaceSelector"]["matchExpressions"][-2:] == [
+        TEAM,
+        {"key": "x", "operator": "Exists"},
+    ]
+    assert made["objectSelector"] == {
+        "matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]
+    }
+
+
+def test_each_pair_of_selectors_has_a_webhook_of_its_own() -> None:
+    made = made_for(
+        selecting({"matchLabels": {"team": "b"}}, "second"),
+        selecting({"matchLabels": {"team": "a"}}, "third.one", {"matchLabels": {"app": "x"}}),
+        selecting({"matchLabels": {"team": "a"}}, "first"),
+        selecting({"matchLabels": {"team": "c"}}, "fourth", {"matchLabels": {"app": "x"}}),
+    )
+    assert {
+        name: (
+            webhook["namespaceSelector"]["matchExpressions"][-1]["values"],
+            webhook.get("objectSelector"),
+        )
+        for name, webhook in made.items()
+    } == {
+        "cluster.podsettle.dev": (["a"], None),
+        "fourth.cluster.podsettle.dev": (
+            ["c"],
+            {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]},
+        ),
+        "second.cluster.podsettle.dev": (["b"], None),
+        # Nothing of the third: the first one's selector includes it.
+    }
+
+
+def test_what_the_operator_demands_of_pods_is_demanded_by_each() -> None:
+    theirs = {"matchLabels": {"a": "b"}, "matchExpressions": [TEAM]}
+    entry = {**ENTRY, "objectSelector": theirs}
+    made = made_for(
+        selecting({}, "p", {"matchLabels": {"app": "x"}}),
+        selecting({}, "q", {"matchLabels": {"app": "y"}}),
+        entry=entry,
+    )
+    assert [each["objectSelector"] for each in made.values()] == [
+        {
+            **theirs,
+            "matchExpressions": [TEAM, {"key": "app", "operator": "In", "values": [value]}],
+        }
+        for value in "xy"
+    ]
+    assert theirs["matchExpressions"] == [TEAM]
 
 
 def test_a_policy_may_name_a_namespace_that_is_left_alone() -> None:
     named = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
-    made = by_selector(ENTRY, [selecting(named), selecting({}, "all")])
-    assert made is not None
+    everywhere, made = made_for(selecting(named), selecting({}, "all")).values()
+    assert made["name"] == "p.cluster.podsettle.dev"
+    assert excluded(everywhere) == ["kube-system", "settle-system"]
+    assert "request.namespace in" not in conditions(everywhere)["not-protected"]
     assert excluded(made) == ["settle-system"]
     assert conditions(made)["not-protected"] == (
         '!(request.namespace.startsWith("kube-") || request.namespace.startsWith("openshift-"))'
@@ -99,15 +158,14 @@ def test_a_policy_may_name_a_namespace_that_is_left_alone() -> None:
 
 def test_but_not_where_an_outage_would_keep_its_pods_from_being_created() -> None:
     named = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
-    made = by_selector(ENTRY | {"failurePolicy": "Fail"}, [selecting(named), selecting({}, "all")])
-    assert made is not None
+    entry = ENTRY | {"failurePolicy": "Fail"}
+    made = made_for(selecting(named), entry=entry)["cluster.podsettle.dev"]
     assert excluded(made) == ["kube-system", "settle-system"]
 
 
 def test_nor_podsettle_s_own() -> None:
     own = {"matchLabels": {"kubernetes.io/metadata.name": "settle-system"}}
-    made = by_selector(ENTRY, [selecting(own)])
-    assert made is not None
+    made = only(selecting(own))
     assert "settle-system" in excluded(made)
 
 
@@ -116,8 +174,7 @@ def test_what_a_platform_adds_to_every_selector_is_taken_over() -> None:
     selector = ENTRY["namespaceSelector"]
     expressions = [*selector["matchExpressions"], added]
     entry = {**ENTRY, "namespaceSelector": {"matchExpressions": expressions}}
-    made = by_selector(entry, [selecting({})])
-    assert made is not None
+    made = only(selecting({}), entry=entry)
     assert made["namespaceSelector"]["matchExpressions"][-1] == added
 
 
@@ -125,14 +182,14 @@ OWN = ["not-mirror", "not-windows", "not-settled", "not-protected"]
 
 
 def test_it_adds_the_conditions_that_the_first_one_does_without() -> None:
-    made = by_selector(ENTRY, [selecting({})])
+    made = only(selecting({}))
     assert list(conditions(made)) == OWN
     assert "matchConditions" not in ENTRY
 
 
 def test_conditions_of_the_operator_hold_for_both() -> None:
     theirs = {"name": "not-ours", "expression": "request.userInfo.username != 'x'"}
-    made = by_selector({**ENTRY, "matchConditions": [theirs]}, [selecting({})])
+    made = only(selecting({}), entry={**ENTRY, "matchConditions": [theirs]})
     assert list(conditions(made)) == [*OWN, "not-ours"]
     assert conditions(made)["not-ours"] == theirs["expression"]
 
@@ -140,6 +197,6 @@ def test_conditions_of_the_operator_hold_for_both() -> None:
 def test_those_that_an_earlier_chart_wrote_are_not_there_twice() -> None:
     """Nor do they stand in for what is podsettle's own."""
     earlier = [{"name": name, "expression": "true"} for name in (*OWN[:3], "not-ours", OWN[3])]
-    made = by_selector({**ENTRY, "matchConditions": earlier}, [selecting({})])
-    without = by_selector(ENTRY, [selecting({})])
+    made = only(selecting({}), entry={**ENTRY, "matchConditions": earlier})
+    without = only(selecting({}))
     assert conditions(made) == {**conditions(without), "not-ours": "true"}

@@ -10,12 +10,15 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.nodes import Node, Nodes
 from webhook.core.policy import PolicyProblem, SettlePolicy, parse_policy
 from webhook.core.runtime_classes import RuntimeClass
+from webhook.core.selections import Scope, scope_of
+from webhook.core.selectors import LabelSelector
 from webhook.core.status import (
     Condition,
     accepted,
     merge_conditions,
     runtime_classes_found,
     still_needed,
+    webhook_scoped,
 )
 
 
@@ -52,6 +55,26 @@ def test_every_problem_is_told_with_its_path(in_force: bool, what: str) -> None:
     assert found[:3] == ("Accepted", "False", "Invalid")
     assert found.message.startswith(what + "spec.a[0]: is wrong; spec.a[1]: is wrong; ")
     assert found.message.endswith("; 2 more")
+
+
+def test_a_policy_says_whether_the_api_server_evaluates_its_selectors() -> None:
+    opt_in = policy(postInitSleep={})
+    selecting = opt_in.model_copy(
+        update={"spec": opt_in.spec.model_copy(update={"namespace_selector": LabelSelector()})}
+    )
+    scope = scope_of([opt_in, selecting])
+    assert webhook_scoped(opt_in, scope) == Condition(
+        "WebhookScoped",
+        "True",
+        "OptIn",
+        "The API server asks about the pods of namespaces labelled podsettle.dev/policy: p.",
+    )
+    assert webhook_scoped(selecting, scope)[1:3] == ("True", "Selectors")
+    broad = Scope({}, "there are too many")
+    assert webhook_scoped(opt_in, broad)[1:3] == ("True", "OptIn")
+    found = webhook_scoped(selecting, broad)
+    assert found[1:3] == ("False", "TooManySelectors")
+    assert found.message.startswith("Broad, because there are too many. ")
 
 
 def test_a_class_that_does_not_exist_is_named() -> None:

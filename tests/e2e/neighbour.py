@@ -1,4 +1,5 @@
-"""A second mutating webhook, as a service mesh brings one: it injects an init container."""
+"""A second mutating webhook, as a service mesh brings one: it injects an init container, or labels
+the pod."""
 
 from __future__ import annotations
 
@@ -25,12 +26,19 @@ INJECTED = {
 
 
 def _answer(
-    review: dict[str, Any], position: int | None, injected: dict[str, Any]
+    review: dict[str, Any],
+    position: int | None,
+    injected: dict[str, Any],
+    labels: dict[str, str] | None,
 ) -> dict[str, Any]:
     request = review["request"]
     present = request["object"]["spec"].get("initContainers")
-    if any(container["name"] == injected["name"] for container in present or []):
-        operations: list[dict[str, Any]] = []
+    if labels is not None:
+        operations: list[dict[str, Any]] = [
+            {"op": "add", "path": "/metadata/labels", "value": labels}
+        ]
+    elif any(container["name"] == injected["name"] for container in present or []):
+        operations = []
     elif present is None:
         operations = [{"op": "add", "path": "/spec/initContainers", "value": [injected]}]
     else:
@@ -50,9 +58,16 @@ def _answer(
 
 @contextmanager
 def neighbour(
-    directory: Path, position: int | None, injected: dict[str, Any] = INJECTED
+    directory: Path,
+    position: int | None,
+    injected: dict[str, Any] = INJECTED,
+    *,
+    labels: dict[str, str] | None = None,
 ) -> Iterator[tuple[str, bytes]]:
-    """Serve it; gives its URL and CA. `position` None appends, a number inserts there."""
+    """Serve it; gives its URL and CA. `position` None appends, a number inserts there.
+
+    With `labels` it injects nothing, and gives the pod these instead of its own.
+    """
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -60,7 +75,7 @@ def neighbour(
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        answer = json.dumps(_answer(json.loads(body), position, injected)).encode()
+        answer = json.dumps(_answer(json.loads(body), position, injected, labels)).encode()
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})

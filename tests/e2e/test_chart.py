@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -20,6 +19,7 @@ import yaml
 
 from tests.chart.helm import CHART, NAMESPACE
 from tests.cluster.accounts import await_grant
+from tests.e2e.calls import calls, created
 from tests.e2e.conftest import init_names, is_called, normal, simple_pod
 from tests.e2e.release import (
     ACCOUNT,
@@ -49,8 +49,6 @@ pytestmark = pytest.mark.xdist_group("chart")
 Json: TypeAlias = dict[str, Any]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-MUTATION = "mutation.webhook.admission.k8s.io/"
-"""How the API server's annotations in its audit log begin, one for each call of a webhook."""
 AUDITED: Json = {
     **AUDIT_POLICY,
     "rules": [{"level": "Metadata", "users": [ACCOUNT]}, *AUDIT_POLICY["rules"]],
@@ -167,23 +165,6 @@ def windows_pod(namespace: str) -> Json:
     return pod
 
 
-def _created(cluster: KubeCluster, pod: Json) -> tuple[Json, dict[str, str]]:
-    """A pod as it would be created, and what the audit log says of the way there."""
-    identifier = str(uuid.uuid4())
-    headers = {"Audit-ID": identifier}
-    status, created, _ = cluster.create_pod(pod, dry_run=True, headers=headers)
-    assert status == 201, created
-    return created, cluster.audit_event(identifier)["annotations"]
-
-
-def _calls(audited: dict[str, str]) -> list[tuple[str, bool]]:
-    """The webhooks that were called, in turn, and whether each changed the pod."""
-    calls = sorted(
-        (key, json.loads(said)) for key, said in audited.items() if key.startswith(MUTATION)
-    )
-    return [(said["webhook"], said["mutated"]) for _, said in calls]
-
-
 def test_the_second_call_changes_nothing_and_is_spared_where_conditions_cost_nothing(
     release: Installation,
 ) -> None:
@@ -195,11 +176,11 @@ def test_the_second_call_changes_nothing_and_is_spared_where_conditions_cost_not
     for namespace in (chosen, other):
         await_that(lambda n=namespace: is_called(cluster, n), "the namespace is covered")  # type: ignore[misc]
 
-    twice, audited = _created(cluster, simple_pod("pod", chosen))
-    assert _calls(audited) == [(OPT_IN, True), (OPT_IN, False)]
+    twice, audited = created(cluster, simple_pod("pod", chosen))
+    assert calls(audited) == [(OPT_IN, True), (OPT_IN, False)]
     # As after the first call, and as where there is no second.
-    once, audited = _created(cluster, simple_pod("pod", other))
-    assert _calls(audited) == [(BY_SELECTOR, True)]
+    once, audited = created(cluster, simple_pod("pod", other))
+    assert calls(audited) == [(BY_SELECTOR, True)]
     for pod in (twice, once):
         assert init_names(pod) == ["podsettle-linger", "prepare"]
         mounts = pod["spec"]["initContainers"][0]["volumeMounts"]
@@ -226,12 +207,12 @@ def test_podsettle_itself_leaves_alone_what_no_condition_does(
     cluster = release.cluster
     namespace = cluster.namespace("alone-", labels={"podsettle.dev/policy": "opt-in"})
     await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
-    created, audited = _created(cluster, made(namespace))
-    assert _calls(audited) == [(OPT_IN, False)]
+    asked, audited = created(cluster, made(namespace))
+    assert calls(audited) == [(OPT_IN, False)]
     assert audited[f"{OPT_IN}/skipped"] == reason
-    uncovered, audited = _created(cluster, made(cluster.namespace("uncovered-")))
-    assert _calls(audited) == []
-    assert normal(created) == normal(uncovered)
+    uncovered, audited = created(cluster, made(cluster.namespace("uncovered-")))
+    assert calls(audited) == []
+    assert normal(asked) == normal(uncovered)
 
 
 def _follows(webhook: Json, other: Json) -> bool:

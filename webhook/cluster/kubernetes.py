@@ -27,6 +27,7 @@ from webhook.core.policy import (
     json_path,
     parse_policy,
 )
+from webhook.core.selections import Scope, scope_of
 from webhook.core.status import accepted
 from webhook.core.versions import Version, parse_version
 from webhook.core.view import Namespace
@@ -58,12 +59,14 @@ class KubernetesSource:
 
     def __init__(self, server: ApiServer) -> None:
         self.view = Snapshot(namespaces={}, invents_namespaces=False)
+        self.scope = Scope({})
+        """What the API server is to ask about because of the policies in force."""
         self._server = server
         self._version: Version | None = None
         self._good: dict[str, SettlePolicy] = {}
         self._bad: dict[str, FoundPolicy] = {}
         self._good_uids: dict[str, str] = {}
-        self._rebuild_due = self._nodes_due = self._policies_due = False
+        self._rebuild_due = self._nodes_due = self._policies_due = self._complete = False
         self._calls: dict[str, asyncio.Task[Namespace | None]] = {}
         self._absent: dict[str, float] = {}
         self.observers: list[Callable[[], None]] = []
@@ -94,8 +97,11 @@ class KubernetesSource:
 
     @property
     def synced(self) -> bool:
-        """Whether each kind has been listed once."""
-        return all(reflector.synced.is_set() for reflector in self.reflectors.values())
+        """Whether each kind has been listed once, and the view and the scope were made of it.
+
+        What is written by an empty scope would take the webhooks away.
+        """
+        return self._complete
 
     def checks(self) -> Iterable[Check]:
         """Ready once everything was listed; a connection that is lost later is a note."""
@@ -205,7 +211,9 @@ class KubernetesSource:
             self._policies_due = False
             self._keep_good_policies()
             view = replace(view, policies=PolicySet(self._good.values()))
+            self.scope = scope_of(self._good.values())
         self.view = view
+        self._complete = all(each.synced.is_set() for each in self.reflectors.values())
         for observer in self.observers:
             observer()
 

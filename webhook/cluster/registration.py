@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from webhook.background import background
 from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
 from webhook.cluster.reflector import Reflector
-from webhook.core.policy import SettlePolicy
-from webhook.core.scope import BY_SELECTOR, OPT_IN, by_selector
+from webhook.core.scope import OPT_IN, by_selector
+from webhook.core.selections import Scope, is_by_selector
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,10 @@ class Registered:
 class Registration:
     """A MutatingWebhookConfiguration, and podsettle's own part in it.
 
-    `policies` and `bundle` give what it is to follow: the policies in force, and the CAs that are
-    to be trusted; None where somebody else registers those (cert-manager, OpenShift, the operator),
-    empty while they are not known. Written only while `may_write` says so.
+    `scope` and `bundle` give what it is to follow: the webhooks that the policies in force need,
+    and the CAs that are to be trusted; None where something else registers those (cert-manager,
+    OpenShift, the operator), empty while they are not known. Written only while `may_write` says
+    so.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Registration:
         server: ApiServer,
         name: str,
         *,
-        policies: Callable[[], Iterable[SettlePolicy]],
+        scope: Callable[[], Scope],
         bundle: Callable[[], bytes | None],
         may_write: Callable[[], bool],
     ) -> None:
@@ -68,11 +69,12 @@ class Registration:
         self.problem = ""
         self.entries: tuple[Registered, ...] = ()
         self._server = server
-        self._policies = policies
+        self._scope = scope
         self._bundle = bundle
         self._may_write = may_write
         self._due = asyncio.Event()
         self._repairs = _Repairs()
+        self._warned = ""
         self._reflector = Reflector(server, _PATH, _webhooks, self._read, name=name)
 
     @property
@@ -132,25 +134,42 @@ class Registration:
             return str(error)
 
     async def _mend(self, found: dict[str, Json]) -> str:
-        own = _own_part(found[OPT_IN], self._policies(), self._bundle())
-        if BY_SELECTOR in found and BY_SELECTOR not in own:
-            # Not by applying the rest: what injected a caBundle there owns that, and what it owns
-            # would stay behind, too little to be a webhook.
-            body: Json = {"webhooks": [{"$patch": "delete", "name": BY_SELECTOR}]}
-            how = (f"fieldManager={FIELD_MANAGER}", STRATEGIC_MERGE)
-        elif any(not _is_right(found.get(name), webhook) for name, webhook in own.items()):
-            body = {
+        scope = self._scope()
+        self._warn(scope)
+        own = _own_part(found[OPT_IN], scope, self._bundle())
+        stale = {
+            name: each for name, each in found.items() if is_by_selector(name) and name not in own
+        }
+        if any(not _is_right(found.get(name), webhook) for name, webhook in own.items()):
+            body: Json = {
                 "apiVersion": _API_VERSION,
                 "kind": _KIND,
                 "metadata": {"name": self.name},
-                "webhooks": list(own.values()),
+                # With those that have to go: a pod that one of these was for must not be missed
+                # until the webhook that takes its place is there.
+                "webhooks": [*own.values(), *stale.values()],
             }
             how = (f"fieldManager={FIELD_MANAGER}&force=true", APPLY)
+        elif stale:
+            # Not by applying the rest: what injected a caBundle there owns that, and what it owns
+            # would stay behind, too little to be a webhook.
+            body = {"webhooks": [{"$patch": "delete", "name": name} for name in sorted(stale)]}
+            how = (f"fieldManager={FIELD_MANAGER}", STRATEGIC_MERGE)
         else:
             return ""
         if not self._repairs.rest(body):
             await self._patch(*how, body)
         return _STRIFE if self._repairs.in_strife else ""
+
+    def _warn(self, scope: Scope) -> None:
+        """Log once that the API server asks about more pods than policies select."""
+        if scope.too_broad and scope.too_broad != self._warned:
+            log.warning(
+                "%s: %s: the API server asks about pods that no policy covers, too",
+                self.title,
+                scope.too_broad,
+            )
+        self._warned = scope.too_broad
 
     async def _patch(self, query: str, content_type: str, body: Json) -> None:
         await self._server.request(
@@ -188,17 +207,14 @@ class _Repairs:
         return False
 
 
-def _own_part(
-    opt_in: Json, policies: Iterable[SettlePolicy], bundle: bytes | None
-) -> dict[str, Json]:
+def _own_part(opt_in: Json, scope: Scope, bundle: bytes | None) -> dict[str, Json]:
     """podsettle's own fields, by webhook."""
     own: dict[str, Json] = {}
     trust = {} if bundle is None else {"caBundle": base64.b64encode(bundle).decode()}
     if trust:
         own[OPT_IN] = {"name": OPT_IN, "clientConfig": trust}
-    other = by_selector(opt_in, policies)
-    if other is not None:
-        own[BY_SELECTOR] = {**other, "clientConfig": {**other["clientConfig"], **trust}}
+    for webhook in by_selector(opt_in, scope):
+        own[webhook["name"]] = {**webhook, "clientConfig": {**webhook["clientConfig"], **trust}}
     return own
 
 
@@ -208,7 +224,7 @@ def _is_right(found: Json | None, wanted: Json) -> bool:
     One that is podsettle's own has to be so to the last field: what the policies no longer say
     must not stay in its scope. It is made from what the API server gave, defaults included.
     """
-    if found is None or wanted["name"] == BY_SELECTOR:
+    if found is None or wanted["name"] != OPT_IN:
         return found == wanted
     return bool(found["clientConfig"].get("caBundle") == wanted["clientConfig"]["caBundle"])
 

@@ -56,12 +56,18 @@ class Replica:
             self.registration = Registration(
                 server,
                 webhook_configuration,
-                policies=lambda: self.source.documents.values(),
+                scope=lambda: self.source.scope,
                 bundle=lambda: self.certificates.bundle,
                 may_write=lambda: self._may_write() and self.source.synced,
             )
             self.source.observers.append(self.registration.look)
-        self.status = StatusWriter(server, self.source, namespace, self._may_write)
+        self.status = StatusWriter(
+            server,
+            self.source,
+            namespace,
+            self._may_write,
+            registers=webhook_configuration is not None,
+        )
 
     def checks(self) -> Iterator[Check]:
         """What readiness looks at."""

@@ -14,7 +14,13 @@ from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
 from webhook.cluster.kubernetes import FoundPolicy, KubernetesSource
 from webhook.cluster.registration import APPLY, FIELD_MANAGER
 from webhook.core.names import API_VERSION, KIND
-from webhook.core.status import accepted, merge_conditions, runtime_classes_found, still_needed
+from webhook.core.status import (
+    accepted,
+    merge_conditions,
+    runtime_classes_found,
+    still_needed,
+    webhook_scoped,
+)
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +32,8 @@ class StatusWriter:
     """Keeps every policy's status as it should be, while `may_write` says so.
 
     What is there is compared with what should be, whoever wrote it: a new holder of the lease
-    writes nothing that is right already, and times of transition outlive the replicas.
+    writes nothing that is right already, and times of transition outlive the replicas. `registers`
+    says whether the webhook configuration is podsettle's to write, so that its scope is known.
     """
 
     def __init__(
@@ -35,12 +42,15 @@ class StatusWriter:
         source: KubernetesSource,
         own_namespace: str | None,
         may_write: Callable[[], bool],
+        *,
+        registers: bool,
     ) -> None:
         self.problem = ""
         self._server = server
         self._source = source
         self._own_namespace = own_namespace
         self._may_write = may_write
+        self._registers = registers
         self._due = asyncio.Event()
         source.observers.append(self._due.set)
 
@@ -111,6 +121,8 @@ class StatusWriter:
                 runtime_classes_found(in_force, view),
                 still_needed(in_force, view),
             ]
+            if self._registers:
+                conditions.append(webhook_scoped(in_force, self._source.scope))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self._source.statuses.get(found.name, {}).get("conditions", ())
         return {

@@ -39,8 +39,8 @@ _CONDITION: Json = {
     "properties": {
         "type": {
             "type": "string",
-            "description": "What the condition is about: Accepted, RuntimeClassesFound or "
-            "StillNeeded.",
+            "description": "What the condition is about: Accepted, RuntimeClassesFound, "
+            "StillNeeded or WebhookScoped.",
             "maxLength": 316,
             "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
@@ -84,7 +84,8 @@ _STATUS: Json = {
             "type": "array",
             "description": "Accepted: the policy is valid and in force. RuntimeClassesFound: the "
             "RuntimeClasses that it names exist. StillNeeded: a node has the problem that the "
-            "policy is there for.",
+            "policy is there for. WebhookScoped: the API server evaluates its selectors before it "
+            "asks podsettle.",
             "items": _CONDITION,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],

@@ -1,16 +1,17 @@
-"""Which pods the API server asks podsettle about: a scope that it evaluates itself, made from the
-policies, so that pods that no policy can cover never wait for podsettle.
+"""The webhooks by which the API server asks podsettle, with selectors that it evaluates itself.
 
-The chart registers one webhook for the namespaces that opt in by label. A second one, for the rest,
-exists only while a policy selects namespaces. It is the first one's copy but for its selector and
-more match conditions, so that what the operator has set there (failure policy, timeout, exclusions)
-holds for both.
+The chart registers one for the namespaces that opt in by label. Further ones, for the rest, exist
+only while policies select namespaces: one for each pair of selectors (`selections`). They are
+copies of the first one but for their selectors and more match conditions, so that what the operator
+has set there (failure policy, timeout, exclusions) holds for all.
 
-For a webhook with match conditions, be it one or ten, the API server converts every pod for CEL,
-and once more to see whether to ask again. That costs every pod what a second call costs, and only
-some pods get one: those that something else changed after podsettle, or into which podsettle put an
-init container, where the API server then mounts a token. So the chart's webhook has none. The other
-one cannot do without `not-protected`, and beside that the rest cost nothing.
+For a webhook with match conditions, be it one or ten, the API server converts every pod that its
+selectors match for CEL, and once more to see whether to ask again. That costs every pod what a
+second call costs, and only some pods get one: those that something else changed after podsettle, or
+into which podsettle put an init container, where the API server then mounts a token. So the chart's
+webhook has none. The others cannot do without `not-protected`, and beside that the rest cost
+nothing. Of these, `not-settled` keeps a pod that one webhook has settled from the next. A pod that
+podsettle left as it is carries no mark: each webhook that matches it is called, to no effect.
 """
 
 from __future__ import annotations
@@ -28,15 +29,12 @@ from webhook.core.names import (
     LABEL_POLICY,
     SYSTEM_NAMESPACES,
 )
-from webhook.core.policy import SettlePolicy
-from webhook.core.selectors import LabelSelector
+from webhook.core.selections import Demand, Scope, Selection
 
 Json: TypeAlias = dict[str, Any]
 
 OPT_IN = f"opt-in.{GROUP}"
 """The webhook for namespaces that name a policy by label."""
-BY_SELECTOR = f"cluster.{GROUP}"
-"""The webhook for the other namespaces, while a policy selects any."""
 
 
 def _lacks(annotation: str) -> str:
@@ -59,40 +57,43 @@ _NOT_SETTLED = (
 )
 
 
-def by_selector(opt_in: Mapping[str, Any], policies: Iterable[SettlePolicy]) -> Json | None:
-    """The webhook for namespaces that policies select; None where no policy selects any.
+def by_selector(opt_in: Mapping[str, Any], scope: Scope) -> list[Json]:
+    """The webhooks for namespaces that policies select.
 
-    Takes the entry OPT_IN of a MutatingWebhookConfiguration, and the policies in force.
+    Takes the entry OPT_IN of a MutatingWebhookConfiguration, and what the policies select.
 
-    Pods are not told apart by `podSelector` here: a webhook that runs later may set the label that
-    is selected, and the API server calls again only those whose scope held the first time
-    (kubernetes `admission/plugin/webhook/mutating/dispatcher.go`).
+    Labels of a pod are evaluated when it is the webhook's turn. One that another webhook adds later
+    does not count, not even when the API server calls again: it calls those again whose scope held
+    the first time (kubernetes `admission/plugin/webhook/mutating/dispatcher.go`).
     """
-    selectors = [
-        policy.spec.namespace_selector
-        for policy in policies
-        if policy.spec.namespace_selector is not None
-    ]
-    if not selectors:
-        return None
-    named = frozenset[str]().union(*(s.names(LABEL_NAMESPACE_NAME) for s in selectors))
+    return [_webhook(opt_in, name, selection) for name, selection in sorted(scope.webhooks.items())]
+
+
+def _webhook(opt_in: Mapping[str, Any], name: str, selection: Selection) -> Json:
     excluded = _excluded(opt_in)
     if opt_in.get("failurePolicy") != "Fail":
         # A policy may name a namespace that is otherwise left alone. Where an outage of podsettle
         # would keep pods from being created, the operator's exclusions stand.
-        excluded -= named
+        excluded -= selection.named
     made = deepcopy(dict(opt_in))
-    made["name"] = BY_SELECTOR
-    made["namespaceSelector"] = _selector(opt_in, excluded | _own(opt_in), selectors)
-    made["matchConditions"] = _conditions(opt_in, named)
+    made["name"] = name
+    made["namespaceSelector"] = _namespace_selector(
+        opt_in, excluded | _own(opt_in), selection.namespaces
+    )
+    if selection.pods:
+        selector = made.get("objectSelector") or {}
+        others = selector.get("matchExpressions") or ()
+        selector["matchExpressions"] = [*others, *_expressed(selection.pods)]
+        made["objectSelector"] = selector
+    made["matchConditions"] = _conditions(opt_in, selection.named)
     return made
 
 
-def _selector(
-    opt_in: Mapping[str, Any], excluded: Iterable[str], selectors: list[LabelSelector]
+def _namespace_selector(
+    opt_in: Mapping[str, Any], excluded: Iterable[str], demands: Iterable[Demand]
 ) -> Json:
     """The first webhook's selector, for the namespaces that name no policy."""
-    selector = deepcopy(opt_in.get("namespaceSelector") or {})
+    selector: Json = deepcopy(opt_in.get("namespaceSelector") or {})
     selector["matchExpressions"] = [
         {"key": LABEL_POLICY, "operator": "DoesNotExist"},
         {"key": LABEL_ENABLED, "operator": "NotIn", "values": ["false"]},
@@ -106,17 +107,16 @@ def _selector(
         for expression in _expressions(opt_in)
         if expression["key"] not in (LABEL_POLICY, LABEL_ENABLED, LABEL_NAMESPACE_NAME)
     ]
-    if all(other == selectors[0] for other in selectors):
-        # Two different ones cannot be said in one: a selector has no "or".
-        shared = selectors[0].model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        selector["matchExpressions"] += [
-            *shared.get("matchExpressions", ()),
-            *(
-                {"key": key, "operator": "In", "values": [value]}
-                for key, value in shared.get("matchLabels", {}).items()
-            ),
-        ]
+    selector["matchExpressions"] += _expressed(demands)
     return selector
+
+
+def _expressed(demands: Iterable[Demand]) -> list[Json]:
+    """Demands as `matchExpressions`, in an order that is always the same."""
+    return [
+        {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+        for key, operator, values in sorted(demands)
+    ]
 
 
 def _expressions(webhook: Mapping[str, Any]) -> list[Json]:

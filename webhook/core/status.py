@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from webhook.core.names import LABEL_POLICY
 from webhook.core.nodes import Node
 from webhook.core.policy import PolicyProblem, SettlePolicy
+from webhook.core.selections import Scope
 from webhook.core.versions import SELINUX_MOUNT_LOCKED_ON, loses_exit_codes, mounts_volatile
 from webhook.core.view import ClusterView
 
@@ -34,6 +36,25 @@ def accepted(problems: Sequence[PolicyProblem], in_force: bool) -> Condition:
     listed = "; ".join(map(str, problems[:_MOST_PROBLEMS])) + (f"; {left} more" if left > 0 else "")
     what = "The last valid state stays in force" if in_force else "Not in force"
     return Condition("Accepted", "False", "Invalid", f"{what}: {listed}")
+
+
+def webhook_scoped(policy: SettlePolicy, scope: Scope) -> Condition:
+    """Whether the API server evaluates the policy's selectors before it asks podsettle."""
+    if policy.spec.namespace_selector is None:
+        message = (
+            f"The API server asks about the pods of namespaces labelled "
+            f"{LABEL_POLICY}: {policy.metadata.name}."
+        )
+        return Condition("WebhookScoped", "True", "OptIn", message)
+    if scope.too_broad:
+        message = (
+            f"Broad, because {scope.too_broad}. One webhook serves them all, so the API server "
+            "asks about pods that no policy covers, too; with failurePolicy: Fail those are "
+            "refused while podsettle is down."
+        )
+        return Condition("WebhookScoped", "False", "TooManySelectors", message)
+    message = "The API server asks only about pods that the selectors of policies match."
+    return Condition("WebhookScoped", "True", "Selectors", message)
 
 
 def runtime_classes_found(policy: SettlePolicy, view: ClusterView) -> Condition:
