@@ -13,14 +13,16 @@ from tests.cluster.conftest import POLICIES, eventually, policy
 from tests.kube.cluster import KubeCluster
 from tests.process import await_that
 from webhook.cluster.api import ApiServer
+from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.kubernetes import KubernetesSource
 from webhook.cluster.status import StatusWriter
 
 
 @pytest.fixture
 async def writer(source: KubernetesSource, api: ApiServer) -> AsyncIterator[StatusWriter]:
-    found = StatusWriter(api, source, "own", lambda: True, registers=True)
-    async with found.running():
+    crd = InstalledCrd(api)
+    found = StatusWriter(api, source, crd, "own", lambda: True, registers=True)
+    async with crd.running(), found.running():
         yield found
 
 
@@ -51,6 +53,7 @@ async def test_a_policy_says_what_became_of_it(
                 "RuntimeClassesFound": ("False", "RuntimeClassMissing"),
                 "StillNeeded": ("Unknown", "NoNodes"),
                 "WebhookScoped": ("True", "Selectors"),
+                "CRDCurrent": ("True", "Current"),
             }
         )
     )
@@ -129,6 +132,31 @@ async def test_only_nodes_of_the_class_count_and_from_1_37_on_the_volumes(
     assert not writer.problem
 
 
+async def test_a_policy_says_that_the_installed_crd_is_older(
+    own_cluster: KubeCluster, writer: StatusWriter
+) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
+    whole = own_cluster.request("GET", path).body["spec"]
+    own_cluster.create(POLICIES, policy("current"))
+    await eventually(
+        lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
+    )
+    field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/description"
+    change = [{"op": "remove", "path": field}]
+    own_cluster.request("PATCH", path, change)
+    await eventually(
+        lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("False", "Outdated")
+    )
+    message = status(own_cluster, "current")["conditions"][-1]["message"]
+    assert "lacks spec.description: " in message
+    own_cluster.request("PATCH", path, {"spec": whole})
+    await eventually(
+        lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
+    )
+    own_cluster.request("DELETE", f"{POLICIES}/current")
+    assert not writer.problem
+
+
 BAD = policy("bad", remedies={"postInitSlep": {}})
 
 
@@ -160,7 +188,12 @@ async def test_a_policy_that_got_past_the_crd_is_told_what_is_wrong_with_it(
 ) -> None:
     own_cluster.create(POLICIES, policy("good"))
     own_cluster.create(POLICIES, BAD)
-    await eventually(lambda: conditions(own_cluster, "bad") == {"Accepted": ("False", "Invalid")})
+    await eventually(
+        lambda: (
+            conditions(own_cluster, "bad")
+            == {"Accepted": ("False", "Invalid"), "CRDCurrent": ("True", "Current")}
+        )
+    )
     assert status(own_cluster, "bad")["conditions"][0]["message"] == (
         "Not in force: spec.remedies.postInitSlep: unknown key; did you mean postInitSleep?"
     )

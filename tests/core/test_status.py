@@ -15,6 +15,7 @@ from webhook.core.selectors import LabelSelector
 from webhook.core.status import (
     Condition,
     accepted,
+    crd_current,
     merge_conditions,
     runtime_classes_found,
     still_needed,
@@ -55,6 +56,15 @@ def test_every_problem_is_told_with_its_path(in_force: bool, what: str) -> None:
     assert found[:3] == ("Accepted", "False", "Invalid")
     assert found.message.startswith(what + "spec.a[0]: is wrong; spec.a[1]: is wrong; ")
     assert found.message.endswith("; 2 more")
+
+
+def test_what_an_old_crd_lacks_is_named_up_to_five() -> None:
+    assert crd_current(None)[1:3] == ("Unknown", "NotRead")
+    assert crd_current(())[1:3] == ("True", "Current")
+    found = crd_current([f"spec.f{number}" for number in range(7)])
+    assert found[:3] == ("CRDCurrent", "False", "Outdated")
+    assert " lacks spec.f0, spec.f1, spec.f2, spec.f3, spec.f4 and 2 more: " in found.message
+    assert found.message.endswith("-f charts/podsettle/crds.")
 
 
 def test_a_policy_says_whether_the_api_server_evaluates_its_selectors() -> None:

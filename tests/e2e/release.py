@@ -16,8 +16,10 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -72,6 +74,7 @@ class Installation:
         self.address = own_address()
         self.replicas: list[Replica] = []
         self._directory = directory
+        self._numbers = count()
 
     def helm(self, *arguments: str | Path) -> str:
         """Run helm as the administrator; it has to succeed, and to warn of nothing."""
@@ -124,15 +127,24 @@ class Installation:
 
     def start(self, *mounted: str) -> Replica:
         """Another replica, with what the Deployment says; flags for certificates that it mounts."""
+        replica = self.launch(*mounted)
+        self.admit(replica)
+        return replica
+
+    def launch(self, *mounted: str, sources: Path | None = None) -> Replica:
+        """The same, but not behind the Service yet; of other sources, where these are given."""
         deployment = self.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}")
         pod = deployment["spec"]["template"]["spec"]
         (container,) = pod["containers"]
-        kubeconfig = self._directory / f"kubeconfig-{len(self.replicas)}"
+        kubeconfig = self._directory / f"kubeconfig-{next(self._numbers)}"
         kubeconfig.write_text(json.dumps(self._kubeconfig()))
-        environment = self._environment(pod)
-        replica = Replica(self, [*container["args"], *mounted], kubeconfig, environment)
+        environment, program = self._environment(pod), [PODSETTLE]
+        if sources is not None:
+            environment["PYTHONPATH"] = str(sources)
+            program = [sys.executable, "-P", "-c", "from webhook.cli import main; main()"]
+        command = [*program, *container["args"], *mounted]
+        replica = Replica(self, command, kubeconfig, environment)
         self.replicas.append(replica)
-        self._write_endpoints(replica)
         return replica
 
     def _environment(self, pod: Json) -> dict[str, str]:
@@ -160,7 +172,7 @@ class Installation:
         made["users"] = [{"name": "admin", "user": {"token": token}}]
         return made
 
-    def _write_endpoints(self, replica: Replica) -> None:
+    def admit(self, replica: Replica) -> None:
         """What the controller for EndpointSlices does once a pod is ready."""
         self.cluster.create(
             f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
@@ -179,9 +191,18 @@ class Installation:
         while self.replicas:
             replica = self.replicas.pop()
             replica.end(how)
-            slice_ = f"{RELEASE}-{replica.port}"
-            path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{slice_}"
-            self.cluster.request("DELETE", path)
+            self._dismiss(replica)
+
+    def retire(self, replica: Replica) -> None:
+        """What becomes of a pod that is deleted: no endpoint any more, and time to end."""
+        self.replicas.remove(replica)
+        self._dismiss(replica)
+        replica.end(signal.SIGTERM)
+
+    def _dismiss(self, replica: Replica) -> None:
+        slice_ = f"{RELEASE}-{replica.port}"
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{slice_}"
+        self.cluster.request("DELETE", path)
 
     def documented(self, page: str, heading: str, number: int = 0) -> str:
         """The command in a section of the documentation."""
@@ -221,7 +242,7 @@ class Replica:
     def __init__(
         self,
         of: Installation,
-        arguments: list[str],
+        command: list[str],
         kubeconfig: Path,
         environment: Mapping[str, str],
     ) -> None:
@@ -232,7 +253,7 @@ class Replica:
         own = {k: v for k, v in os.environ.items() if not k.startswith("PODSETTLE_")}
         with self.log.open("w") as output:
             self._process = subprocess.Popen(
-                [PODSETTLE, *arguments, *here],
+                [*command, *here],
                 stdout=output,
                 stderr=output,
                 env={**own, **environment, "KUBECONFIG": str(kubeconfig)},
@@ -265,7 +286,7 @@ class Replica:
 
     def end(self, how: signal.Signals) -> None:
         self._process.send_signal(how)
-        self._process.wait(30)
+        self._process.wait(60)
 
 
 @contextmanager

@@ -236,7 +236,14 @@ def test_the_crd_is_upgraded_by_the_documented_command(release: Installation) ->
     release.helm("upgrade", RELEASE, CHART, IMAGES)
     assert "additionalPrinterColumns" not in release.get(path)["spec"]["versions"][0]
     release.shell(release.documented("install.md", "Upgrade"))
-    release.shell(release.documented("install.md", "Upgrade", 1))
+    await_that(
+        lambda: (
+            "opt-in The installed CRD has every field"
+            in release.shell(release.documented("install.md", "Upgrade", 1))
+        ),
+        "the policies say so",
+    )
+    release.shell(release.documented("install.md", "Upgrade", 2))
     assert release.get(path)["spec"]["versions"][0]["additionalPrinterColumns"]
 
 

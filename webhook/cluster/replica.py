@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from webhook.cluster.acceptance import Acceptance
 from webhook.cluster.api import ApiServer
+from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.kubernetes import KubernetesSource
 from webhook.cluster.lease import Lease
 from webhook.cluster.registration import Registration
@@ -38,6 +39,7 @@ class Replica:
     ) -> None:
         self._server = server
         self.source = KubernetesSource(server)
+        self._crd = InstalledCrd(server)
         # Two processes with one identity would both think that they hold the Lease.
         identity = f"{socket.gethostname()}_{os.urandom(6).hex()}"
         self.lease = Lease(server, namespace, lease, identity)
@@ -64,6 +66,7 @@ class Replica:
         self.status = StatusWriter(
             server,
             self.source,
+            self._crd,
             namespace,
             self._may_write,
             registers=webhook_configuration is not None,
@@ -75,6 +78,7 @@ class Replica:
         yield Check("certificate", self.certificates.ready, self.certificates.problem)
         if self.registration is not None:
             yield _check_registration(self.registration, self._acceptance)
+        yield self._crd.check()
         yield Check("lease", True, self.lease.problem)
         yield Check("status", True, self.status.problem)
 
@@ -86,6 +90,7 @@ class Replica:
             # Outermost: who acts on the Lease has ended before it is given up.
             await stack.enter_async_context(self.lease.running())
             await stack.enter_async_context(self.source.running())
+            await stack.enter_async_context(self._crd.running())
             await stack.enter_async_context(self.certificates.running())
             if self.registration is not None:
                 await stack.enter_async_context(self.registration.running())

@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 
 from webhook.background import background
 from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.kubernetes import FoundPolicy, KubernetesSource
 from webhook.cluster.registration import APPLY, FIELD_MANAGER
 from webhook.core.names import API_VERSION, KIND
 from webhook.core.status import (
     accepted,
+    crd_current,
     merge_conditions,
     runtime_classes_found,
     still_needed,
@@ -40,6 +42,7 @@ class StatusWriter:
         self,
         server: ApiServer,
         source: KubernetesSource,
+        crd: InstalledCrd,
         own_namespace: str | None,
         may_write: Callable[[], bool],
         *,
@@ -48,11 +51,13 @@ class StatusWriter:
         self.problem = ""
         self._server = server
         self._source = source
+        self._crd = crd
         self._own_namespace = own_namespace
         self._may_write = may_write
         self._registers = registers
         self._due = asyncio.Event()
-        source.observers.append(self._due.set)
+        for each in (source, crd):
+            each.observers.append(self._due.set)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -65,7 +70,7 @@ class StatusWriter:
         while True:
             # What changes often, such as nodes that come and go, is written once a second at most.
             await asyncio.sleep(_SECONDS_BETWEEN_WRITES)
-            if not self._may_write() or not self._source.synced:
+            if not (self._may_write() and self._source.synced and self._crd.known):
                 done = False
             elif self._due.is_set() or not done:
                 self._due.clear()
@@ -123,6 +128,7 @@ class StatusWriter:
             ]
             if self._registers:
                 conditions.append(webhook_scoped(in_force, self._source.scope))
+        conditions.append(crd_current(self._crd.missing))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self._source.statuses.get(found.name, {}).get("conditions", ())
         return {

@@ -40,7 +40,7 @@ _CONDITION: Json = {
         "type": {
             "type": "string",
             "description": "What the condition is about: Accepted, RuntimeClassesFound, "
-            "StillNeeded or WebhookScoped.",
+            "StillNeeded, WebhookScoped or CRDCurrent.",
             "maxLength": 316,
             "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
@@ -85,7 +85,7 @@ _STATUS: Json = {
             "description": "Accepted: the policy is valid and in force. RuntimeClassesFound: the "
             "RuntimeClasses that it names exist. StillNeeded: a node has the problem that the "
             "policy is there for. WebhookScoped: the API server evaluates its selectors before it "
-            "asks podsettle.",
+            "asks podsettle. CRDCurrent: the installed CRD is not older than podsettle.",
             "items": _CONDITION,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],

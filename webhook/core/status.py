@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from webhook.core.crd import CRD_NAME
 from webhook.core.names import LABEL_POLICY
 from webhook.core.nodes import Node
 from webhook.core.policy import PolicyProblem, SettlePolicy
@@ -36,6 +37,28 @@ def accepted(problems: Sequence[PolicyProblem], in_force: bool) -> Condition:
     listed = "; ".join(map(str, problems[:_MOST_PROBLEMS])) + (f"; {left} more" if left > 0 else "")
     what = "The last valid state stays in force" if in_force else "Not in force"
     return Condition("Accepted", "False", "Invalid", f"{what}: {listed}")
+
+
+def crd_current(missing: Sequence[str] | None) -> Condition:
+    """Whether the installed CRD has all that this release reads; None where it was not read."""
+    if missing is None:
+        message = f"CustomResourceDefinition {CRD_NAME} could not be read; /readyz says why."
+        return Condition("CRDCurrent", "Unknown", "NotRead", message)
+    if missing:
+        return Condition("CRDCurrent", "False", "Outdated", f"{crd_outdated(missing)}.")
+    message = "The installed CRD has every field that podsettle reads."
+    return Condition("CRDCurrent", "True", "Current", message)
+
+
+def crd_outdated(missing: Sequence[str]) -> str:
+    """What an installed CRD lacks, and what to do."""
+    left = len(missing) - _MOST_NAMED
+    named = ", ".join(missing[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+    return (
+        f"CustomResourceDefinition {CRD_NAME} is older than podsettle and lacks {named}: the API "
+        "server drops such fields from policies without an error. Apply the CRD of this release: "
+        "kubectl apply --server-side --force-conflicts -f charts/podsettle/crds"
+    )
 
 
 def webhook_scoped(policy: SettlePolicy, scope: Scope) -> Condition:

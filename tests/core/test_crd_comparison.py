@@ -1,0 +1,110 @@
+"""What an installed CRD lacks of this release's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from webhook.core.crd import crd
+from webhook.core.crd_comparison import CrdComparison
+
+Json = dict[str, Any]
+
+COMPARISON = CrdComparison()
+
+
+def spec_of(installed: Json) -> Json:
+    (version,) = installed["spec"]["versions"]
+    found: Json = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return found
+
+
+def missing(change: Callable[[Json], object]) -> tuple[str, ...]:
+    installed = crd()
+    change(installed)
+    return COMPARISON.missing(installed)
+
+
+def test_this_release_s_own_lacks_nothing() -> None:
+    assert COMPARISON.missing(crd()) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda spec: spec.pop("podSelector"), "spec.podSelector"),
+        (
+            lambda spec: spec["remedies"]["properties"].pop("kubeletGate"),
+            "spec.remedies.kubeletGate",
+        ),
+        (
+            lambda spec: spec["remedies"]["properties"]["postInitSleep"]["properties"].pop("sleep"),
+            "spec.remedies.postInitSleep.sleep",
+        ),
+        (
+            lambda spec: spec["podSelector"]["properties"]["matchExpressions"]["items"][
+                "properties"
+            ].pop("values"),
+            "spec.podSelector.matchExpressions[].values",
+        ),
+        (lambda spec: spec["action"]["enum"].remove("Audit"), "spec.action: Audit"),
+    ],
+)
+def test_what_the_api_server_would_drop_or_refuse_is_named(
+    change: Callable[[Json], object], path: str
+) -> None:
+    assert missing(lambda installed: change(spec_of(installed))) == (path,)
+
+
+def test_a_newer_one_lacks_nothing_whatever_its_defaults() -> None:
+    def newer(installed: Json) -> None:
+        spec_of(installed)["later"] = {"type": "string"}
+        spec_of(installed)["action"] |= {"default": "Audit", "enum": ["Mutate", "Audit", "Later"]}
+
+    assert missing(newer) == ()
+
+
+def test_a_default_that_differs_is_named_where_nothing_else_tells_which_is_newer() -> None:
+    def other(installed: Json) -> None:
+        spec_of(installed)["action"]["default"] = "Audit"
+
+    assert missing(other) == ("spec.action: default Mutate, not Audit",)
+
+
+def test_descriptions_columns_and_status_do_not_count() -> None:
+    def reworded(installed: Json) -> None:
+        (version,) = installed["spec"]["versions"]
+        version["additionalPrinterColumns"] = []
+        spec_of(installed)["action"]["description"] = "Other words."
+        version["schema"]["openAPIV3Schema"]["properties"]["status"] = {"type": "object"}
+
+    assert missing(reworded) == ()
+
+
+def test_a_schema_that_keeps_everything_lacks_nothing() -> None:
+    def open_(installed: Json) -> None:
+        (version,) = installed["spec"]["versions"]
+        properties = version["schema"]["openAPIV3Schema"]["properties"]
+        properties["spec"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+    assert missing(open_) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda version: version.update(name="v1"),
+        lambda version: version.update(served=False),
+    ],
+)
+def test_a_version_that_is_not_served_is_named(change: Callable[[Json], object]) -> None:
+    assert missing(lambda installed: change(installed["spec"]["versions"][0])) == (
+        "version v1alpha1",
+    )
+
+
+def test_a_version_without_a_schema_lacks_the_spec_s_fields() -> None:
+    found = missing(lambda installed: installed["spec"]["versions"][0].pop("schema"))
+    assert "spec.remedies" in found

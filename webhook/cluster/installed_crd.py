@@ -1,0 +1,63 @@
+"""The SettlePolicy CRD that is installed, and whether it is older than podsettle.
+
+That keeps no replica from being ready. Policies are served as the API server has them, and in a
+rolling upgrade of the Deployment before the CRD no new replica would ever get ready.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from webhook.background import background
+from webhook.cluster.api import ApiServer
+from webhook.cluster.reflector import Reflector
+from webhook.cluster.source import Check
+from webhook.core.crd import CRD_NAME
+from webhook.core.crd_comparison import CrdComparison
+from webhook.core.status import crd_outdated
+
+log = logging.getLogger(__name__)
+
+_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class InstalledCrd:
+    """A mirror of what the installed CRD lacks. `observers` are called after each change."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.observers: list[Callable[[], None]] = []
+        self._warned = ""
+        self._reflector = Reflector(
+            server, _PATH, CrdComparison().missing, self._changed, name=CRD_NAME
+        )
+
+    @property
+    def known(self) -> bool:
+        """Whether it was asked for, with or without success."""
+        return self._reflector.synced.is_set() or bool(self._reflector.problem)
+
+    @property
+    def missing(self) -> tuple[str, ...] | None:
+        """What it lacks, as paths into a policy; None where that is not known."""
+        return self._reflector.objects.get(CRD_NAME)
+
+    def check(self) -> Check:
+        """A note where it is older; never a reason not to be ready."""
+        note = crd_outdated(self.missing) if self.missing else self._reflector.problem
+        return Check("crd", True, note)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Mirror it while the block runs."""
+        async with background(self._reflector.run):
+            yield
+
+    def _changed(self) -> None:
+        note = crd_outdated(self.missing) if self.missing else ""
+        if note and note != self._warned:
+            log.warning("%s", note)
+        self._warned = note
+        for observer in self.observers:
+            observer()

@@ -1,0 +1,72 @@
+"""What the SettlePolicy CRD of a cluster lacks of this release's: Helm installs a CRD, and never
+upgrades it.
+
+The API server drops a field that the installed CRD does not have, without an error. A version
+written on the CRD would only say what somebody wrote there; the schema is what the API server
+works by, and names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from webhook.core.crd import crd
+
+Json: TypeAlias = dict[str, Any]
+
+
+class CrdComparison:
+    """This release's CRD, generated once, to compare installed ones with."""
+
+    def __init__(self) -> None:
+        (self._version,) = crd()["spec"]["versions"]
+
+    def missing(self, installed: Json) -> tuple[str, ...]:
+        """What an installed CustomResourceDefinition lacks, each as a path into a policy.
+
+        Empty where it lacks nothing, as for a newer one. A default that differs counts only where
+        the installed schema has nothing that this release's lacks: else it may be the newer one.
+        """
+        name = self._version["name"]
+        served = [
+            each
+            for each in installed["spec"]["versions"]
+            if each["name"] == name and each.get("served")
+        ]
+        if not served:
+            return (f"version {name}",)
+        ours = self._version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        schema: Json = (served[0].get("schema") or {}).get("openAPIV3Schema") or {}
+        theirs = (schema.get("properties") or {}).get("spec") or {}
+        lacking = tuple(_lacking(ours, theirs, "spec"))
+        if lacking or next(_lacking(theirs, ours, "spec"), None) is not None:
+            return lacking
+        return tuple(_other_defaults(ours, theirs, "spec"))
+
+
+def _lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> Iterator[str]:
+    """The properties and enum values of our schema that theirs does not have."""
+    if theirs.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    known = theirs.get("enum")
+    if known is not None:
+        yield from (f"{path}: {value}" for value in ours.get("enum") or () if value not in known)
+    for key, inner in (ours.get("properties") or {}).items():
+        found = (theirs.get("properties") or {}).get(key)
+        if found is None:
+            yield f"{path}.{key}"
+        else:
+            yield from _lacking(inner, found, f"{path}.{key}")
+    if isinstance(ours.get("items"), Mapping):
+        yield from _lacking(ours["items"], theirs.get("items") or {}, f"{path}[]")
+
+
+def _other_defaults(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> Iterator[str]:
+    if theirs.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if ours.get("default") != theirs.get("default"):
+        yield f"{path}: default {ours.get('default')}, not {theirs.get('default')}"
+    for key, inner in (ours.get("properties") or {}).items():
+        found = (theirs.get("properties") or {}).get(key) or {}
+        yield from _other_defaults(inner, found, f"{path}.{key}")
