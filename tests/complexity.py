@@ -20,15 +20,20 @@ _ATTEMPTS = 3
 """A busy machine disturbs one measurement, and not all of them."""
 
 
-def grows_linearly(make: Callable[[int], T], act: Callable[[T], object], size: int = 1_000) -> bool:
+def grows_linearly(
+    make: Callable[[int], T],
+    act: Callable[[T], object],
+    size: int = 1_000,
+    largest: int = _MAX_SIZE,
+) -> bool:
     """Whether `act` on `make` of n, 2n and 4n takes time in proportion to n.
 
-    n is `size` or more: so much that it takes long enough to be measured. Each time is the least
-    of some runs, without the making of the input.
+    n is `size` or more: so much that it takes long enough to be measured, but no more than
+    `largest`. Each time is the least of some runs, without the making of the input.
     """
     while _seconds(act, make(size)) < _MIN_SECONDS:
         size *= 2
-        if size > _MAX_SIZE:
+        if size > largest:
             return True
     inputs = [make(size * k) for k in (1, 2, 4)]
     return any(_is_linear(act, inputs) for _ in range(_ATTEMPTS))

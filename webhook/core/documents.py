@@ -276,7 +276,7 @@ class _Builder:
         self._charge(size, line)
         if len(self._stack) + size.depth > _MAX_DEPTH:
             raise self._refused(line, "nested too deeply")
-        return _copied(value), size
+        return copied(value), size
 
     def _put(
         self,
@@ -358,12 +358,12 @@ def _size(value: Any) -> _Size:
     return _Size(1, len(value) if isinstance(value, str) else 0, 0)
 
 
-def _copied(value: Any) -> Any:
-    """A copy of a finished value; its depth is bounded."""
+def copied(value: Any) -> Any:
+    """A copy of a document's value, in a fraction of the time that `copy.deepcopy` takes."""
     if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in value.items()}
+        return {key: copied(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_copied(inner) for inner in value]
+        return [copied(inner) for inner in value]
     return value
 
 

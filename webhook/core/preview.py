@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,13 +12,19 @@ import yaml
 from webhook.core.admit import decide_safely, review_of
 from webhook.core.decide import Settings
 from webhook.core.decision import Decision
+from webhook.core.documents import copied
 from webhook.core.image_config import NO_IMAGES, KnownImages
+from webhook.core.line_diff import unified_diff
+from webhook.core.memory import Memory
 from webhook.core.view import ClusterView
 from webhook.core.workloads import PassedOver, Workload, pods_of
 
 DEFAULT_NAMESPACE = "default"
 _MOST_OPERATIONS = 500
 """Beyond it a diff takes seconds to make and nobody reads it."""
+MAX_DIFF_VALUES = 6_000
+"""Of a pod that a diff is made of. A pod of 40 containers has 3,000; to write a value as YAML takes
+several times as long as all else that a preview does with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +41,19 @@ class Preview:
     def diff(self) -> str:
         """The unified diff of the pod as YAML; empty where nothing changes."""
         title = self.workload.title
+        if not self.decision.operations:
+            return ""
         if len(self.decision.operations) > _MOST_OPERATIONS:
             return f"{title}: {len(self.decision.operations)} operations; see the patch\n"
+        if not _has_at_most(MAX_DIFF_VALUES, self.before):
+            return f"{title}: more than {MAX_DIFF_VALUES} values; see the patch\n"
         # Not splitlines(): it also splits at characters that are no line ends in YAML's eyes.
-        lines = difflib.unified_diff(
+        return unified_diff(
             to_yaml(self.before).rstrip("\n").split("\n"),
             to_yaml(self.after).rstrip("\n").split("\n"),
             f"{title} as it is",
             f"{title} as admitted",
-            lineterm="",
         )
-        return "".join(f"{line}\n" for line in lines)
 
 
 def preview_all(
@@ -68,6 +75,7 @@ def preview_all(
     # Clients choose the labels: what they ask must not displace what reviews asked.
     own = view.with_own_caches()
     relabelled: dict[str, ClusterView] = {}
+    checked = Memory()
     for workload in pods_of(document, template_path):
         if isinstance(workload, PassedOver):
             yield workload
@@ -78,9 +86,25 @@ def preview_all(
             if chosen not in relabelled:
                 relabelled[chosen] = own.with_namespace_labels(chosen, namespace_labels)
             seen = relabelled[chosen]
-        decision, _ = decide_safely(review_of(workload.pod, chosen), seen, settings, images)
-        after = jsonpatch.apply_patch(workload.pod, list(decision.operations))
+        request = review_of(workload.pod, chosen)
+        decision, _ = decide_safely(request, seen, settings, images, checked, reusable=False)
+        operations = list(decision.operations)
+        after = jsonpatch.apply_patch(copied(workload.pod), operations, in_place=True)
         yield Preview(workload, chosen, decision, workload.pod, after)
+
+
+def _has_at_most(most: int, value: object) -> bool:
+    """Whether a value holds no more than so many values."""
+    rest = [value]
+    for _ in range(most):
+        if not rest:
+            return True
+        inner = rest.pop()
+        if isinstance(inner, dict):
+            rest.extend(inner.values())
+        elif isinstance(inner, list):
+            rest.extend(inner)
+    return not rest
 
 
 class RelabellableView(ClusterView, Protocol):

@@ -1,0 +1,105 @@
+"""Unified diffs of texts of which the second is the first with lines added here and there.
+
+In time that grows with the number of lines times its logarithm, whatever the texts: `difflib` takes
+time that grows with its square and more where many lines are the same. That is paid for with diffs
+that are not always the shortest; each is right.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+_CONTEXT_LINES = 3
+_CERTAIN_LINES = 3
+"""So many lines have to be the same for two places to be taken for the same."""
+_MAX_CANDIDATES = 8
+"""Places that are looked at for one line."""
+
+
+class _Change(NamedTuple):
+    """Lines of the first text that lines of the second stand in the place of."""
+
+    old: range
+    new: range
+
+
+def unified_diff(old: Sequence[str], new: Sequence[str], old_title: str, new_title: str) -> str:
+    """The diff between two texts, given as lines without their ends; empty where they are equal."""
+    hunks = list(_hunks(_changes(old, new)))
+    if not hunks:
+        return ""
+    lines = [f"--- {old_title}", f"+++ {new_title}"]
+    for hunk in hunks:
+        start = max(hunk[0].old.start - _CONTEXT_LINES, 0)
+        end = min(hunk[-1].old.stop + _CONTEXT_LINES, len(old))
+        shift, grown = hunk[0].new.start - hunk[0].old.start, hunk[-1].new.stop - hunk[-1].old.stop
+        lines.append(f"@@ -{_span(start, end)} +{_span(start + shift, end + grown)} @@")
+        at = start
+        for change in hunk:
+            lines += (f" {line}" for line in old[at : change.old.start])
+            lines += (f"-{line}" for line in old[change.old.start : change.old.stop])
+            lines += (f"+{line}" for line in new[change.new.start : change.new.stop])
+            at = change.old.stop
+        lines += (f" {line}" for line in old[at:end])
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _span(start: int, end: int) -> str:
+    """A range of lines as a hunk's head has it: counted from 1, and from 0 where it is empty."""
+    if end - start == 1:
+        return f"{start + 1}"
+    return f"{start + 1 if end > start else start},{end - start}"
+
+
+def _hunks(changes: Iterator[_Change]) -> Iterator[list[_Change]]:
+    """Changes whose context would touch, together."""
+    hunk: list[_Change] = []
+    for change in changes:
+        if hunk and change.old.start - hunk[-1].old.stop > 2 * _CONTEXT_LINES:
+            yield hunk
+            hunk = []
+        hunk.append(change)
+    if hunk:
+        yield hunk
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[_Change]:
+    places: dict[str, list[int]] = {}
+    for number, line in enumerate(new):
+        places.setdefault(line, []).append(number)
+    at_old = at_new = 0
+    while at_old < len(old) or at_new < len(new):
+        if at_old < len(old) and at_new < len(new) and old[at_old] == new[at_new]:
+            at_old, at_new = at_old + 1, at_new + 1
+            continue
+        start_old, start_new = at_old, at_new
+        while at_old < len(old):
+            found = _found(old, at_old, new, at_new, places)
+            if found is not None:
+                at_new = found
+                break
+            at_old += 1
+        else:
+            at_new = len(new)
+        yield _Change(range(start_old, at_old), range(start_new, at_new))
+
+
+def _found(
+    old: Sequence[str], at_old: int, new: Sequence[str], at_new: int, places: dict[str, list[int]]
+) -> int | None:
+    """Where a line of the first text stands in the second, from a place on."""
+    known = places.get(old[at_old], [])
+    first = bisect_left(known, at_new)
+    if len(known) - first == 1:
+        return known[first]
+    wanted = old[at_old : at_old + _CERTAIN_LINES]
+    return next(
+        (
+            place
+            for place in known[first : first + _MAX_CANDIDATES]
+            if new[place : place + len(wanted)] == wanted
+        ),
+        None,
+    )
