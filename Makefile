@@ -73,6 +73,10 @@ peers: $(VENV)/.dev ## Build the Go webhook that the benchmark measures podsettl
 bench: kube peers linger ## Measure what podsettle costs (minutes; wants wrk; with SHORT=1 only try it)
 	@$(BIN)/python -m bench $(if $(SHORT),--short)
 
+.PHONY: fuzz
+fuzz: $(VENV)/.dev ## Look for inputs that take too much CPU (10 minutes; SECONDS=60, TARGETS=admit)
+	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600) $(TARGETS)
+
 .PHONY: lint
 lint: $(VENV)/.dev ## ruff, mypy --strict and the layer rules
 	$(BIN)/ruff check .

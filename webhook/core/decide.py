@@ -26,7 +26,7 @@ from webhook.core.remedy import Context
 from webhook.core.review import Pod, Request
 from webhook.core.view import ClusterView
 
-_MOST_CONTAINERS = 1_000
+_MOST_CONTAINERS = 500
 """Nobody has a tenth of it, and the API server looks at a pod's size after the webhooks only."""
 _LONGEST_SKIP = 1_000
 """Characters of the annotation that are read: all remedies several times over."""

@@ -93,7 +93,7 @@ class Reason(StrEnum):
     WINDOWS_POD = "WindowsPod", "The pod runs on Windows."
     POD_TOO_LARGE = (
         "PodTooLarge",
-        "The pod has more containers than podsettle looks at, 1,000: it would keep others waiting.",
+        "The pod has more containers than podsettle looks at, 500: it would keep others waiting.",
         True,
     )
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-_MAX_HEADERS = 8
-_MAX_HEADER_CHARACTERS = 4096
+_MAX_HEADERS = 4
+_MAX_HEADER_CHARACTERS = 2048
+"""Real ones have some 200. They are read on the event loop."""
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 (a token of HTTP's grammar)
 _PARAMETER = re.compile(rf'\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))\s*', re.ASCII)
 _SCHEME = re.compile(rf"\s*({_TOKEN})(?=\s|,|$)", re.ASCII)

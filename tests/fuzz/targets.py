@@ -1,0 +1,253 @@
+"""What is fuzzed: functions of bytes, each with the CPU time that it may take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from tests.builders import SETTINGS, container, node, pod, policy, review, runtime_class, view
+from tests.fuzz.inputs import Piece, Program
+from webhook.core.admit import UnreadableReviewError, admit
+from webhook.core.documents import DocumentError, load_documents
+from webhook.core.globs import compile_globs
+from webhook.core.image_config import LookupRules
+from webhook.core.memory import Memory
+from webhook.core.preview import Preview, preview_all
+from webhook.core.pull_secrets import DOCKER_CONFIG_JSON, PullSecret
+from webhook.core.render import render
+from webhook.core.versions import Version
+from webhook.images import challenge, reference
+from webhook.images.keyring import read_keyring
+from webhook.images.problems import LookupFailedError
+from webhook.images.registry import registry_of
+from webhook.server.preview_worker import MAX_PODS
+
+
+class Target(NamedTuple):
+    """A function that reads what others wrote, and the CPU time that it may take."""
+
+    run: Callable[[bytes], object]
+    """Raises only for a defect."""
+    seeds: tuple[Program, ...]
+    words: Sequence[str]
+    """Parts that its inputs are made of."""
+    milliseconds: float = 50.0
+    milliseconds_per_kib: float = 2.0
+    milliseconds_per_pod: float = 0.0
+    """For each of the first MAX_PODS: a decision and a diff have a price, however short the pod."""
+
+    def allowed_seconds(self, body: bytes) -> float:
+        """CPU seconds for an input."""
+        pods = min(body.count(b"spec"), MAX_PODS)
+        allowed = (
+            self.milliseconds
+            + self.milliseconds_per_kib * len(body) / 1024
+            + self.milliseconds_per_pod * pods
+        )
+        return allowed / 1000
+
+
+_SEEN = view(
+    policy(
+        "all",
+        imageConfig={"lookup": "Registry", "registries": ["*"]},
+        remedies={
+            "postInitSleep": {"initContainers": ["*a*a*b", "?*", "c*"], "containers": ["*"]},
+            "kubeletGate": {},
+            "retryInitExit255": {"initContainers": ["c1"]},
+            "seLinuxChangePolicy": "Recursive",
+            "skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"},
+        },
+    ),
+    policy("audit", action="Audit", remedies={"postInitSleep": {"delivery": "Binary"}}),
+    *(policy(f"p{n}", podSelector={"matchLabels": {f"l{n}": ""}}) for n in range(20)),
+    nodes=[node(f"n{n}", labels={"disk": "ssd", "n": "5"}) for n in range(100)],
+    classes=[runtime_class("fast", {"cpu": "250m"}, {"disk": "ssd"})],
+    server=Version(1, 36),
+)
+_MEMORY = Memory()
+
+
+def _admit(body: bytes) -> None:
+    with suppress(UnreadableReviewError):
+        # The second time it may be answered from the cache.
+        for memory in (None, _MEMORY):
+            answer = admit(body, _SEEN, SETTINGS, memory=memory)
+            if answer.defect is not None:
+                raise answer.defect
+
+
+def _preview(body: bytes) -> None:
+    count = 0
+    with suppress(DocumentError):
+        for document in load_documents(body, "body"):
+            for found in preview_all(
+                document.value, _SEEN, SETTINGS, namespace_labels={"team": "a"}
+            ):
+                count += isinstance(found, Preview)
+                if count > MAX_PODS:
+                    return
+                if isinstance(found, Preview):
+                    render(found).model_dump_json(by_alias=True)
+
+
+def _documents(body: bytes) -> None:
+    with suppress(DocumentError):
+        load_documents(body, "body")
+
+
+def _globs(body: bytes) -> None:
+    name, *globs = body.decode("utf-8", "replace").split("\n")
+    compile_globs(glob[:63] for glob in globs[:100])(name)
+    LookupRules(tuple(glob[:300] for glob in globs[:100])).allows(name)
+
+
+def _keyring(body: bytes) -> None:
+    ring = read_keyring([PullSecret("s", DOCKER_CONFIG_JSON, body)])
+    for name in ("a" * 250 + "/x", "a." * 100 + "a/x", "registry.example/team/app"):
+        ring.matching(name)
+
+
+def _challenge(body: bytes) -> None:
+    challenge.parse(body.decode("latin-1").split("\n"))
+
+
+def _reference(body: bytes) -> None:
+    with suppress(ValueError, LookupFailedError):
+        found = reference.parse(body.decode("utf-8", "replace"))
+        registry_of(found, LookupRules(("*a*a*a*b", "*.example", "*:*")))
+
+
+_POD = pod(
+    container("c1", "sh", "-c", "x"),
+    container("prepare"),
+    containers=[container("main", "/x", volumeMounts=[{"name": "d", "mountPath": "/d"}])],
+    labels={"l1": "", "l2": "x"},
+    annotations={"podsettle.dev/skip": "x,y"},
+    volumes=[{"name": "d", "persistentVolumeClaim": {}}],
+    restartPolicy="Never",
+    overhead={"cpu": "250m"},
+    nodeSelector={"disk": "ssd"},
+)
+_LISTS = {
+    "initContainers": '{"name":"c{}","command":["sh"]},',
+    "containers": '{"name":"c{}","command":["x"],"resources":{"limits":{"a{}":"1"}}},',
+    "volumes": '{"name":"v{}"},',
+    "tolerations": '{"key":"a{}"},',
+    "imagePullSecrets": '{"name":"s{}"},',
+}
+_MAPPINGS = {"nodeSelector": '"k{}":"v",', "overhead": '"k{}":"1e9",'}
+_TERM = {"matchExpressions": [{"key": "n", "operator": "Gt", "values": ["4"]}]}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _lists() -> list[Program]:
+    """Pods with one field that is long."""
+    found: list[Program] = []
+    for key, part in _LISTS.items():
+        document = json.dumps({**_POD, "spec": {**_POD["spec"], key: ["MARK"]}})
+        before, _, after = document.partition('"MARK"')
+        last = part.removesuffix(",").replace("{}", "z")
+        found.append((Piece(before), Piece(part, 400), Piece(last + after)))
+    for key, part in _MAPPINGS.items():
+        document = json.dumps({**_POD, "spec": {**_POD["spec"], key: {"MARK": "1"}}})
+        before, _, after = document.partition('"MARK"')
+        found.append((Piece(before), Piece(part, 400), Piece('"z"' + after)))
+    terms = [_TERM] * 40
+    affinity = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
+    found.append((Piece(json.dumps({**_POD, "spec": {**_POD["spec"], "affinity": affinity}})),))
+    return [(Piece(json.dumps(_POD)),), *found]
+
+
+def _reviewed(program: Program) -> Program:
+    before, _, after = json.dumps(review("MARK")).partition('"MARK"')
+    return (Piece(before), *program, Piece(after))
+
+
+_JSON_WORDS = (
+    '"', "{", "}", "[", "]", ",", ":", "null", "0", "1e9", "9", "\\u0041", "\\ud800", "\udcff",
+    '"name":"c{}",', '"command":["sh"],', '"command":["x"],', '"args":["x"],', '"volumeMounts":[',
+    '{"name":"d","mountPath":"/podsettle"},', '"image":"a{}.example/x",', '"x{}":1,', '"a"', "a",
+    "*", ".", " ", '"limits":{"cpu":"1"},', '"values":["x"],', '"restartPolicy":"Always",',
+    '{"name":"c{}","command":["sh"]},', '{"name":"c{}","command":["x"]},', '"labels":{"l1":""},',
+)  # fmt: skip
+_YAML_WORDS = (
+    *_JSON_WORDS, "\n", "- ", "? ", ": ", "a{}: 1\n", "&a{} ", "*a{} ", "&a ", "*a,", "<<: *a\n",
+    "<<: {a: 1}\n", "---\n", "...\n", "%TAG !{}! x\n", "%YAML 1.1\n", "!!int ", "!!str ", "#",
+    "|\n", ">-\n", "  ", "\t", "'", "1_", "0x", "\r", "\u2028", "key: value\n", "x" * 50 + "\n",
+    "kind: Pod\n", "kind: List\nitems:\n", "- {kind: Pod, spec: {containers: []}}\n",
+)  # fmt: skip
+_LIST = '{"kind":"List","items":['
+_EMPTY_POD = '{"kind":"Pod","spec":{"initContainers":[{"name":"c1","command":["sh"]}]}},'
+_TEXTS = ("*", "?", "a", "*a", "a*", ".", "*.", ":", "/", "[", "]", "@", "\n", "b", "-", "_",
+          "=", '"', "\\", " ", ",", "a=", 'a="', "Basic ", "sha256:", "%", "é", "\x00",
+          "5000")  # fmt: skip
+
+TARGETS = {
+    "admit": Target(
+        # Twice what one review may take: it is answered twice.
+        _admit, tuple(map(_reviewed, _lists())), _JSON_WORDS, 2 * 20.0, 2 * 0.2
+    ),
+    "preview": Target(
+        _preview,
+        (
+            *_lists(),
+            (Piece(_LIST), Piece(_EMPTY_POD, 50), Piece(_EMPTY_POD[:-1] + "]}")),
+            (Piece("kind: Pod\nmetadata: {name: p}\nspec:\n  containers: []\n  initContainers:\n"),
+             Piece("  - name: c{}\n    command: [sh]\n    args: [a]\n", 50)),
+            (Piece("kind: Pod\nspec:\n  containers: []\n  x:\n"), Piece("  - a\n  - b\n", 500)),
+        ),
+        _YAML_WORDS,
+        milliseconds_per_pod=1.0,
+    ),
+    "documents": Target(
+        _documents,
+        (
+            (Piece("a: &a [1]\nb: ["), Piece("*a,", 100), Piece("]\n")),
+            (Piece("&a{} [", 190), Piece("1,", 100), Piece("]", 190)),
+            (Piece("a: &a {b: 1}\nc:\n  <<: *a\n"), Piece("---\nx: |\n  y\n", 10)),
+            *_lists()[:2],
+        ),
+        _YAML_WORDS,
+    ),
+    "globs": Target(
+        _globs,
+        (
+            (Piece("a", 63), Piece("\n"), Piece("*a", 31), Piece("b\n")),
+            (Piece("a", 63), Piece("\n*"), Piece("?", 30), Piece("b\n")),
+            (Piece("a.", 100), Piece("b\n"), Piece("*.", 100), Piece("c")),
+        ),
+        _TEXTS,
+    ),
+    "keyring": Target(
+        _keyring,
+        (
+            (Piece('{"auths":{'), Piece('"*a*a*b{}":{"username":"u"},', 400),
+             Piece('"x":{"auth":"dTpw"}}}')),
+            (Piece('{"auths":{"'), Piece("*.", 100), Piece('a":{"auth":"dTpw"}}}')),
+            (Piece('{"auths":{"'), Piece("*a", 500), Piece('b":{"auth":"'), Piece("dTpw", 50),
+             Piece('"}}}')),
+        ),
+        (*_TEXTS, '"*.example/{}":{"username":"u"},', '"a{}":{"auth":"dTpw"},', "https://"),
+    ),
+    "challenge": Target(
+        _challenge,
+        (
+            (Piece('Bearer realm="https://a/token",service="b",scope="c"'),),
+            (Piece("Basic "), Piece('a="\\\\" ,', 300)),
+            (Piece("a "), Piece(" ", 4_000), Piece("="), Piece("\nBasic", 10)),
+        ),
+        _TEXTS,
+    ),
+    "references": Target(
+        _reference,
+        (
+            (Piece("registry.example:5000/team/app:1.2@sha256:"), Piece("0123456789abcdef", 4)),
+            (Piece("a", 100), Piece(".b", 20), Piece("/"), Piece("a-", 50), Piece("b")),
+            (Piece("a/", 100), Piece("b_", 100)),
+        ),
+        _TEXTS,
+    ),
+}  # fmt: skip
