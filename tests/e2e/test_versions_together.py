@@ -1,0 +1,232 @@
+"""Replicas of an older version and of this one behind one Service, under load, there and back."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+from tests.chart.helm import CHART, NAMESPACE
+from tests.e2e.conftest import is_called, normal, simple_pod, wrappers
+from tests.e2e.release import (
+    BY_SELECTOR,
+    CONFIGURATION,
+    FAIL,
+    IMAGES,
+    OPT_IN,
+    POLICIES,
+    RELEASE,
+    ROUTING,
+    Installation,
+    Replica,
+    installed,
+    policy,
+)
+from tests.kube.cluster import KubeCluster
+from tests.load import Load, creating_pods
+from tests.process import await_that
+
+pytestmark = pytest.mark.xdist_group("versions-together")
+
+Json: TypeAlias = dict[str, Any]
+
+ROOT = CHART.parents[1]
+OLD = "39d233fc82d43c443b0b133fe384ff4bf166ac1c"
+"""It registers one webhook for all policies, and does not know how old the CRD is."""
+PER_SECOND = 25
+PATIENT = (*FAIL, "--set=webhook.timeoutSeconds=10")
+"""A machine that stalls for a second refuses no pod."""
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources and the chart of an older version, with a CRD that is older still."""
+    command = ["git", "-C", str(ROOT), "archive", OLD, "webhook", "charts"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode != 0:
+        missing = f"the older version is not in this clone: {done.stderr.decode()}"
+        if os.environ.get("CI", "").lower() in {"1", "true"}:
+            pytest.fail(missing)
+        pytest.skip(missing)
+    directory = tmp_path_factory.mktemp("old")
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(directory, filter="data")
+    (path,) = (directory / "charts" / "podsettle" / "crds").iterdir()
+    crd = yaml.safe_load(path.read_text())
+    (version,) = crd["spec"]["versions"]
+    del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["description"]
+    path.write_text(yaml.safe_dump(crd))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KubeCluster]:
+    with KubeCluster.start(ROUTING) as started:
+        yield started
+
+
+@pytest.fixture
+def release(cluster: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
+    with installed(cluster, tmp_path) as installation:
+        yield installation
+    installation.helm("uninstall", RELEASE)
+    cluster.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}")
+    await_that(lambda: cluster.request("GET", POLICIES).status == 404, "the CRD is gone")
+
+
+CRD = "settlepolicies.podsettle.dev"
+OLD_LAYOUT = {OPT_IN, BY_SELECTOR}
+NEW_LAYOUT = {OPT_IN, BY_SELECTOR, f"b.{BY_SELECTOR}"}
+
+
+def served(release: Installation, sources: Path | None = None) -> Replica:
+    """One more replica behind the Service, once it is ready."""
+    replica = release.launch(sources=sources)
+    await_that(replica.is_ready, f"{replica.log} is ready")
+    release.admit(replica)
+    return replica
+
+
+def reviews(replica: Replica) -> int:
+    """How many reviews of covered pods a replica has answered."""
+    return replica.log.read_text().count(" pod load-")
+
+
+@contextmanager
+def every_connection_used(release: Installation, namespace: str) -> Iterator[None]:
+    """As many pods at once, while the block runs, as use the API server's idle connections and open
+    further ones, each to a replica by chance.
+
+    A connection that ends in the moment in which it is used again costs a pod (docs/http.md,
+    "Shutdown"). It is one that was idle: here none is.
+    """
+    with creating_pods(release.cluster, simple_pod("burst", namespace), per_second=1000) as load:
+        await_that(lambda: load.created > 40, "pods are created")
+        yield
+
+
+def await_reviews(release: Installation, namespace: str, *replicas: Replica) -> None:
+    """Wait until each has answered some more."""
+    before = {replica: reviews(replica) for replica in replicas}
+    with every_connection_used(release, namespace):
+        for replica in replicas:
+            await_that(lambda r=replica: reviews(r) > before[r] + 5, f"{replica.log} is asked")  # type: ignore[misc]
+
+
+def retire(release: Installation, namespace: str, replica: Replica) -> None:
+    """Take a replica away. Each answer that it gives ends a connection."""
+    with every_connection_used(release, namespace):
+        release.retire(replica)
+
+
+def settles(release: Installation, load: Load, layout: set[str]) -> None:
+    """The webhooks become as one version makes them, and stay so while pods are created."""
+    await_that(lambda: set(release.webhooks()) == layout, f"the webhooks are {layout}")
+    generation = release.get(CONFIGURATION)["metadata"]["generation"]
+    created = load.created
+    await_that(lambda: load.created > created + 3 * PER_SECOND, "pods are created")
+    assert release.get(CONFIGURATION)["metadata"]["generation"] == generation
+
+
+def check_fixed_point(release: Installation, *namespaces: str) -> None:
+    """Whichever versions were asked: once wrapped, and left as it is by whichever is asked next."""
+    cluster = release.cluster
+    for namespace in namespaces:
+        outcomes = []
+        for command in (["/prepare", "x"], ["sh", "-c", "x"]):
+            for _ in range(5):
+                pod = simple_pod("pod", namespace, command=command)
+                status, body, _ = cluster.create_pod(pod, dry_run=True)
+                assert status == 201, body
+                assert wrappers(body["spec"]["initContainers"][-1]) == 1
+                outcomes.append(body)
+        for settled in outcomes:
+            metadata = {"annotations": settled["metadata"]["annotations"]}
+            again = {
+                **settled,
+                "metadata": {**metadata, "name": "pod", "namespace": namespace},
+            }
+            status, body, _ = cluster.create_pod(again, dry_run=True)
+            assert status == 201, body
+            assert normal(body) == normal(settled)
+
+
+def says_of_the_crd(release: Installation, replica: Replica) -> tuple[bool, str]:
+    """Whether a replica notes an old CRD, and what a policy's status says."""
+    noted = "[!]crd " in replica.request("GET", "/readyz?verbose").text
+    conditions = release.get(f"{POLICIES}/a").get("status", {}).get("conditions", ())
+    return noted, next((c["status"] for c in conditions if c["type"] == "CRDCurrent"), "")
+
+
+@pytest.mark.parametrize("crd_first", [True, False], ids=["crd-first", "crd-last"])
+def test_two_versions_side_by_side_lose_no_pod_and_settle_alike(
+    release: Installation, old: Path, crd_first: bool
+) -> None:
+    cluster = release.cluster
+    release.helm(
+        "install", RELEASE, old / "charts" / "podsettle", IMAGES, *PATIENT, "--create-namespace"
+    )
+    cluster.namespace(NAMESPACE)
+    first, second = served(release, old), served(release, old)
+    for name, spec in (
+        ("a", {"namespaceSelector": {"matchLabels": {"team": "a"}}}),
+        ("b", {"namespaceSelector": {"matchLabels": {"team": "b"}}}),
+        ("opt-in", {}),
+    ):
+        cluster.create(POLICIES, policy(name, **spec))
+    chosen = cluster.namespace("load-", labels={"podsettle.dev/policy": "opt-in"})
+    selected = cluster.namespace("load-", labels={"team": "b"})
+    for namespace in (chosen, selected):
+        await_that(lambda n=namespace: is_called(cluster, n), "the namespace is covered")  # type: ignore[misc]
+
+    with (
+        creating_pods(cluster, simple_pod("a", chosen), per_second=PER_SECOND) as by_label,
+        creating_pods(cluster, simple_pod("b", selected), per_second=PER_SECOND) as by_policy,
+    ):
+        settles(release, by_policy, OLD_LAYOUT)
+
+        # There: the older one writes as long as it holds the Lease.
+        if crd_first:
+            release.shell(release.documented("install.md", "Upgrade"))
+        release.helm("upgrade", RELEASE, CHART, IMAGES, *PATIENT)
+        third = served(release)
+        retire(release, chosen, first)
+        await_reviews(release, chosen, second, third)
+        await_that(lambda: is_called(cluster, selected), "pods are settled")
+        check_fixed_point(release, chosen, selected)
+        fourth = served(release)
+        retire(release, chosen, second)
+        settles(release, by_policy, NEW_LAYOUT)
+        await_that(
+            lambda: (
+                says_of_the_crd(release, third)
+                == ((False, "True") if crd_first else (True, "False"))
+            ),
+            "it is told how old the CRD is",
+        )
+        if not crd_first:
+            release.shell(release.documented("install.md", "Upgrade"))
+            await_that(lambda: says_of_the_crd(release, third) == (False, "True"), "it is new")
+
+        # And back: now this version writes as long as it holds the Lease.
+        release.helm("rollback", RELEASE, "1")
+        fifth = served(release, old)
+        retire(release, chosen, third)
+        await_reviews(release, chosen, fourth, fifth)
+        check_fixed_point(release, chosen, selected)
+        retire(release, chosen, fourth)
+        settles(release, by_policy, OLD_LAYOUT)
+
+    for load in (by_label, by_policy):
+        print(load)
+        assert not load.failed, "\n".join(load.failed)
+        assert not load.unsettled, "\n".join(load.unsettled)
+        assert load.created > 10 * PER_SECOND
