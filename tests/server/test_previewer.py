@@ -374,6 +374,22 @@ def test_a_client_that_disconnects_frees_its_place(serve: Serve, at_work: bool) 
     assert pods_in(clients[2])
 
 
+def test_a_client_that_disconnects_while_the_worker_starts_leaves_it_to_the_next(
+    serve: Serve,
+) -> None:
+    app, server = serve()
+    client, later = server.connect(), server.connect()
+    client.send(request(SMALL))
+    await_that(workers, "it is being started")
+    (pid,) = workers()
+    with stopped(pid):
+        client.close()
+        await_that(under_way(app, 0), "the preview is given up")
+    later.send(request(SMALL))
+    assert pods_in(later)
+    assert workers() == [pid]
+
+
 # What reaches it
 
 

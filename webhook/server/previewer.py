@@ -232,10 +232,12 @@ class Previewer:
     async def _worker(self) -> AsyncIterator[PreviewProcess]:
         """A worker that knows the view; it is ended where the block does not end well."""
         started = self._started()
+        in_use = False
         try:
             try:
                 # Not cancelled with the request: the next one needs a worker as well.
                 worker = await asyncio.shield(started)
+                in_use = True
                 async with asyncio.timeout(self._limits.start_seconds):
                     await worker.tell_view(self._view())
             except TimeoutError:
@@ -247,6 +249,8 @@ class Previewer:
                 ) from None
             yield worker
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and not in_use:
+                raise
             ended = self._end(started, kill=True)
             if isinstance(error, WorkerError | OSError):
                 await self._report_crash(error, ended)
