@@ -10,8 +10,8 @@ the two differ. The reasons:
   it dies of it the exit code is 130 or 131, as if the signal itself had arrived. In bash `set -m`
   works without a terminal: the command starts with both signals as they were, and leads a process
   group.
-- BusyBox, and any shell that is neither dash nor bash, loses what other processes write to
-  /proc/1/fd/2: it would report there that the command was killed.
+- dash and BusyBox lose what other processes write to /proc/1/fd/2: they would report there that the
+  command was killed.
 - Signals that are not in the script's list are not passed on. One that arrives before the shell has
   set its traps is lost, as it would be without the wrapper.
 - bash keeps a signal to itself that arrives in the instant in which it begins to wait. It is passed
@@ -40,10 +40,10 @@ replicas of two versions settle pods side by side: each must recognise what the 
 #   exported. Its `exec` makes $! the command itself, and skips functions and builtins.
 # - A command that is killed causes no output, and process 1 keeps its standard error where it can,
 #   since others may write to /proc/1/fd/2. bash, which alone has `shopt`, reports no signal that it
-#   has a trap for: not even SIGKILL, for which no trap ever runs. dash, whose `[` alone knows no
-#   `==`, reports the death of the job that a `wait` names, so it gets a `wait` for all, after which
-#   it still knows the exit code. BusyBox reports as dash does, and its `wait` for all waits for
-#   orphans as well: what it says goes to /dev/null, as does what any other shell says.
+#   has a trap for: not even SIGKILL, for which no trap ever runs. dash and BusyBox report the death
+#   of the job that a `wait` names, not in a `wait` for all; but that one also waits for orphans in
+#   BusyBox 1.35 and in dash of 2020 (before its commit 6359d7a), and they may never end. So what
+#   they say goes to /dev/null, as does what any other shell says.
 # - `wait` returns early, with 128 plus a number, when a trap has run, which looks just like a
 #   command that died of that signal. So it is called until `kill -0` fails: a command that was not
 #   reaped yet is there, if only as a zombie. bash reaps outside of `wait` too, and lets a signal
@@ -55,9 +55,6 @@ replicas of two versions settle pods side by side: each must recognise what the 
 # - bash 5.2 loses what it reaps in the very moment of a signal: asked again it answers -1, or waits
 #   until PID 1 has no children left, orphans included. For the command nothing better than the
 #   first answer is left, 128 plus the signal; what has lost its timer must not wait for it.
-# - A signal that asks to end also ends the timer: by SIGPIPE, whose death none of the shells
-#   reports. If it comes before the timer has begun, `end` has no number: hence the look at
-#   `ending`. `timer` is emptied in time, for the number may be that of another process later.
 # - `trap 'exit $code'` is set before `ending` is looked at: a signal that comes between the two
 #   still ends the script. The others are ignored then, or they would cut the sleep short.
 # - The last hexadecimal digit of SigIgn holds the signals 1 to 4. Where it cannot be read, the
@@ -66,7 +63,6 @@ SCRIPT = (
     _MARKER
     + r""" # Runs the command below, passes signals on, ends $2 s after it, not before $1+$2 s.
 {
-await(){ wait $pid;code=$?;}
 pass(){ kill -$1 $pid;} 2>/dev/null
 end(){ ending=${2-143};pass $1;}
 interrupt(){
@@ -76,12 +72,8 @@ started(){ exec 2>/dev/null;}
 if shopt -uo posix 2>/dev/null
 then started(){ set +m;};set -m;trap : 4 5 6 7 8 9 11 13 16 24 25 26 27 29 31
 interrupt(){ end $1;}
-elif ! [ x == x ] 2>/dev/null
-then started(){ :;}
-await(){ while kill -0 $timer 2>/dev/null;do wait $timer;done;timer=;wait;code=127;}
-end(){ ending=${2-143};kill -PIPE $timer;pass $1;} 2>/dev/null
 fi
-(shift 2;exec "$@")&pid=$! timer= ending=;started
+(shift 2;exec "$@")&pid=$! ending=;started
 for s in HUP TERM;do trap "end $s" $s;done
 trap "interrupt INT 130 '*[014589cd]'" INT
 trap "interrupt QUIT 131 '*[012389ab]'" QUIT
@@ -89,8 +81,7 @@ others='ALRM CONT PWR TSTP TTIN TTOU USR1 USR2 WINCH'
 for s in $others;do trap "pass $s" $s;done
 nap(){ sleep $1||sleep 1;} >/dev/null 2>&1
 nap $1&timer=$!
-[ $ending ]&&kill -PIPE $timer
-while await;kill -0 $pid 2>/dev/null;do :;done
+while wait $pid;code=$?;kill -0 $pid 2>/dev/null;do :;done
 trap '' $others
 trap 'exit $code' HUP INT QUIT TERM
 wait $pid 2>/dev/null
