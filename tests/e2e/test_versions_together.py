@@ -127,13 +127,27 @@ def retire(release: Installation, namespace: str, replica: Replica) -> None:
         release.retire(replica)
 
 
+def generation(release: Installation) -> int:
+    """How often the webhook configuration was changed so far."""
+    found: int = release.get(CONFIGURATION)["metadata"]["generation"]
+    return found
+
+
+def check_no_fight(release: Installation, load: Load, since: int) -> None:
+    """While both versions run one of them writes, and no more than its webhooks take."""
+    created = load.created
+    await_that(lambda: load.created > created + 3 * PER_SECOND, "pods are created")
+    # A version that takes the Lease over applies its webhooks, then deletes what is not among them.
+    assert generation(release) - since <= 2
+
+
 def settles(release: Installation, load: Load, layout: set[str]) -> None:
     """The webhooks become as one version makes them, and stay so while pods are created."""
     await_that(lambda: set(release.webhooks()) == layout, f"the webhooks are {layout}")
-    generation = release.get(CONFIGURATION)["metadata"]["generation"]
+    before = generation(release)
     created = load.created
     await_that(lambda: load.created > created + 3 * PER_SECOND, "pods are created")
-    assert release.get(CONFIGURATION)["metadata"]["generation"] == generation
+    assert generation(release) == before
 
 
 def check_fixed_point(release: Installation, *namespaces: str) -> None:
@@ -197,11 +211,13 @@ def test_two_versions_side_by_side_lose_no_pod_and_settle_alike(
         if crd_first:
             release.shell(release.documented("install.md", "Upgrade"))
         release.helm("upgrade", RELEASE, CHART, IMAGES, *PATIENT)
+        before = generation(release)
         third = served(release)
         retire(release, chosen, first)
         await_reviews(release, chosen, second, third)
         await_that(lambda: is_called(cluster, selected), "pods are settled")
         check_fixed_point(release, chosen, selected)
+        check_no_fight(release, by_policy, before)
         fourth = served(release)
         retire(release, chosen, second)
         settles(release, by_policy, NEW_LAYOUT)
@@ -218,10 +234,12 @@ def test_two_versions_side_by_side_lose_no_pod_and_settle_alike(
 
         # And back: now this version writes as long as it holds the Lease.
         release.helm("rollback", RELEASE, "1")
+        before = generation(release)
         fifth = served(release, old)
         retire(release, chosen, third)
         await_reviews(release, chosen, fourth, fifth)
         check_fixed_point(release, chosen, selected)
+        check_no_fight(release, by_policy, before)
         retire(release, chosen, fourth)
         settles(release, by_policy, OLD_LAYOUT)
 
