@@ -9,7 +9,7 @@ PORT ?= 8443
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-17s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # A stamp per requirement set: `make run` installs what the product needs, the tests install the rest.
 $(VENV)/.python:
@@ -63,6 +63,48 @@ linger: $(VENV)/.dev ## Build the static helper for amd64, arm64, s390x and ppc6
 test: kube containerd linger ## Run every test; sets up all that it needs
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+# The parts that need no system parts: what other versions of Python and of packages could break.
+VERSION_TESTS := tests/core tests/tls tests/images tests/cli tests/cluster/test_api.py \
+  tests/server/test_direct.py tests/server/test_mutate.py tests/server/test_connection.py
+
+# A Python of the version $(1): from the PATH, else pyenv's; empty if there is none. (pyenv puts a name
+# on the PATH for each version that it could run, so a candidate has to run.)
+python-of = $(shell for python in python$(1) $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$(1).*/bin/python$(1); do \
+  "$$python" -c 'import sys; print(sys.executable)' 2>/dev/null && break; done)
+LOWEST_PYTHON_VERSION := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
+IMAGE_PYTHON_VERSION := $(shell sed -n 's/^ARG PYTHON=python:\([0-9]*\.[0-9]*\).*/\1/p' Dockerfile)
+LOWEST_PYTHON ?= $(call python-of,$(LOWEST_PYTHON_VERSION))
+IMAGE_PYTHON ?= $(call python-of,$(IMAGE_PYTHON_VERSION))
+
+.PHONY: test-lowest
+test-lowest: kube linger ## Run tests on the lowest Python and the lowest versions that are allowed
+	@if [ -z "$(LOWEST_PYTHON)" ]; then \
+	  echo "skipped: no Python $(LOWEST_PYTHON_VERSION); say which: make $@ LOWEST_PYTHON=…"; [ "$$CI" != true ]; \
+	else $(MAKE) --no-print-directory .venv-lowest/.dev && \
+	  .venv-lowest/bin/python -m pytest -n 2 --dist loadgroup $(VERSION_TESTS); fi
+
+.PHONY: test-image-python
+test-image-python: kube linger ## Run tests on the Python of the image
+	@if [ -z "$(IMAGE_PYTHON)" ]; then \
+	  echo "skipped: no Python $(IMAGE_PYTHON_VERSION); say which: make $@ IMAGE_PYTHON=…"; [ "$$CI" != true ]; \
+	else $(MAKE) --no-print-directory .venv-image/.dev && \
+	  .venv-image/bin/python -m pytest -n 2 --dist loadgroup $(VERSION_TESTS); fi
+
+.venv-lowest/.dev: requirements/dev.txt requirements/lowest.txt pyproject.toml
+	@echo 'setting up .venv-lowest …'
+	@$(LOWEST_PYTHON) -m venv --clear .venv-lowest
+	@.venv-lowest/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@.venv-lowest/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lowest.txt
+	@.venv-lowest/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv-image/.dev: requirements/dev.txt pyproject.toml
+	@echo 'setting up .venv-image …'
+	@$(IMAGE_PYTHON) -m venv --clear .venv-image
+	@.venv-image/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@.venv-image/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
 .PHONY: peers
 peers: $(VENV)/.dev ## Build the Go webhook that the benchmark measures podsettle against (once)
 	@if $(BIN)/python -m tests.kube.build peers --lacks-go; then \
@@ -91,10 +133,11 @@ docs: $(VENV)/.dev ## Write the reference pages in docs/ from the code
 .PHONY: lock
 lock: $(VENV)/.dev ## Renew the locked dependencies in requirements/
 	$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/run.txt
+	$(BIN)/python -m uv pip compile -q --resolution lowest-direct --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/lowest.txt
 	for set in build linger dev go; do $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header requirements/$$set.in -o requirements/$$set.txt || exit 1; done
 
 .PHONY: clean
 clean: ## Remove what make made (.venv, caches, development certificates)
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist webhook/linger/bin
+	rm -rf $(VENV) .venv-lowest .venv-image .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist webhook/linger/bin
 	rm -f certs/*.crt certs/*.key
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
