@@ -50,8 +50,9 @@ replicas of two versions settle pods side by side: each must recognise what the 
 #   that came after one `wait` interrupt the next; hence two more: the first uses up what is left of
 #   an interruption, the second gives the exit code.
 # - Asking again needs a shell that remembers. dash and BusyBox do, and bash does, except in POSIX
-#   mode, which the name `sh` puts it in. Another shell answers 127. Then the first answer stands,
-#   unless a signal may have falsified it.
+#   mode, which the name `sh` puts it in. To leave that mode also takes POSIXLY_CORRECT out of the
+#   environment, so bash leaves it after the fork. Another shell answers 127. Then the first answer
+#   stands, unless a signal may have falsified it.
 # - bash 5.2 loses what it reaps in the very moment of a signal: asked again it answers -1, or waits
 #   until PID 1 has no children left, orphans included. For the command nothing better than the
 #   first answer is left, 128 plus the signal; what has lost its timer must not wait for it.
@@ -69,8 +70,8 @@ interrupt(){
 while read key bits;do case $key$bits in SigIgn:$3)end $1;return;;esac;done </proc/$pid/status
 end TERM $2;} 2>/dev/null
 started(){ exec 2>/dev/null;}
-if shopt -uo posix 2>/dev/null
-then started(){ set +m;};set -m;trap : 4 5 6 7 8 9 11 13 16 24 25 26 27 29 31
+if shopt -q 2>/dev/null
+then started(){ set +m;shopt -uo posix;};set -m;trap : 4 5 6 7 8 9 11 13 16 24 25 26 27 29 31
 interrupt(){ end $1;}
 fi
 (shift 2;exec "$@")&pid=$! ending=;started
