@@ -33,3 +33,21 @@ def test_bad_usage_is_exit_code_2() -> None:
     done = podsettle("preview", "--no-such-option")
     assert done.returncode == 2
     assert "--no-such-option" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--backoff-total", "99999999999h"),
+        ("--backoff-first", "99999999999h"),
+        ("--backoff-jitter", "nan"),
+        ("--backoff-factor", "nan"),
+        ("--backoff-factor", "inf"),
+    ],
+)
+def test_a_back_off_that_cannot_be_is_bad_usage(option: str, value: str) -> None:
+    """Of `wait`, any other exit code may be the container's."""
+    done = podsettle("wait", "pod", option, value)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert f"Error: Invalid value for '{option}'" in done.stderr

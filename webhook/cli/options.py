@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -57,6 +58,22 @@ class DurationType(click.ParamType[timedelta]):
             return timedelta(milliseconds=duration.parse(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        except OverflowError:
+            days = timedelta.max.days
+            self.fail(f"{value!r} is too long: {days} days is the longest", param, ctx)
+
+
+class FiniteFloat(click.FloatRange):
+    """A number in a range, whose comparisons alone would let NaN and infinity pass."""
+
+    def convert(
+        self, value: float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number in a text."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 paths_argument = click.argument(

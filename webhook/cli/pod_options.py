@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from webhook.cli.options import DurationType, InputError
+from webhook.cli.options import DurationType, FiniteFloat, InputError
 from webhook.core import duration
 from webhook.core.names import OBJECT_NAME
 
@@ -97,14 +97,14 @@ _BACKOFF = (
     ),
     click.option(
         "--backoff-factor",
-        type=click.FloatRange(min=1),
+        type=FiniteFloat(min=1),
         default=1.5,
         show_default=True,
         help="By which each pause is longer than the one before.",
     ),
     click.option(
         "--backoff-jitter",
-        type=click.FloatRange(0, 1),
+        type=FiniteFloat(0, 1),
         default=0.5,
         show_default=True,
         help="The share of a pause that is left to chance, up and down.",
