@@ -31,6 +31,7 @@ from webhook.server.app import Application, create_app
 from webhook.server.drain import Drain
 from webhook.server.preview_messages import (
     MAX_FRAME_BYTES,
+    PART_BYTES,
     NodesPart,
     PoliciesPart,
     ViewComplete,
@@ -462,6 +463,43 @@ def test_the_view_goes_in_small_parts_and_without_namespaces() -> None:
     assert list(view_parts(large, replace(large, namespaces={}))) == []
     changed = replace(large, nodes=make_view(nodes=nodes[:1]).nodes)
     assert [type(part) for part in view_parts(large, changed)] == [NodesPart, ViewComplete]
+
+
+def wide_policy(name: str, values: int) -> SettlePolicy:
+    """A policy with so many values of 63 characters."""
+    wanted = [f"value-{n:057}" for n in range(values)]
+    selector = {"matchExpressions": [{"key": "team", "operator": "In", "values": wanted}]}
+    return policy(name, namespaceSelector=selector)
+
+
+def test_long_policies_and_nodes_with_many_labels_go_in_parts_of_their_own() -> None:
+    wide = [wide_policy(f"p{n}", 5_000) for n in range(20)]
+    labels = {f"label.example/key-{k}": "v" * 63 for k in range(400)}
+    large = make_view(*wide, nodes=[node(f"n{n}", labels=labels) for n in range(200)])
+    parts = list(view_parts(None, large))
+    policies = [part for part in parts if isinstance(part, PoliciesPart)]
+    assert [len(part.documents) for part in policies] == [1] * 20
+    nodes = [part for part in parts if isinstance(part, NodesPart)]
+    assert [found for part in nodes for found in part.nodes] == list(large.nodes.all)
+    assert [part.first for part in nodes] == [True, *[False] * (len(nodes) - 1)]
+    longest = max(len(document) for part in policies for document in part.documents)
+    assert max(map(len, map(frame, parts))) < longest + PART_BYTES
+
+
+def test_policies_longer_than_a_message_together_reach_the_worker(
+    serve: Serve, tmp_path: Path
+) -> None:
+    wide = (wide_policy(f"p{n}", 5_000) for n in range(16))
+    texts = [each.model_dump_json(by_alias=True, exclude_unset=True) for each in wide]
+    assert sum(map(len, texts)) > MAX_FRAME_BYTES
+    (tmp_path / "policies.yaml").write_text("\n---\n".join([*texts, POLICY]))
+    source = ManifestsSource(tmp_path)
+    source.refresh()
+    assert len(source.documents) == len(texts) + 1
+    _, server = serve(UNHURRIED, source)
+    client = server.connect()
+    client.send(request(SMALL))
+    assert pods_in(client)[0]["patch"]
 
 
 def test_policies_read_back_as_they_were() -> None:

@@ -7,7 +7,7 @@ encode; namespaces, of which there are thousands, go only as they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -24,9 +24,11 @@ T = TypeVar("T")
 HEADER_BYTES = 4
 """Of a frame: the length of what follows."""
 MAX_FRAME_BYTES = 4 * 1024 * 1024
-"""Of one message: the API server takes policies up to 3 MiB; all else is shorter."""
+"""Of one message: the API server takes objects up to 3 MiB."""
 PIECE_BYTES = 64 * 1024
 """Of an answer that goes in one message."""
+PART_BYTES = 64 * 1024
+"""Of a part of the view, and no more than one object beyond it."""
 POLICIES_IN_MESSAGE = 20
 NODES_IN_MESSAGE = 200
 CLASSES_IN_MESSAGE = 200
@@ -192,15 +194,20 @@ def view_parts(known: Snapshot | None, view: Snapshot) -> Iterator[ToWorker]:
     Views of one source share what did not change between them. Namespaces are not told.
     """
     if known is None or known.policies is not view.policies:
-        for first, policies in _parts(view.policies.documents, POLICIES_IN_MESSAGE):
-            texts = [p.model_dump_json(by_alias=True, exclude_unset=True) for p in policies]
-            yield PoliciesPart(first, [text.encode() for text in texts])
+        texts = (
+            policy.model_dump_json(by_alias=True, exclude_unset=True).encode()
+            for policy in view.policies.documents
+        )
+        for first, documents in _parts(texts, POLICIES_IN_MESSAGE, len):
+            yield PoliciesPart(first, documents)
     if known is None or known.nodes is not view.nodes:
-        for first, nodes in _parts(view.nodes.all, NODES_IN_MESSAGE):
-            yield NodesPart(first, list(nodes))
+        for first, nodes in _parts(view.nodes.all, NODES_IN_MESSAGE, _encoded_bytes):
+            yield NodesPart(first, nodes)
     if known is None or known.runtime_classes is not view.runtime_classes:
-        for first, classes in _parts(tuple(view.runtime_classes.values()), CLASSES_IN_MESSAGE):
-            yield ClassesPart(first, list(classes))
+        for first, classes in _parts(
+            view.runtime_classes.values(), CLASSES_IN_MESSAGE, _encoded_bytes
+        ):
+            yield ClassesPart(first, classes)
     if known is None or not _same_but_for_namespaces(known, view):
         yield ViewComplete(view.server_version, view.invents_namespaces)
 
@@ -215,7 +222,23 @@ def _same_but_for_namespaces(one: Snapshot, other: Snapshot) -> bool:
     )
 
 
-def _parts(items: Sequence[T], size: int) -> Iterator[tuple[bool, Sequence[T]]]:
-    """The items in parts, at least one, each with whether it is the first."""
-    for start in range(0, max(len(items), 1), size):
-        yield start == 0, items[start : start + size]
+def _parts(
+    items: Iterable[T], most: int, size_of: Callable[[T], int]
+) -> Iterator[tuple[bool, list[T]]]:
+    """The items in parts, at least one, each with whether it is the first.
+
+    A part ends with the item by which it has as many items, or bytes, as it may have.
+    """
+    first, part, size = True, list[T](), 0
+    for item in items:
+        part.append(item)
+        size += size_of(item)
+        if len(part) == most or size >= PART_BYTES:
+            yield first, part
+            first, part, size = False, [], 0
+    if first or part:
+        yield first, part
+
+
+def _encoded_bytes(item: Node | RuntimeClass) -> int:
+    return len(_encode(item))
