@@ -102,6 +102,7 @@ async def test_the_namespace_and_its_labels_can_be_given(client: httpx.AsyncClie
         ),
         ("kind: Pod", "spec of this Pod is missing"),
         ("a: 1\na: 2", "body:2: key 'a' stands twice"),
+        ("apiVersion: v1\nkind: " + "K" * 3_000_000, "K… and "),
     ],
 )
 async def test_what_cannot_be_previewed_is_said_in_words(

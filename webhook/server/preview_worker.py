@@ -74,6 +74,8 @@ MAX_PODS = 500
 MAX_OBJECTS_WITHOUT_POD = 5_000
 MAX_LINES_OF_DETAIL = 20
 """Lines of an error that says why there is no pod at all."""
+MAX_DETAIL_CHARACTERS = 10_000
+"""Of what says why there is no answer: names, kinds and keys of the text stand in it."""
 MAX_IMAGES = 500
 """Images that are looked up for one preview."""
 _MAX_NAMESPACE_LENGTH = 63
@@ -337,7 +339,7 @@ class _Worker:
                 self._answer(preview)
             self._channel.send(Finished())
         except (DocumentError, ValueError) as error:
-            self._channel.send(Refused(str(error)))
+            self._channel.send(Refused(_shortened(str(error))))
         except MemoryError:
             # Made before: there may be no memory to make it now. The next preview gets a process
             # with a heap that nothing has torn.
@@ -365,6 +367,13 @@ class _Worker:
             images.append(ImageNeeded(key, query.image, place, query.architectures, namespace))
         for start in range(0, len(images), IMAGES_IN_MESSAGE):
             self._channel.send(ImagesNeeded(images[start : start + IMAGES_IN_MESSAGE]))
+
+
+def _shortened(detail: str) -> str:
+    left_out = len(detail) - MAX_DETAIL_CHARACTERS
+    if left_out <= 0:
+        return detail
+    return f"{detail[:MAX_DETAIL_CHARACTERS]}… and {left_out} more characters"
 
 
 def _limit_cpu(seconds: int) -> None:
