@@ -214,12 +214,20 @@ def test_what_is_given_up_gives_its_room_back(app: Application, server: InProces
     assert app.state.room.held == 0
 
 
-def test_previews_take_up_the_same_room(app: Application, server: InProcess) -> None:
-    app.state.room.size = 0
-    client = server.connect()
-    client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
-    assert client.answer().status == 503
+def test_bodies_of_previews_are_bounded_apart_from_those_of_reviews(
+    app: Application, server: InProcess
+) -> None:
+    head = f"POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: {2 * MIB}\r\n\r\n"
+    app.state.preview_room.size = MIB
+    waiting = server.connect()
+    waiting.send(head + "#" * (MIB - 1000))
+    await_that(lambda: app.state.preview_room.held > 0.9 * MIB, "it has come")
     assert app.state.room.held == 0
+    client = server.connect()
+    client.send(head + "#" * 10_000)
+    assert client.answer().status == 503
+    waiting.close()
+    await_that(lambda: app.state.preview_room.held == 0, "it is given back")
 
 
 # Time

@@ -130,7 +130,9 @@ def create_app(
         DemandClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
     )
     guarded = [Depends(guard(authorizer))]
-    app.include_router(preview_router(previewer, room), dependencies=guarded)
+    # Not the reviews' own: previews wait for one another, each with a body of up to 4 MiB.
+    app.state.preview_room = Room()
+    app.include_router(preview_router(previewer, app.state.preview_room), dependencies=guarded)
     app.include_router(
         probes_router(all_checks, {"version": __version__, "python": platform.python_version()})
     )

@@ -1,4 +1,4 @@
-"""The memory that bodies and the answers to them may take, all of them together."""
+"""The memory that bodies, or answers, may take together: one for reviews, two for previews."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 ROOM = 32 * 1024 * 1024
 """Bytes. With what connections and decoding take beside it, a hundred and fifty senders of the
 longest pods at once bring the process to some 240 MB. Previews add up to 150 MB in a process of
-their own and 32 MiB of answers, and the chart gives both processes 512 MiB."""
+their own, 32 MiB of bodies and 32 MiB of answers; the chart gives both processes 512 MiB."""
 
 
 @dataclass(slots=True)
