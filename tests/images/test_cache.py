@@ -123,6 +123,43 @@ async def test_one_owners_questions_leave_room_for_anothers(clock: Clock) -> Non
     assert asked.times == 3
 
 
+async def test_answers_are_kept_up_to_a_number_of_bytes(clock: Clock) -> None:
+    def kept_bytes(value: int) -> int:
+        return value
+
+    memory: Cache[str, int] = Cache(
+        lambda _value: 60.0, entries=10, size_of=kept_bytes, max_bytes=100, flights=10,
+        flights_per_owner=10, clock=clock,
+    )  # fmt: skip
+
+    async def ask(key: str, size: int) -> bool:
+        """Whether an answer of this size has to be asked for."""
+        asked = []
+
+        async def answer() -> int:
+            asked.append(key)
+            return size
+
+        assert await memory.get(key, answer) == size
+        return bool(asked)
+
+    assert await ask("a", 40)
+    assert await ask("b", 40)
+    assert not await ask("a", 40)
+    assert await ask("c", 40)
+    assert not await ask("a", 40)
+    assert await ask("b", 40), "the least recently used one went"
+    # One that is too large displaces nothing.
+    assert await ask("large", 101)
+    assert await ask("large", 101)
+    assert not await ask("b", 40)
+    # What expires, or is asked for again, makes room for others.
+    clock.now += 61
+    assert await ask("b", 50)
+    assert await ask("d", 50)
+    assert not await ask("b", 50)
+
+
 async def test_what_has_expired_is_not_kept(clock: Clock) -> None:
     memory, asked = cache(clock), Asked()
     asked.go.set()

@@ -7,6 +7,7 @@ comparison that podsettle was planned with. What settles pods here is all of it 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.images.rig import (
     Image,
     RunningRegistry,
     basic,
+    digest_of,
     found,
     htpasswd,
     index_of,
@@ -34,6 +36,7 @@ from tests.images.rig import (
     start_server,
 )
 from tests.images.settling import HELPER, images, settle
+from tests.process import await_that
 from webhook.core.decision import Outcome
 from webhook.core.image_config import ImageConfig, Unavailable
 from webhook.core.pull_secrets import PullSecret
@@ -76,6 +79,42 @@ async def test_1_what_is_remembered_expires_and_shrinks(
         clock.now += 60.1
         assert await found(lookup, query(f"{registry.host}/moving:n")) == ((f"/{number}",), ())
     assert len(lookup._configs) == 3
+
+
+def with_command(image: Image, words: list[str]) -> Image:
+    """The image with another Cmd, of any length."""
+    manifest = json.loads(image.manifest)
+    (config,) = (json.loads(blob) for blob in image.blobs)
+    config["config"] = {"Cmd": words}
+    blob = json.dumps(config).encode()
+    manifest["config"] |= {"digest": digest_of(blob), "size": len(blob)}
+    return Image(json.dumps(manifest).encode(), image.media_type, (blob,))
+
+
+async def test_1_configurations_are_remembered_up_to_a_number_of_bytes(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    words = ["x" * 1_000] * 900
+    asked = [query(f"{registry.host}/large:{number}") for number in range(20)]
+    for number, each in enumerate(asked):
+        registry.push("large", str(number), with_command(image, [str(number), *words]))
+        assert await found(lookup, each) == ((), (str(number), *words))
+    # The latest is remembered; 20 times 0.9 MB are too much for the first to be.
+    assert await found(lookup, asked[-1]) == ((), ("19", *words))
+    assert await found(lookup, asked[0]) == ((), ("0", *words))
+    # The registry writes its log a moment later than its answers.
+    await_that(lambda: len(registry.requests(path="/large/")) >= 20 * 3 + 2, "they were asked for")
+    assert len(registry.requests(path="/large/")) == 20 * 3 + 2
+
+
+async def test_1_a_command_of_too_many_words_is_not_read(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("words", "1", with_command(image, ["x"] * 1_000))
+    registry.push("words", "2", with_command(image, ["x"] * 1_001))
+    assert await found(lookup, query(f"{registry.host}/words:1")) == ((), ("x",) * 1_000)
+    refused = await found(lookup, query(f"{registry.host}/words:2"))
+    assert "a command of more than 1000 words" in str(refused)
 
 
 async def test_2_one_namespace_does_not_see_what_anothers_credentials_opened(

@@ -154,6 +154,15 @@ def secret_of(count: int) -> PullSecret:
     return docker_config({f"r{number}.example": ONE for number in range(count)})
 
 
+def test_what_is_kept_of_a_secret_is_counted_in_bytes() -> None:
+    long = "a." * 200_000 + "example"
+    ring = read_keyring([docker_config({long: ONE, "*" * 200_000: ONE, "quay.io": ONE})])
+    assert [holding.key for holding in ring.holdings] == ["quay.io"], "no image has such a name"
+    assert ring.bytes < 2_000
+    ring = read_keyring([docker_config({"quay.io": ("me", "x" * 500_000)})])
+    assert 500_000 < ring.bytes < 502_000
+
+
 def test_registries_are_read_up_to_a_number_of_them() -> None:
     half = MAX_REGISTRIES // 2
     ring = read_keyring([secret_of(half), secret_of(half)])

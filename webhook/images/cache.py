@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from sys import getsizeof
 from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ class TooManyError(Exception):
 class _Kept(NamedTuple, Generic[V]):
     value: V
     expires: float
+    size: int
 
 
 class _Flight(NamedTuple, Generic[V]):
@@ -30,7 +32,8 @@ class Cache(Generic[K, V]):
     """Answers by key: the least recently used ones go first.
 
     `life` gives the seconds for which an answer holds. A failure is an answer like any other: make
-    it a value, so that it is remembered for a while.
+    it a value, so that it is remembered for a while. `size_of` gives the bytes that an answer
+    takes, which tenants and registries choose; those that are kept take up to `max_bytes`.
     """
 
     def __init__(
@@ -38,16 +41,21 @@ class Cache(Generic[K, V]):
         life: Callable[[V], float],
         *,
         entries: int,
+        size_of: Callable[[V], int] = lambda _value: 0,
+        max_bytes: int = 0,
         flights: int,
         flights_per_owner: int,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._life = life
         self._entries = entries
+        self._size_of = size_of
+        self._max_bytes = max_bytes
         self._flights = flights
         self._flights_per_owner = flights_per_owner
         self._clock = clock
         self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
+        self._kept_bytes = 0
         self._under_way: dict[K, _Flight[V]] = {}
 
     def __len__(self) -> int:
@@ -66,7 +74,7 @@ class Cache(Generic[K, V]):
                 if kept.expires > self._clock():
                     self._kept.move_to_end(key)
                     return kept.value
-                del self._kept[key]
+                self._forget(key)
             flight = self._under_way.get(key)
             if flight is None:
                 self._make_sure_of_room(owner)
@@ -99,15 +107,29 @@ class Cache(Generic[K, V]):
         value = await ask()
         now = self._clock()
         for old in [old for old, kept in self._kept.items() if kept.expires <= now]:
-            del self._kept[old]
-        self._kept[key] = _Kept(value, now + self._life(value))
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._entries:
-            self._kept.popitem(last=False)
+            self._forget(old)
+        if key in self._kept:
+            self._forget(key)
+        size = self._size_of(value)
+        if size > self._max_bytes:
+            return value
+        self._kept[key] = _Kept(value, now + self._life(value), size)
+        self._kept_bytes += size
+        while len(self._kept) > self._entries or self._kept_bytes > self._max_bytes:
+            self._forget(next(iter(self._kept)))
         return value
+
+    def _forget(self, key: K) -> None:
+        self._kept_bytes -= self._kept.pop(key).size
 
     def _landed(self, key: K, flight: asyncio.Task[V]) -> None:
         del self._under_way[key]
         # asyncio complains of an error that nobody looked at, as when all who waited gave up.
         if not flight.cancelled():
             flight.exception()
+
+
+def bytes_of(value: object) -> int:
+    """What nested tuples of texts take in memory, each text counted wherever it stands."""
+    inner = sum(map(bytes_of, value)) if isinstance(value, tuple) else 0
+    return getsizeof(value) + inner

@@ -8,7 +8,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from webhook.core.globs import matches
+from webhook.core.image_config import MAX_REFERENCE_CHARACTERS
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
+from webhook.images.cache import bytes_of
 
 _DOCKER_HUB = "index.docker.io"
 _DOCKER_HUB_NAMES = ("docker.io", _DOCKER_HUB)
@@ -24,6 +26,8 @@ _DOCKER_HUB_NAMES = ("docker.io", _DOCKER_HUB)
 MAX_REGISTRIES = 500
 """Entries of all pull secrets of a pod that are read. Real ones have a few dozen; each is compared
 with each image of the pod."""
+MAX_KEY_CHARACTERS = MAX_REFERENCE_CHARACTERS
+"""Of what a credential is for. A longer one covers no image, but takes memory as one."""
 
 
 class Credential(NamedTuple):
@@ -88,6 +92,8 @@ class Keyring:
     """The most specific place first; for one place in the order of the secrets."""
     problems: tuple[str, ...] = ()
     """Secrets that could not be read, in words."""
+    bytes: int = field(default=0, compare=False)
+    """What it takes in memory."""
 
     def matching(self, name: str) -> tuple[Credential, ...]:
         """Every credential for an image's name, `registry/repository`: most specific place first.
@@ -124,7 +130,8 @@ def read_keyring(secrets: Iterable[PullSecret]) -> Keyring:
             break
     # Sorting is stable: for one place, the earlier secret's comes first.
     holdings.sort(key=lambda holding: holding.key, reverse=True)
-    return Keyring(tuple(holdings), tuple(problems))
+    kept = tuple(holdings), tuple(problems)
+    return Keyring(*kept, bytes_of(kept))
 
 
 def _holdings(secret: PullSecret) -> Iterator[_Holding]:
@@ -140,7 +147,7 @@ def _holdings(secret: PullSecret) -> Iterator[_Holding]:
     for text, entry in found.items():
         credential = _credential(entry)
         key = _key(text)
-        place = None if key is None else _place(key)
+        place = None if key is None or len(key) > MAX_KEY_CHARACTERS else _place(key)
         if key is not None and place is not None and any(credential):
             yield _Holding(key, place, credential)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from webhook.core.image_config import ImageConfig, ImageQuery, Unavailable
 from webhook.core.pull_secrets import PullSecrets
-from webhook.images.cache import Cache, TooManyError
+from webhook.images.cache import Cache, TooManyError, bytes_of
 from webhook.images.keyring import Credential, Keyring, read_keyring
 from webhook.images.manifest import MOST_BYTES, config_of, platforms, read_config
 from webhook.images.problems import LookupFailedError, RefusedError
@@ -43,6 +43,9 @@ _LONGEST_LOOK_UP = 10.0
 """Seconds for each step, whoever still waits: what comes too late for one pod is there for the
 next."""
 _ENTRIES = 1000
+_MAX_KEYRINGS_BYTES = _MAX_CONFIGS_BYTES = 16 * 1024 * 1024
+"""Real ones have a few hundred bytes, but a pull secret or an image's configuration may have a
+megabyte, and as an object ten times as much."""
 _FLIGHTS = 64
 _FLIGHTS_PER_NAMESPACE = 12
 """So that one tenant's slow registries do not take all look-ups from the others."""
@@ -88,18 +91,24 @@ class ImageLookup:
         self._count = count
         self._key = secrets.token_bytes(16)
 
-        def cache(life: Callable[[T], float]) -> Cache[tuple[object, ...], T]:
+        def cache(
+            life: Callable[[T], float],
+            size_of: Callable[[T], int] = lambda _found: 0,
+            max_bytes: int = 0,
+        ) -> Cache[tuple[object, ...], T]:
             return Cache(
                 life,
                 entries=_ENTRIES,
+                size_of=size_of,
+                max_bytes=max_bytes,
                 flights=_FLIGHTS,
                 flights_per_owner=_FLIGHTS_PER_NAMESPACE,
                 clock=clock,
             )
 
-        self._keyrings = cache(_keyring_life)
+        self._keyrings = cache(_keyring_life, _keyring_bytes, _MAX_KEYRINGS_BYTES)
         self._tags = cache(_tag_life)
-        self._configs = cache(_config_life)
+        self._configs = cache(_config_life, _config_bytes, _MAX_CONFIGS_BYTES)
         self._late: set[asyncio.Task[ImageConfig | Unavailable]] = set()
 
     async def find(
@@ -331,3 +340,11 @@ def _config_life(found: ImageConfig | Unavailable) -> float:
 
 def _keyring_life(found: Keyring) -> float:
     return _BROKEN_SECRETS_HOLD if found.problems else _SECRETS_HOLD
+
+
+def _keyring_bytes(found: Keyring) -> int:
+    return found.bytes
+
+
+def _config_bytes(found: ImageConfig | Unavailable) -> int:
+    return bytes_of(found)

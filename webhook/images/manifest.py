@@ -34,6 +34,8 @@ _CONFIGS = (
 _REFERENCE_TYPE = "vnd.docker.reference.type"
 """An annotation of BuildKit's entries that are no images but say something of one: attestations."""
 _MOST_PLATFORMS = 16
+MAX_ARGUMENTS = 1_000
+"""Of Entrypoint and Cmd. Real ones have some ten; each takes more memory than its text."""
 
 
 class Platform(msgspec.Struct, frozen=True):
@@ -121,7 +123,10 @@ def read_config(config: bytes) -> ImageConfig:
     if found.os not in ("", "linux"):
         raise LookupFailedError("the image is not for Linux")
     process = found.config or _Process()
-    return ImageConfig(tuple(process.entrypoint or ()), tuple(process.cmd or ()))
+    read = ImageConfig(tuple(process.entrypoint or ()), tuple(process.cmd or ()))
+    if sum(map(len, read)) > MAX_ARGUMENTS:
+        raise LookupFailedError(f"the image starts a command of more than {MAX_ARGUMENTS} words")
+    return read
 
 
 def _document(manifest: bytes) -> _Document:
