@@ -452,13 +452,18 @@ def test_command_that_ignores_int_and_quit(shell: list[str], number: signal.Sign
         assert running.end() in ({8} if shell[0] == "bash" else {8, 9})
 
 
+INTERNAL_SIGNALS = 1 << 31 | 1 << 32
+"""32 and 33: `posix_spawn` of glibc ignores them, and Python 3.13 starts processes by it."""
+
+
 @pytest.mark.parametrize("shell", ["bash", "bash-as-sh"], indirect=True)
 def test_in_bash_the_command_starts_with_every_signal_as_it_was(shell: list[str]) -> None:
     script = 'grep -E "^Sig(Ign|Blk)" /proc/self/status; cut -d" " -f1,5 /proc/$$/stat'
     _, out, _ = run(wrapped(shell, "sh", "-c", script))
     _, direct, _ = run(["sh", "-c", script])
     assert out.splitlines()[:2] == direct.splitlines()[:2]
-    assert "SigIgn:\t0000000000000000" in out
+    ignored = next(line for line in out.splitlines() if line.startswith("SigIgn:"))
+    assert int(ignored.split()[1], 16) & ~INTERNAL_SIGNALS == 0
     pid, group = out.splitlines()[2].split()
     assert pid == group
 
