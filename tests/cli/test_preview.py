@@ -124,6 +124,12 @@ def test_a_view_without_a_node_is_said_once(tmp_path: Path) -> None:
 
 
 SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: web}}"
+CERTIFICATE = "{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: c}, spec: {}}"
+ROLLOUT = """{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: r, namespace: ci},
+  spec: {template: {metadata: {labels: {tekton.dev/taskRun: x}}, spec: {
+  initContainers: [{name: prepare, image: a, command: [sh, -c, "true"]}],
+  containers: [{name: a}]}}}}
+"""
 TASK_RUN = "{apiVersion: tekton.dev/v1, kind: TaskRun, metadata: {name: build, namespace: ci}}"
 SETTLED = """{apiVersion: v1, kind: Pod, metadata: {name: settled, namespace: ci, labels:
   {tekton.dev/taskRun: x}}, spec: {restartPolicy: Never,
@@ -162,6 +168,9 @@ def test_fail_on_change_sees_pods_behind_objects_without_one() -> None:
     assert podsettle(*arguments, stdin=mixed(SERVICE, UNCOVERED)).returncode == 0
     # What cannot be read may hold a pod that would change.
     assert podsettle(*arguments, stdin=mixed("{}", SETTLED)).returncode == 2
+    assert podsettle(*arguments, stdin=mixed(ROLLOUT, UNCOVERED)).returncode == 2
+    by_path = (*arguments, "--template-path", "spec.template")
+    assert podsettle(*by_path, stdin=mixed(CERTIFICATE, ROLLOUT, UNCOVERED)).returncode == 1
 
 
 def test_an_object_that_cannot_be_read_is_exit_code_2_and_the_rest_is_shown() -> None:

@@ -261,10 +261,6 @@ UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the t
             custom("example.com/v1", "Fleet"),
             UNKNOWN.format("Fleet") + "if it has one, such as spec.template",
         ),
-        (
-            custom("keda.sh/v1", "ScaledJob", spec={"jobTargetRef": {"template": TEMPLATE}}),
-            UNKNOWN.format("ScaledJob") + "it may be spec.jobTargetRef.template",
-        ),
         # Not the kind of that name that Kubernetes has.
         (
             custom("batch.volcano.sh/v1", "Job", spec={}),
@@ -307,10 +303,25 @@ def test_a_deployment_config_of_openshift_holds_a_template() -> None:
     assert (found.kind, found.path) == ("DeploymentConfig", "spec.template")
 
 
-def test_a_path_that_leads_nowhere_makes_a_custom_object_unreadable() -> None:
+SCALED_JOB = custom("keda.sh/v1", "ScaledJob", spec={"jobTargetRef": {"template": TEMPLATE}})
+
+
+def test_a_custom_object_that_holds_a_pod_template_is_unreadable_without_the_path_to_it() -> None:
+    found = passed_over(SCALED_JOB)
+    assert found.message == UNKNOWN.format("ScaledJob") + "it may be spec.jobTargetRef.template"
+    assert found.malformed
+    found = passed_over(SCALED_JOB, "spec.workers.template")
+    assert found.message == (
+        "spec.workers of this ScaledJob is missing or not a mapping; the template path may be "
+        "spec.jobTargetRef.template"
+    )
+    assert found.malformed
+
+
+def test_a_path_for_one_kind_does_not_make_objects_of_another_unreadable() -> None:
     found = passed_over(custom("example.com/v1", "Fleet", spec={}), "spec.workers.template")
     assert found.message == "spec.workers of this Fleet is missing or not a mapping"
-    assert found.malformed
+    assert not found.malformed
 
 
 def test_a_path_does_not_make_a_service_unreadable() -> None:

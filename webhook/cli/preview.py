@@ -97,11 +97,11 @@ def preview(
     The code that decides is the webhook's own; only the view of the cluster comes from files.
 
     Objects without a pod, such as the Services in a list of kubectl get all, are named on standard
-    error with what to preview instead, and passed over. What cannot be read is named there too; the
-    rest is shown.
+    error with what to preview instead, and passed over. What cannot be read is named there too, as
+    are kinds that hold a pod template and need --template-path; the rest is shown.
 
     Exit codes: 0 fine, whatever was passed over; 1 with --fail-on-change if any pod would change; 2
-    if no object holds a pod, or if a file, an object or a policy cannot be read.
+    if no object holds a pod, or if a file, an object, a pod template or a policy cannot be read.
     """
     source = load_manifests(manifests)
     for problem in source.problems:

@@ -71,8 +71,8 @@ class PreviewAnswer(_Wire):
         description="Objects that hold no pod, or none that podsettle can find."
     )
     unreadable: list[ObjectWithoutPod] = Field(
-        description="Objects that cannot be read: without a kind, or without the pod template that "
-        "their kind has."
+        description="Objects that cannot be read: without a kind, without the pod template that "
+        "their kind has, or with one that podsettle does not know the path to."
     )
 
 

@@ -109,7 +109,8 @@ class PassedOver:
     message: str
     """Why there is no pod, and what to preview instead."""
     malformed: bool
-    """Whether the object cannot be read: it has no kind, or no pod template where one belongs."""
+    """Whether the object cannot be read: it has no kind, no pod template where one belongs, or one
+    that podsettle does not know the path to."""
 
 
 def pods_of(document: object, template_path: str | None = None) -> Iterator[Workload | PassedOver]:
@@ -179,12 +180,13 @@ def _object(
             steps = tuple(template_path.split("."))
         if built_in and (steps is None or _first_missing(document, steps)):
             return passed_over(f"{_a(kind)} holds no pod")
-        if steps is None:
-            return passed_over(_unknown(document, kind))
+        if steps is None or (not built_in and _first_missing(document, (*steps, "spec"))):
+            # A template path is for one kind: another, such as a Certificate, may hold no pod.
+            likely = _likely_template(document)
+            return passed_over(_unknown(document, kind, at, steps, likely), malformed=bool(likely))
     missing = _first_missing(document, (*steps, "spec"))
     if missing:
-        path = json_path((*at, *missing))
-        return passed_over(f"{path} of this {kind} is missing or not a mapping", malformed=True)
+        return passed_over(_missing(missing, kind, at), malformed=True)
     if steps:
         template: Any = document
         for step in steps:
@@ -211,8 +213,17 @@ def _instead_of(document: Mapping[str, Any], group: str, kind: str) -> str | Non
     )
 
 
-def _unknown(document: Mapping[str, Any], kind: str) -> str:
-    likely = _likely_template(document)
+def _missing(steps: Steps, kind: str, at: Steps) -> str:
+    return f"{json_path((*at, *steps))} of this {kind} is missing or not a mapping"
+
+
+def _unknown(
+    document: Mapping[str, Any], kind: str, at: Steps, steps: tuple[str, ...] | None, likely: str
+) -> str:
+    """Why no pod is shown of a kind that podsettle does not know; `likely` is where one may be."""
+    if steps is not None:
+        message = _missing(_first_missing(document, (*steps, "spec")), kind, at)
+        return f"{message}; the template path may be {likely}" if likely else message
     which = f"it may be {likely}" if likely else "if it has one, such as spec.template"
     return (
         f"podsettle does not know where {_a(kind)} keeps its pod template; give the template path, "
