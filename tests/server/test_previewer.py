@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -515,6 +517,49 @@ def test_a_length_that_no_message_has_is_refused() -> None:
         frame_length((MAX_FRAME_BYTES + 1).to_bytes(4, "big"))
     with pytest.raises(msgspec.DecodeError):
         decode_for_worker(b"\xc1")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        "os.nice(15)",
+        "resource.setrlimit(resource.RLIMIT_CPU, (60, 60))",
+        "resource.setrlimit(resource.RLIMIT_DATA, (100 * MIB, 100 * MIB))",
+    ],
+)
+def test_a_server_whose_own_limits_are_lower_starts_a_worker(limits: str) -> None:
+    script = f"""import asyncio, os, resource
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.decide import Settings
+from webhook.server.previewer import MIB, Previewer, Request
+async def main():
+    {limits}
+    previewer = Previewer(Snapshot, Settings())
+    answer = await previewer.preview(Request(), [{SMALL!r}])
+    print(answer.length)
+    await previewer.aclose()
+asyncio.run(main())
+"""
+    # Without the capability by which root may raise priorities.
+    drop = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*drop, sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > len(SMALL)
+
+
+def test_a_client_that_disconnects_before_its_body_has_come_is_no_error(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, server = serve()
+    client = server.connect()
+    client.send(request(SMALL)[:-100])
+    await_that(lambda: app.state.preview_room.held > 0, "it is read")
+    client.close()
+    await_that(lambda: app.state.load.under_way == 0, "it is given up")
+    assert app.state.preview_room.held == 0
+    assert caplog.records == []
 
 
 async def test_a_worker_that_cannot_be_started_in_time_is_an_error() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from webhook.core.render import PreviewAnswer
@@ -21,6 +22,7 @@ from webhook.server.room import Room
 
 MAX_BODY = 4 * 1024 * 1024
 SECONDS_FOR_BODY = 30
+_DISCONNECTED = "the client has disconnected"
 
 
 class Problem(BaseModel):
@@ -117,7 +119,7 @@ async def _while_connected(
         await asyncio.wait((made, gone), return_when=asyncio.FIRST_COMPLETED)
         if made.done():
             return made.result()
-        raise HTTPException(503, "the client has disconnected")
+        raise HTTPException(503, _DISCONNECTED)
     finally:
         for task in (made, gone):
             task.cancel()
@@ -145,4 +147,6 @@ async def _read(request: Request, room: Room, take: Callable[[int], None]) -> li
                     raise HTTPException(503, "too much is being read at once; try again later")
     except TimeoutError:
         raise HTTPException(408, f"no end of the body in {SECONDS_FOR_BODY} s") from None
+    except ClientDisconnect:
+        raise HTTPException(503, _DISCONNECTED) from None
     return body

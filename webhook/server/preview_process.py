@@ -211,7 +211,9 @@ def _spawn(connection: socket.socket, memory_bytes: int) -> subprocess.Popen[byt
             # A terminal's Ctrl-C is for the server, which ends it.
             process_group=0,
         )
-    os.setpriority(os.PRIO_PROCESS, process.pid, _NICENESS)
+    # A server of a lower priority may not raise it.
+    niceness = max(_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
+    os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
     return process
 
 

@@ -378,8 +378,14 @@ def _shortened(detail: str) -> str:
 
 def _limit_cpu(seconds: int) -> None:
     """End the process after so much more CPU time: where the server is stopped, not gone."""
-    until = math.ceil(time.process_time()) + seconds
-    resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+    _limit(resource.RLIMIT_CPU, math.ceil(time.process_time()) + seconds)
+
+
+def _limit(kind: int, value: int) -> None:
+    """Set a limit, as far as the hard limit that the process was started with lets it."""
+    _, hard = resource.getrlimit(kind)
+    limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (limit, hard))
 
 
 def _rest(_signal: int, _frame: FrameType | None) -> None:
@@ -391,7 +397,7 @@ def main() -> None:
     memory_bytes = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Private memory that can be written: the heap, not what is shared with other processes.
-    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    _limit(resource.RLIMIT_DATA, memory_bytes)
     signal.signal(signal.SIGPROF, _rest)
     signal.setitimer(signal.ITIMER_PROF, _WORK_SECONDS, _WORK_SECONDS)
     channel = _Channel(socket.socket(fileno=0))
