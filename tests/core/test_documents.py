@@ -190,6 +190,12 @@ def test_an_absent_value_is_looked_for_where_it_would_be() -> None:
     assert document.line(("z",)) == document.line(()) == 2
 
 
+TEMPLATE = (
+    "a key has to be a plain value; what holds '{{' is a template and no YAML: give what is made "
+    "of it, for a Helm chart the output of helm template"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
@@ -201,6 +207,9 @@ def test_an_absent_value_is_looked_for_where_it_would_be() -> None:
         ("a: &a\n  b: *a\n", 2, "an alias that contains itself"),
         ("&a [*a]", 1, "an alias that contains itself"),
         ("? [a]\n: b\n", 1, "a key has to be a plain value"),
+        ("? {a: b}\n: b\n", 1, TEMPLATE),
+        ("a:\n  name: {{ .Values.name }}\n", 2, TEMPLATE),
+        ("{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", 1, TEMPLATE),
         ("a: b\n c: d\n", 2, "not YAML: "),
         ("a: [1, 2\n", 2, "not YAML: "),
         ("a:\n\t- b\n", 2, "not YAML: found character that cannot start any token"),

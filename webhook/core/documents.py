@@ -99,6 +99,10 @@ def each_document(text: str | bytes, source: str) -> Iterator[Document]:
         raise _error(error, source) from None
 
 
+_TEMPLATE = (
+    "a key has to be a plain value; what holds '{{' is a template and no YAML: give what is made "
+    "of it, for a Helm chart the output of helm template"
+)
 _DIRECTIVE = re.compile("(?:^|[\\n\\r\\x85\\u2028\\u2029])%")
 _SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
@@ -204,7 +208,8 @@ class _Builder:
 
     def _open(self, event: yaml.CollectionStartEvent, line: int) -> None:
         if self._wants_key():
-            raise self._refused(line, "a key has to be a plain value")
+            in_braces = isinstance(event, yaml.MappingStartEvent) and event.flow_style
+            raise self._refused(line, _TEMPLATE if in_braces else "a key has to be a plain value")
         if len(self._stack) == _MAX_DEPTH:
             raise self._refused(line, "nested too deeply")
         if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
