@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from webhook.core.policy import SettlePolicy, parse_policy
 from webhook.core.scope import by_selector
 from webhook.core.selections import scope_of
@@ -123,6 +125,23 @@ def test_each_pair_of_selectors_has_a_webhook_of_its_own() -> None:
         "second.cluster.podsettle.dev": (["b"], None),
         # Nothing of the third: the first one's selector includes it.
     }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count", "expected"),
+    [(2, 12, 2), (2, 13, 1), (2, 20, 1), (10, 2, 10), (10, 3, 8), (30, 1, 25), (None, 5, 5)],
+)
+def test_a_pod_that_all_webhooks_match_never_waits_longer_than_a_request_may_take(
+    wanted: int | None, count: int, expected: int
+) -> None:
+    entry = {**ENTRY, "timeoutSeconds": wanted}
+    if wanted is None:
+        del entry["timeoutSeconds"]
+    policies = [selecting({"matchLabels": {"team": f"t{n}"}}, f"p{n:02}") for n in range(count)]
+    made = made_for(*policies, entry=entry)
+    assert [each["timeoutSeconds"] for each in made.values()] == [expected] * count
+    # Half of the API server's --request-timeout: webhooks may be called twice.
+    assert expected * count < 60 / 2
 
 
 def test_what_the_operator_demands_of_pods_is_demanded_by_each() -> None:

@@ -3,7 +3,8 @@
 The chart registers one for the namespaces that opt in by label. Further ones, for the rest, exist
 only while policies select namespaces: one for each pair of selectors (`selections`). They are
 copies of the first one but for their selectors and more match conditions, so that what the operator
-has set there (failure policy, timeout, exclusions) holds for all.
+has set there (failure policy, exclusions) holds for all. So does the timeout, unless there are so
+many that it has to be shorter (MAX_WAIT_SECONDS).
 
 For a webhook with match conditions, be it one or ten, the API server converts every pod that its
 selectors match for CEL, and once more to see whether to ask again. That costs every pod what a
@@ -36,6 +37,15 @@ Json: TypeAlias = dict[str, Any]
 OPT_IN = f"opt-in.{GROUP}"
 """The webhook for namespaces that name a policy by label."""
 
+MAX_WAIT_SECONDS = 25
+"""How long a pod that all webhooks for selected namespaces match may wait for them together.
+
+They are called one after the other, so that a podsettle that hangs costs the timeout of each. A
+request that takes longer than the API server's `--request-timeout`, 60 s by default, is refused
+whatever the failure policy says. In the 60 s they may have to be called twice (reinvocation)."""
+_DEFAULT_TIMEOUT_SECONDS = 10
+"""The API server's, where a webhook has none."""
+
 
 def _lacks(annotation: str) -> str:
     annotations = "object.metadata.annotations"
@@ -66,10 +76,17 @@ def by_selector(opt_in: Mapping[str, Any], scope: Scope) -> list[Json]:
     does not count, not even when the API server calls again: it calls those again whose scope held
     the first time (kubernetes `admission/plugin/webhook/mutating/dispatcher.go`).
     """
-    return [_webhook(opt_in, name, selection) for name, selection in sorted(scope.webhooks.items())]
+    wanted = opt_in.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS)
+    timeout = max(1, min(wanted, MAX_WAIT_SECONDS // max(1, len(scope.webhooks))))
+    return [
+        _webhook(opt_in, name, selection, timeout)
+        for name, selection in sorted(scope.webhooks.items())
+    ]
 
 
-def _webhook(opt_in: Mapping[str, Any], name: str, selection: Selection) -> Json:
+def _webhook(
+    opt_in: Mapping[str, Any], name: str, selection: Selection, timeout_seconds: int
+) -> Json:
     excluded = _excluded(opt_in)
     if opt_in.get("failurePolicy") != "Fail":
         # A policy may name a namespace that is otherwise left alone. Where an outage of podsettle
@@ -77,6 +94,7 @@ def _webhook(opt_in: Mapping[str, Any], name: str, selection: Selection) -> Json
         excluded -= selection.named
     made = deepcopy(dict(opt_in))
     made["name"] = name
+    made["timeoutSeconds"] = timeout_seconds
     made["namespaceSelector"] = _namespace_selector(
         opt_in, excluded | _own(opt_in), selection.namespaces
     )
