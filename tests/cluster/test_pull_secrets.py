@@ -91,6 +91,20 @@ async def test_of_many_the_first_are_read_and_one_problem_tells_of_the_others(
     assert many[-1].problem == "pull secrets after the first 20 are not read"
 
 
+async def test_the_secrets_of_a_pod_are_read_up_to_a_number_of_bytes(
+    cluster: KubeCluster, secrets: ClusterPullSecrets
+) -> None:
+    namespace = cluster.namespace("pull-")
+    long = json.dumps({"auths": {}, "x": "x" * 600_000}).encode()
+    for name, content in {"first": long, "second": long, "third": AUTHS}.items():
+        create(cluster, namespace, name, DOCKER_CONFIG_JSON, value=content)
+    assert await secrets.read(namespace, ("first", "second", "third"), "default") == (
+        PullSecret("first", DOCKER_CONFIG_JSON, long),
+        PullSecret("second", problem="is not read: podsettle reads 1 MiB of the secrets of a pod"),
+        PullSecret("third", DOCKER_CONFIG_JSON, AUTHS),
+    )
+
+
 @pytest.mark.parametrize("name", ["..", "../../nodes", "a/b", "A", "", "a?x=y", "a#", "a%2f", "é"])
 async def test_a_name_is_never_a_path(name: str, secrets: ClusterPullSecrets) -> None:
     """A pod comes to the webhook before anybody has looked at what it names."""

@@ -16,6 +16,7 @@ from webhook.core.names import OBJECT_NAME
 from webhook.core.pull_secrets import (
     DOCKER_CFG,
     DOCKER_CONFIG_JSON,
+    MAX_PULL_SECRETS_BYTES,
     MOST_PULL_SECRETS,
     PullSecret,
 )
@@ -54,7 +55,14 @@ class ClusterPullSecrets:
                 why = f"service account {service_account!r} {error}"
                 return (PullSecret("", problem=why),)
         read = dict.fromkeys(names[:MOST_PULL_SECRETS])
-        found = [await self._secret(namespace, name) for name in read]
+        found: list[PullSecret] = []
+        for name in read:
+            secret = await self._secret(namespace, name)
+            if sum(len(each.content) for each in (*found, secret)) > MAX_PULL_SECRETS_BYTES:
+                most = f"{MAX_PULL_SECRETS_BYTES >> 20} MiB"
+                why = f"is not read: podsettle reads {most} of the secrets of a pod"
+                secret = PullSecret(name, problem=why)
+            found.append(secret)
         if len(names) > MOST_PULL_SECRETS:
             why = f"pull secrets after the first {MOST_PULL_SECRETS} are not read"
             found.append(PullSecret("", problem=why))

@@ -9,6 +9,9 @@ DOCKER_CFG = "kubernetes.io/dockercfg"
 
 MOST_PULL_SECRETS = 20
 """Of one pod that are read."""
+MAX_PULL_SECRETS_BYTES = 1024 * 1024
+"""Of all of one pod together, which is as much as one Secret can hold. Real ones have a few
+kilobytes; those of several pods are read at the same time."""
 LONGEST_NAME = 253
 """Of an object. A pod is seen before the API server has validated it."""
 
