@@ -13,6 +13,7 @@ from tests.kube.cluster import KubeCluster
 from webhook.cluster.api import ApiServer
 from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.source import Check
+from webhook.core.crd_comparison import CrdDifference
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
 FIELD = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/description"
@@ -32,11 +33,11 @@ async def test_an_old_one_is_named_with_what_it_lacks_and_what_to_do(
     told: list[None] = []
     crd.observers.append(lambda: told.append(None))
     assert crd.check() == Check("crd", True)
-    assert crd.missing == ()
+    assert crd.difference == CrdDifference()
     whole = own_cluster.request("GET", PATH).body["spec"]
     older = own_cluster.request("PATCH", PATH, [{"op": "remove", "path": FIELD}])
     assert older.status == 200, older.body
-    await eventually(lambda: crd.missing == ("spec.description",))
+    await eventually(lambda: crd.difference == CrdDifference(("spec.description",)))
     note = crd.check().note
     assert note.startswith(
         "CustomResourceDefinition settlepolicies.podsettle.dev is older than podsettle and lacks "
@@ -60,6 +61,6 @@ async def test_without_the_right_to_read_it_that_is_a_note(
         assert not found.known
         async with found.running():
             await eventually(lambda: found.known)
-            assert found.missing is None
+            assert found.difference is None
             assert found.check().ready
             assert "forbidden" in found.check().note

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from webhook.core.crd import crd
-from webhook.core.crd_comparison import CrdComparison
+from webhook.core.crd_comparison import CrdComparison, CrdDifference
 
 Json = dict[str, Any]
 
@@ -21,14 +21,20 @@ def spec_of(installed: Json) -> Json:
     return found
 
 
-def missing(change: Callable[[Json], object]) -> tuple[str, ...]:
+def difference(change: Callable[[Json], object]) -> CrdDifference:
     installed = crd()
     change(installed)
-    return COMPARISON.missing(installed)
+    return COMPARISON.difference(installed)
+
+
+def missing(change: Callable[[Json], object]) -> tuple[str, ...]:
+    found = difference(change)
+    assert not found.other_defaults
+    return found.lacks
 
 
 def test_this_release_s_own_lacks_nothing() -> None:
-    assert COMPARISON.missing(crd()) == ()
+    assert COMPARISON.difference(crd()) == CrdDifference()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_a_default_that_differs_is_named_where_nothing_else_tells_which_is_newer
     def other(installed: Json) -> None:
         spec_of(installed)["action"]["default"] = "Audit"
 
-    assert missing(other) == ("spec.action: default Mutate, not Audit",)
+    assert difference(other) == CrdDifference(other_defaults=("spec.action: Audit, not Mutate",))
 
 
 def test_descriptions_columns_and_status_do_not_count() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from webhook.cluster.snapshot import Snapshot
+from webhook.core.crd_comparison import CrdDifference
 from webhook.core.nodes import Node, Nodes
 from webhook.core.policy import PolicyProblem, SettlePolicy, parse_policy
 from webhook.core.runtime_classes import RuntimeClass
@@ -60,11 +61,20 @@ def test_every_problem_is_told_with_its_path(in_force: bool, what: str) -> None:
 
 def test_what_an_old_crd_lacks_is_named_up_to_five() -> None:
     assert crd_current(None)[1:3] == ("Unknown", "NotRead")
-    assert crd_current(())[1:3] == ("True", "Current")
-    found = crd_current([f"spec.f{number}" for number in range(7)])
+    assert crd_current(CrdDifference())[1:3] == ("True", "Current")
+    found = crd_current(CrdDifference(tuple(f"spec.f{number}" for number in range(7))))
     assert found[:3] == ("CRDCurrent", "False", "Outdated")
     assert " lacks spec.f0, spec.f1, spec.f2, spec.f3, spec.f4 and 2 more: " in found.message
     assert found.message.endswith("-f charts/podsettle/crds.")
+
+
+def test_a_crd_whose_defaults_alone_differ_is_not_called_older() -> None:
+    """After a rollback of podsettle it is the newer one, and may stay."""
+    found = crd_current(CrdDifference(other_defaults=("spec.a: 45s, not 30s",)))
+    assert found[:3] == ("CRDCurrent", "Unknown", "OtherDefaults")
+    assert "has other defaults than podsettle: spec.a: 45s, not 30s. " in found.message
+    assert "older" not in found.message
+    assert "drops" not in found.message
 
 
 def test_a_policy_says_whether_the_api_server_evaluates_its_selectors() -> None:

@@ -15,8 +15,8 @@ from webhook.cluster.api import ApiServer
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.source import Check
 from webhook.core.crd import CRD_NAME
-from webhook.core.crd_comparison import CrdComparison
-from webhook.core.status import crd_outdated
+from webhook.core.crd_comparison import CrdComparison, CrdDifference
+from webhook.core.status import crd_note
 
 log = logging.getLogger(__name__)
 
@@ -24,13 +24,13 @@ _PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class InstalledCrd:
-    """A mirror of what the installed CRD lacks. `observers` are called after each change."""
+    """A mirror of how the installed CRD differs. `observers` are called after each change."""
 
     def __init__(self, server: ApiServer) -> None:
         self.observers: list[Callable[[], None]] = []
         self._warned = ""
         self._reflector = Reflector(
-            server, _PATH, CrdComparison().missing, self._changed, name=CRD_NAME
+            server, _PATH, CrdComparison().difference, self._changed, name=CRD_NAME
         )
 
     @property
@@ -39,14 +39,13 @@ class InstalledCrd:
         return self._reflector.synced.is_set() or bool(self._reflector.problem)
 
     @property
-    def missing(self) -> tuple[str, ...] | None:
-        """What it lacks, as paths into a policy; None where that is not known."""
+    def difference(self) -> CrdDifference | None:
+        """What sets it apart from this release's; None where that is not known."""
         return self._reflector.objects.get(CRD_NAME)
 
     def check(self) -> Check:
-        """A note where it is older; never a reason not to be ready."""
-        note = crd_outdated(self.missing) if self.missing else self._reflector.problem
-        return Check("crd", True, note)
+        """A note where it differs; never a reason not to be ready."""
+        return Check("crd", True, self._note() or self._reflector.problem)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -54,8 +53,11 @@ class InstalledCrd:
         async with background(self._reflector.run):
             yield
 
+    def _note(self) -> str:
+        return crd_note(self.difference) if self.difference is not None else ""
+
     def _changed(self) -> None:
-        note = crd_outdated(self.missing) if self.missing else ""
+        note = self._note()
         if note and note != self._warned:
             log.warning("%s", note)
         self._warned = note

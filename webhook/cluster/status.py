@@ -128,7 +128,7 @@ class StatusWriter:
             ]
             if self._registers:
                 conditions.append(webhook_scoped(in_force, self._source.scope))
-        conditions.append(crd_current(self._crd.missing))
+        conditions.append(crd_current(self._crd.difference))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self._source.statuses.get(found.name, {}).get("conditions", ())
         return {

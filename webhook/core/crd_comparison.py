@@ -9,11 +9,20 @@ works by, and names the field.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from webhook.core.crd import crd
 
 Json: TypeAlias = dict[str, Any]
+
+
+class CrdDifference(NamedTuple):
+    """What sets an installed CRD apart from this release's, each as a path into a policy."""
+
+    lacks: tuple[str, ...] = ()
+    """Fields and values that this release reads. A CRD that lacks any is older."""
+    other_defaults: tuple[str, ...] = ()
+    """Defaults that differ, where nothing else tells which of the two is newer."""
 
 
 class CrdComparison:
@@ -22,11 +31,10 @@ class CrdComparison:
     def __init__(self) -> None:
         (self._version,) = crd()["spec"]["versions"]
 
-    def missing(self, installed: Json) -> tuple[str, ...]:
-        """What an installed CustomResourceDefinition lacks, each as a path into a policy.
+    def difference(self, installed: Json) -> CrdDifference:
+        """What an installed CustomResourceDefinition lacks.
 
-        Empty where it lacks nothing, as for a newer one. A default that differs counts only where
-        the installed schema has nothing that this release's lacks: else it may be the newer one.
+        Empty for one that has more than this release's: it is newer, whatever its defaults.
         """
         name = self._version["name"]
         served = [
@@ -35,14 +43,14 @@ class CrdComparison:
             if each["name"] == name and each.get("served")
         ]
         if not served:
-            return (f"version {name}",)
+            return CrdDifference((f"version {name}",))
         ours = self._version["schema"]["openAPIV3Schema"]["properties"]["spec"]
         schema: Json = (served[0].get("schema") or {}).get("openAPIV3Schema") or {}
         theirs = (schema.get("properties") or {}).get("spec") or {}
         lacking = tuple(_lacking(ours, theirs, "spec"))
         if lacking or next(_lacking(theirs, ours, "spec"), None) is not None:
-            return lacking
-        return tuple(_other_defaults(ours, theirs, "spec"))
+            return CrdDifference(lacking)
+        return CrdDifference(other_defaults=tuple(_other_defaults(ours, theirs, "spec")))
 
 
 def _lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -66,7 +74,7 @@ def _other_defaults(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: st
     if theirs.get("x-kubernetes-preserve-unknown-fields"):
         return
     if ours.get("default") != theirs.get("default"):
-        yield f"{path}: default {ours.get('default')}, not {theirs.get('default')}"
+        yield f"{path}: {theirs.get('default')}, not {ours.get('default')}"
     for key, inner in (ours.get("properties") or {}).items():
         found = (theirs.get("properties") or {}).get(key) or {}
         yield from _other_defaults(inner, found, f"{path}.{key}")

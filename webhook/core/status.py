@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from webhook.core.crd import CRD_NAME
+from webhook.core.crd_comparison import CrdDifference
 from webhook.core.names import LABEL_POLICY
 from webhook.core.nodes import Node
 from webhook.core.policy import PolicyProblem, SettlePolicy
@@ -39,26 +40,40 @@ def accepted(problems: Sequence[PolicyProblem], in_force: bool) -> Condition:
     return Condition("Accepted", "False", "Invalid", f"{what}: {listed}")
 
 
-def crd_current(missing: Sequence[str] | None) -> Condition:
+def crd_current(difference: CrdDifference | None) -> Condition:
     """Whether the installed CRD has all that this release reads; None where it was not read."""
-    if missing is None:
+    if difference is None:
         message = f"CustomResourceDefinition {CRD_NAME} could not be read; /readyz says why."
         return Condition("CRDCurrent", "Unknown", "NotRead", message)
-    if missing:
-        return Condition("CRDCurrent", "False", "Outdated", f"{crd_outdated(missing)}.")
+    if difference.lacks:
+        return Condition("CRDCurrent", "False", "Outdated", f"{crd_note(difference)}.")
+    if difference.other_defaults:
+        return Condition("CRDCurrent", "Unknown", "OtherDefaults", f"{crd_note(difference)}.")
     message = "The installed CRD has every field that podsettle reads."
     return Condition("CRDCurrent", "True", "Current", message)
 
 
-def crd_outdated(missing: Sequence[str]) -> str:
-    """What an installed CRD lacks, and what to do."""
-    left = len(missing) - _MOST_NAMED
-    named = ", ".join(missing[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
-    return (
-        f"CustomResourceDefinition {CRD_NAME} is older than podsettle and lacks {named}: the API "
-        "server drops such fields from policies without an error. Apply the CRD of this release: "
-        "kubectl apply --server-side --force-conflicts -f charts/podsettle/crds"
-    )
+def crd_note(difference: CrdDifference) -> str:
+    """What sets an installed CRD apart from this release's, and what to do; empty for nothing."""
+    apply = "kubectl apply --server-side --force-conflicts -f charts/podsettle/crds"
+    if difference.lacks:
+        return (
+            f"CustomResourceDefinition {CRD_NAME} is older than podsettle and lacks "
+            f"{_some_of(difference.lacks)}: the API server drops such fields from policies without "
+            f"an error, and refuses such values. Apply the CRD of this release: {apply}"
+        )
+    if difference.other_defaults:
+        return (
+            f"CustomResourceDefinition {CRD_NAME} has other defaults than podsettle: "
+            f"{_some_of(difference.other_defaults)}. New policies get these. Unless the CRD is of "
+            f"a newer release, apply the CRD of this release: {apply}"
+        )
+    return ""
+
+
+def _some_of(paths: Sequence[str]) -> str:
+    left = len(paths) - _MOST_NAMED
+    return ", ".join(paths[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
 def webhook_scoped(policy: SettlePolicy, scope: Scope) -> Condition:
