@@ -37,8 +37,8 @@ from webhook.server.preview_messages import (
 
 _MODULE = "webhook.server.preview_worker"
 _NICENESS = 10
-"""Below the thread that answers reviews. Not the lowest: beside other work of priority 0 a worker
-would not even start in time."""
+"""Added to the server's own: below the thread that answers reviews. Not the lowest: beside other
+work of priority 0 a worker would not even start in time."""
 _BUFFER_BYTES = 256 * 1024
 _EXIT_SECONDS = 5.0
 """For a worker whose socket was closed; it ends at once, and is killed after that."""
@@ -211,9 +211,9 @@ def _spawn(connection: socket.socket, memory_bytes: int) -> subprocess.Popen[byt
             # A terminal's Ctrl-C is for the server, which ends it.
             process_group=0,
         )
-    # A server of a lower priority may not raise it.
-    niceness = max(_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
-    os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
+    # A process may not raise a priority: that of a server may be below _NICENESS already.
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, process.pid, own + _NICENESS)
     return process
 
 
