@@ -282,6 +282,7 @@ def test_an_answer_that_is_too_long_is_refused(serve: Serve) -> None:
     client = server.connect()
     client.send(request(large(100)))
     assert detail(client, 422) == "the answer is longer than 1 MiB: send it in parts"
+    assert counted(server, "refused")
     client.send(request(SMALL))
     assert pods_in(client)
 

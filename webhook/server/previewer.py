@@ -72,8 +72,9 @@ class Request:
 class PreviewedText:
     """An answer: JSON in pieces. It counts against the limit until it is released."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, count: Callable[[Result], None]) -> None:
         self._room = room
+        self._count = count
         self._held = 0
         self.pieces: list[bytes] = []
 
@@ -87,10 +88,12 @@ class PreviewedText:
         self._held += count
         self._room.held += count
         if self._held > self._room.size:
+            self._count("refused")
             raise PreviewError(
                 422, f"the answer is longer than {self._room.size // MIB} MiB: send it in parts"
             )
         if self._room.full:
+            self._count("overloaded")
             raise PreviewError(503, "answers to other previews are still being sent; try again")
 
     def release(self) -> None:
@@ -138,7 +141,7 @@ class Previewer:
                 503, f"{self._waiting} previews are waiting already; try again in a minute"
             )
         self._waiting += 1
-        answer = PreviewedText(self._room)
+        answer = PreviewedText(self._room, self._count)
         try:
             answer.pieces = await self._answer(request, body, answer.take)
         except BaseException as error:
