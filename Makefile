@@ -64,7 +64,7 @@ test: kube containerd linger ## Run every test; sets up all that it needs
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # The parts that need no system parts: what other versions of Python and of packages could break.
-VERSION_TESTS := tests/core tests/tls tests/images tests/cli tests/cluster/test_api.py \
+VERSION_TESTS := tests/test_verification.py tests/core tests/tls tests/images tests/cli tests/cluster/test_api.py \
   tests/server/test_direct.py tests/server/test_mutate.py tests/server/test_connection.py
 
 # A Python of the version $(1): from the PATH, else pyenv's; empty if there is none. (pyenv puts a name
