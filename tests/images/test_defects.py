@@ -94,17 +94,17 @@ def with_command(image: Image, words: list[str]) -> Image:
 async def test_1_configurations_are_remembered_up_to_a_number_of_bytes(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
-    words = ["x" * 1_000] * 900
-    asked = [query(f"{registry.host}/large:{number}") for number in range(20)]
+    words = ["x" * 1_000] * 230  # A configuration may have 256 KiB.
+    asked = [query(f"{registry.host}/large:{number}") for number in range(80)]
     for number, each in enumerate(asked):
         registry.push("large", str(number), with_command(image, [str(number), *words]))
         assert await found(lookup, each) == ((), (str(number), *words))
-    # The latest is remembered; 20 times 0.9 MB are too much for the first to be.
-    assert await found(lookup, asked[-1]) == ((), ("19", *words))
+    # The latest is remembered; 80 times 230 KB are too much for the first to be.
+    assert await found(lookup, asked[-1]) == ((), ("79", *words))
     assert await found(lookup, asked[0]) == ((), ("0", *words))
     # The registry writes its log a moment later than its answers.
-    await_that(lambda: len(registry.requests(path="/large/")) >= 20 * 3 + 2, "they were asked for")
-    assert len(registry.requests(path="/large/")) == 20 * 3 + 2
+    await_that(lambda: len(registry.requests(path="/large/")) >= 80 * 3 + 2, "they were asked for")
+    assert len(registry.requests(path="/large/")) == 80 * 3 + 2
 
 
 async def test_1_a_command_of_too_many_words_is_not_read(
