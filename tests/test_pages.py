@@ -161,7 +161,7 @@ UNOWNED = re.compile(
 
 
 def test_nothing_promises_an_image_or_a_package_that_is_not_the_projects() -> None:
-    """Whoever takes the name gets the rights of every installation that follows the page."""
+    """The owner of such a name gets the rights of every installation that follows the page."""
     told = [
         path
         for directory in ("docs", "charts", "examples", "certs", "webhook")

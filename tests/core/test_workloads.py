@@ -318,6 +318,41 @@ def test_a_custom_object_that_holds_a_pod_template_is_unreadable_without_the_pat
     assert found.malformed
 
 
+@pytest.mark.parametrize(
+    ("held", "path"),
+    [
+        ({"spec": {"tasks": [{"name": "w", "template": TEMPLATE}]}}, "spec.tasks[0].template"),
+        (
+            {"spec": {"replicatedJobs": [{"template": {"spec": {"template": TEMPLATE}}}]}},
+            "spec.replicatedJobs[0].template.spec.template",
+        ),
+        ({"spec": {"my-workers": {"template": TEMPLATE}}}, "spec.my-workers.template"),
+    ],
+)
+def test_a_template_that_no_path_leads_to_makes_an_object_unreadable(
+    held: dict[str, Any], path: str
+) -> None:
+    found = passed_over(custom("batch.volcano.sh/v1alpha1", "Job", **held))
+    assert found.message == (
+        f"podsettle does not know where a Job keeps its pod template; {path} looks like one, where "
+        "no template path leads to: preview a pod that is made of it: kubectl get pod NAME -o yaml"
+    )
+    assert found.malformed
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"status": {"template": TEMPLATE}},
+        {"metadata": {"last": {"template": TEMPLATE}}},
+        {"spec": {"template": {"spec": {"containers": []}}}},
+    ],
+)
+def test_what_is_no_template_makes_no_object_unreadable(held: dict[str, Any]) -> None:
+    found = passed_over(custom("example.com/v1", "Fleet") | held)
+    assert not found.malformed
+
+
 def test_a_path_for_one_kind_does_not_make_objects_of_another_unreadable() -> None:
     found = passed_over(custom("example.com/v1", "Fleet", spec={}), "spec.workers.template")
     assert found.message == "spec.workers of this Fleet is missing or not a mapping"

@@ -49,6 +49,7 @@ def test_the_times_are_those_of_the_code() -> None:
     assert f"answers within {deadline:.2g} s of these, and {for_images:.2g} s may go" in section
     assert f"for up to {lookup._LONGEST_LOOK_UP:.2g} s" in section
     assert f"({lookup._ENTRIES})" in section
+    assert f"{lookup._MAX_CONFIGS_BYTES >> 20} MiB for all of them" in section
     assert f"a failure for {lookup._FAILURE_HOLDS:.2g} s" in section
     assert f"the registry did not answer within {for_images:.2g} s" in PAGE.text
 

@@ -42,7 +42,7 @@ from webhook.server.preview_messages import (
     frame_length,
     view_parts,
 )
-from webhook.server.preview_process import PreviewProcess
+from webhook.server.preview_process import PreviewProcess, niceness_beside
 from webhook.server.previewer import DEFAULT_LIMITS, PreviewLimits
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -548,6 +548,13 @@ asyncio.run(main())
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > len(SMALL)
+
+
+@pytest.mark.parametrize(("servers", "workers_own"), [(0, 10), (9, 10), (10, 11), (19, 19)])
+def test_a_worker_is_below_its_server_and_no_lower_than_it_has_to_be(
+    servers: int, workers_own: int
+) -> None:
+    assert niceness_beside(servers) == workers_own
 
 
 def test_a_client_that_disconnects_before_its_body_has_come_is_no_error(

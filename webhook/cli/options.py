@@ -59,8 +59,8 @@ class DurationType(click.ParamType[timedelta]):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         except OverflowError:
-            days = timedelta.max.days
-            self.fail(f"{value!r} is too long: {days} days is the longest", param, ctx)
+            hours = timedelta.max.days * 24
+            self.fail(f"{value!r} is too long: {hours}h is the longest", param, ctx)
 
 
 class FiniteFloat(click.FloatRange):

@@ -2,7 +2,7 @@
 upgrades it.
 
 The API server drops a field that the installed CRD does not have, without an error. A version
-written on the CRD would only say what somebody wrote there; the schema is what the API server
+written on the CRD would only say what was written there; the schema is what the API server
 works by, and names the field.
 """
 

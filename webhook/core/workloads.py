@@ -182,8 +182,9 @@ def _object(
             return passed_over(f"{_a(kind)} holds no pod")
         if steps is None or (not built_in and _first_missing(document, (*steps, "spec"))):
             # A template path is for one kind: another, such as a Certificate, may hold no pod.
-            likely = _likely_template(document)
-            return passed_over(_unknown(document, kind, at, steps, likely), malformed=bool(likely))
+            held = _find_template(document)
+            message = _unknown(document, kind, at, steps, held)
+            return passed_over(message, malformed=held is not None)
     missing = _first_missing(document, (*steps, "spec"))
     if missing:
         return passed_over(_missing(missing, kind, at), malformed=True)
@@ -218,38 +219,56 @@ def _missing(steps: Steps, kind: str, at: Steps) -> str:
 
 
 def _unknown(
-    document: Mapping[str, Any], kind: str, at: Steps, steps: tuple[str, ...] | None, likely: str
+    document: Mapping[str, Any],
+    kind: str,
+    at: Steps,
+    steps: tuple[str, ...] | None,
+    template: Steps | None,
 ) -> str:
-    """Why no pod is shown of a kind that podsettle does not know; `likely` is where one may be."""
+    """Why no pod is shown of a kind that podsettle does not know; `template` is where one is."""
+    missing = None
     if steps is not None:
-        message = _missing(_first_missing(document, (*steps, "spec")), kind, at)
-        return f"{message}; the template path may be {likely}" if likely else message
-    which = f"it may be {likely}" if likely else "if it has one, such as spec.template"
-    return (
-        f"podsettle does not know where {_a(kind)} keeps its pod template; give the template path, "
-        f"{which}"
-    )
+        missing = _missing(_first_missing(document, (*steps, "spec")), kind, at)
+    unknown = f"podsettle does not know where {_a(kind)} keeps its pod template"
+    if template is None:
+        return missing or f"{unknown}; give the template path, if it has one, such as spec.template"
+    path = json_path(template)
+    if not all(isinstance(step, str) and _KEY.fullmatch(step) for step in template):
+        return (
+            f"{missing or unknown}; {path} looks like one, where no template path leads to: "
+            "preview a pod that is made of it: kubectl get pod NAME -o yaml"
+        )
+    if missing:
+        return f"{missing}; the template path may be {path}"
+    return f"{unknown}; give the template path, it may be {path}"
 
 
-def _likely_template(document: Mapping[str, Any]) -> str:
-    """The first path, of keys alone, to what has the shape of a pod template; else empty."""
-    rest: list[tuple[tuple[str, ...], Mapping[Any, Any]]] = [((), document)]
+def _find_template(document: Mapping[str, Any]) -> Steps | None:
+    """Where an object holds what has the shape of a pod template, the nearest; None: nowhere.
+
+    Takes time in proportion to the object.
+    """
+    rest: list[tuple[Steps, Any]] = [
+        ((key,), inner) for key, inner in document.items() if key not in ("metadata", "status")
+    ]
     for steps, value in rest:
-        spec = value.get("spec")
-        if steps and isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
-            return ".".join(steps)
-        rest += [
-            ((*steps, key), inner)
-            for key, inner in value.items()
-            if isinstance(inner, Mapping) and _KEY.fullmatch(key) and len(steps) < _DEEPEST_TEMPLATE
-        ]
-    return ""
+        if isinstance(value, Mapping):
+            spec = value.get("spec")
+            containers = spec.get("containers") if isinstance(spec, Mapping) else None
+            if isinstance(containers, list) and containers:
+                return steps
+        elif not isinstance(value, list):
+            continue
+        if len(steps) < _DEEPEST_TEMPLATE:
+            inners = value.items() if isinstance(value, Mapping) else enumerate(value)
+            rest += [((*steps, step), inner) for step, inner in inners]
+    return None
 
 
 _KEY = re.compile("[A-Za-z0-9]{1,63}")
 """Keys that a template path may have: none with a dot."""
-_DEEPEST_TEMPLATE = 8
-"""Keys above a template that is searched for. Custom resources have up to five."""
+_DEEPEST_TEMPLATE = 10
+"""Keys and indices above a template that is searched for. Custom resources have up to seven."""
 
 
 def _first_missing(document: Mapping[str, Any], steps: Steps) -> Steps:

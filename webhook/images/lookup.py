@@ -44,8 +44,8 @@ _LONGEST_LOOK_UP = 10.0
 next."""
 _ENTRIES = 1000
 _MAX_KEYRINGS_BYTES = _MAX_CONFIGS_BYTES = 16 * 1024 * 1024
-"""Real ones have a few hundred bytes, but a pull secret or an image's configuration may have a
-megabyte, and as an object ten times as much."""
+"""Real ones have a few hundred bytes, but a pull secret may have a megabyte and an image's
+configuration a quarter of one, and as an object ten times as much."""
 _FLIGHTS = 64
 _FLIGHTS_PER_NAMESPACE = 12
 """So that one tenant's slow registries do not take all look-ups from the others."""
@@ -225,7 +225,7 @@ class ImageLookup:
         asked = (query.namespace, query.pull_secrets, query.service_account)
 
         async def read() -> Keyring:
-            # In a thread: tenants write the secrets, up to a megabyte each.
+            # In a thread: tenants write the secrets, up to a megabyte together.
             return await asyncio.to_thread(read_keyring, await reader.read(*asked))
 
         return await self._keyrings.get(asked, read, _owner(query))

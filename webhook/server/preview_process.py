@@ -37,8 +37,9 @@ from webhook.server.preview_messages import (
 
 _MODULE = "webhook.server.preview_worker"
 _NICENESS = 10
-"""Added to the server's own: below the thread that answers reviews. Not the lowest: beside other
-work of priority 0 a worker would not even start in time."""
+"""Below the thread that answers reviews, in a server of an ordinary priority. Not the lowest:
+beside other work of priority 0 a worker would not even start in time."""
+_MAX_NICENESS = 19
 _BUFFER_BYTES = 256 * 1024
 _EXIT_SECONDS = 5.0
 """For a worker whose socket was closed; it ends at once, and is killed after that."""
@@ -211,10 +212,14 @@ def _spawn(connection: socket.socket, memory_bytes: int) -> subprocess.Popen[byt
             # A terminal's Ctrl-C is for the server, which ends it.
             process_group=0,
         )
-    # A process may not raise a priority: that of a server may be below _NICENESS already.
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    os.setpriority(os.PRIO_PROCESS, process.pid, own + _NICENESS)
+    os.setpriority(os.PRIO_PROCESS, process.pid, niceness_beside(own))
     return process
+
+
+def niceness_beside(own: int) -> int:
+    """The niceness of a worker whose server has this one: a process may not raise a priority."""
+    return min(max(_NICENESS, own + 1), _MAX_NICENESS)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:

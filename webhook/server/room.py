@@ -9,7 +9,8 @@ from dataclasses import dataclass
 ROOM = 32 * 1024 * 1024
 """Bytes. With what connections and decoding take beside it, a hundred and fifty senders of the
 longest pods at once bring the process to some 240 MB. Previews add up to 150 MB in a process of
-their own, 32 MiB of bodies and 32 MiB of answers; the chart gives both processes 512 MiB."""
+their own, 32 MiB of bodies and 32 MiB of answers, and what is kept of images and pull secrets
+32 MiB; the chart gives both processes 512 MiB."""
 
 
 @dataclass(slots=True)

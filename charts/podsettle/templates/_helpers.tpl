@@ -248,7 +248,7 @@ seccompProfile:
 {{- fail "at '/extraCA': give a configMap or a secret, not both" -}}
 {{- end -}}
 {{- if contains "@" .Values.proxy.httpsProxy -}}
-{{- fail "at '/proxy/httpsProxy': a password would stand in the Deployment for everybody to read; leave httpsProxy empty and give HTTPS_PROXY in extraEnv, with valueFrom.secretKeyRef" -}}
+{{- fail "at '/proxy/httpsProxy': a password would stand in the Deployment, where every reader of it sees it; leave httpsProxy empty and give HTTPS_PROXY in extraEnv, with valueFrom.secretKeyRef" -}}
 {{- end -}}
 {{- $taken := dict -}}
 {{- if include "podsettle.extraCA" . -}}
