@@ -189,6 +189,15 @@ def test_the_first_preview_starts_the_worker_and_the_next_use_it(serve: Serve) -
     assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
 
 
+def test_a_worker_is_ended_after_a_long_text(serve: Serve) -> None:
+    _, server = serve(replace(DEFAULT_LIMITS, reuse_bytes=len(SMALL) - 1))
+    client = server.connect()
+    for _ in range(2):
+        client.send(request(SMALL))
+        assert pods_in(client)
+        await_that(lambda: not workers(), "the worker is ended")
+
+
 def test_an_idle_worker_is_ended_and_started_again(serve: Serve) -> None:
     _, server = serve(replace(DEFAULT_LIMITS, idle_seconds=0.2))
     client = server.connect()
