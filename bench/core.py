@@ -89,14 +89,14 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
     def first(number: int) -> object:
         return admit(bodies[number], view, _SETTINGS, memory=Memory())
 
-    def anew(number: int) -> object:
+    def decide_uncached(number: int) -> object:
         return decide(requests[number], view, _SETTINGS, memory=memory, reusable=False)
 
     work: dict[str, Callable[[int], object]] = {
         "decode": lambda number: decode_review(bodies[number]).request.pod,
         "match": match,
-        "decide": anew,
-        "decide, unchecked": anew,
+        "decide": decide_uncached,
+        "decide, unchecked": decide_uncached,
         WHOLE: lambda number: admit(bodies[number], view, _SETTINGS, memory=memory),
         UNLIKE: unlike,
         FIRST: first,
