@@ -550,7 +550,7 @@ def test_without_an_image_helm_says_what_to_set() -> None:
     for command in (("template",), ("install", "--dry-run=client")):
         done = run("helm", *command, "podsettle", CHART)
         assert done.returncode != 0
-        assert "at '/image/repository': say where your nodes pull podsettle from" in done.stderr
+        assert "at '/image/repository': it is empty; set the image of podsettle" in done.stderr
         assert "--set image.repository=registry.example.com/team/podsettle" in done.stderr
 
 
@@ -638,5 +638,5 @@ def test_the_notes_say_what_to_do_next(values: str) -> None:
     assert ("helm -n podsettle-system test podsettle" in notes) is everything
     assert ("`lingerImage` is `none`" in notes) is (values == "no-helper")
     assert ("failurePolicy is Fail" in notes) is everything
-    assert "touches only pods that a SettlePolicy covers" in notes
+    assert "changes only pods that a SettlePolicy covers" in notes
     assert "\n\n\n" not in notes

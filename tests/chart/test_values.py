@@ -32,7 +32,7 @@ WRONG: list[tuple[Json, str, str]] = [
         "/image/repository",
         "--set image.repository=registry.example.com/team/podsettle",
     ),
-    ({"image.repository": "r.example:5000/a:1"}, "/image/repository", "into image.tag"),
+    ({"image.repository": "r.example:5000/a:1"}, "/image/repository", "put the tag into image.tag"),
     ({"lingerImage": ""}, "/lingerImage", "--set lingerImage=registry.example.com/team/linger"),
     ({"global.imageRegistry": "https://r.example"}, "/global/imageRegistry", "does not match"),
     ({"global.imageRegistry": 1}, "/global/imageRegistry", "want null or string"),
@@ -61,7 +61,7 @@ WRONG: list[tuple[Json, str, str]] = [
     (
         {"imageConfig.pullSecretNamespaces": ["ci"]},
         "/imageConfig/pullSecretNamespaces",
-        "pullSecrets holds, which is false",
+        "it has no effect while pullSecrets is false",
     ),
     ({"imageConfig.lookup": "Registry"}, "/imageConfig", "'lookup' not allowed"),
     ({"autoscaling.minReplicas": 0}, "/autoscaling/minReplicas", "minimum"),
@@ -78,12 +78,12 @@ WRONG: list[tuple[Json, str, str]] = [
     (
         {"webhook.failurePolicy": "Fail", "webhook.excludedNamespaces": ["kube-public"]},
         "/webhook/excludedNamespaces",
-        "with failurePolicy Fail, excludedNamespaces has to contain kube-system",
+        "with failurePolicy Fail, excludedNamespaces must contain kube-system",
     ),
     (
         {"webhook.failurePolicy": "Fail", "webhook.excludedNamespaces": []},
         "/webhook/excludedNamespaces",
-        "has to contain kube-system",
+        "must contain kube-system",
     ),
     ({"certificates.source": "selfmanaged"}, "/certificates/source", "'selfManaged'"),
     ({"certificates.source": "files"}, "/certificates/files/secretName", "name of the Secret"),
@@ -97,8 +97,8 @@ WRONG: list[tuple[Json, str, str]] = [
         "/webhook/caBundle",
         "openshift registers its own",
     ),
-    ({"image.repository": "REGISTRY/podsettle"}, "/image/repository", "put your registry"),
-    ({"lingerImage": "REGISTRY/linger:0.1.0"}, "/lingerImage", "put your registry"),
+    ({"image.repository": "REGISTRY/podsettle"}, "/image/repository", "replace REGISTRY"),
+    ({"lingerImage": "REGISTRY/linger:0.1.0"}, "/lingerImage", "replace REGISTRY"),
     (
         {"certificates.selfManaged.leafLife": "30d"},
         "/certificates/selfManaged/leafLife",
@@ -117,9 +117,9 @@ WRONG: list[tuple[Json, str, str]] = [
     (
         {"certificates.certManager.renewBefore": "2160h"},
         "/certificates/certManager/renewBefore",
-        "not less than the duration",
+        "not less than duration",
     ),
-    ({"autoscaling.minReplicas": 11}, "/autoscaling/minReplicas", "more than the maxReplicas"),
+    ({"autoscaling.minReplicas": 11}, "/autoscaling/minReplicas", "more than maxReplicas"),
     (
         {"certificates.certManager.renewBefore": 720},
         "/certificates/certManager/renewBefore",
@@ -181,26 +181,26 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"extraEnv": [{"name": "A", "value": 1}]}, "/extraEnv/0/value", "want string"),
     ({"extraEnv": [{"name": "1A", "value": ""}]}, "/extraEnv/0/name", "does not match"),
     ({"extraEnv": [{"name": "A", "valueFrom": {}}]}, "/extraEnv/0/valueFrom", "minProperties"),
-    ({"extraEnv": [{"name": "PODSETTLE_PORT", "value": "1"}]}, "/extraEnv/0/name", "an option"),
+    ({"extraEnv": [{"name": "PODSETTLE_PORT", "value": "1"}]}, "/extraEnv/0/name", "an option of"),
     (
         {"extraEnv": [{"name": "A", "value": ""}, {"name": "A", "value": ""}]},
         "/extraEnv/1/name",
-        "set already, by /extraEnv/0",
+        "already set by /extraEnv/0",
     ),
     (
         {"extraCA.secret": "a", "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/a"}]},
         "/extraEnv/0/name",
-        "set already, by extraCA",
+        "already set by extraCA",
     ),
     (
         {"proxy.httpsProxy": "http://p:1", "extraEnv": [{"name": "https_proxy", "value": "a"}]},
         "/extraEnv/0/name",
-        "set already, by proxy.httpsProxy",
+        "already set by proxy.httpsProxy",
     ),
     (
         {"proxy.noProxy": "a", "extraEnv": [{"name": "NO_PROXY", "value": "a"}]},
         "/extraEnv/0/name",
-        "set already, by proxy.noProxy",
+        "already set by proxy.noProxy",
     ),
     # Not what the restricted standard allows.
     (
@@ -213,22 +213,22 @@ WRONG: list[tuple[Json, str, str]] = [
     (
         {"extraVolumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]},
         "/extraVolumes/1/name",
-        "there is a volume a already",
+        "there is already a volume a,",
     ),
     (
         {"extraVolumeMounts": [{"name": "client-ca", "mountPath": "/a"}]},
         "/extraVolumeMounts/0/name",
-        "none of extraVolumes",
+        "client-ca is not the name of a volume in extraVolumes",
     ),
     *(
         ({**SCRATCH, "extraVolumeMounts": [{"name": "a", "mountPath": path}]}, MOUNT_PATH, message)
         for path, message in (
             ("tmp", "does not match"),
             ("/", "would hide"),
-            ("/etc", "would hide what podsettle has in /etc/podsettle/"),
+            ("/etc", "would hide podsettle's files in /etc/podsettle/"),
             ("/etc/podsettle", "would hide"),
             ("/etc/podsettle/tls/", "would hide"),
-            ("/tmp/../opt//podsettle/lib", "would hide what podsettle has in /opt/podsettle/"),
+            ("/tmp/../opt//podsettle/lib", "would hide podsettle's files in /opt/podsettle/"),
         )
     ),
     (
@@ -240,7 +240,7 @@ WRONG: list[tuple[Json, str, str]] = [
             ],
         },
         "/extraVolumeMounts/1/mountPath",
-        "there is a mount at /tmp/ already",
+        "there is already a mount at /tmp/",
     ),
     ({"podDisruptionBudget.enabled": 1}, "/podDisruptionBudget/enabled", "want boolean"),
     ({"networkPolicy.apiServerPorts": [0]}, "/networkPolicy/apiServerPorts/0", "minimum"),

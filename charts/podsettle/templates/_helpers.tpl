@@ -1,4 +1,4 @@
-{{/* The name of everything: the release's, with the chart's where it does not say it. */}}
+{{/* The name of all objects: the release's name, followed by the chart's name unless it contains that already. */}}
 {{- define "podsettle.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
@@ -14,8 +14,8 @@
 {{- include "podsettle.labelsWith" (list . dict) -}}
 {{- end -}}
 
-{{/* The labels of an object that has more of its own, which win over the common ones: a list of the context
-     and these. */}}
+{{/* The labels of an object that has additional labels. The argument is a list of the context and the
+     additional labels. Additional labels take precedence over `commonLabels`. */}}
 {{- define "podsettle.labelsWith" -}}
 {{- $own := include "podsettle.ownLabels" (first .) | fromYaml -}}
 {{- toYaml (merge $own (last .) (first .).Values.commonLabels) -}}
@@ -29,7 +29,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* What the webhook's pods have, and the pod of `helm test` has not. */}}
+{{/* The labels that select the webhook's pods, but not the pod of `helm test`. */}}
 {{- define "podsettle.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -40,8 +40,8 @@ app.kubernetes.io/component: webhook
 {{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 
-{{/* `image`, from `global.imageRegistry` where that is set. As container runtimes do, takes what precedes the
-     first slash for a registry if it looks like a host. */}}
+{{/* The name of `image`, with its registry replaced by `global.imageRegistry` if that is set. The part before
+     the first slash is a registry if it looks like a host name: container runtimes use the same rule. */}}
 {{- define "podsettle.fromRegistry" -}}
 {{- $registry := (.global).imageRegistry | default "" | trimSuffix "/" -}}
 {{- $parts := splitList "/" .image -}}
@@ -75,15 +75,15 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* The helper's image, of podsettle's own version unless the value says which: pods that an older
-     helper does not understand would fail. */}}
+{{/* The helper's image. Its default tag is podsettle's, because a pod fails if its helper is older than
+     the podsettle that wrote the helper's command line. */}}
 {{- define "podsettle.lingerImage" -}}
 {{- with ternary "" .Values.lingerImage (eq .Values.lingerImage "none") -}}
 {{ include "podsettle.fromRegistry" (dict "global" $.Values.global "image" .) }}{{ if not (contains ":" (splitList "/" . | last)) }}:{{ include "podsettle.tag" $ }}{{ end }}
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret with the certificate, whoever writes it. */}}
+{{/* The name of the Secret with the certificate, for every `certificates.source`. */}}
 {{- define "podsettle.tlsSecret" -}}
 {{- if eq .Values.certificates.source "files" -}}
 {{ .Values.certificates.files.secretName }}
@@ -92,7 +92,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* What a container of this chart may do: nothing. The user is the image's, or the one that OpenShift assigns. */}}
+{{/* A container's security context, without any privilege. It sets no user: the image names one, and OpenShift assigns one. */}}
 {{- define "podsettle.securityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -106,7 +106,7 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{/* The environment, the volumes and their mounts: lists, perhaps empty. */}}
+{{/* The environment variables, the volumes and the volume mounts. Each of these lists may be empty. */}}
 {{- define "podsettle.env" -}}
 {{- if include "podsettle.extraCA" . }}
 - name: SSL_CERT_FILE
@@ -172,12 +172,12 @@ seccompProfile:
 {{- end }}
 {{- end -}}
 
-{{/* Whether there are CAs besides the system's: a text, or none. */}}
+{{/* The name of the object with additional CAs, or an empty string. */}}
 {{- define "podsettle.extraCA" -}}
 {{- or .Values.extraCA.configMap .Values.extraCA.secret -}}
 {{- end -}}
 
-{{/* The port of the proxy, none without one. */}}
+{{/* The port of the proxy, or an empty string if there is no proxy. */}}
 {{- define "podsettle.proxyPort" -}}
 {{- with .Values.proxy.httpsProxy -}}
 {{- $url := urlParse . -}}
@@ -185,70 +185,71 @@ seccompProfile:
 {{- end -}}
 {{- end -}}
 
-{{/* What the schema cannot say, because it takes two values, or would not say so that one knows what to do. */}}
+{{/* Checks that the schema cannot make because they compare two values, and checks whose message in the
+     schema would not say what to do. */}}
 {{- define "podsettle.validate" -}}
 {{- if not .Values.image.repository -}}
-{{- fail "at '/image/repository': say where your nodes pull podsettle from, such as --set image.repository=registry.example.com/team/podsettle. No image is published: build it and push it to a registry of yours, as in docs/install.md, The images" -}}
+{{- fail "at '/image/repository': it is empty; set the image of podsettle, for example --set image.repository=registry.example.com/team/podsettle. No image is published: build it and push it to your own registry. See docs/install.md, The images" -}}
 {{- end -}}
 {{- if contains ":" (splitList "/" .Values.image.repository | last) -}}
-{{- fail (printf "at '/image/repository': %s has a tag; the tag belongs into image.tag" .Values.image.repository) -}}
+{{- fail (printf "at '/image/repository': %s contains a tag; put the tag into image.tag" .Values.image.repository) -}}
 {{- end -}}
 {{- if not .Values.lingerImage -}}
-{{- fail "at '/lingerImage': say where your nodes pull the helper from, such as --set lingerImage=registry.example.com/team/linger. No image is published: build it and push it to a registry of yours, as in docs/install.md, The images. Or --set lingerImage=none: containers without a shell are then left as they are, and kubeletGate does nothing" -}}
+{{- fail "at '/lingerImage': it is empty; set the image of the helper, for example --set lingerImage=registry.example.com/team/linger. No image is published: build it and push it to your own registry. See docs/install.md, The images. To install without the helper: --set lingerImage=none. Containers without a shell then stay unchanged, and kubeletGate does nothing" -}}
 {{- end -}}
 {{- range $path, $image := dict "/image/repository" .Values.image.repository "/lingerImage" .Values.lingerImage -}}
 {{- if hasPrefix "REGISTRY/" $image -}}
-{{- fail (printf "at '%s': put your registry in the place of REGISTRY in %s" $path $image) -}}
+{{- fail (printf "at '%s': replace REGISTRY in %s by the name of your registry" $path $image) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.imageConfig -}}
 {{- if and .pullSecretNamespaces (not .pullSecrets) -}}
-{{- fail "at '/imageConfig/pullSecretNamespaces': they say where pullSecrets holds, which is false" -}}
+{{- fail "at '/imageConfig/pullSecretNamespaces': it has no effect while pullSecrets is false; set imageConfig.pullSecrets to true, or leave pullSecretNamespaces empty" -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.networkPolicy.registryPorts (not .Values.networkPolicy.apiServerPorts) -}}
-{{- fail "at '/networkPolicy/registryPorts': without apiServerPorts podsettle may connect anywhere; set both or none" -}}
+{{- fail "at '/networkPolicy/registryPorts': it has no effect while apiServerPorts is empty, because podsettle may then connect to every port; set both or none" -}}
 {{- end -}}
 {{- with .Values.webhook -}}
 {{- if and (eq .failurePolicy "Fail") (not (has "kube-system" .excludedNamespaces)) -}}
-{{- fail "at '/webhook/excludedNamespaces': with failurePolicy Fail, excludedNamespaces has to contain kube-system: an outage of podsettle must not keep the cluster from mending itself" -}}
+{{- fail "at '/webhook/excludedNamespaces': with failurePolicy Fail, excludedNamespaces must contain kube-system; otherwise an outage of podsettle prevents the cluster from recovering" -}}
 {{- end -}}
 {{- end -}}
 {{- if eq .Values.certificates.source "files" -}}
 {{- if not .Values.certificates.files.secretName -}}
-{{- fail "at '/certificates/files/secretName': source files needs the name of the Secret with tls.crt and tls.key, in the release's namespace" -}}
+{{- fail "at '/certificates/files/secretName': source files needs the name of the Secret with tls.crt and tls.key in the release's namespace" -}}
 {{- end -}}
 {{- if not .Values.webhook.caBundle -}}
-{{- fail "at '/webhook/caBundle': source files needs the CA that the API server is to trust: --set-file webhook.caBundle=ca.crt" -}}
+{{- fail "at '/webhook/caBundle': source files needs the CA that the API server verifies the certificate with: --set-file webhook.caBundle=ca.crt" -}}
 {{- end -}}
 {{- else if .Values.webhook.caBundle -}}
-{{- fail (printf "at '/webhook/caBundle': only source files takes a caBundle, %s registers its own: leave it out, or --set webhook.caBundle= where it is an earlier release's" .Values.certificates.source) -}}
+{{- fail (printf "at '/webhook/caBundle': only source files takes a caBundle, %s registers its own; remove the value. If it comes from an earlier revision of the release: --set webhook.caBundle=" .Values.certificates.source) -}}
 {{- end -}}
 {{- with .Values.certificates.selfManaged -}}
 {{- if lt (trimSuffix "h" .caLife | int64) (mul 4 (trimSuffix "h" .leafLife | int64)) -}}
-{{- fail (printf "at '/certificates/selfManaged/caLife': %s is less than four times the leafLife, %s" .caLife .leafLife) -}}
+{{- fail (printf "at '/certificates/selfManaged/caLife': %s is less than four times leafLife, which is %s" .caLife .leafLife) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.certificates.certManager -}}
 {{- if ge (trimSuffix "h" .renewBefore | int64) (trimSuffix "h" .duration | int64) -}}
-{{- fail (printf "at '/certificates/certManager/renewBefore': %s is not less than the duration, %s" .renewBefore .duration) -}}
+{{- fail (printf "at '/certificates/certManager/renewBefore': %s is not less than duration, which is %s" .renewBefore .duration) -}}
 {{- end -}}
 {{- end -}}
 {{- include "podsettle.validateExtras" . -}}
 {{- with .Values.autoscaling -}}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
-{{- fail (printf "at '/autoscaling/minReplicas': %v is more than the maxReplicas, %v" .minReplicas .maxReplicas) -}}
+{{- fail (printf "at '/autoscaling/minReplicas': %v is more than maxReplicas, which is %v" .minReplicas .maxReplicas) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* What is brought along does not meet what the chart has. */}}
+{{/* Checks that extraCA, proxy, extraEnv, extraVolumes and extraVolumeMounts do not conflict with the chart or with each other. */}}
 {{- define "podsettle.validateExtras" -}}
 {{- if and .Values.extraCA.configMap .Values.extraCA.secret -}}
-{{- fail "at '/extraCA': give a configMap or a secret, not both" -}}
+{{- fail "at '/extraCA': set configMap or secret, not both" -}}
 {{- end -}}
 {{- if contains "@" .Values.proxy.httpsProxy -}}
-{{- fail "at '/proxy/httpsProxy': a password would stand in the Deployment, where every reader of it sees it; leave httpsProxy empty and give HTTPS_PROXY in extraEnv, with valueFrom.secretKeyRef" -}}
+{{- fail "at '/proxy/httpsProxy': it contains a password, which every reader of the Deployment would see; leave httpsProxy empty and set HTTPS_PROXY in extraEnv, with valueFrom.secretKeyRef" -}}
 {{- end -}}
 {{- $taken := dict -}}
 {{- if include "podsettle.extraCA" . -}}
@@ -263,33 +264,33 @@ seccompProfile:
 {{- range $at, $variable := .Values.extraEnv -}}
 {{- $name := upper .name -}}
 {{- if hasPrefix "PODSETTLE_" $name -}}
-{{- fail (printf "at '/extraEnv/%d/name': %s is an option of podsettle, which the chart sets by a value of its own" $at .name) -}}
+{{- fail (printf "at '/extraEnv/%d/name': %s is an option of podsettle; set it by the chart's own value instead" $at .name) -}}
 {{- end -}}
 {{- with get $taken $name -}}
-{{- fail (printf "at '/extraEnv/%d/name': %s is set already, by %s" $at $variable.name .) -}}
+{{- fail (printf "at '/extraEnv/%d/name': %s is already set by %s" $at $variable.name .) -}}
 {{- end -}}
 {{- $_ := set $taken $name (printf "/extraEnv/%d" $at) -}}
 {{- end -}}
 {{- $volumes := list -}}
 {{- range $at, $volume := .Values.extraVolumes -}}
 {{- if has .name (concat (list "tls" "client-ca" "extra-ca") $volumes) -}}
-{{- fail (printf "at '/extraVolumes/%d/name': there is a volume %s already, of the chart's own or before this one; choose another name" $at .name) -}}
+{{- fail (printf "at '/extraVolumes/%d/name': there is already a volume %s, in the chart or earlier in extraVolumes; choose another name" $at .name) -}}
 {{- end -}}
 {{- $volumes = append $volumes .name -}}
 {{- end -}}
 {{- $paths := list -}}
 {{- range $at, $mount := .Values.extraVolumeMounts -}}
 {{- if not (has .name $volumes) -}}
-{{- fail (printf "at '/extraVolumeMounts/%d/name': %s is none of extraVolumes" $at .name) -}}
+{{- fail (printf "at '/extraVolumeMounts/%d/name': %s is not the name of a volume in extraVolumes" $at .name) -}}
 {{- end -}}
 {{- $path := printf "%s/" (clean .mountPath | trimSuffix "/") -}}
 {{- range $own := list "/etc/podsettle/" "/opt/podsettle/" -}}
 {{- if or (hasPrefix $own $path) (hasPrefix $path $own) -}}
-{{- fail (printf "at '/extraVolumeMounts/%d/mountPath': %s would hide what podsettle has in %s" $at $mount.mountPath $own) -}}
+{{- fail (printf "at '/extraVolumeMounts/%d/mountPath': %s would hide podsettle's files in %s" $at $mount.mountPath $own) -}}
 {{- end -}}
 {{- end -}}
 {{- if has $path $paths -}}
-{{- fail (printf "at '/extraVolumeMounts/%d/mountPath': there is a mount at %s already" $at .mountPath) -}}
+{{- fail (printf "at '/extraVolumeMounts/%d/mountPath': there is already a mount at %s" $at .mountPath) -}}
 {{- end -}}
 {{- $paths = append $paths $path -}}
 {{- end -}}
