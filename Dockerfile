@@ -1,17 +1,17 @@
-# Two images, each by its target:
+# This file builds two images. Choose one by --target:
 #   docker build --target podsettle -t REGISTRY/podsettle .    the webhook
 #   docker build --target linger -t REGISTRY/linger .          the helper, for --linger-image
-# podman, buildah, proxies, package indexes and base images of one's own: docs/install.md.
+# docs/install.md covers podman, buildah, proxies, your own package index and your own base image.
 #
-# Two optional secrets, mounted for the steps that download and kept in no layer:
-#   pip.conf   configures pip: an index, its credentials
-#   ca.crt     the CA certificates that pip trusts, in place of its own
+# Two optional secrets are mounted for the steps that download. No layer contains them:
+#   pip.conf   configures pip, for example its index and credentials
+#   ca.crt     the CA certificates that pip trusts instead of its default list
 
-# An image with /bin/sh and Python 3.11 or later as python3, with the modules venv and ensurepip.
+# The base image. It must have /bin/sh and, as python3, Python 3.11 or later with the modules venv and ensurepip.
 ARG PYTHON=python:3.13-slim-bookworm
 
 FROM ${PYTHON} AS build
-# A base image may have another user, to whom / is read-only.
+# The user of another base image may not be able to write to /.
 USER 0
 WORKDIR /src
 COPY requirements/run.txt requirements/build.txt requirements/
@@ -24,12 +24,12 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
  && /build/bin/pip --python /opt/podsettle/bin/python install --no-cache-dir --require-hashes -r requirements/run.txt
 COPY pyproject.toml README.md LICENSE THIRD_PARTY_NOTICES ./
 COPY webhook/ webhook/
-# Compiled here: the root file system of the running container is read-only.
+# Byte code is compiled here, because a running container cannot write it: its root file system is read-only.
 RUN /build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
  && /build/bin/pip --python /opt/podsettle/bin/python install --no-cache-dir --no-deps /dist/*.whl \
  && /opt/podsettle/bin/python -m compileall -q /opt/podsettle/lib
 
-# The compiler runs on the builder's architecture and writes for the image's.
+# The compiler runs on the builder's architecture and compiles for the image's architecture.
 FROM --platform=${BUILDPLATFORM} ${PYTHON} AS compile
 USER 0
 WORKDIR /src
@@ -40,7 +40,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
  && python3 -m venv /build \
  && /build/bin/pip install --no-cache-dir --require-hashes -r requirements/linger.txt
 COPY webhook/linger/ webhook/linger/
-# Without a default: BuildKit prefers a default to the architecture that it builds for.
+# Do not add a default: with one, BuildKit ignores the architecture that it builds for.
 ARG TARGETARCH
 RUN /build/bin/python -m webhook.linger.build --arch "${TARGETARCH}" --out /out \
  && mv "/out/linger-${TARGETARCH}" /out/linger
