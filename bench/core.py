@@ -16,13 +16,13 @@ from bench.measure import Measure
 from bench.part import Part
 from bench.rounds import interleave
 from bench.run import Run
-from webhook.cluster.manifests import ManifestsSource
+from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admit import admit
-from webhook.core.decide import Settings, decide
-from webhook.core.memory import Memory
-from webhook.core.patch import PodPatch
-from webhook.core.review import decode_review
+from webhook.core.admission.cache import Memory
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.handler import admit
+from webhook.core.patch.builder import PodPatch
+from webhook.core.pod import decode_review
 
 NAME = "core"
 _ROUNDS_FACTOR = 4

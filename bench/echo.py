@@ -15,9 +15,9 @@ from pathlib import Path
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from webhook.collector import spare_a_server
-from webhook.server.serve import KEEP_ALIVE, listen
-from webhook.tls.files import CertificateDirectory
+from webhook.process_memory import spare_a_server
+from webhook.server.run import KEEP_ALIVE, listen
+from webhook.tls.file_source import CertificateDirectory
 
 
 class Echo:

@@ -32,10 +32,10 @@ from bench.subject import (
 )
 from tests.chart.helm import named
 from tests.kube.cluster import KubeCluster
-from webhook.core.names import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
-from webhook.core.policy import parse_policy
-from webhook.core.scope import OPT_IN, by_selector
-from webhook.core.selections import BY_SELECTOR, scope_of
+from webhook.core.constants import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.policy.model import parse_policy
+from webhook.core.policy.webhook_rules import OPT_IN, by_selector
+from webhook.core.policy.webhook_selectors import BY_SELECTOR, scope_of
 
 NAME = "end-to-end"
 NONE, NATIVE, PODSETTLE = "no webhook", "native policy", "podsettle"

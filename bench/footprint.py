@@ -31,7 +31,7 @@ _CRD = _ROOT / "charts" / "podsettle" / "crds" / "podsettle.dev_settlepolicies.y
 _IMPORTS = """
 import sys, time
 start = time.perf_counter()
-import webhook.cli.serve, webhook.server.app, webhook.server.serve
+import webhook.cli.serve, webhook.server.app, webhook.server.run
 print(time.perf_counter() - start, len(sys.modules))
 """
 _WRITERS = 4

@@ -17,12 +17,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from webhook.cluster.manifests import ManifestsSource
-from webhook.core.decide import Settings
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
-from webhook.server.serve import listen, serve
-from webhook.tls.files import CertificateDirectory, FileSource
+from webhook.server.run import listen, serve
+from webhook.tls.file_source import CertificateDirectory, FileSource
 
 _DUE_SECONDS = 0.001
 _LINE_SECONDS = 0.1

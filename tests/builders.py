@@ -8,17 +8,17 @@ from typing import Any
 import jsonpatch
 
 from tests import reviews
-from webhook.cluster.objects import read_namespace, read_node, read_runtime_class
+from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admit import review_of
-from webhook.core.decide import Settings, decide
-from webhook.core.decision import Decision
-from webhook.core.nodes import Nodes
-from webhook.core.policies import PolicySet
-from webhook.core.policy import SettlePolicy, parse_policy
-from webhook.core.shell_wrapper import wrapper
-from webhook.core.versions import Version
-from webhook.core.view import ClusterView
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.handler import review_of
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.cluster.view import ClusterView
+from webhook.core.defects.versions import Version
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.remedies.shell_wrapper import wrapper
 
 Json = dict[str, Any]
 

@@ -15,7 +15,7 @@ import click
 import yaml
 
 from webhook.cli import main
-from webhook.core.policy import SettlePolicySpec, is_policy
+from webhook.core.policy.model import SettlePolicySpec, is_policy
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

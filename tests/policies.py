@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from tests.builders import Json, policy_document
-from webhook.core.policy import PolicyMetadata, is_policy
+from webhook.core.policy.model import PolicyMetadata, is_policy
 
 EXAMPLES: dict[str, Json] = {
     document["metadata"]["name"]: document

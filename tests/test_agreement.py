@@ -11,7 +11,7 @@ import pytest
 
 from tests.process import RunningServer, podsettle, start_server
 from tests.reviews import PODS, load_pod, patch_of, review
-from webhook.core.policy import REMEDIES
+from webhook.core.policy.model import REMEDIES
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ALL = [*PODS, *sorted((EXAMPLES / "pods").glob("*.yaml"))]

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from webhook import background as module
-from webhook.background import background
+from webhook import tasks as module
+from webhook.tasks import background
 
 
 async def test_a_defect_is_logged_and_the_work_begun_anew(

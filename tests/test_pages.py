@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from tests.pages import ALL, DOCS, ROOT, Block, Page, Typed, commands_of, parse
 from webhook.cli import main
-from webhook.core.names import API_VERSION, KIND
-from webhook.core.policy import parse_policy
+from webhook.core.constants import API_VERSION, KIND
+from webhook.core.policy.model import parse_policy
 
 PAGES = [Page(path) for path in ALL]
 REPORTS = [page for page in PAGES if page.path.parent.name == "reports"]

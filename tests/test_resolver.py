@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from webhook.resolver import Address, LookupLimitError, Resolver, resolve
+from webhook.dns_resolver import Address, LookupLimitError, Resolver, resolve
 
 V4 = socket.AF_INET
 ADDRESS = Address("192.0.2.1", 443, V4, 6)
@@ -185,7 +185,7 @@ def test_addresses_are_numeric() -> None:
 
 END = """
 import asyncio, time
-from webhook.resolver import Resolver
+from webhook.dns_resolver import Resolver
 
 async def main():
     resolver = Resolver(1, 1, resolve=lambda *_: time.sleep(3600))
@@ -206,7 +206,7 @@ def test_a_process_ends_without_waiting_for_look_ups() -> None:
 
 LATE = """
 import asyncio, threading
-from webhook.resolver import Resolver
+from webhook.dns_resolver import Resolver
 
 answer = threading.Event()
 

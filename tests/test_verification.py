@@ -18,12 +18,12 @@ from aiohttp import web
 
 from tests.authorities import Authority, Issued
 from tests.images.rig import found, query
-from webhook.cluster.api import ApiServer
-from webhook.core.image_config import Unavailable
+from webhook.cluster.client import ApiServer
+from webhook.core.policy.image_config import Unavailable
 from webhook.images.lookup import ImageLookup
-from webhook.server.client_certificates import ask_for_client_certificate
+from webhook.server.client_certs import ask_for_client_certificate
 from webhook.tls.context import server_context
-from webhook.tls.handshake import objection
+from webhook.tls.verify import objection
 
 Ask = Callable[[str, Authority], Awaitable[str]]
 

@@ -1,4 +1,4 @@
-"""`webhook.resolver` behind aiohttp's interface for resolvers."""
+"""`webhook.dns_resolver` behind aiohttp's interface for resolvers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from webhook.resolver import Resolver
+from webhook.dns_resolver import Resolver
 
 
 class ThreadResolver(AbstractResolver):

@@ -7,10 +7,10 @@ import pytest
 
 from bench import reviews
 from tests.builders import SETTINGS, policy, view
-from webhook.core.admit import admit
-from webhook.core.likeness import likeness
-from webhook.core.memory import Memory
-from webhook.core.review import decode_review
+from webhook.core.admission.cache import Memory
+from webhook.core.admission.cache_key import likeness
+from webhook.core.admission.handler import admit
+from webhook.core.pod import decode_review
 
 SEEN = view(policy())
 

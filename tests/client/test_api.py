@@ -22,8 +22,8 @@ from webhook.client import (
     copy_logs,
     wait_terminated,
 )
-from webhook.client.backoff import may_pass
-from webhook.client.sight import Sight, keep_in_sight
+from webhook.client.pod_watch import Sight, keep_in_sight
+from webhook.client.retry import may_pass
 
 T = 1_780_000_000_000_000_000
 ONCE = Backoff(total=0)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.client.kubelet import Record, read_logs, stamp
-from webhook.client.position import Position
+from webhook.client.log_cursor import Position
 
 T = 1_780_000_000_000_000_000
 MS = 1_000_000

@@ -18,11 +18,11 @@ from webhook.client import (
     Unreachable,
     copy_logs,
     logs,
-    sight,
     wait_terminated,
 )
+from webhook.client import pod_watch as sight
 from webhook.client.pod import may_restart
-from webhook.cluster.api import WatchLimits
+from webhook.cluster.client import WatchLimits
 
 ONCE = Backoff(first=0, total=0)
 PENDING = pod("Pending", waiting("ContainerCreating"), restartPolicy="Never")

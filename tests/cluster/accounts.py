@@ -12,7 +12,7 @@ import pytest
 
 from tests.kube.cluster import KubeCluster
 from tests.process import await_that
-from webhook.cluster.api import ApiServer
+from webhook.cluster.client import ApiServer
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 

@@ -14,8 +14,8 @@ import yaml
 
 from tests.cluster.cable import Cable
 from tests.kube.cluster import KubeCluster
-from webhook.cluster.api import ApiServer
-from webhook.cluster.kubernetes import KubernetesSource
+from webhook.cluster.client import ApiServer
+from webhook.cluster.kube_source import KubernetesSource
 
 CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
 POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"

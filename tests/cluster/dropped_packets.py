@@ -13,9 +13,9 @@ import yaml
 
 from tests.cluster.conftest import eventually
 from tests.kube.cluster import KubeCluster
-from webhook.background import background
-from webhook.cluster.api import ApiServer, Json, WatchLimits
+from webhook.cluster.client import ApiServer, Json, WatchLimits
 from webhook.cluster.reflector import Reflector
+from webhook.tasks import background
 
 LIMITS = WatchLimits(answer_seconds=2, silent_seconds=0.5)
 

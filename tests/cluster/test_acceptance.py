@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import trustme
 
-from webhook.cluster import acceptance
-from webhook.cluster.acceptance import SECONDS, Acceptance
-from webhook.cluster.registration import Registered
+from webhook.cluster import trust_check as acceptance
+from webhook.cluster.trust_check import SECONDS, Acceptance
+from webhook.cluster.webhook_configuration import Registered
 from webhook.tls.context import server_context
-from webhook.tls.handshake import objection
+from webhook.tls.verify import objection
 
 HOST = "podsettle.test.svc"
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.cluster.accounts import await_grant, connected_as_an_account_with
 from tests.kube.cluster import KubeCluster
-from webhook.cluster import access
-from webhook.cluster.access import MOST_KEPT, SECONDS_KEPT, ClusterAuthorizer
-from webhook.cluster.api import ApiServer
+from webhook.cluster import token_review as access
+from webhook.cluster.client import ApiServer
+from webhook.cluster.token_review import MOST_KEPT, SECONDS_KEPT, ClusterAuthorizer
 from webhook.cluster.verdict import Access
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

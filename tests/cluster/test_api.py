@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from webhook.background import background
 from webhook.cluster import reflector
-from webhook.cluster.api import ApiServer, Unreachable
 from webhook.cluster.asyncio_client import Configuration
+from webhook.cluster.client import ApiServer, Unreachable
 from webhook.cluster.reflector import Reflector
+from webhook.tasks import background
 
 PAGES: dict[str, dict[str, Any]] = {
     "": {

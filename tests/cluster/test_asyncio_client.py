@@ -17,7 +17,7 @@ def _run(*lines: str) -> str:
 
 def test_the_rest_of_the_package_is_not_loaded() -> None:
     said = _run(
-        "import sys, webhook.cluster.replica",
+        "import sys, webhook.cluster.controller",
         f"print([name for name in {_THE_REST} if name in sys.modules])",
     )
 

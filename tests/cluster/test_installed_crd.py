@@ -10,10 +10,10 @@ import pytest
 from tests.cluster.accounts import connected_as_an_account_with
 from tests.cluster.conftest import eventually
 from tests.kube.cluster import KubeCluster
-from webhook.cluster.api import ApiServer
+from webhook.cluster.client import ApiServer
 from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.source import Check
-from webhook.core.crd_comparison import CrdDifference
+from webhook.core.policy.crd_comparison import CrdDifference
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
 FIELD = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/description"

@@ -16,12 +16,12 @@ from tests.cluster.cable import Cable
 from tests.cluster.conftest import POLICIES, eventually, policy
 from tests.kube.cluster import KubeCluster
 from tests.process import free_port
-from webhook.background import background
-from webhook.cluster import api as api_module
-from webhook.cluster.api import ApiError, ApiServer, Unreachable
-from webhook.cluster.kubernetes import KubernetesSource
+from webhook.cluster import client as api_module
+from webhook.cluster.client import ApiError, ApiServer, Unreachable
+from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.reflector import Reflector
-from webhook.core.versions import Version
+from webhook.core.defects.versions import Version
+from webhook.tasks import background
 
 
 async def test_what_is_there_is_seen_and_what_changes_follows(

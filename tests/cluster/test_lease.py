@@ -17,9 +17,9 @@ from tests.cluster.accounts import connected_as_an_account_with
 from tests.cluster.cable import Cable
 from tests.cluster.conftest import eventually
 from tests.kube.cluster import KubeCluster
-from webhook.cluster import lease as module
-from webhook.cluster.api import ApiServer
-from webhook.cluster.lease import Lease
+from webhook.cluster import leader_election as module
+from webhook.cluster.client import ApiServer
+from webhook.cluster.leader_election import Lease
 
 RULES = [
     {

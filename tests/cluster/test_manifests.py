@@ -11,10 +11,15 @@ import pytest
 import yaml
 
 from tests.builders import namespace, node, policy_document, runtime_class
-from webhook.cluster import manifests
-from webhook.cluster.manifests import ManifestsError, ManifestsSource, read_manifest, read_text
-from webhook.core.plan import Policy
-from webhook.core.versions import Runtime, Version
+from webhook.cluster import manifest_source as manifests
+from webhook.cluster.manifest_source import (
+    ManifestsError,
+    ManifestsSource,
+    read_manifest,
+    read_text,
+)
+from webhook.core.defects.versions import Runtime, Version
+from webhook.core.policy.plan import Policy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

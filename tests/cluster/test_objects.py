@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.builders import namespace
-from webhook.cluster import objects
-from webhook.cluster.objects import read_namespace
+from webhook.cluster import decode as objects
+from webhook.cluster.decode import read_namespace
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.kube.cluster import Json, KubeCluster
-from webhook.cluster.api import ApiServer
+from webhook.cluster.client import ApiServer
 from webhook.cluster.pull_secrets import ClusterPullSecrets
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
 

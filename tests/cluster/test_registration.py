@@ -13,11 +13,11 @@ import pytest
 
 from tests.cluster.conftest import POLICIES, eventually, policy
 from tests.kube.cluster import KubeCluster
-from webhook.cluster.api import ApiServer, WatchLimits
-from webhook.cluster.kubernetes import KubernetesSource
-from webhook.cluster.registration import Registered, Registration
-from webhook.core.selections import MAX_WEBHOOKS
-from webhook.tls.issue import issue_ca
+from webhook.cluster.client import ApiServer, WatchLimits
+from webhook.cluster.kube_source import KubernetesSource
+from webhook.cluster.webhook_configuration import Registered, Registration
+from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
+from webhook.tls.certificates import issue_ca
 
 PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 CA, OTHER_CA = (issue_ca(name, timedelta(days=1)).certificate_pem for name in ("one", "other"))

@@ -13,10 +13,10 @@ import pytest
 from tests.cluster.conftest import eventually
 from tests.cluster.test_registration import PATH, as_the_chart_writes_it, overwrite
 from tests.kube.cluster import KubeCluster
-from webhook.cluster.api import ApiServer
-from webhook.cluster.replica import Replica
+from webhook.cluster.client import ApiServer
+from webhook.cluster.controller import Replica
 from webhook.tls.authority import Life
-from webhook.tls.issue import issue_ca
+from webhook.tls.certificates import issue_ca
 from webhook.tls.store import StoredCertificates
 
 CERTIFICATES = StoredCertificates("hook", "tls", Life(timedelta(hours=1), timedelta(days=1)))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.accounts import connected_as_an_account_with
 from tests.kube.cluster import KubeCluster
-from webhook.cluster.api import ApiServer
+from webhook.cluster.client import ApiServer
 from webhook.cluster.secret import SecretStore
 from webhook.tls.store import StoreError
 

@@ -15,11 +15,11 @@ import pytest
 from tests.cluster.cable import Cable
 from tests.cluster.conftest import eventually
 from tests.kube.cluster import KubeCluster
-from webhook.background import background
-from webhook.cluster.api import ApiServer, WatchLimits
-from webhook.cluster.objects import read_runtime_class
+from webhook.cluster.client import ApiServer, WatchLimits
+from webhook.cluster.decode import read_runtime_class
 from webhook.cluster.reflector import Reflector
-from webhook.core.runtime_classes import RuntimeClass
+from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.tasks import background
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 

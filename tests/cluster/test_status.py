@@ -12,10 +12,10 @@ import pytest
 from tests.cluster.conftest import POLICIES, eventually, policy
 from tests.kube.cluster import KubeCluster
 from tests.process import await_that
-from webhook.cluster.api import ApiServer
+from webhook.cluster.client import ApiServer
 from webhook.cluster.installed_crd import InstalledCrd
-from webhook.cluster.kubernetes import KubernetesSource
-from webhook.cluster.status import StatusWriter
+from webhook.cluster.kube_source import KubernetesSource
+from webhook.cluster.status_writer import StatusWriter
 
 
 @pytest.fixture

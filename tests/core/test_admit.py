@@ -25,14 +25,14 @@ from tests.builders import (
     view,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admit import Answer, UnreadableReviewError, admit
-from webhook.core.decision import Reason
-from webhook.core.policies import PolicySet
-from webhook.core.policy import REMEDIES
-from webhook.core.proof import PatchError
-from webhook.core.remedy import Finding
-from webhook.core.runtime_classes import RuntimeClass
-from webhook.core.view import ClusterView
+from webhook.core.admission.decision import Reason
+from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
+from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.view import ClusterView
+from webhook.core.patch.verify import PatchError
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.model import REMEDIES
+from webhook.core.remedies.base import Finding
 
 SEEN = view(policy())
 QUICK = container("prepare", "/entrypoint")

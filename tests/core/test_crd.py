@@ -13,9 +13,9 @@ from pydantic.fields import FieldInfo
 
 from tests.builders import Json
 from tests.policies import EXAMPLES, RIGHT, WRONG
-from webhook.core import crd as module
-from webhook.core.crd import crd, editor_schema
-from webhook.core.policy import InvalidPolicyError, SettlePolicySpec, parse_policy
+from webhook.core.policy import crd as module
+from webhook.core.policy.crd import crd, editor_schema
+from webhook.core.policy.model import InvalidPolicyError, SettlePolicySpec, parse_policy
 
 CRD = crd()
 (VERSION,) = CRD["spec"]["versions"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from webhook.core.crd import crd
-from webhook.core.crd_comparison import CrdComparison, CrdDifference
+from webhook.core.policy.crd import crd
+from webhook.core.policy.crd_comparison import CrdComparison, CrdDifference
 
 Json = dict[str, Any]
 

@@ -22,9 +22,9 @@ from tests.builders import (
     why,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admit import review_of
-from webhook.core.decide import Settings, decide
-from webhook.core.view import Namespace
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.handler import review_of
+from webhook.core.cluster.view import Namespace
 
 APPLIED = "podsettle.dev/applied"
 SKIP = "podsettle.dev/skip"

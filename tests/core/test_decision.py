@@ -20,11 +20,11 @@ from tests.builders import (
     view,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admit import admit, review_of
-from webhook.core.decide import Settings, decide
-from webhook.core.decision import Decision, Outcome, Reason
-from webhook.core.versions import Version
-from webhook.core.view import Namespace
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decision import Decision, Outcome, Reason
+from webhook.core.admission.handler import admit, review_of
+from webhook.core.cluster.view import Namespace
+from webhook.core.defects.versions import Version
 
 
 @pytest.mark.parametrize("reason", Reason)

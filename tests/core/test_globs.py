@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.builders import policy
 from tests.complexity import grows_linearly
 from webhook.core.globs import compile_globs, matches
-from webhook.core.policy import InvalidPolicyError
+from webhook.core.policy.model import InvalidPolicyError
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import Json, node, pod
-from webhook.cluster.objects import read_node
-from webhook.core.admit import review_of
-from webhook.core.image_config import (
+from webhook.cluster.decode import read_node
+from webhook.core.admission.handler import review_of
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.pod import PodSpec
+from webhook.core.policy.image_config import (
     NO_IMAGES,
     ImageConfig,
     ImageConfigSettings,
@@ -20,8 +22,6 @@ from webhook.core.image_config import (
     architectures,
     escape,
 )
-from webhook.core.nodes import Nodes
-from webhook.core.review import PodSpec
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.complexity import grows_linearly
-from webhook.core.line_diff import unified_diff
+from webhook.core.preview.line_diff import unified_diff
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "-d", "+e", " f"]), max_size=30)
 

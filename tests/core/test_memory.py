@@ -25,13 +25,13 @@ from tests.builders import (
 from tests.core.test_properties import PODS, VIEWS
 from tests.core.test_properties import SETTINGS as SOME_SETTINGS
 from webhook.cluster.snapshot import Snapshot
-from webhook.core import memory as memory_module
-from webhook.core.admit import admit, decide_safely
-from webhook.core.decide import Settings, decide
-from webhook.core.decision import Decision
-from webhook.core.memory import Memory
-from webhook.core.review import Request, decode_review
-from webhook.core.versions import Version
+from webhook.core.admission import cache as memory_module
+from webhook.core.admission.cache import Memory
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.handler import admit, decide_safely
+from webhook.core.defects.versions import Version
+from webhook.core.pod import Request, decode_review
 
 SEEN = view(policy(), nodes=[node()])
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests.builders import MODERN, node, pod
-from webhook.cluster.objects import read_node
-from webhook.core.admit import review_of
-from webhook.core.nodes import Nodes, any_could_run
-from webhook.core.review import PodSpec
-from webhook.core.versions import Version
+from webhook.cluster.decode import read_node
+from webhook.core.admission.handler import review_of
+from webhook.core.cluster.nodes import Nodes, any_could_run
+from webhook.core.defects.versions import Version
+from webhook.core.pod import PodSpec
 
 AFFECTED, CURED = "cri-o://1.33.12", "cri-o://1.33.13"
 

@@ -10,9 +10,9 @@ import jsonpatch
 import pytest
 
 from tests.builders import Json, container, pod
-from webhook.core.admit import review_of
-from webhook.core.patch import PodPatch, escape
-from webhook.core.proof import PatchError, Proofs, check_edits
+from webhook.core.admission.handler import review_of
+from webhook.core.patch.builder import PodPatch, escape
+from webhook.core.patch.verify import PatchError, Proofs, check_edits
 
 HELPER = container("podsettle-linger", "/linger")
 GATE = container("podsettle-kubelet-gate", "/linger")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.builders import SETTINGS, policy
-from webhook.core import policies as policies_module
-from webhook.core.names import LABEL_NAMESPACE_NAME
-from webhook.core.policies import Coverage, PolicySet
-from webhook.core.policy import SettlePolicy
-from webhook.core.view import Namespace
+from webhook.core.cluster.view import Namespace
+from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.policy import coverage as policies_module
+from webhook.core.policy.coverage import Coverage, PolicySet
+from webhook.core.policy.model import SettlePolicy
 
 OPT_IN: Any = None
 EVERYWHERE: Any = {}

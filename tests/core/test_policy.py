@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.builders import policy, policy_document
-from webhook.cluster.manifests import read_text
+from webhook.cluster.manifest_source import read_text
 from webhook.cluster.problems import Problem
-from webhook.core.policy import (
+from webhook.core.policy.model import (
     REMEDIES,
     InvalidPolicyError,
     PolicyProblem,

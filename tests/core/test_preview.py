@@ -10,11 +10,11 @@ import yaml
 
 from tests.builders import SETTINGS, container, decided, namespace, pod, policy, settled, view, why
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.decision import Reason
-from webhook.core.preview import Preview, preview_all, to_yaml
-from webhook.core.render import render
-from webhook.core.view import Namespace
-from webhook.core.workloads import PassedOver
+from webhook.core.admission.decision import Reason
+from webhook.core.cluster.view import Namespace
+from webhook.core.preview.model import render
+from webhook.core.preview.preview import Preview, preview_all, to_yaml
+from webhook.core.preview.workloads import PassedOver
 
 QUICK = container("prepare", "/entrypoint")
 SEEN = view(policy())

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.builders import Json, container, pod
-from webhook.core import proof
-from webhook.core.admit import review_of
-from webhook.core.patch import PodPatch
-from webhook.core.proof import PatchError, Proofs
+from webhook.core.admission.handler import review_of
+from webhook.core.patch import verify as proof
+from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.verify import PatchError, Proofs
 
 Edit = Callable[[PodPatch], object]
 

@@ -27,10 +27,10 @@ from tests.builders import (
     view,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admit import UnreadableReviewError, admit
-from webhook.core.decide import Settings
-from webhook.core.policy import SettlePolicy
-from webhook.core.versions import Version
+from webhook.core.admission.decide import Settings
+from webhook.core.admission.handler import UnreadableReviewError, admit
+from webhook.core.defects.versions import Version
+from webhook.core.policy.model import SettlePolicy
 
 HELPER = "podsettle-linger"
 GATE = "podsettle-kubelet-gate"

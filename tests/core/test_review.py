@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import Json, container, pod
-from webhook.core.admit import review_of
-from webhook.core.review import UNREADABLE, Container
+from webhook.core.admission.handler import review_of
+from webhook.core.pod import UNREADABLE, Container
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.builders import (
     why,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.decision import Decision
+from webhook.core.admission.decision import Decision
 
 POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from webhook.core.policy import SettlePolicy, parse_policy
-from webhook.core.scope import by_selector
-from webhook.core.selections import scope_of
+from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.policy.webhook_rules import by_selector
+from webhook.core.policy.webhook_selectors import scope_of
 
 ENTRY: dict[str, Any] = {
     "name": "opt-in.podsettle.dev",

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from tests.builders import Json, container, decided, namespace, pod, policy, view
 from tests.core.test_scope import ENTRY
-from webhook.core.decide import Settings
-from webhook.core.decision import Reason
-from webhook.core.policy import SettlePolicy
-from webhook.core.scope import by_selector
-from webhook.core.selections import (
+from webhook.core.admission.decide import Settings
+from webhook.core.admission.decision import Reason
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.selectors import LabelSelector, compile_selector
+from webhook.core.policy.webhook_rules import by_selector
+from webhook.core.policy.webhook_selectors import (
     BY_SELECTOR,
     MAX_SELECTOR_BYTES,
     MAX_WEBHOOKS,
@@ -22,7 +23,6 @@ from webhook.core.selections import (
     is_by_selector,
     scope_of,
 )
-from webhook.core.selectors import LabelSelector, compile_selector
 
 
 def team(name: str) -> Json:

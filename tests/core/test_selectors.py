@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.selectors import (
+from webhook.core.policy.selectors import (
     LabelSelector,
     compile_requirement,
     compile_selector,

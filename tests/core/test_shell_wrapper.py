@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.builders import in_shell
 from tests.earlier_wrapper import EARLIER_SCRIPT
 from tests.process import await_that, process_status
-from webhook.core.shell_wrapper import SCRIPT, is_shell, is_wrapped, wrapper
+from webhook.core.remedies.shell_wrapper import SCRIPT, is_shell, is_wrapped, wrapper
 
 PATIENCE = 60.0
 SHELLS = {

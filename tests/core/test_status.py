@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.crd_comparison import CrdDifference
-from webhook.core.nodes import Node, Nodes
-from webhook.core.policy import PolicyProblem, SettlePolicy, parse_policy
-from webhook.core.runtime_classes import RuntimeClass
-from webhook.core.selections import Scope, scope_of
-from webhook.core.selectors import LabelSelector
-from webhook.core.status import (
+from webhook.core.cluster.nodes import Node, Nodes
+from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.policy.crd_comparison import CrdDifference
+from webhook.core.policy.model import PolicyProblem, SettlePolicy, parse_policy
+from webhook.core.policy.selectors import LabelSelector
+from webhook.core.policy.status import (
     Condition,
     accepted,
     crd_current,
@@ -22,6 +21,7 @@ from webhook.core.status import (
     still_needed,
     webhook_scoped,
 )
+from webhook.core.policy.webhook_selectors import Scope, scope_of
 
 
 def policy(**remedies: Any) -> SettlePolicy:

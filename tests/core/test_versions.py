@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.core.versions import (
+from webhook.core.defects.versions import (
     IMAGE_VOLUMES_LOCKED_ON as LOCKED_ON,
 )
-from webhook.core.versions import (
+from webhook.core.defects.versions import (
     Version,
     knows_restart_rules,
     loses_exit_codes,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.workloads import PassedOver, Workload, pods_of
+from webhook.core.preview.workloads import PassedOver, Workload, pods_of
 
 SPEC = {"containers": [{"name": "main"}], "unknown": [1]}
 TEMPLATE = {"metadata": {"labels": {"app": "x"}, "annotations": {"a": "b"}}, "spec": SPEC}

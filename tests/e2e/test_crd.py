@@ -16,8 +16,8 @@ from tests.builders import Json, policy_document
 from tests.kube.cluster import Answer, KubeCluster
 from tests.policies import EXAMPLES, RIGHT, WRONG, gate, labels, requirement, sleep
 from tests.process import await_that
-from webhook.core.crd import CRD_NAME
-from webhook.core.policy import InvalidPolicyError, Remedies, SettlePolicy, parse_policy
+from webhook.core.policy.crd import CRD_NAME
+from webhook.core.policy.model import InvalidPolicyError, Remedies, SettlePolicy, parse_policy
 
 CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}"

@@ -28,7 +28,7 @@ from tests.e2e.release import (
 )
 from tests.kube.cluster import KubeCluster
 from tests.process import await_that
-from webhook.core.selections import MAX_WEBHOOKS
+from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
 
 pytestmark = pytest.mark.xdist_group("scope")
 

@@ -9,18 +9,19 @@ from typing import NamedTuple
 
 from tests.builders import SETTINGS, container, node, pod, policy, review, runtime_class, view
 from tests.fuzz.inputs import Piece, Program
-from webhook.core.admit import UnreadableReviewError, admit
-from webhook.core.documents import DocumentError, load_documents
+from webhook.core.admission.cache import Memory
+from webhook.core.admission.handler import UnreadableReviewError, admit
+from webhook.core.defects.versions import Version
 from webhook.core.globs import compile_globs
-from webhook.core.image_config import LookupRules
-from webhook.core.memory import Memory
-from webhook.core.preview import Preview, preview_all
+from webhook.core.policy.image_config import LookupRules
+from webhook.core.preview.model import render
+from webhook.core.preview.preview import Preview, preview_all
+from webhook.core.preview.yaml_documents import DocumentError, load_documents
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON, PullSecret
-from webhook.core.render import render
-from webhook.core.versions import Version
-from webhook.images import challenge, reference
+from webhook.images import reference
+from webhook.images import www_authenticate as challenge
+from webhook.images.errors import LookupFailedError
 from webhook.images.keyring import read_keyring
-from webhook.images.problems import LookupFailedError
 from webhook.images.registry import registry_of
 from webhook.server.preview_worker import MAX_PODS
 

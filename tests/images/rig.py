@@ -30,7 +30,7 @@ import yaml
 from aiohttp import web
 
 from tests.process import await_that, free_port
-from webhook.core.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.images.lookup import ImageLookup
 
 REGISTRY = "docker-registry"

@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.builders import LINGER, SETTINGS, Json, patched
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admit import review_of
-from webhook.core.decide import decide
-from webhook.core.decision import Outcome
+from webhook.core.admission.decide import decide
+from webhook.core.admission.decision import Outcome
+from webhook.core.admission.handler import review_of
 from webhook.images.lookup import ImageLookup
 
 HELPER = LINGER

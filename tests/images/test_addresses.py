@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.images.addresses import is_refused, literal
+from webhook.images.ssrf import is_refused, literal
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.complexity import grows_linearly
-from webhook.images import challenge
-from webhook.images.challenge import parse
+from webhook.images import www_authenticate as challenge
+from webhook.images.www_authenticate import parse
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from tests.images.rig import Image, RunningRegistry
 from tests.images.settling import HELPER, images
 from tests.process import podsettle
 from webhook.images.lookup import ImageLookup
+from webhook.server.load_shedding import Room
 from webhook.server.preview import preview_router
 from webhook.server.previewer import Previewer
-from webhook.server.room import Room
 
 
 def new(registry: RunningRegistry) -> dict[str, Any]:

@@ -37,8 +37,8 @@ from tests.images.rig import (
 )
 from tests.images.settling import HELPER, images, settle
 from tests.process import await_that
-from webhook.core.decision import Outcome
-from webhook.core.image_config import ImageConfig, Unavailable
+from webhook.core.admission.decision import Outcome
+from webhook.core.policy.image_config import ImageConfig, Unavailable
 from webhook.core.pull_secrets import PullSecret
 from webhook.images import lookup as module
 from webhook.images.lookup import ImageLookup

@@ -8,15 +8,15 @@ import pytest
 
 from tests.builders import container, namespace, pod, view, why
 from tests.pages import DOCS, Page
-from webhook.core.admit import review_of
-from webhook.core.decide import Settings, decide
-from webhook.core.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
-from webhook.core.policy import parse_policy
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.handler import review_of
+from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.core.policy.model import parse_policy
 from webhook.images import lookup
-from webhook.images.problems import LookupFailedError
+from webhook.images.errors import LookupFailedError
 from webhook.images.reference import parse
 from webhook.images.registry import registry_of
-from webhook.server import mutate
+from webhook.server import admission as mutate
 from webhook.server.review_head import deadline_in
 
 PAGE = Page(DOCS / "image-config.md")

@@ -19,8 +19,9 @@ from tests.builders import SETTINGS, container, pod, policy_document
 from tests.images.rig import Image, RunningRegistry, serving, start_server
 from tests.images.settling import HELPER, images
 from tests.reviews import patch_of, review
-from webhook.cluster.manifests import ManifestsSource
-from webhook.server import balance, mutate
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.server import admission as mutate
+from webhook.server import balance
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.review_counts import BUCKETS

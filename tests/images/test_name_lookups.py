@@ -24,9 +24,9 @@ from tests.images.settling import images
 from tests.process import PODSETTLE, await_that, free_port, podsettle
 from tests.reviews import review
 from tests.silent_dns import silent_dns, silent_dns_needed
-from webhook.core.image_config import Unavailable
+from webhook.core.policy.image_config import Unavailable
+from webhook.dns_resolver import Address, Resolver, resolve
 from webhook.images.lookup import ImageLookup
-from webhook.resolver import Address, Resolver, resolve
 
 NEVER_ASKED = "localhost has an address that is never asked"
 """The answer for `localhost/a:1` once that name is looked up."""

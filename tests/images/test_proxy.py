@@ -17,7 +17,7 @@ from yarl import URL
 from tests.images.conftest import NewLookup
 from tests.images.rig import Image, found, query, serving, start_server
 from tests.process import free_port
-from webhook.core.image_config import ImageConfig, Unavailable
+from webhook.core.policy.image_config import ImageConfig, Unavailable
 from webhook.images.client import _CheckingResolver
 from webhook.images.proxy import Proxy
 

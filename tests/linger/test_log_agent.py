@@ -20,9 +20,9 @@ from tests.linger import log_agent, runc
 from tests.linger.log_agent import LogAgent
 from tests.pages import DOCS, ROOT, Page
 from tests.process import await_that, podsettle
-from webhook.core.names import HELPER_PATH
-from webhook.core.policy import is_policy, parse_policy
-from webhook.core.view import ClusterView
+from webhook.core.cluster.view import ClusterView
+from webhook.core.constants import HELPER_PATH
+from webhook.core.policy.model import is_policy, parse_policy
 
 PAGE = Page(DOCS / "short-containers.md")
 JOB = {"batch.kubernetes.io/job-name": "report"}

@@ -21,8 +21,8 @@ from tests.core.test_image_config import kubelet_expands
 from tests.linger import runc
 from tests.outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
 from tests.reviews import PODS, load_pod
-from webhook.core import shell_wrapper
-from webhook.core.names import HELPER_PATH
+from webhook.core.constants import HELPER_PATH
+from webhook.core.remedies import shell_wrapper
 from webhook.linger.build import TARGETS, compile_c, host_arch
 
 Root: TypeAlias = Literal["without a shell", "with shells"]

@@ -14,7 +14,7 @@ import yaml
 from tests.builders import Json, node
 from tests.reports.trial import PODS, Trial, of_kind
 from tests.reviews import load_pod
-from webhook.core.policy import parse_policy
+from webhook.core.policy.model import parse_policy
 
 OLD = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
 NEW = "try-skip-volume-selinux-label.crio.io"

@@ -18,7 +18,7 @@ from tests.kube.cluster import KubeCluster
 from tests.pages import DOCS, Page
 from tests.reports.trial import PODS, Trial, containers, of_kind
 from tests.reviews import load_pod
-from webhook.core.versions import Runtime, loses_exit_codes, parse_version
+from webhook.core.defects.versions import Runtime, loses_exit_codes, parse_version
 
 AFFECTED = of_kind("Node", node("a", "cri-o://1.33.12", "v1.33.12"))
 FIXED = of_kind("Node", node("b", "cri-o://1.33.13", "v1.33.13"))

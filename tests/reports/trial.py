@@ -14,8 +14,8 @@ from tests.builders import IMAGE, SETTINGS, Json
 from tests.pages import DOCS, Page
 from tests.process import podsettle
 from tests.reviews import patch_of, review
-from webhook.cluster.manifests import ManifestsSource
-from webhook.core.admit import admit
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.handler import admit
 
 PODS = Path(__file__).parents[1] / "pods"
 

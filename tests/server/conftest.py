@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tests.process import RunningServer, start_server
-from webhook.cluster.manifests import ManifestsSource
-from webhook.core.decide import Settings
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
 from webhook.server import balance
 from webhook.server.app import create_app
 from webhook.server.drain import Drain

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from tests.builders import container, namespace, policy, view
 from tests.core.test_properties import JUNK, PODS, VIEWS
 from tests.reviews import UID, patch_of, review
-from webhook.cluster.manifests import ManifestsSource
+from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admit import Answer
-from webhook.core.decide import Settings
-from webhook.core.view import Namespace
+from webhook.core.admission.decide import Settings
+from webhook.core.admission.handler import Answer
+from webhook.core.cluster.view import Namespace
+from webhook.server.admission import Mutate
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
-from webhook.server.mutate import Mutate
 
 INITLESS = {"metadata": {}, "spec": {"containers": [container("main", "/x")]}}
 SLEEPING = policy("sleep", remedies={"postInitSleep": {}})

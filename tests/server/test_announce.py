@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from webhook.background import background
 from webhook.cluster.source import Check
 from webhook.server import announce as module
 from webhook.server.announce import announce
+from webhook.tasks import background
 
 
 async def test_each_change_is_told_once(

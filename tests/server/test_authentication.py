@@ -15,10 +15,10 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from tests.reviews import review
-from webhook.cluster.manifests import ManifestsSource
+from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.verdict import Access, Verdict
-from webhook.core.decide import Settings
-from webhook.server import authentication
+from webhook.core.admission.decide import Settings
+from webhook.server import auth as authentication
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 

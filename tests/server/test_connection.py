@@ -19,11 +19,12 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from tests.process import await_that
 from tests.reviews import PODS, load_pod, review
 from tests.server.wire import Client, InProcess, in_process, mutate, review_in
-from webhook.cluster.manifests import ManifestsSource
-from webhook.core.decide import Settings
-from webhook.server import balance, connection, preview, serve
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
+from webhook.server import balance, connection, preview
+from webhook.server import run as serve
 from webhook.server.app import create_app
-from webhook.server.client_certificates import ClientCAError, ask_for_client_certificate
+from webhook.server.client_certs import ClientCAError, ask_for_client_certificate
 from webhook.server.drain import Drain
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))

@@ -24,11 +24,13 @@ from tests.images.settling import images
 from tests.process import await_that
 from tests.reviews import PODS, load_pod, review
 from tests.server.wire import Client, InProcess, in_process, mutate, review_in
-from webhook.cluster.manifests import ManifestsSource
-from webhook.core.admit import Answer
-from webhook.core.decide import Settings
-from webhook.core.view import Namespace
-from webhook.server import balance, direct, serve, turn
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
+from webhook.core.admission.handler import Answer
+from webhook.core.cluster.view import Namespace
+from webhook.server import balance, turn
+from webhook.server import protocol as direct
+from webhook.server import run as serve
 from webhook.server.app import Application, create_app
 from webhook.server.connection import Connection
 from webhook.server.drain import Drain

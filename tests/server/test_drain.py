@@ -13,10 +13,10 @@ import pytest
 from tests.process import await_that
 from tests.reviews import PODS, load_pod, review
 from tests.server.wire import Client, InProcess, in_process, mutate, review_in
-from webhook.cluster.manifests import ManifestsSource
+from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.decide import Settings
-from webhook.core.policies import PolicySet
+from webhook.core.admission.decide import Settings
+from webhook.core.policy.coverage import PolicySet
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from webhook.server.serve import AddressError, listen
+from webhook.server.run import AddressError, listen
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])

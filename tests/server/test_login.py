@@ -11,8 +11,8 @@ import pytest
 from tests.server.chromium import Chromium, start_chromium
 from tests.server.test_authentication import Known
 from tests.server.wire import InProcess, in_process
-from webhook.cluster.manifests import ManifestsSource
-from webhook.core.decide import Settings
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 

@@ -14,9 +14,9 @@ import pytest
 
 from tests.cluster.conftest import eventually
 from tests.reviews import PODS, UID, load_pod, patch_of, review
-from webhook.cluster.manifests import ManifestsSource
-from webhook.core.decide import Settings
-from webhook.core.view import Namespace
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
+from webhook.core.cluster.view import Namespace
 from webhook.server.app import create_app
 from webhook.server.body import MAX_BODY
 from webhook.server.drain import Drain

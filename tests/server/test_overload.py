@@ -20,10 +20,10 @@ import pytest
 from tests.process import await_that
 from tests.reviews import PODS, load_pod, review
 from tests.server.wire import Client, InProcess, in_process, mutate, review_in
-from webhook.cluster.manifests import ManifestsSource
-from webhook.core.decide import Settings
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
+from webhook.server import admission as mutate_module
 from webhook.server import connection
-from webhook.server import mutate as mutate_module
 from webhook.server.app import Application, create_app
 from webhook.server.body import ALWAYS_KEPT, MAX_BODY
 from webhook.server.drain import Drain

@@ -26,9 +26,9 @@ from tests.builders import view as make_view
 from tests.process import await_that, process_status, start_server
 from tests.reviews import PODS, load_pod, review
 from tests.server.wire import Client, InProcess, in_process, mutate, review_in
-from webhook.cluster.manifests import ManifestsSource
-from webhook.core.decide import Settings
-from webhook.core.policy import SettlePolicy
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
+from webhook.core.policy.model import SettlePolicy
 from webhook.server.app import Application, create_app
 from webhook.server.drain import Drain
 from webhook.server.preview_messages import (
@@ -540,7 +540,7 @@ def test_a_length_that_no_message_has_is_refused() -> None:
 def test_a_server_whose_own_limits_are_lower_starts_a_worker(limits: str) -> None:
     script = f"""import asyncio, os, resource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.decide import Settings
+from webhook.core.admission.decide import Settings
 from webhook.server.previewer import MIB, Previewer, Request
 async def main():
     {limits}

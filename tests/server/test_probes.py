@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from webhook import __version__
-from webhook.cluster.manifests import ManifestsSource
+from webhook.cluster.manifest_source import ManifestsSource
 
 
 async def test_alive_and_ready(client: httpx.AsyncClient) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
-from webhook.core.decision import Decision, Outcome, Reason
+from webhook.core.admission.decision import Decision, Outcome, Reason
 from webhook.server.review_counts import ReviewCounts
 
 

@@ -16,7 +16,7 @@ import trustme
 
 from webhook.server.app import Application
 from webhook.server.drain import Drain
-from webhook.server.serve import listen, serve
+from webhook.server.run import listen, serve
 
 _PATIENCE = 30.0
 

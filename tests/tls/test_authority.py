@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhook.tls.authority import Authority, Life, fingerprint, fingerprints
-from webhook.tls.issue import KeyPair, issue_ca, issue_leaf
+from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

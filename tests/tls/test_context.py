@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
+from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
 from webhook.tls.context import load, server_context
-from webhook.tls.handshake import objection
-from webhook.tls.issue import KeyPair, issue_ca, issue_leaf
+from webhook.tls.verify import objection
 
 DAY = timedelta(days=1)
 

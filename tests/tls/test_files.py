@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from webhook.tls.certificates import issue_ca, issue_leaf
 from webhook.tls.context import server_context
-from webhook.tls.files import (
+from webhook.tls.file_source import (
     CertificateDirectory,
     CertificateError,
     FileSource,
     ensure_development_certificates,
 )
-from webhook.tls.handshake import objection
-from webhook.tls.issue import issue_ca, issue_leaf
+from webhook.tls.verify import objection
 
 NOW = datetime.now(UTC)
 
@@ -168,7 +168,7 @@ async def test_a_read_that_failed_is_tried_again_though_no_file_changes(
             raise failures.pop()
         return server_context()
 
-    monkeypatch.setattr("webhook.tls.files.server_context", make)
+    monkeypatch.setattr("webhook.tls.file_source.server_context", make)
     ca = write(directory, timedelta(days=3))
     await eventually(lambda: objection(source.context, "localhost", ca) == "")
     assert not failures

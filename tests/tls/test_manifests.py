@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.kube.cluster import KubeCluster
-from webhook.tls.self_managed import service_names
+from webhook.tls.dynamic_source import service_names
 
 CERTS = Path(__file__).parents[2] / "certs"
 CONFIGURATION = ("MutatingWebhookConfiguration", "podsettle")

@@ -11,9 +11,9 @@ import pytest
 from cryptography import x509
 
 from webhook.tls.authority import Authority, Life
-from webhook.tls.handshake import objection
-from webhook.tls.self_managed import Registered, SelfManaged, service_names
+from webhook.tls.dynamic_source import Registered, SelfManaged, service_names
 from webhook.tls.store import StoreError
+from webhook.tls.verify import objection
 
 NAMES = service_names("podsettle", "podsettle")
 HOST = NAMES[0]

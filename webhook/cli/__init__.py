@@ -10,7 +10,7 @@ if os.getpid() == 1:
     # handles it (which takes a second to import), SIGTERM is to end this as it ends any other.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
-from webhook.collector import made_to_stay
+from webhook.process_memory import made_to_stay
 
 with made_to_stay():
     import click

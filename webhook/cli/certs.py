@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from webhook.cli.options import InputError, certs_dir_option
-from webhook.tls.files import (
+from webhook.tls.file_source import (
     DEVELOPMENT_NAMES,
     CertificateDirectory,
     CertificateError,

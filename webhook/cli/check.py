@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.notes import notes_on_classes, notes_on_policy
+from webhook.cli.hints import notes_on_classes, notes_on_policy
 from webhook.cli.options import InputError
-from webhook.cluster.manifests import (
+from webhook.cluster.manifest_source import (
     SUFFIXES,
     FoundObject,
     ManifestsError,
@@ -21,8 +21,8 @@ from webhook.cluster.manifests import (
     read_text,
 )
 from webhook.cluster.problems import Problem
-from webhook.core.names import KIND
-from webhook.core.policy import SettlePolicy
+from webhook.core.constants import KIND
+from webhook.core.policy.model import SettlePolicy
 
 
 @click.command()

@@ -11,7 +11,7 @@ from typing import IO, Any
 import click
 
 from webhook import __version__
-from webhook.cluster.manifests import ManifestsError, ManifestsSource
+from webhook.cluster.manifest_source import ManifestsError, ManifestsSource
 from webhook.core import duration
 
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"

@@ -14,7 +14,7 @@ import click
 
 from webhook.cli.options import DurationType, FiniteFloat, InputError
 from webhook.core import duration
-from webhook.core.names import OBJECT_NAME
+from webhook.core.constants import OBJECT_NAME
 
 if TYPE_CHECKING:
     from webhook.client import Backoff
@@ -161,7 +161,7 @@ def errors_as_input(backoff: Backoff, unknown: str) -> Iterator[None]:
     So is what nobody foresaw: Python's exit code 1 would look like the container's.
     """
     from webhook.client import ApiError, GaveUpError, PodError, Unreachable, may_pass
-    from webhook.cluster.api import NoClusterError
+    from webhook.cluster.client import NoClusterError
 
     try:
         yield

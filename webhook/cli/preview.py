@@ -11,22 +11,22 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.notes import note_on_nodes
+from webhook.cli.hints import note_on_nodes
 from webhook.cli.options import (
     InputError,
     linger_image_option,
     load_manifests,
     manifests_option,
 )
-from webhook.cluster.manifests import SUFFIXES, ManifestsError, manifest_files
-from webhook.core.decide import Settings
-from webhook.core.decision import Outcome
-from webhook.core.documents import Document, DocumentError, load_documents
-from webhook.core.image_config import NO_IMAGES, ImageQuery, KnownImages
-from webhook.core.preview import Preview, preview_all, to_yaml
-from webhook.core.render import ObjectWithoutPod, PreviewAnswer, render, render_passed_over
-from webhook.core.selectors import parse_labels
-from webhook.core.workloads import PassedOver
+from webhook.cluster.manifest_source import SUFFIXES, ManifestsError, manifest_files
+from webhook.core.admission.decide import Settings
+from webhook.core.admission.decision import Outcome
+from webhook.core.policy.image_config import NO_IMAGES, ImageQuery, KnownImages
+from webhook.core.policy.selectors import parse_labels
+from webhook.core.preview.model import ObjectWithoutPod, PreviewAnswer, render, render_passed_over
+from webhook.core.preview.preview import Preview, preview_all, to_yaml
+from webhook.core.preview.workloads import PassedOver
+from webhook.core.preview.yaml_documents import Document, DocumentError, load_documents
 from webhook.images.lookup import ImageLookup
 
 _SECONDS_FOR_IMAGES = 30.0

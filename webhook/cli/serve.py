@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from webhook.cli.log import LinesFormatter
+from webhook.cli.logging import LinesFormatter
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
     DurationType,
@@ -25,17 +25,17 @@ from webhook.cli.options import (
 )
 from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.source import Check, Source
-from webhook.collector import made_to_stay
-from webhook.core.decide import Settings
+from webhook.core.admission.decide import Settings
 from webhook.core.pull_secrets import PullSecrets
+from webhook.process_memory import made_to_stay
 from webhook.tls.authority import Life
-from webhook.tls.files import CertificateDirectory, CertificateError, FileSource
+from webhook.tls.file_source import CertificateDirectory, CertificateError, FileSource
 from webhook.tls.source import CertificateSource
 from webhook.tls.store import StoredCertificates
 
 if TYPE_CHECKING:
-    from webhook.cluster.api import ApiServer
-    from webhook.server.authentication import Authorizer
+    from webhook.cluster.client import ApiServer
+    from webhook.server.auth import Authorizer
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
 
@@ -209,10 +209,10 @@ def serve(
     """Answer admission reviews and previews over TLS."""
     with made_to_stay():
         from webhook.server.app import create_app
-        from webhook.server.client_certificates import ClientCAError, ask_for_client_certificate
+        from webhook.server.client_certs import ClientCAError, ask_for_client_certificate
         from webhook.server.drain import Drain
-        from webhook.server.serve import AddressError, listen
-        from webhook.server.serve import serve as run
+        from webhook.server.run import AddressError, listen
+        from webhook.server.run import serve as run
 
     handler = logging.StreamHandler()
     handler.setFormatter(LinesFormatter())
@@ -289,9 +289,9 @@ def _on_manifests(manifests: Path, certs_dir: Path) -> Parts:
 def _beside_a_cluster(certs_dir: Path, beyond_loopback: bool) -> Parts:
     """For a developer: a cluster that is read and not written to."""
     # The client takes a quarter of a second to import: only those who need it pay.
-    from webhook.cluster.access import ClusterAuthorizer
-    from webhook.cluster.kubernetes import KubernetesSource
+    from webhook.cluster.kube_source import KubernetesSource
     from webhook.cluster.pull_secrets import ClusterPullSecrets
+    from webhook.cluster.token_review import ClusterAuthorizer
 
     certificates = FileSource(CertificateDirectory(certs_dir))
     server = _connect()
@@ -315,9 +315,9 @@ def _in_a_namespace(
     beyond_loopback: bool,
 ) -> Parts:
     """A replica of an installation."""
-    from webhook.cluster.access import ClusterAuthorizer
+    from webhook.cluster.controller import Replica
     from webhook.cluster.pull_secrets import ClusterPullSecrets
-    from webhook.cluster.replica import Replica
+    from webhook.cluster.token_review import ClusterAuthorizer
 
     server = _connect()
     replica = Replica(server, namespace, lease, webhook_configuration, certificates)
@@ -334,7 +334,7 @@ def _in_a_namespace(
 
 def _connect() -> ApiServer:
     """The cluster, its address and credentials read; the connection is made by the server."""
-    from webhook.cluster.api import ApiServer, Unreachable
+    from webhook.cluster.client import ApiServer, Unreachable
 
     try:
         return asyncio.run(ApiServer.connect(in_cluster_first=True))

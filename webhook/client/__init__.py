@@ -16,7 +16,6 @@ again meanwhile is logged to `webhook.client`.
 `podsettle wait` and `podsettle logs` are these two functions on a command line.
 """
 
-from webhook.client.backoff import Backoff, may_pass
 from webhook.client.logs import copy_logs
 from webhook.client.pod import (
     ContainerError,
@@ -29,8 +28,9 @@ from webhook.client.pod import (
     PodName,
     PodNotFoundError,
 )
+from webhook.client.retry import Backoff, may_pass
 from webhook.client.wait import Ended, wait_terminated
-from webhook.cluster.api import ApiError, ApiServer, Unreachable
+from webhook.cluster.client import ApiError, ApiServer, Unreachable
 
 __all__ = [
     "ApiError",

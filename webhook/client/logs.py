@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from urllib.parse import urlencode
 
-from webhook.client.backoff import STOOD, Backoff, NotYetError, log
+from webhook.client.log_cursor import Position
 from webhook.client.pod import (
     FINAL,
     GaveUpError,
@@ -33,9 +33,9 @@ from webhook.client.pod import (
     terminated,
     waiting,
 )
-from webhook.client.position import Position
-from webhook.client.sight import keep_in_sight
-from webhook.cluster.api import ApiError, ApiServer, Unreachable
+from webhook.client.pod_watch import keep_in_sight
+from webhook.client.retry import STOOD, Backoff, NotYetError, log
+from webhook.cluster.client import ApiError, ApiServer, Unreachable
 
 _SILENCE = 120.0
 """Seconds without a byte after which a stream is opened anew: its connection may be dead."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webhook.client.backoff import Backoff, NotYetError
 from webhook.client.pod import (
     FINAL,
     Json,
@@ -24,8 +23,9 @@ from webhook.client.pod import (
     status,
     terminated,
 )
-from webhook.client.sight import Sight, keep_in_sight
-from webhook.cluster.api import ApiServer
+from webhook.client.pod_watch import Sight, keep_in_sight
+from webhook.client.retry import Backoff, NotYetError
+from webhook.cluster.client import ApiServer
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from webhook.background import background
-from webhook.cluster.api import ApiServer
+from webhook.cluster.client import ApiServer
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.source import Check
-from webhook.core.crd import CRD_NAME
-from webhook.core.crd_comparison import CrdComparison, CrdDifference
-from webhook.core.status import crd_note
+from webhook.core.policy.crd import CRD_NAME
+from webhook.core.policy.crd_comparison import CrdComparison, CrdDifference
+from webhook.core.policy.status import crd_note
+from webhook.tasks import background
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from webhook.cluster.api import ApiError, ApiServer, Unreachable
-from webhook.core.names import OBJECT_NAME
+from webhook.cluster.client import ApiError, ApiServer, Unreachable
+from webhook.core.constants import OBJECT_NAME
 from webhook.core.pull_secrets import (
     DOCKER_CFG,
     DOCKER_CONFIG_JSON,

@@ -25,7 +25,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable, WatchLimits
+from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable, WatchLimits
 from webhook.heap import give_back
 
 log = logging.getLogger(__name__)

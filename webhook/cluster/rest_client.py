@@ -6,7 +6,7 @@ import aiohttp
 
 from webhook.aiohttp_resolver import ThreadResolver
 from webhook.cluster.asyncio_client import RESTClientObject
-from webhook.resolver import Resolver
+from webhook.dns_resolver import Resolver
 
 _MAX_NAME_LOOKUPS = 4
 """Of one name. While they are stuck requests fail at once, and are tried again later."""

@@ -6,7 +6,7 @@ import base64
 from binascii import Error as Base64Error
 from collections.abc import Mapping
 
-from webhook.cluster.api import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
 from webhook.tls.store import StoreError
 
 

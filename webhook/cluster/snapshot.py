@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from webhook.core.names import LABEL_NAMESPACE_NAME
-from webhook.core.nodes import Nodes
-from webhook.core.policies import PolicySet
-from webhook.core.runtime_classes import RuntimeClass
-from webhook.core.versions import Version
-from webhook.core.view import Namespace
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.view import Namespace
+from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.defects.versions import Version
+from webhook.core.policy.coverage import PolicySet
 
 
 @dataclass(frozen=True, slots=True)

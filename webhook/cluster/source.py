@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from webhook.cluster.problems import Problem
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.view import Namespace
+from webhook.core.cluster.view import Namespace
 
 
 class Check(NamedTuple):

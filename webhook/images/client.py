@@ -3,7 +3,7 @@ than an image's configuration takes.
 
 On aiohttp, which `kubernetes` brings and a replica in a cluster has loaded anyway; nothing imports
 this module before the first look-up. Everything that a registry sends is bounded, and every
-address that it sends podsettle to is checked (`webhook.images.addresses`). Names that a proxy looks
+address that it sends podsettle to is checked (`webhook.images.ssrf`). Names that a proxy looks
 up are the proxy's to check.
 """
 
@@ -26,17 +26,17 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from webhook.aiohttp_resolver import ThreadResolver
-from webhook.images import challenge
-from webhook.images.addresses import is_refused, literal
+from webhook.dns_resolver import LookupLimitError, Resolver
+from webhook.images import www_authenticate as challenge
 from webhook.images.cache import TooManyError
+from webhook.images.errors import LookupFailedError, RefusedError
 from webhook.images.keyring import Credential
 from webhook.images.manifest import ACCEPT, MOST_BYTES
-from webhook.images.problems import LookupFailedError, RefusedError
 from webhook.images.proxy import Proxy
 from webhook.images.reference import is_digest
 from webhook.images.registry import Registry
-from webhook.resolver import LookupLimitError, Resolver
-from webhook.verification import client_context
+from webhook.images.ssrf import is_refused, literal
+from webhook.tls_verification import client_context
 
 _MOST_TOKEN_BYTES = 64 * 1024
 _MOST_REDIRECTS = 3

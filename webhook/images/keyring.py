@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from webhook.core.globs import matches
-from webhook.core.image_config import MAX_REFERENCE_CHARACTERS
+from webhook.core.policy.image_config import MAX_REFERENCE_CHARACTERS
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
 from webhook.images.cache import bytes_of
 

@@ -18,15 +18,15 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from webhook.core.image_config import ImageConfig, ImageQuery, Unavailable
+from webhook.core.policy.image_config import ImageConfig, ImageQuery, Unavailable
 from webhook.core.pull_secrets import PullSecrets
+from webhook.dns_resolver import Resolver
 from webhook.images.cache import Cache, TooManyError, bytes_of
+from webhook.images.errors import LookupFailedError, RefusedError
 from webhook.images.keyring import Credential, Keyring, read_keyring
 from webhook.images.manifest import MOST_BYTES, config_of, platforms, read_config
-from webhook.images.problems import LookupFailedError, RefusedError
 from webhook.images.reference import Reference, parse
 from webhook.images.registry import Registry, registry_of
-from webhook.resolver import Resolver
 
 if TYPE_CHECKING:
     from webhook.images.client import RegistryClient, Visit

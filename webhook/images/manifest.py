@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from webhook.core.image_config import ImageConfig
-from webhook.images.problems import LookupFailedError
+from webhook.core.policy.image_config import ImageConfig
+from webhook.images.errors import LookupFailedError
 
 MOST_BYTES = 256 * 1024
 """Of a manifest or a configuration that are read, on the event loop. Real ones have some ten

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from webhook.core.image_config import LookupRules
-from webhook.images.problems import LookupFailedError
+from webhook.core.policy.image_config import LookupRules
+from webhook.images.errors import LookupFailedError
 from webhook.images.reference import DOCKER_HUB, Reference
 
 _HUB_HOST = "registry-1.docker.io"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.core.versions import Version
-from webhook.node_config.release import ImpossibleReleaseError, check_release
+from webhook.core.defects.versions import Version
+from webhook.node_config.common import ImpossibleReleaseError, check_release
 from webhook.node_config.unsupported import UnsupportedError
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from webhook.core.names import SKIP_RELABEL_ANNOTATIONS
-from webhook.core.versions import Version
-from webhook.node_config.release import ImpossibleReleaseError, check_release
+from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
+from webhook.core.defects.versions import Version
+from webhook.node_config.common import ImpossibleReleaseError, check_release
 from webhook.node_config.unsupported import UnsupportedError
 
 Json: TypeAlias = dict[str, Any]

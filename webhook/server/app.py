@@ -12,27 +12,27 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from webhook import __version__
-from webhook.background import background
 from webhook.cluster.source import Check, Source
-from webhook.core.decide import Settings
+from webhook.core.admission.decide import Settings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup, new_resolver
+from webhook.server.admission import Mutate
 from webhook.server.announce import announce
-from webhook.server.authentication import BASIC, Authorizer, guard
-from webhook.server.client_certificates import DemandClientCertificate
-from webhook.server.direct import DirectWay
+from webhook.server.auth import BASIC, Authorizer, guard
+from webhook.server.client_certs import DemandClientCertificate
 from webhook.server.drain import Drain
 from webhook.server.framework import Depends, FastAPI, Response
-from webhook.server.journal import Journal
+from webhook.server.health import probes_router
 from webhook.server.load import Load
+from webhook.server.load_shedding import Room
 from webhook.server.metrics import Metrics
-from webhook.server.mutate import Mutate
 from webhook.server.page import page_router
 from webhook.server.preview import preview_router
 from webhook.server.previewer import DEFAULT_LIMITS, Previewer, PreviewLimits
-from webhook.server.probes import probes_router
+from webhook.server.protocol import DirectWay
 from webhook.server.review_head import PATHS
-from webhook.server.room import Room
+from webhook.server.review_log import Journal
+from webhook.tasks import background
 
 log = logging.getLogger(__name__)
 

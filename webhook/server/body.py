@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import Receive
 
-from webhook.server.room import Room
+from webhook.server.load_shedding import Room
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes that are kept of a body. A longer review is read to its end and its pod admitted unchanged:

@@ -12,7 +12,7 @@ from time import monotonic
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from webhook.server.direct import DirectConnection
+from webhook.server.protocol import DirectConnection
 
 HEAD_SECONDS = 10
 """From the first byte of a request to the end of its headers."""

@@ -13,11 +13,11 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.image_config import LookupRules
-from webhook.core.nodes import Node
-from webhook.core.runtime_classes import RuntimeClass
-from webhook.core.versions import Version
-from webhook.core.view import Namespace
+from webhook.core.cluster.nodes import Node
+from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.view import Namespace
+from webhook.core.defects.versions import Version
+from webhook.core.policy.image_config import LookupRules
 
 T = TypeVar("T")
 

@@ -23,9 +23,12 @@ from itertools import islice
 from types import FrameType
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.decide import Settings
-from webhook.core.documents import DocumentError, load_documents
-from webhook.core.image_config import (
+from webhook.core.admission.decide import Settings
+from webhook.core.cluster.nodes import Node, Nodes
+from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.view import Namespace
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.image_config import (
     NO_IMAGES,
     ImageConfig,
     ImageQuery,
@@ -33,15 +36,12 @@ from webhook.core.image_config import (
     LookupRules,
     Unavailable,
 )
-from webhook.core.nodes import Node, Nodes
-from webhook.core.policies import PolicySet
-from webhook.core.policy import SettlePolicy
-from webhook.core.preview import preview_all
-from webhook.core.render import ObjectWithoutPod, render, render_passed_over
-from webhook.core.runtime_classes import RuntimeClass
-from webhook.core.selectors import parse_labels
-from webhook.core.view import Namespace
-from webhook.core.workloads import PassedOver
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.selectors import parse_labels
+from webhook.core.preview.model import ObjectWithoutPod, render, render_passed_over
+from webhook.core.preview.preview import preview_all
+from webhook.core.preview.workloads import PassedOver
+from webhook.core.preview.yaml_documents import DocumentError, load_documents
 from webhook.images.reference import parse as parse_image
 from webhook.server.preview_messages import (
     HEADER_BYTES,

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.decide import Settings
-from webhook.core.image_config import ImageConfig, ImageQuery, Unavailable
+from webhook.core.admission.decide import Settings
+from webhook.core.policy.image_config import ImageConfig, ImageQuery, Unavailable
 from webhook.images.lookup import ImageLookup
+from webhook.server.load_shedding import Room
 from webhook.server.preview_messages import IMAGES_IN_MESSAGE, KnownImage, Run
 from webhook.server.preview_process import Needed, PreviewProcess, RunResult, WorkerError
-from webhook.server.room import Room
 
 log = logging.getLogger(__name__)
 

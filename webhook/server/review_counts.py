@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from webhook.core.decision import Decision, Reason, Tally
+from webhook.core.admission.decision import Decision, Reason, Tally
 
 _RARE = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
 """What pods are left unsettled for by a fault of podsettle or on the way to it."""

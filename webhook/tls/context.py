@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from webhook.tls.issue import KeyPair
+from webhook.tls.certificates import KeyPair
 
 
 def server_context() -> ssl.SSLContext:

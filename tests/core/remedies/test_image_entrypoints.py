@@ -25,10 +25,10 @@ from tests.builders import (
 from tests.builders import patched as patched_pod
 from tests.core.test_image_config import kubelet_expands
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admit import admit, review_of
-from webhook.core.decide import Settings, decide
-from webhook.core.decision import Decision, Reason
-from webhook.core.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decision import Decision, Reason
+from webhook.core.admission.handler import admit, review_of
+from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
 
 RULES = {"lookup": "Registry", "registries": ["registry.example"]}
 SEEN = view(policy(imageConfig=RULES), nodes=[])

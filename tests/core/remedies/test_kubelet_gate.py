@@ -21,7 +21,7 @@ from tests.builders import (
     why,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.decide import Settings
+from webhook.core.admission.decide import Settings
 
 GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
 QUICK = container("prepare", "/entrypoint", "init")

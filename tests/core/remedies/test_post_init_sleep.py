@@ -24,9 +24,9 @@ from tests.builders import (
 )
 from tests.earlier_wrapper import EARLIER_SCRIPT
 from webhook.cluster.snapshot import Snapshot
-from webhook.core import shell_wrapper
-from webhook.core.decide import Settings
-from webhook.core.versions import Version
+from webhook.core.admission.decide import Settings
+from webhook.core.defects.versions import Version
+from webhook.core.remedies import shell_wrapper
 
 QUICK = container("prepare", "/entrypoint", "init")
 SHELL = container("script", "/bin/sh", "-c", "exit 3")

@@ -19,7 +19,7 @@ from tests.builders import (
     why,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.versions import Version
+from webhook.core.defects.versions import Version
 
 QUICK = container("prepare", "/entrypoint", "init")
 RULE: Json = {"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}

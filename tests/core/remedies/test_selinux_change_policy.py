@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import Json, decided, node, patched, pod, policy, settled, view, why
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.versions import Version
+from webhook.core.defects.versions import Version
 
 NEW = Version(1, 36)
 

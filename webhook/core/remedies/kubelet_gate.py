@@ -13,13 +13,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from webhook.core import duration, helper, mesh
-from webhook.core.decision import Reason
+from webhook.core import duration
+from webhook.core.admission.decision import Reason
+from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACES
 from webhook.core.duration import Delay
-from webhook.core.names import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACES
-from webhook.core.patch import PodPatch
-from webhook.core.remedy import Context, Finding
-from webhook.core.review import Container, Pod, Toleration
+from webhook.core.patch.builder import PodPatch
+from webhook.core.pod import Container, Pod, Toleration
+from webhook.core.remedies import injected_container as helper
+from webhook.core.remedies import service_mesh as mesh
+from webhook.core.remedies.base import Context, Finding
 from webhook.core.schema import Model
 
 _NO_TIME = "timeout is 0: leave the remedy out instead"

@@ -1,9 +1,9 @@
 """postInitSleep: keep quick containers alive until the runtime has looked at them.
 
-CRI-O before the releases in `webhook.core.versions` reports exit 255 for a container whose first
-process is gone when it asks for its state, right after the start (cri-o issue 9840). What counts
-is how long that process lives, so the remedy is a minimum lifetime: the command runs, then the
-wrapper sleeps for what is missing, then exits with the command's code.
+CRI-O before the releases in `webhook.core.defects.versions` reports exit 255 for a container whose
+first process is gone when it asks for its state, right after the start (cri-o issue 9840). What
+counts is how long that process lives, so the remedy is a minimum lifetime: the command runs, then
+the wrapper sleeps for what is missing, then exits with the command's code.
 """
 
 from __future__ import annotations
@@ -16,12 +16,19 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core import duration, shell_wrapper
-from webhook.core.decision import Reason
-from webhook.core.delivery import Delivery
+from webhook.core import duration
+from webhook.core.admission.decision import Reason
+from webhook.core.constants import (
+    HELPER,
+    HELPER_MOUNT,
+    HELPER_PATH,
+    OWN_CONTAINERS,
+)
 from webhook.core.duration import Delay
 from webhook.core.globs import Glob, compile_globs
-from webhook.core.image_config import (
+from webhook.core.patch.builder import ContainerList, PodPatch
+from webhook.core.pod import Container, Pod, is_sidecar, may_hold_helper
+from webhook.core.policy.image_config import (
     MAX_REFERENCE_CHARACTERS,
     ImageQuery,
     LookupRules,
@@ -29,17 +36,11 @@ from webhook.core.image_config import (
     architectures,
     escape,
 )
-from webhook.core.mesh import INIT_CONTAINERS
-from webhook.core.names import (
-    HELPER,
-    HELPER_MOUNT,
-    HELPER_PATH,
-    OWN_CONTAINERS,
-)
-from webhook.core.patch import ContainerList, PodPatch
 from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
-from webhook.core.remedy import Context, Finding
-from webhook.core.review import Container, Pod, is_sidecar, may_hold_helper
+from webhook.core.remedies import shell_wrapper
+from webhook.core.remedies.base import Context, Finding
+from webhook.core.remedies.helper_delivery import Delivery
+from webhook.core.remedies.service_mesh import INIT_CONTAINERS
 from webhook.core.schema import Model
 
 _WRAPS_NOTHING = (

@@ -13,13 +13,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from webhook.core.decision import Reason
-from webhook.core.names import OWN_CONTAINERS
-from webhook.core.patch import PodPatch
-from webhook.core.remedy import Context, Finding
-from webhook.core.review import Container, Pod, RestartRule, is_sidecar
+from webhook.core.admission.decision import Reason
+from webhook.core.constants import OWN_CONTAINERS
+from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
+from webhook.core.patch.builder import PodPatch
+from webhook.core.pod import Container, Pod, RestartRule, is_sidecar
+from webhook.core.remedies.base import Context, Finding
 from webhook.core.schema import Model
-from webhook.core.versions import RESTART_RULES_ON_BY_DEFAULT
 
 EXIT_CODE = 255
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [EXIT_CODE]}}]

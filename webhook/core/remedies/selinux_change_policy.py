@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from webhook.core.decision import Reason
-from webhook.core.patch import PodPatch
-from webhook.core.remedy import Context, Finding
-from webhook.core.review import Pod
-from webhook.core.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
+from webhook.core.admission.decision import Reason
+from webhook.core.defects.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
+from webhook.core.patch.builder import PodPatch
+from webhook.core.pod import Pod
+from webhook.core.remedies.base import Context, Finding
 
 SELinuxChangePolicy: TypeAlias = Literal["Recursive"]
 """The value of the remedy: an API server takes `MountOption` only under SELinuxMount."""

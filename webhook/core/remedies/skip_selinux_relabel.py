@@ -18,12 +18,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from webhook.core.decision import Reason
-from webhook.core.names import SKIP_RELABEL_ANNOTATIONS
-from webhook.core.patch import PodPatch
-from webhook.core.remedy import Context, Finding
-from webhook.core.review import Pod, SecurityContext
-from webhook.core.runtime_classes import RuntimeClassName, objection
+from webhook.core.admission.decision import Reason
+from webhook.core.cluster.runtime_classes import RuntimeClassName, objection
+from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
+from webhook.core.patch.builder import PodPatch
+from webhook.core.pod import Pod, SecurityContext
+from webhook.core.remedies.base import Context, Finding
 from webhook.core.schema import Model
 
 

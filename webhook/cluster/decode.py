@@ -1,0 +1,106 @@
+"""Kubernetes objects, from decoded JSON or YAML to what podsettle keeps of them.
+
+Each reader raises msgspec.ValidationError, whose text ends in the JSON path, for a field of
+another type than Kubernetes gives it.
+"""
+
+from __future__ import annotations
+
+from sys import intern
+from typing import Any
+
+import msgspec
+
+from webhook.core.cluster.nodes import Node
+from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.view import Namespace
+from webhook.core.constants import LABEL_NAMESPACE_NAME
+
+# OpenShift gives each namespace a range of SELinux levels and its pods the first of them.
+_FIXED_LEVEL = "openshift.io/sa.scc.mcs"
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Namespace(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _NodeInfo(msgspec.Struct, rename="camel"):
+    container_runtime_version: str = ""
+    kubelet_version: str = ""
+
+
+class _NodeStatus(msgspec.Struct, rename="camel"):
+    node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
+
+
+class _Node(msgspec.Struct):
+    metadata: _Metadata
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+class _Overhead(msgspec.Struct, rename="camel"):
+    pod_fixed: dict[str, Any] | None = None
+
+
+class _Scheduling(msgspec.Struct, rename="camel"):
+    node_selector: dict[str, str] | None = None
+
+
+class _RuntimeClass(msgspec.Struct):
+    metadata: _Metadata
+    handler: str = ""
+    overhead: _Overhead | None = None
+    scheduling: _Scheduling | None = None
+
+
+def read_namespace(document: object) -> Namespace:
+    """A Namespace. The label that the API server always sets is there even if it was not."""
+    metadata = msgspec.convert(document, _Namespace).metadata
+    labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
+    return Namespace(metadata.name, labels, _FIXED_LEVEL in (metadata.annotations or {}))
+
+
+_MOST_VALUES = 1_000
+"""What thousands of objects have in common is met among the first. To remember a value that is one
+object's alone, such as its name, takes more than the value does."""
+_values: dict[str, str] = {}
+
+
+def _shared(labels: dict[str, str] | None) -> dict[str, str]:
+    """Labels without a second copy of what thousands of objects have in common."""
+    return {intern(key): _shared_value(value) for key, value in (labels or {}).items()}
+
+
+def _shared_value(value: str) -> str:
+    if len(_values) < _MOST_VALUES:
+        return _values.setdefault(value, value)
+    return _values.get(value, value)
+
+
+def read_node(document: object) -> Node:
+    """A Node."""
+    node = msgspec.convert(document, _Node)
+    info = node.status.node_info
+    return Node.read(
+        node.metadata.name,
+        _shared(node.metadata.labels),
+        info.container_runtime_version,
+        info.kubelet_version,
+    )
+
+
+def read_runtime_class(document: object) -> RuntimeClass:
+    """A RuntimeClass of `node.k8s.io/v1`."""
+    found = msgspec.convert(document, _RuntimeClass)
+    return RuntimeClass(
+        found.metadata.name,
+        found.handler,
+        (found.overhead.pod_fixed if found.overhead else None) or {},
+        (found.scheduling.node_selector if found.scheduling else None) or {},
+    )

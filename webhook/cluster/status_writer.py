@@ -1,0 +1,138 @@
+"""The status of SettlePolicies, written by the one replica that holds the lease."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.installed_crd import InstalledCrd
+from webhook.cluster.kube_source import FoundPolicy, KubernetesSource
+from webhook.cluster.webhook_configuration import APPLY, FIELD_MANAGER
+from webhook.core.constants import API_VERSION, KIND
+from webhook.core.policy.status import (
+    accepted,
+    crd_current,
+    merge_conditions,
+    runtime_classes_found,
+    still_needed,
+    webhook_scoped,
+)
+from webhook.tasks import background
+
+log = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_WRITES = 1.0
+_NAMESPACES_AT_A_TIME = 20
+
+
+class StatusWriter:
+    """Keeps every policy's status as it should be, while `may_write` says so.
+
+    What is there is compared with what should be, whoever wrote it: a new holder of the lease
+    writes nothing that is right already, and times of transition outlive the replicas. `registers`
+    says whether the webhook configuration is podsettle's to write, so that its scope is known.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        source: KubernetesSource,
+        crd: InstalledCrd,
+        own_namespace: str | None,
+        may_write: Callable[[], bool],
+        *,
+        registers: bool,
+    ) -> None:
+        self.problem = ""
+        self._server = server
+        self._source = source
+        self._crd = crd
+        self._own_namespace = own_namespace
+        self._may_write = may_write
+        self._registers = registers
+        self._due = asyncio.Event()
+        for each in (source, crd):
+            each.observers.append(self._due.set)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Write statuses while the block runs."""
+        async with background(self._keep):
+            yield
+
+    async def _keep(self) -> None:
+        done = False
+        while True:
+            # What changes often, such as nodes that come and go, is written once a second at most.
+            await asyncio.sleep(_SECONDS_BETWEEN_WRITES)
+            if not (self._may_write() and self._source.synced and self._crd.known):
+                done = False
+            elif self._due.is_set() or not done:
+                self._due.clear()
+                done = await self._write_all()
+
+    async def _write_all(self) -> bool:
+        """Whether all went through."""
+        counts = await self._count_namespaces()
+        problem = ""
+        for found in list(self._source.policies.objects.values()):
+            try:
+                await self._write(found, counts[found.name])
+            except (ApiError, Unreachable) as error:
+                if isinstance(error, ApiError) and error.status == 404:
+                    continue  # The policy has just been deleted.
+                problem = f"status of {KIND} {found.name}: {error}"
+        if problem and problem != self.problem:
+            log.error("%s", problem)
+        self.problem = problem
+        return not problem
+
+    async def _count_namespaces(self) -> Counter[str]:
+        """How many namespaces each policy covers."""
+        counts: Counter[str] = Counter()
+        view = self._source.view
+        for number, namespace in enumerate(list(view.namespaces.values()), 1):
+            coverage = view.policies.covering(namespace, self._own_namespace)
+            counts.update(policy.name for policy in coverage.policies)
+            if number % _NAMESPACES_AT_A_TIME == 0:
+                await asyncio.sleep(0)  # Reviews come first.
+        return counts
+
+    async def _write(self, found: FoundPolicy, namespaces: int) -> None:
+        wanted = self._wanted(found, namespaces)
+        if wanted == self._source.statuses.get(found.name):
+            return
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": found.name},
+            "status": wanted,
+        }
+        path = f"/apis/{API_VERSION}/settlepolicies/{found.name}/status"
+        query = f"fieldManager={FIELD_MANAGER}&force=true"
+        await self._server.request("PATCH", f"{path}?{query}", body, content_type=APPLY)
+
+    def _wanted(self, found: FoundPolicy, namespaces: int) -> Json:
+        in_force = self._source.documents.get(found.name)
+        conditions = [accepted(found.problems, in_force is not None)]
+        if in_force is not None:
+            view = self._source.view
+            conditions += [
+                runtime_classes_found(in_force, view),
+                still_needed(in_force, view),
+            ]
+            if self._registers:
+                conditions.append(webhook_scoped(in_force, self._source.scope))
+        conditions.append(crd_current(self._crd.difference))
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        before = self._source.statuses.get(found.name, {}).get("conditions", ())
+        return {
+            "observedGeneration": found.generation,
+            "matchedNamespaces": namespaces,
+            "conditions": merge_conditions(conditions, before, found.generation, now),
+        }

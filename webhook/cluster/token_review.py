@@ -1,0 +1,105 @@
+"""Who may ask podsettle: TokenReview and SubjectAccessReview, as Kubernetes' own components do.
+
+A ClusterRole grants `nonResourceURLs`, as it does for the /metrics of the API server itself.
+After kubernetes `apiserver/pkg/authentication/authenticatorfactory/delegating.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import blake2b
+from time import monotonic
+from typing import Any, NamedTuple
+
+from webhook.cluster.client import ApiError, ApiServer, Unreachable
+from webhook.cluster.verdict import Access, Verdict
+
+log = logging.getLogger(__name__)
+
+SECONDS_KEPT = 10.0
+"""For how long a verdict holds, as the delegating authenticator's cache does by default: a grant
+that was taken away works for so long."""
+MOST_KEPT = 1024
+_MOST_AT_ONCE = 8
+"""Calls under way: whoever sends many wrong tokens is not to load the API server with them."""
+_TIMEOUT = 5.0
+_LONGEST_TOKEN = 16 * 1024
+
+_TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105
+_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class _Kept(NamedTuple):
+    verdict: Verdict
+    until: float
+
+
+class ClusterAuthorizer:
+    """Asks an API server, and remembers what it said for a moment."""
+
+    def __init__(self, server: ApiServer, clock: Callable[[], float] = monotonic) -> None:
+        self._server = server
+        self._clock = clock
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        # A dump of the memory is not to hold what a token's digest could be compared with.
+        self._secret = secrets.token_bytes(32)
+        self._at_once = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def judge(self, token: str, verb: str, path: str) -> Verdict:
+        """Whether the bearer of a token may use an HTTP method, in lower case, on a path."""
+        if not token or len(token) > _LONGEST_TOKEN or not token.isascii():
+            return Verdict(Access.UNAUTHENTICATED, "this is no token")
+        key = self._key(token, verb, path)
+        kept = self._kept.get(key)
+        if kept and self._clock() < kept.until:
+            return kept.verdict
+        try:
+            async with asyncio.timeout(_TIMEOUT), self._at_once:
+                verdict = await self._ask(token, verb, path)
+        except (ApiError, Unreachable, TimeoutError, LookupError) as error:
+            log.warning("cannot tell who may %s %s: %s", verb, path, _told(error))
+            return Verdict(Access.UNKNOWN, _told(error))
+        self._keep(key, verdict)
+        return verdict
+
+    async def _ask(self, token: str, verb: str, path: str) -> Verdict:
+        # No audiences: the API server then takes its own, and tokens for others are not good here.
+        found = await self._review(_TOKEN_REVIEWS, "TokenReview", {"token": token})
+        if not found.get("authenticated"):
+            return Verdict(Access.UNAUTHENTICATED, found.get("error", ""))
+        user = found["user"]
+        spec = {
+            "nonResourceAttributes": {"path": path, "verb": verb},
+            "user": user.get("username", ""),
+            "uid": user.get("uid", ""),
+            "groups": user.get("groups", []),
+            "extra": user.get("extra", {}),
+        }
+        judged = await self._review(_ACCESS_REVIEWS, "SubjectAccessReview", spec)
+        if judged.get("allowed"):
+            return Verdict(Access.GRANTED)
+        return Verdict(Access.FORBIDDEN, f"{spec['user']!r} may not {verb} {path}")
+
+    async def _review(self, path: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+        group = path.split("/")[2]
+        body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
+        answer = await self._server.request("POST", path, body)
+        status: dict[str, Any] = answer["status"]
+        return status
+
+    def _key(self, token: str, verb: str, path: str) -> bytes:
+        return blake2b(f"{verb} {path} {token}".encode(), key=self._secret).digest()
+
+    def _keep(self, key: bytes, verdict: Verdict) -> None:
+        self._kept[key] = _Kept(verdict, self._clock() + SECONDS_KEPT)
+        self._kept.move_to_end(key)
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+
+
+def _told(error: Exception) -> str:
+    return str(error) or f"no answer in {_TIMEOUT:g} s"

@@ -1,0 +1,1 @@
+"""One admission review: decided, answered, and its decision cached."""

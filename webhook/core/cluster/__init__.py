@@ -1,0 +1,1 @@
+"""What the core knows of a cluster: the view, its nodes and its RuntimeClasses."""

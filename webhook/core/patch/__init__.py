@@ -1,0 +1,1 @@
+"""The JSON Patch of a decision: built from edits, and verified before it is answered."""

@@ -1,0 +1,1 @@
+"""SettlePolicies: their model, their errors, which pods they cover, and their status."""

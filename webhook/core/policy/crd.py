@@ -1,0 +1,310 @@
+"""The SettlePolicy CRD, and the JSON Schema for editors: two renderings of the one model.
+
+What JSON Schema cannot say of a policy, the models say in CEL beside their validators, as
+`x-kubernetes-validations`. `make docs` writes both files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+from webhook.core.constants import API_VERSION, GROUP, KIND
+from webhook.core.policy.model import SettlePolicy
+
+Json: TypeAlias = dict[str, Any]
+
+PLURAL = "settlepolicies"
+CRD_NAME = f"{PLURAL}.{GROUP}"
+
+# As the API server describes them in every kind of its own.
+_API_VERSION = (
+    "APIVersion defines the versioned schema of this representation of an object. Servers should "
+    "convert recognized schemas to the latest internal value, and may reject unrecognized values. "
+    "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/"
+    "api-conventions.md#resources"
+)
+_KIND = (
+    "Kind is a string value representing the REST resource this object represents. Servers may "
+    "infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. "
+    "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/"
+    "api-conventions.md#types-kinds"
+)
+
+_CONDITION: Json = {
+    "type": "object",
+    "description": "One thing that podsettle has to say of the policy.",
+    "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+    "properties": {
+        "type": {
+            "type": "string",
+            "description": "What the condition is about: Accepted, RuntimeClassesFound, "
+            "StillNeeded, WebhookScoped or CRDCurrent.",
+            "maxLength": 316,
+            "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        },
+        "status": {
+            "type": "string",
+            "description": "Whether it holds.",
+            "enum": ["True", "False", "Unknown"],
+        },
+        "observedGeneration": {
+            "type": "integer",
+            "format": "int64",
+            "minimum": 0,
+            "description": "The metadata.generation of the policy that this was said of.",
+        },
+        "lastTransitionTime": {
+            "type": "string",
+            "format": "date-time",
+            "description": "When the status last changed.",
+        },
+        "reason": {
+            "type": "string",
+            "description": "Why, as a CamelCase word for programs.",
+            "minLength": 1,
+            "maxLength": 1024,
+            "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        },
+        "message": {
+            "type": "string",
+            "description": "Why, in words for people.",
+            "maxLength": 32768,
+        },
+    },
+}
+
+_STATUS: Json = {
+    "type": "object",
+    "description": "What podsettle makes of the policy. Written by podsettle.",
+    "properties": {
+        "conditions": {
+            "type": "array",
+            "description": "Accepted: the policy is valid and in force. RuntimeClassesFound: the "
+            "RuntimeClasses that it names exist. StillNeeded: a node has the problem that the "
+            "policy is there for. WebhookScoped: the API server evaluates its selectors before it "
+            "asks podsettle. CRDCurrent: the installed CRD is not older than podsettle.",
+            "items": _CONDITION,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+        "observedGeneration": {
+            "type": "integer",
+            "format": "int64",
+            "description": "The metadata.generation of the policy that the status is about.",
+        },
+        "matchedNamespaces": {
+            "type": "integer",
+            "format": "int32",
+            "minimum": 0,
+            "description": "How many namespaces the policy covers.",
+        },
+    },
+}
+
+_COLUMNS: list[Json] = [
+    {
+        "name": "Priority",
+        "type": "integer",
+        "jsonPath": ".spec.priority",
+        "description": "The policy with the higher priority wins.",
+    },
+    {
+        "name": "Action",
+        "type": "string",
+        "jsonPath": ".spec.action",
+        "description": "Mutate, or Audit: change nothing.",
+    },
+    {
+        "name": "Accepted",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Accepted")].status',
+        "description": "Whether the policy is valid and in force.",
+    },
+    {
+        "name": "Classes found",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="RuntimeClassesFound")].status',
+        "description": "Whether the RuntimeClasses that the policy names exist.",
+    },
+    {
+        "name": "Still needed",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="StillNeeded")].status',
+        "description": "Whether a node has the problem that the policy is there for.",
+    },
+    {
+        "name": "Namespaces",
+        "type": "integer",
+        "jsonPath": ".status.matchedNamespaces",
+        "description": "How many namespaces the policy covers.",
+    },
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {
+        "name": "Description",
+        "type": "string",
+        "jsonPath": ".spec.description",
+        "description": "What the policy is for.",
+        "priority": 1,
+    },
+]
+
+
+def crd() -> Json:
+    """The CustomResourceDefinition of SettlePolicy."""
+    version = {
+        "name": API_VERSION.rpartition("/")[2],
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _openapi_schema()},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": deepcopy(_COLUMNS),
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": CRD_NAME},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["settle"],
+            },
+            "scope": "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+def editor_schema() -> Json:
+    """The JSON Schema of a whole SettlePolicy document, in which unknown keys are errors."""
+    schema = _model_schema()
+    schema["properties"]["status"] = _closed(_STATUS)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_for_editors(schema)}
+
+
+def _model_schema() -> Json:
+    # As serialised, for then defaults are what a person would write: 500ms, not 500.
+    return SettlePolicy.model_json_schema(mode="serialization")
+
+
+def _openapi_schema() -> Json:
+    model = _model_schema()
+    whole = _structural(model, model["$defs"])
+    name = whole["properties"]["metadata"]["properties"]["name"]
+    return {
+        "type": "object",
+        "description": whole["description"],
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": _API_VERSION},
+            "kind": {"type": "string", "description": _KIND},
+            # The API server checks metadata itself, and lets a CRD only narrow the name.
+            "metadata": {
+                "type": "object",
+                "properties": {"name": {"type": "string", "maxLength": name["maxLength"]}},
+            },
+            "spec": whole["properties"]["spec"],
+            "status": deepcopy(_STATUS),
+        },
+    }
+
+
+# What a CRD may say as well.
+_KEPT = (
+    "type",
+    "format",
+    "description",
+    "required",
+    "enum",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "maxProperties",
+    "nullable",
+    "x-kubernetes-map-type",
+    "x-kubernetes-validations",
+)
+# Said by rules, which have better messages; and what says nothing.
+_LEFT_OUT = frozenset({"$defs", "else", "if", "minProperties", "then", "title"})
+
+
+def _structural(schema: Json, definitions: Mapping[str, Json]) -> Json:
+    """A schema as a CRD may hold it. Raises ValueError for a keyword that has no place there."""
+    schema = dict(schema)
+    if "$ref" in schema:
+        # The field's words on what it is go before those of its type.
+        schema = {**deepcopy(definitions[schema.pop("$ref").rpartition("/")[2]]), **schema}
+    if "anyOf" in schema:
+        # The API server drops a null before it looks: it is as good as left out.
+        (only,) = [option for option in schema.pop("anyOf") if option != {"type": "null"}]
+        return _structural({**only, **schema}, definitions)
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    made = {keyword: schema.pop(keyword) for keyword in _KEPT if keyword in schema}
+    default = schema.pop("default", None)
+    if not _is_empty(default):
+        made["default"] = default
+    if "properties" in schema:
+        made["properties"] = {
+            key: _structural(inner, definitions) for key, inner in schema.pop("properties").items()
+        }
+    if "items" in schema:
+        made["items"] = _structural(schema.pop("items"), definitions)
+    # False is said by no CRD: the API server prunes or refuses unknown keys by itself.
+    values = schema.pop("additionalProperties", None)
+    if "patternProperties" in schema:
+        # A CRD cannot tell keys apart: a rule of the field checks them.
+        (values,) = schema.pop("patternProperties").values()
+    if isinstance(values, dict):
+        made["additionalProperties"] = _structural(values, definitions)
+    unknown = schema.keys() - _LEFT_OUT
+    if unknown:
+        raise ValueError(f"a CRD cannot say {', '.join(sorted(unknown))}")
+    return made
+
+
+def _is_empty(default: object) -> bool:
+    """Whether a default is what is there anyway: objects stay free of `[]`, `{}` and `""`."""
+    if isinstance(default, dict):
+        return all(map(_is_empty, default.values()))
+    return default is None or default in ("", [])
+
+
+def _closed(schema: Json) -> Json:
+    """A hand-written schema, with unknown keys as errors."""
+    closed = dict(schema)
+    if "properties" in schema:
+        closed["properties"] = {key: _closed(value) for key, value in schema["properties"].items()}
+        closed["additionalProperties"] = False
+    if "items" in schema:
+        closed["items"] = _closed(schema["items"])
+    return closed
+
+
+def _for_editors(node: Any, *, keys: bool = True) -> Any:
+    """A schema without what only Kubernetes reads, and titles that repeat the keys.
+
+    `keys` is whether the mapping's keys are keywords, rather than names of properties.
+    """
+    if isinstance(node, list):
+        return [_for_editors(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if keys:
+        node = {k: v for k, v in node.items() if not k.startswith(("x-", "nullable", "title"))}
+        if "patternProperties" in node:
+            node["additionalProperties"] = False
+    return {
+        key: _for_editors(value, keys=not keys or key not in ("properties", "$defs"))
+        for key, value in node.items()
+    }

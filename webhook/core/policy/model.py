@@ -1,0 +1,328 @@
+"""SettlePolicy `podsettle.dev/v1alpha1`: one model behind the CRD, the schema and the errors."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import model_validator as _model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from webhook.core.constants import API_VERSION, KIND
+from webhook.core.policy.image_config import ImageConfigSettings
+from webhook.core.policy.selectors import LabelSelector
+from webhook.core.remedies import (
+    kubelet_gate,
+    post_init_sleep,
+    retry_init_exit_255,
+    runtime_class,
+    selinux_change_policy,
+    skip_selinux_relabel,
+)
+from webhook.core.remedies.base import Remedy
+from webhook.core.remedies.kubelet_gate import KubeletGate
+from webhook.core.remedies.post_init_sleep import PostInitSleep
+from webhook.core.remedies.retry_init_exit_255 import RetryInitExit255
+from webhook.core.remedies.runtime_class import RuntimeClass
+from webhook.core.remedies.selinux_change_policy import SELinuxChangePolicy
+from webhook.core.remedies.skip_selinux_relabel import SkipSELinuxRelabel
+from webhook.core.schema import Model
+
+
+def _add_remedy_rules(schema: dict[str, Any]) -> None:
+    schema["minProperties"] = 1
+    schema["x-kubernetes-validations"] = [
+        {
+            "rule": " || ".join(f"has(self.{remedy})" for remedy in schema["properties"]),
+            "message": "no remedy is set: name at least one",
+        },
+        {
+            "rule": "!has(self.runtimeClass) || !has(self.skipSELinuxRelabel)"
+            " || !has(self.skipSELinuxRelabel.runtimeClassName)"
+            " || self.skipSELinuxRelabel.runtimeClassName == self.runtimeClass.name",
+            "message": "a pod has one RuntimeClass: this is not the one of runtimeClass.name",
+            "messageExpression": "'a pod has one RuntimeClass: this wants '"
+            " + self.skipSELinuxRelabel.runtimeClassName"
+            " + ' and runtimeClass.name wants ' + self.runtimeClass.name",
+            "fieldPath": ".skipSELinuxRelabel.runtimeClassName",
+        },
+    ]
+
+
+class Remedies(Model):
+    """The remedies of a policy; what is left out is not applied by it."""
+
+    model_config = ConfigDict(json_schema_extra=_add_remedy_rules)
+
+    runtime_class: RuntimeClass | None = Field(
+        default=None, description="Run the pod under a RuntimeClass."
+    )
+    skip_selinux_relabel: SkipSELinuxRelabel | None = Field(
+        default=None,
+        alias="skipSELinuxRelabel",
+        description="Let CRI-O skip the relabelling of volumes whose top directory is labelled.",
+    )
+    se_linux_change_policy: SELinuxChangePolicy | None = Field(
+        default=None,
+        description="Recursive: keep the pod's volumes out of Kubernetes 1.37's SELinuxMount. "
+        "Takes an API server of 1.33 or later.",
+    )
+    post_init_sleep: PostInitSleep | None = Field(
+        default=None,
+        description="Keep quick containers alive until the runtime has seen them, so that CRI-O "
+        "does not report exit 255.",
+    )
+    retry_init_exit_255: RetryInitExit255 | None = Field(
+        default=None,
+        alias="retryInitExit255",
+        description="Run named init containers again where they are reported to have ended with "
+        "255, in pods whose restartPolicy is Never. Takes Kubernetes 1.35.",
+    )
+    kubelet_gate: KubeletGate | None = Field(
+        default=None,
+        description="Keep the pod Pending until its node's kubelet has a serving certificate, so "
+        "that its log can be read from the beginning.",
+    )
+
+    @_model_validator(mode="after")
+    def _one_class(self) -> Remedies:
+        if all(getattr(self, name) is None for name in type(self).model_fields):
+            for name in self.model_fields_set:
+                field = type(self).model_fields[name]
+                about = {"at": [field.alias or name], "write": _least_value(field.annotation)}
+                raise PydanticCustomError("empty_remedy", "is empty; {write}", about)
+            raise PydanticCustomError("no_remedy", "no remedy is set: name at least one")
+        one = self.runtime_class.name if self.runtime_class else None
+        other = self.skip_selinux_relabel and self.skip_selinux_relabel.runtime_class_name
+        if one and other and one != other:
+            raise PydanticCustomError(
+                "two_classes",
+                "a pod has one RuntimeClass: this wants {other} and runtimeClass.name wants {one}",
+                {"one": one, "other": other, "at": ["skipSELinuxRelabel", "runtimeClassName"]},
+            )
+        return self
+
+
+def _least_value(annotation: Any) -> str:
+    """What to write for a remedy that is to do the least."""
+    model = _model_in(annotation)
+    if model is None:
+        return f"write {get_args(get_args(annotation)[0])[0]}"
+    if any(field.is_required() for field in model.model_fields.values()):
+        return "it has settings without a default"
+    return "write {} for the defaults"
+
+
+REMEDIES: dict[str, Remedy] = {
+    # In this order: a class chosen by name comes before one that another remedy brings.
+    "runtimeClass": runtime_class.apply,
+    "skipSELinuxRelabel": skip_selinux_relabel.apply,
+    "seLinuxChangePolicy": selinux_change_policy.apply,
+    "postInitSleep": post_init_sleep.apply,
+    "retryInitExit255": retry_init_exit_255.apply,
+    "kubeletGate": kubelet_gate.apply,
+}
+"""Every remedy by the name that policies, annotations and metrics know it by."""
+
+
+class SettlePolicySpec(Model):
+    """What a SettlePolicy says."""
+
+    description: str = Field(default="", description="What the policy is for, in a sentence.")
+    priority: int = Field(
+        default=0,
+        ge=-(2**31),
+        le=2**31 - 1,
+        json_schema_extra={"format": "int32"},
+        description="Higher wins; among equals the first name in the alphabet.",
+    )
+    action: Literal["Mutate", "Audit"] = Field(
+        default="Mutate",
+        description="Mutate: apply the remedies. Audit: decide, count and report, change nothing.",
+    )
+    namespace_selector: LabelSelector | None = Field(
+        default=None,
+        description="Namespaces that the policy covers. {} is every namespace. Omitted: only "
+        "namespaces labelled podsettle.dev/policy with the policy's name.",
+    )
+    pod_selector: LabelSelector = Field(
+        default=LabelSelector(), description="Pods that the policy covers. Omitted: every pod."
+    )
+    image_config: ImageConfigSettings = Field(
+        default=ImageConfigSettings(),
+        description="Where podsettle may learn what the images of containers without command "
+        "start. Omitted: nowhere.",
+    )
+    remedies: Remedies = Field(description="What is done to the pods.")
+
+    def settings(self) -> dict[str, Model | str]:
+        """The remedies that are set, by name, in the order in which they are applied."""
+        by_name = {
+            field.alias or name: getattr(self.remedies, name)
+            for name, field in Remedies.model_fields.items()
+        }
+        return {name: by_name[name] for name in REMEDIES if by_name[name] is not None}
+
+    def runtime_classes(self) -> tuple[str, ...]:
+        """The RuntimeClasses that the remedies put pods under: one at the most, or none."""
+        chosen = self.remedies.runtime_class
+        brought = self.remedies.skip_selinux_relabel
+        names = (chosen and chosen.name, brought and brought.runtime_class_name)
+        return tuple(dict.fromkeys(name for name in names if name))
+
+
+class PolicyMetadata(BaseModel):
+    """Object metadata: the name is read, the rest is the API server's to judge."""
+
+    # Of what is not read nothing is kept: managedFields are larger than most policies.
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, json_schema_extra={"additionalProperties": True}
+    )
+
+    name: Annotated[
+        str,
+        StringConstraints(
+            strict=True,
+            max_length=63,  # A namespace chooses it by a label's value, which is no longer.
+            pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        ),
+    ] = Field(description="The policy's name, by which namespaces choose it.")
+
+
+class SettlePolicy(Model):
+    """Which pods podsettle changes, and how. An object in a cluster, or a document in a file."""
+
+    api_version: Literal["podsettle.dev/v1alpha1"] = Field(
+        description="The version of this document's schema."
+    )
+    kind: Literal["SettlePolicy"] = Field(description="What this document is.")
+    metadata: PolicyMetadata = Field(description="Name, labels and annotations of the policy.")
+    spec: SettlePolicySpec = Field(description="What is done, to which pods.")
+    status: dict[str, Any] | None = Field(default=None, exclude=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyProblem:
+    """One thing that is wrong with a SettlePolicy.
+
+    `path` holds the keys and indices down to the value, as in the document.
+    """
+
+    path: tuple[str | int, ...]
+    message: str
+
+    def __str__(self) -> str:
+        return f"{json_path(self.path)}: {self.message}" if self.path else self.message
+
+
+def json_path(path: tuple[str | int, ...]) -> str:
+    """A path as people write it: `spec.remedies.postInitSleep.initContainers[0]`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+class InvalidPolicyError(Exception):
+    """A document that is not a valid SettlePolicy, with every problem that it has."""
+
+    def __init__(self, problems: tuple[PolicyProblem, ...]) -> None:
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+def is_policy(document: object) -> bool:
+    """Whether a document means to be a SettlePolicy, of this or another version."""
+    return isinstance(document, Mapping) and document.get("kind") == KIND
+
+
+def parse_policy(document: object) -> SettlePolicy:
+    """The policy in a decoded document. Raises InvalidPolicyError with all problems."""
+    try:
+        return SettlePolicy.model_validate(document)
+    except ValidationError as error:
+        raise InvalidPolicyError(
+            tuple(_problem(detail) for detail in error.errors(include_url=False))
+        ) from None
+
+
+def _problem(detail: ErrorDetails) -> PolicyProblem:
+    # A key that is wrong itself: the path to it is the path to its value.
+    path = tuple(detail["loc"])
+    if len(path) > 1 and path[-1] == "[key]":
+        path = path[:-1]
+    context = detail.get("ctx", {})
+    path += tuple(context.get("at", ()))
+    given = detail["input"]
+    match detail["type"]:
+        case "extra_forbidden":
+            return PolicyProblem(path, _unknown_key(path))
+        case "missing":
+            return PolicyProblem(path, "is missing")
+        case "literal_error" if path == ("apiVersion",):
+            return PolicyProblem(path, f"is {given!r}; podsettle reads {API_VERSION}")
+        case "literal_error":
+            return PolicyProblem(path, f"is {given!r}; it can be {context['expected']}")
+        case "value_error":
+            return PolicyProblem(path, str(context["error"]))
+        case "string_pattern_mismatch":
+            return PolicyProblem(path, f"{given!r} is not a valid name (a DNS subdomain)")
+        case "string_type" | "bool_type" | "int_type" | "model_type" | "dict_type" | "tuple_type":
+            return PolicyProblem(path, f"is {_kind(given)}, should be {_EXPECTED[detail['type']]}")
+    return PolicyProblem(path, detail["msg"])
+
+
+_EXPECTED = {
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "model_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+}
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case Mapping():
+            return "a mapping"
+    return "a list"
+
+
+def _unknown_key(path: tuple[str | int, ...]) -> str:
+    known = _keys_at(path[:-1])
+    close = difflib.get_close_matches(str(path[-1]), known, n=1)
+    if close:
+        return f"unknown key; did you mean {close[0]}?"
+    return f"unknown key; known are {', '.join(known)}"
+
+
+def _keys_at(path: tuple[str | int, ...]) -> list[str]:
+    """The keys that the model knows at a path."""
+    model: Any = SettlePolicy
+    for step in path:
+        if isinstance(step, str) and isinstance(model, type) and issubclass(model, BaseModel):
+            fields = {field.alias or name: field for name, field in model.model_fields.items()}
+            model = _model_in(fields[step].annotation)
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return []
+    return sorted(field.alias or name for name, field in model.model_fields.items())
+
+
+def _model_in(annotation: Any) -> Any:
+    """The model inside an annotation such as `tuple[Requirement, ...]` or `Model | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = (_model_in(part) for part in getattr(annotation, "__args__", ()))
+    return next((model for model in inner if model is not None), None)

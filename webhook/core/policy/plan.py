@@ -1,0 +1,154 @@
+"""Which policies cover a pod, and what they want together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, NamedTuple
+
+from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.policy.image_config import LookupRules
+from webhook.core.policy.model import REMEDIES, SettlePolicy
+from webhook.core.policy.selector_index import CompiledSelector, LabelIndex, compile_for_index
+from webhook.core.policy.selectors import Labels, LabelSelector
+from webhook.core.remedies.base import Remedy
+from webhook.core.remedies.post_init_sleep import PostInitSleep
+
+_PLAN_WEIGHT = 64
+MAX_PLANS_WEIGHT = 64 * 1024
+"""Of the plans that are kept: each weighs 64 and one for each policy, in units of some 16 bytes, so
+that a thousand plans of 60 policies take a megabyte or two."""
+
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policy:
+    """One policy, ready to be asked."""
+
+    name: str
+    priority: int
+    audit: bool
+    namespace_selector: LabelSelector | None
+    """None: only namespaces that name the policy."""
+    named_namespaces: frozenset[str]
+    indexed_pod_selector: CompiledSelector | None
+    remedies: tuple[tuple[str, Remedy, Any], ...]
+    """Name, function and settings."""
+    image_rules: LookupRules | None
+    """Where images may be looked up; None: nowhere."""
+
+
+def compile_policy(document: SettlePolicy) -> Policy:
+    """A policy as it is asked for each pod, from its document."""
+    spec = document.spec
+    selector = spec.namespace_selector
+    return Policy(
+        name=document.metadata.name,
+        priority=spec.priority,
+        audit=spec.action == "Audit",
+        namespace_selector=selector,
+        named_namespaces=selector.names(LABEL_NAMESPACE_NAME) if selector else frozenset(),
+        indexed_pod_selector=compile_for_index(spec.pod_selector),
+        remedies=tuple(
+            (name, REMEDIES[name], settings) for name, settings in spec.settings().items()
+        ),
+        image_rules=spec.image_config.rules,
+    )
+
+
+class Step(NamedTuple):
+    """One remedy, as one policy wants it."""
+
+    remedy: str
+    policy: Policy
+    apply: Remedy
+    settings: Any
+
+
+class Plan(NamedTuple):
+    """What is to be done to a pod: each remedy once, by the first policy that sets it."""
+
+    number: int
+    """No two plans have the same."""
+    policies: tuple[str, ...]
+    """The names of those that cover the pod."""
+    mutating: tuple[Step, ...]
+    audited: tuple[Step, ...]
+    """An audit never stands in the way of a policy that mutates."""
+    wraps_containers: bool
+    """Whether it may wrap regular containers, not only init containers."""
+
+
+class Plans:
+    """The plans that were made, by the policies that cover a pod together. Bounded.
+
+    Labels of pods and namespaces, which tenants choose, decide on which policies these are.
+    """
+
+    def __init__(self, policies: tuple[Policy, ...] = ()) -> None:
+        """Policies go by their ranks in all that there are."""
+        self._policies = policies
+        self._kept: dict[tuple[int, ...], Plan] = {}
+        self._weight = 0
+
+    def of(self, ranks: tuple[int, ...]) -> Plan:
+        """The plan of some policies."""
+        plan = self._kept.get(ranks)
+        if plan is None:
+            plan = _plan([self._policies[rank] for rank in ranks])
+            weight = _PLAN_WEIGHT + len(ranks)
+            if self._weight + weight > MAX_PLANS_WEIGHT:
+                self._kept.clear()
+                self._weight = 0
+            self._kept[ranks] = plan
+            self._weight += weight
+        return plan
+
+
+class Group:
+    """Policies that cover a namespace together, by priority, then name. Immutable."""
+
+    def __init__(
+        self,
+        policies: tuple[Policy, ...] = (),
+        ranks: tuple[int, ...] = (),
+        plans: Plans | None = None,
+    ) -> None:
+        """`ranks` are those of the policies in all that there are, as `plans` knows them."""
+        self.policies = policies
+        self._by_labels = LabelIndex(
+            (rank, policy.indexed_pod_selector)
+            for rank, policy in zip(ranks, policies, strict=True)
+        )
+        self._plans = plans or Plans()
+
+    def plan(self, labels: Labels) -> Plan | None:
+        """What is to be done to a pod with these labels; None where no policy covers it."""
+        covering = self._by_labels.matching(labels)
+        return self._plans.of(covering) if covering else None
+
+
+def _plan(policies: list[Policy]) -> Plan:
+    mutating = _steps(policy for policy in policies if not policy.audit)
+    audited = _steps(policy for policy in policies if policy.audit)
+    return Plan(
+        next(_numbers),
+        tuple(policy.name for policy in policies),
+        mutating,
+        audited,
+        any(_wraps_containers(step.settings) for step in (*mutating, *audited)),
+    )
+
+
+def _wraps_containers(settings: Any) -> bool:
+    return isinstance(settings, PostInitSleep) and bool(settings.containers)
+
+
+def _steps(policies: Iterable[Policy]) -> tuple[Step, ...]:
+    first: dict[str, Step] = {}
+    for policy in policies:
+        for name, remedy, settings in policy.remedies:
+            first.setdefault(name, Step(name, policy, remedy, settings))
+    return tuple(first[name] for name in REMEDIES if name in first)

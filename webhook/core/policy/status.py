@@ -1,0 +1,258 @@
+"""What a SettlePolicy's status says: conditions in the form of KEP-1623, and how far it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from webhook.core.cluster.nodes import Node
+from webhook.core.cluster.view import ClusterView
+from webhook.core.constants import LABEL_POLICY
+from webhook.core.defects.versions import SELINUX_MOUNT_LOCKED_ON, loses_exit_codes, mounts_volatile
+from webhook.core.policy.crd import CRD_NAME
+from webhook.core.policy.crd_comparison import CrdDifference
+from webhook.core.policy.model import PolicyProblem, SettlePolicy
+from webhook.core.policy.webhook_selectors import Scope
+
+Json: TypeAlias = dict[str, Any]
+Status: TypeAlias = Literal["True", "False", "Unknown"]
+
+_MOST_NAMED = 5
+_MOST_PROBLEMS = 10
+
+
+class Condition(NamedTuple):
+    """One condition, without the time at which it came to be so."""
+
+    type: str
+    status: Status
+    reason: str
+    message: str
+
+
+def accepted(problems: Sequence[PolicyProblem], in_force: bool) -> Condition:
+    """Whether the policy is valid. `in_force` says whether any state of it is."""
+    if not problems:
+        return Condition("Accepted", "True", "Valid", "The policy is in force.")
+    left = len(problems) - _MOST_PROBLEMS
+    listed = "; ".join(map(str, problems[:_MOST_PROBLEMS])) + (f"; {left} more" if left > 0 else "")
+    what = "The last valid state stays in force" if in_force else "Not in force"
+    return Condition("Accepted", "False", "Invalid", f"{what}: {listed}")
+
+
+def crd_current(difference: CrdDifference | None) -> Condition:
+    """Whether the installed CRD has all that this release reads; None where it was not read."""
+    if difference is None:
+        message = f"CustomResourceDefinition {CRD_NAME} could not be read; /readyz says why."
+        return Condition("CRDCurrent", "Unknown", "NotRead", message)
+    if difference.lacks:
+        return Condition("CRDCurrent", "False", "Outdated", f"{crd_note(difference)}.")
+    if difference.other_defaults:
+        return Condition("CRDCurrent", "Unknown", "OtherDefaults", f"{crd_note(difference)}.")
+    message = "The installed CRD has every field that podsettle reads."
+    return Condition("CRDCurrent", "True", "Current", message)
+
+
+def crd_note(difference: CrdDifference) -> str:
+    """What sets an installed CRD apart from this release's, and what to do; empty for nothing."""
+    apply = "kubectl apply --server-side --force-conflicts -f charts/podsettle/crds"
+    if difference.lacks:
+        return (
+            f"CustomResourceDefinition {CRD_NAME} is older than podsettle and lacks "
+            f"{_some_of(difference.lacks)}: the API server drops such fields from policies without "
+            f"an error, and refuses such values. Apply the CRD of this release: {apply}"
+        )
+    if difference.other_defaults:
+        return (
+            f"CustomResourceDefinition {CRD_NAME} has other defaults than podsettle: "
+            f"{_some_of(difference.other_defaults)}. New policies get these. Unless the CRD is of "
+            f"a newer release, apply the CRD of this release: {apply}"
+        )
+    return ""
+
+
+def _some_of(paths: Sequence[str]) -> str:
+    left = len(paths) - _MOST_NAMED
+    return ", ".join(paths[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+
+
+def webhook_scoped(policy: SettlePolicy, scope: Scope) -> Condition:
+    """Whether the API server evaluates the policy's selectors before it asks podsettle."""
+    if policy.spec.namespace_selector is None:
+        message = (
+            f"The API server asks about the pods of namespaces labelled "
+            f"{LABEL_POLICY}: {policy.metadata.name}."
+        )
+        return Condition("WebhookScoped", "True", "OptIn", message)
+    if scope.too_broad:
+        message = (
+            f"Broad, because {scope.too_broad}. One webhook serves them all, so the API server "
+            "asks about pods that no policy covers, too; with failurePolicy: Fail those are "
+            "refused while podsettle is down."
+        )
+        return Condition("WebhookScoped", "False", "TooManySelectors", message)
+    message = "The API server asks only about pods that the selectors of policies match."
+    return Condition("WebhookScoped", "True", "Selectors", message)
+
+
+def runtime_classes_found(policy: SettlePolicy, view: ClusterView) -> Condition:
+    """Whether the RuntimeClasses that the policy names exist: pods go without it otherwise."""
+    names = policy.spec.runtime_classes()
+    missing = [name for name in names if view.runtime_class(name) is None]
+    if missing:
+        message = f"RuntimeClass {', '.join(missing)} does not exist; its remedy is skipped."
+        return Condition("RuntimeClassesFound", "False", "RuntimeClassMissing", message)
+    if not names:
+        message = "The policy names no RuntimeClass."
+        return Condition("RuntimeClassesFound", "True", "NoneNamed", message)
+    message = f"RuntimeClass {', '.join(names)} exists."
+    return Condition("RuntimeClassesFound", "True", "Found", message)
+
+
+def still_needed(policy: SettlePolicy, view: ClusterView) -> Condition:
+    """Whether a node still has a problem that the policy is there for.
+
+    A remedy whose problem no release cures keeps the policy needed. `when` counts for
+    `runtimeClass` alone, for only there does it say what the problem is: another that is applied
+    `Always` may be for one that no node has any more.
+    """
+    verdicts = tuple(_verdicts(policy, view))
+    # One remedy that is needed is enough, and one that may be keeps the policy from being let go.
+    for status in ("True", "Unknown", "False"):
+        found = [verdict for verdict in verdicts if verdict.status == status]
+        if found:
+            break
+    message = " ".join(verdict.sentence(alone=len(verdicts) == 1) for verdict in verdicts)
+    if status == "False":
+        message += " The policy can be removed."
+    return Condition("StillNeeded", found[0].status, found[0].reason, message)
+
+
+class _Verdict(NamedTuple):
+    """Whether some of a policy's remedies are still needed."""
+
+    status: Status
+    reason: str
+    message: str
+    about: tuple[str, ...] = ()
+
+    def sentence(self, *, alone: bool) -> str:
+        if self.about and not alone:
+            return f"{', '.join(self.about)}: {self.message}."
+        return f"{self.message[0].upper()}{self.message[1:]}."
+
+
+class _Reach(NamedTuple):
+    """The nodes that pods could land on, and which these are in words."""
+
+    nodes: tuple[Node, ...]
+    which: str = ""
+
+    def verdict(self, about: tuple[str, ...], has: Callable[[Node], bool], what: str) -> _Verdict:
+        """Needed while there is a node that `has` the problem: that runs `what`."""
+        count = len(self.nodes)
+        if not count:
+            return _Verdict("Unknown", "NoNodes", f"no node{self.which} is known", about)
+        affected = [node for node in self.nodes if has(node)]
+        if not affected:
+            message = f"none of {count} nodes{self.which} runs {what}"
+            return _Verdict("False", "NodesAreFixed", message, about)
+        verb = "runs" if len(affected) == 1 else "run"
+        message = f"{len(affected)} of {count} nodes{self.which} still {verb} {what}"
+        return _Verdict("True", "NodesAreAffected", f"{message}: {_named(affected)}", about)
+
+
+def _verdicts(policy: SettlePolicy, view: ClusterView) -> Iterator[_Verdict]:
+    names = list(policy.spec.settings())
+    of_class = policy.spec.remedies.runtime_class
+    relabel = policy.spec.remedies.skip_selinux_relabel
+    everywhere = _Reach(view.nodes.all)
+    retires = of_class is not None and of_class.when == "NodesNeedIt"
+    # Pods that name another class themselves go elsewhere, and so would all without the policy: it
+    # does not matter, because a class that is set whatever the nodes run keeps the policy needed.
+    reach = _under(of_class.name, view) if of_class and not retires else everywhere
+    cured: list[str] = []
+
+    about = tuple(name for name in names if name in ("postInitSleep", "retryInitExit255"))
+    if about:
+        yield reach.verdict(about, lambda n: loses_exit_codes(n.runtime), "an affected CRI-O")
+        cured += about
+    if relabel:
+        # Its annotations go only onto pods that are under its class.
+        brought = relabel.runtime_class_name
+        yield _relabelling(_under(brought, view) if brought else reach)
+        cured.append("skipSELinuxRelabel")
+    if retires:
+        what = "something else than a CRI-O that mounts volatile"
+        yield everywhere.verdict(("runtimeClass",), lambda n: not mounts_volatile(n.runtime), what)
+        cured.append("runtimeClass")
+
+    kept = [name for name in names if name not in cured]
+    if kept:
+        message = f"no release that podsettle knows makes {', '.join(kept)} unnecessary"
+        yield _Verdict("True", "NoReleaseCures", message)
+
+
+def _relabelling(reach: _Reach) -> _Verdict:
+    """Until SELinuxMount is locked on CRI-O relabels; from then on the volumes decide."""
+    about = ("skipSELinuxRelabel",)
+    found = reach.verdict(about, _relabels, "CRI-O below Kubernetes 1.37")
+    count = sum(node.runtime.name == "cri-o" for node in reach.nodes)
+    if found.status != "False":
+        return found
+    if not count:
+        return reach.verdict(about, lambda _node: False, "CRI-O")
+    message = (
+        f"the CRI-O of {count} of {len(reach.nodes)} nodes{reach.which} relabels only what "
+        "Kubernetes 1.37's SELinuxMount leaves to it, such as volumes whose CSIDriver lacks "
+        "seLinuxMount: true; podsettle does not see whether there are any"
+    )
+    return _Verdict("Unknown", "VolumesNotSeen", message, about)
+
+
+def _relabels(node: Node) -> bool:
+    return node.runtime.name == "cri-o" and (
+        node.kubelet is None or node.kubelet < SELINUX_MOUNT_LOCKED_ON
+    )
+
+
+def _under(name: str, view: ClusterView) -> _Reach:
+    """The nodes that a RuntimeClass's scheduling leaves, where it exists and has one."""
+    found = view.runtime_class(name)
+    if found is None or not found.node_selector:
+        return _Reach(view.nodes.all)
+    wanted = found.node_selector.items()
+    nodes = tuple(node for node in view.nodes.all if wanted <= node.labels.items())
+    return _Reach(nodes, f" of RuntimeClass {name}")
+
+
+def merge_conditions(
+    wanted: Iterable[Condition], found: Iterable[Mapping[str, Any]], generation: int, now: str
+) -> list[Json]:
+    """Conditions as the API takes them; each keeps its time for as long as its status stays."""
+    before = {condition.get("type"): condition for condition in found}
+    return [
+        {
+            "type": condition.type,
+            "status": condition.status,
+            "observedGeneration": generation,
+            "lastTransitionTime": _since(condition, before.get(condition.type), now),
+            "reason": condition.reason,
+            "message": condition.message,
+        }
+        for condition in wanted
+    ]
+
+
+def _since(condition: Condition, before: Mapping[str, Any] | None, now: str) -> str:
+    if before is None or before.get("status") != condition.status:
+        return now
+    return str(before.get("lastTransitionTime", now))
+
+
+def _named(nodes: Sequence[Node]) -> str:
+    first = sorted(nodes, key=lambda node: node.name)[:_MOST_NAMED]
+    left = len(nodes) - len(first)
+    return ", ".join(f"{node.name} ({node.runtime})" for node in first) + (
+        f" and {left} more" if left else ""
+    )

@@ -1,0 +1,118 @@
+"""A preview as JSON: the one shape behind `POST /preview`, the page and `podsettle preview -o`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from webhook.core.admission.decision import Reason
+from webhook.core.policy.model import json_path
+from webhook.core.preview.preview import Preview
+from webhook.core.preview.workloads import PassedOver
+from webhook.core.preview.yaml_documents import Document
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class Outcome(_Wire):
+    """Why a remedy was or was not applied to the pod or to one of its containers."""
+
+    reason: Reason
+    remedy: str = Field(description="Empty where the reason holds for the whole pod.")
+    policy: str
+    container: str = Field(description="Empty where the reason holds for the whole pod.")
+    changed: bool = Field(description="Whether the patch carries something for it.")
+    warns: bool = Field(description="Whether a person should act on it.")
+    message: str = Field(description="What it means, in a sentence.")
+
+
+class PodPreview(_Wire):
+    """What would happen to one pod."""
+
+    kind: str = Field(description="The kind of the object that is or would create the pod.")
+    name: str
+    namespace: str
+    path: str = Field(description="Where the pod was found in the document; empty for a Pod.")
+    policies: list[str] = Field(description="Policies that cover the pod, first wins.")
+    outcomes: list[Outcome]
+    warnings: list[str] = Field(description="What `kubectl` would print.")
+    patch: list[dict[str, Any]] = Field(description="RFC 6902, as the API server would get it.")
+    before: dict[str, Any]
+    after: dict[str, Any]
+    diff: str = Field(description="Unified diff of the pod as YAML; empty: nothing changes.")
+
+
+class ObjectWithoutPod(_Wire):
+    """An object that no pod can be shown of."""
+
+    kind: str = Field(description="Empty where the object has none.")
+    name: str
+    namespace: str = Field(description="As the object states it; empty where it does not.")
+    source: str = Field(description="The file; `body` for what was sent.")
+    line: int = Field(description="Where the object begins in its source, from 1.")
+    path: str = Field(description="Where it stands in its document; empty for the document itself.")
+    message: str = Field(description="Why there is no pod, and what to preview instead.")
+
+    def __str__(self) -> str:
+        """`pods.yaml:3: Service/web: a Service holds no pod`."""
+        title = f"{self.kind}/{self.name or '(unnamed)'}: " if self.kind else ""
+        return f"{self.source}:{self.line}: {title}{self.message}"
+
+
+class PreviewAnswer(_Wire):
+    """One entry per object, in the order of the documents."""
+
+    pods: list[PodPreview]
+    passed_over: list[ObjectWithoutPod] = Field(
+        description="Objects that hold no pod, or none that podsettle can find."
+    )
+    unreadable: list[ObjectWithoutPod] = Field(
+        description="Objects that cannot be read: without a kind, without the pod template that "
+        "their kind has, or with one that podsettle does not know the path to."
+    )
+
+
+def render_passed_over(found: PassedOver, document: Document) -> ObjectWithoutPod:
+    """An object without a pod, with its place in the text."""
+    return ObjectWithoutPod(
+        kind=found.kind,
+        name=found.name,
+        namespace=found.namespace or "",
+        source=document.source,
+        line=document.line(found.steps),
+        path=json_path(found.steps),
+        message=found.message,
+    )
+
+
+def render(preview: Preview) -> PodPreview:
+    """The preview, ready to be encoded."""
+    workload, decision = preview.workload, preview.decision
+    return PodPreview(
+        kind=workload.kind,
+        name=workload.name,
+        namespace=preview.namespace,
+        path=workload.path,
+        policies=list(decision.policies),
+        outcomes=[
+            Outcome(
+                reason=outcome.reason,
+                remedy=outcome.remedy,
+                policy=outcome.policy,
+                container=outcome.container,
+                changed=outcome.changed,
+                warns=outcome.reason.warns,
+                message=outcome.message or outcome.reason.meaning,
+            )
+            for outcome in decision.outcomes
+        ],
+        warnings=decision.warnings,
+        patch=list(decision.operations),
+        before=preview.before,
+        after=preview.after,
+        diff=preview.diff,
+    )

@@ -1,0 +1,137 @@
+"""A decision as people look at it: reasons, patch, the pod before and after, and the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jsonpatch
+import yaml
+
+from webhook.core.admission.cache import Memory
+from webhook.core.admission.decide import Settings
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.handler import decide_safely, review_of
+from webhook.core.cluster.view import ClusterView
+from webhook.core.policy.image_config import NO_IMAGES, KnownImages
+from webhook.core.preview.line_diff import unified_diff
+from webhook.core.preview.workloads import PassedOver, Workload, pods_of
+from webhook.core.preview.yaml_documents import copied
+
+DEFAULT_NAMESPACE = "default"
+_MOST_OPERATIONS = 500
+"""Beyond it a diff takes seconds to make and nobody reads it."""
+MAX_DIFF_VALUES = 6_000
+"""Of a pod that a diff is made of. A pod of 40 containers has 3,000; to write a value as YAML takes
+several times as long as all else that a preview does with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would happen to one pod of a workload."""
+
+    workload: Workload
+    namespace: str
+    decision: Decision
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    @property
+    def diff(self) -> str:
+        """The unified diff of the pod as YAML; empty where nothing changes."""
+        title = self.workload.title
+        if not self.decision.operations:
+            return ""
+        if len(self.decision.operations) > _MOST_OPERATIONS:
+            return f"{title}: {len(self.decision.operations)} operations; see the patch\n"
+        if not _has_at_most(MAX_DIFF_VALUES, self.before):
+            return f"{title}: more than {MAX_DIFF_VALUES} values; see the patch\n"
+        # Not splitlines(): it also splits at characters that are no line ends in YAML's eyes.
+        return unified_diff(
+            to_yaml(self.before).rstrip("\n").split("\n"),
+            to_yaml(self.after).rstrip("\n").split("\n"),
+            f"{title} as it is",
+            f"{title} as admitted",
+        )
+
+
+def preview_all(
+    document: object,
+    view: RelabellableView,
+    settings: Settings,
+    *,
+    namespace: str | None = None,
+    namespace_labels: Mapping[str, str] | None = None,
+    template_path: str | None = None,
+    images: KnownImages = NO_IMAGES,
+) -> Iterator[Preview | PassedOver]:
+    """Decide about every pod in a document, as the webhook would; objects without one are listed.
+
+    `namespace` wins over the workload's own, as `kubectl -n` would have it; `namespace_labels`
+    stand in for the labels that the namespace has in the view; `template_path` is for kinds that
+    podsettle does not know; `images` are those that were looked up. Raises nothing.
+    """
+    # Clients choose the labels: what they ask must not displace what reviews asked.
+    own = view.with_own_caches()
+    relabelled: dict[str, ClusterView] = {}
+    checked = Memory()
+    for workload in pods_of(document, template_path):
+        if isinstance(workload, PassedOver):
+            yield workload
+            continue
+        chosen = namespace or workload.namespace or DEFAULT_NAMESPACE
+        seen: ClusterView = own
+        if namespace_labels is not None:
+            if chosen not in relabelled:
+                relabelled[chosen] = own.with_namespace_labels(chosen, namespace_labels)
+            seen = relabelled[chosen]
+        request = review_of(workload.pod, chosen)
+        decision, _ = decide_safely(request, seen, settings, images, checked, reusable=False)
+        operations = list(decision.operations)
+        after = jsonpatch.apply_patch(copied(workload.pod), operations, in_place=True)
+        yield Preview(workload, chosen, decision, workload.pod, after)
+
+
+def _has_at_most(most: int, value: object) -> bool:
+    """Whether a value holds no more than so many values."""
+    rest = [value]
+    for _ in range(most):
+        if not rest:
+            return True
+        inner = rest.pop()
+        if isinstance(inner, dict):
+            rest.extend(inner.values())
+        elif isinstance(inner, list):
+            rest.extend(inner)
+    return not rest
+
+
+class RelabellableView(ClusterView, Protocol):
+    """A view that can tell what if a namespace had other labels."""
+
+    def with_own_caches(self) -> RelabellableView:
+        """The same cluster, for questions that leave nothing in the caches of this view."""
+
+    def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> ClusterView:
+        """The same cluster, but for one namespace's labels."""
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Block style, texts of several lines as blocks, no aliases."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(value: object) -> str:
+    """YAML for people, keys in the order that they have."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
