@@ -45,12 +45,13 @@ def test_the_policy_asks_whom_the_page_says() -> None:
 def test_the_times_are_those_of_the_code() -> None:
     deadline = deadline_in(b"timeout=2s")
     for_images = deadline * mutate._SHARE_FOR_IMAGES
-    section = PAGE.sections["The first pod may go without"]
-    assert f"answers within {deadline:.2g} s of these, and {for_images:.2g} s may go" in section
+    section = PAGE.sections["The first pod may stay unwrapped"]
+    said = f"answers within {deadline:.2g} s, and {for_images:.2g} s of\nthem may go into look-ups"
+    assert said in section
     assert f"for up to {lookup._LONGEST_LOOK_UP:.2g} s" in section
     assert f"({lookup._ENTRIES})" in section
     assert f"{lookup._MAX_CONFIGS_BYTES >> 20} MiB for all of them" in section
-    assert f"a failure for {lookup._FAILURE_HOLDS:.2g} s" in section
+    assert f"| a failure | {lookup._FAILURE_HOLDS:.2g} s |" in section
     assert f"the registry did not answer within {for_images:.2g} s" in PAGE.text
 
 
