@@ -12,12 +12,12 @@ from tests.fuzz.inputs import Piece, Program
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.defects.versions import Version
-from webhook.core.globs import compile_globs
 from webhook.core.policy.image_config import LookupRules
 from webhook.core.preview.model import render
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.preview.yaml_documents import DocumentError, load_documents
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON, PullSecret
+from webhook.core.types import compile_globs
 from webhook.images import reference
 from webhook.images import www_authenticate as challenge
 from webhook.images.errors import LookupFailedError

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from webhook.core.globs import matches
 from webhook.core.policy.image_config import MAX_REFERENCE_CHARACTERS
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
+from webhook.core.types import glob_matches
 from webhook.images.cache import bytes_of
 
 _DOCKER_HUB = "index.docker.io"
@@ -207,4 +207,4 @@ def _label_matches(glob: str, label: str) -> bool:
     these away where there is a port; without one they make a class of characters, which matches
     no address.
     """
-    return "[" not in glob and matches(glob, label)
+    return "[" not in glob and glob_matches(glob, label)

@@ -16,9 +16,9 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_va
 from pydantic_core import PydanticCustomError
 
 from webhook.core.cluster.nodes import Nodes, any_could_run
-from webhook.core.globs import matches
 from webhook.core.pod import PodSpec
 from webhook.core.schema import Model
+from webhook.core.types import glob_matches
 
 _PORT = "(:[0-9]{1,5})?"
 _ADDRESS = r"\[[0-9a-f:.]{2,45}\]"
@@ -161,7 +161,7 @@ class LookupRules:
             return False
         for glob in self.registries:
             wanted, wanted_port = _split(glob)
-            if wanted_port in (port, "*" if port else port) and matches(wanted, name):
+            if wanted_port in (port, "*" if port else port) and glob_matches(wanted, name):
                 return True
         return False
 

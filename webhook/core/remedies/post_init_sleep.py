@@ -25,7 +25,6 @@ from webhook.core.constants import (
     OWN_CONTAINERS,
 )
 from webhook.core.duration import Delay
-from webhook.core.globs import Glob, compile_globs
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.pod import Container, Pod, is_sidecar, may_hold_helper
 from webhook.core.policy.image_config import (
@@ -42,6 +41,7 @@ from webhook.core.remedies.base import Context, Finding
 from webhook.core.remedies.helper_delivery import Delivery
 from webhook.core.remedies.service_mesh import INIT_CONTAINERS
 from webhook.core.schema import Model
+from webhook.core.types import Glob, compile_globs
 
 _WRAPS_NOTHING = (
     "initContainers and containers are both empty: it wraps nothing; leave the remedy out instead"

@@ -34,7 +34,7 @@ Glob = Annotated[
 ]
 
 
-def matches(glob: str, text: str) -> bool:
+def glob_matches(glob: str, text: str) -> bool:
     """Whether a glob matches all of a text.
 
     Takes time in proportion to the lengths of both; with a `?` behind a `*`, to their product at
@@ -69,7 +69,7 @@ def compile_globs(globs: Iterable[str]) -> Callable[[str], bool]:
     exact = chosen.difference(wild)
     return lambda name: (
         len(name) <= MAX_CONTAINER_NAME_CHARACTERS
-        and (name in exact or any(matches(glob, name) for glob in wild))
+        and (name in exact or any(glob_matches(glob, name) for glob in wild))
     )
 
 
