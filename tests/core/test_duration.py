@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.core.duration import parse, text
+from webhook.core.types import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from webhook.core.duration import parse, text
     ],
 )
 def test_a_duration_reads_as_milliseconds(written: str, milliseconds: int) -> None:
-    assert parse(written) == milliseconds
+    assert parse_duration(written) == milliseconds
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def test_a_duration_reads_as_milliseconds(written: str, milliseconds: int) -> No
 )  # fmt: skip
 def test_anything_else_is_refused_in_words(written: object) -> None:
     with pytest.raises(ValueError, match=r"is not a duration: write it as 10ms, 1\.5s or 1m30s"):
-        parse(written)
+        parse_duration(written)
 
 
 @pytest.mark.parametrize("milliseconds", [0, 1, 10, 500, 999, 1000, 1500, 2000, 60_000])
 def test_the_text_of_a_duration_reads_as_the_same_duration(milliseconds: int) -> None:
-    assert parse(text(milliseconds)) == milliseconds
+    assert parse_duration(format_duration(milliseconds)) == milliseconds
 
 
 def test_whole_seconds_are_written_as_seconds() -> None:
-    assert [text(ms) for ms in (0, 500, 1500, 2000)] == ["0ms", "500ms", "1500ms", "2s"]
+    assert [format_duration(ms) for ms in (0, 500, 1500, 2000)] == ["0ms", "500ms", "1500ms", "2s"]

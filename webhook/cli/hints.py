@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from webhook.core import duration
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.types import format_duration
 
 _MEASURED_SAFE = 250
 """Milliseconds: with these none of 840 init containers was lost, of 100 ms up to 1.7 %
@@ -21,9 +21,9 @@ def notes_on_policy(policy: SettlePolicy) -> Iterator[str]:
     sleep = spec.remedies.post_init_sleep
     if sleep is not None and sleep.min_lifetime < _MEASURED_SAFE:
         yield (
-            f"{name}: minLifetime {duration.text(sleep.min_lifetime)} is short: on CRI-O 1.33.12, "
-            "the race provoked, 100 ms still lost up to 1.7 % of exit codes, 50 ms up to 17 %, "
-            "250 ms none of 840"
+            f"{name}: minLifetime {format_duration(sleep.min_lifetime)} is short: on CRI-O "
+            "1.33.12, the race provoked, 100 ms still lost up to 1.7 % of exit codes, 50 ms up to "
+            "17 %, 250 ms none of 840"
         )
 
 

@@ -12,7 +12,7 @@ import click
 
 from webhook import __version__
 from webhook.cluster.manifest_source import ManifestsError, ManifestsSource
-from webhook.core import duration
+from webhook.core.types import parse_duration
 
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"
 """Below a top-level domain that RFC 2606 reserves: no one can publish an image of this name."""
@@ -55,7 +55,7 @@ class DurationType(click.ParamType[timedelta]):
         if isinstance(value, timedelta):
             return value
         try:
-            return timedelta(milliseconds=duration.parse(value))
+            return timedelta(milliseconds=parse_duration(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
         except OverflowError:

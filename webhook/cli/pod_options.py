@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from webhook.cli.options import DurationType, FiniteFloat, InputError
-from webhook.core import duration
 from webhook.core.constants import OBJECT_NAME
+from webhook.core.types import format_duration
 
 if TYPE_CHECKING:
     from webhook.client import Backoff
@@ -171,7 +171,7 @@ def errors_as_input(backoff: Backoff, unknown: str) -> Iterator[None]:
         if isinstance(error, GaveUpError) or (
             may_pass(error) and not isinstance(error, NoClusterError)
         ):
-            total = duration.text(round(backoff.total * 1000))
+            total = format_duration(round(backoff.total * 1000))
             text = f"gave up after {total} (--backoff-total): {unknown} is not known: {text}"
         raise InputError(text) from None
     except BrokenPipeError:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import httptools
 
-from webhook.core.duration import parse as parse_duration
+from webhook.core.types import parse_duration
 from webhook.server.answers import Header
 
 PATHS = ("/mutate", "/mutate/")

@@ -17,8 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from webhook.core.cluster.nodes import Nodes, any_could_run
 from webhook.core.pod import PodSpec
-from webhook.core.schema import Model
-from webhook.core.types import glob_matches
+from webhook.core.types import StrictModel, glob_matches
 
 _PORT = "(:[0-9]{1,5})?"
 _ADDRESS = r"\[[0-9a-f:.]{2,45}\]"
@@ -89,7 +88,7 @@ def _add_mirror_rules(schema: dict[str, Any]) -> None:
 _NOWHERE = "lookup: Registry needs registries or mirrors: nothing else is ever asked"
 
 
-class ImageConfigSettings(Model):
+class ImageConfigSettings(StrictModel):
     """Where podsettle may learn what an image starts, for containers without `command`."""
 
     model_config = ConfigDict(

@@ -29,7 +29,7 @@ from webhook.core.remedies.retry_init_exit_255 import RetryInitExit255
 from webhook.core.remedies.runtime_class import RuntimeClass
 from webhook.core.remedies.selinux_change_policy import SELinuxChangePolicy
 from webhook.core.remedies.skip_selinux_relabel import SkipSELinuxRelabel
-from webhook.core.schema import Model
+from webhook.core.types import StrictModel
 
 
 def _add_remedy_rules(schema: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ def _add_remedy_rules(schema: dict[str, Any]) -> None:
     ]
 
 
-class Remedies(Model):
+class Remedies(StrictModel):
     """The remedies of a policy; what is left out is not applied by it."""
 
     model_config = ConfigDict(json_schema_extra=_add_remedy_rules)
@@ -128,7 +128,7 @@ REMEDIES: dict[str, Remedy] = {
 """Every remedy by the name that policies, annotations and metrics know it by."""
 
 
-class SettlePolicySpec(Model):
+class SettlePolicySpec(StrictModel):
     """What a SettlePolicy says."""
 
     description: str = Field(default="", description="What the policy is for, in a sentence.")
@@ -158,7 +158,7 @@ class SettlePolicySpec(Model):
     )
     remedies: Remedies = Field(description="What is done to the pods.")
 
-    def settings(self) -> dict[str, Model | str]:
+    def settings(self) -> dict[str, StrictModel | str]:
         """The remedies that are set, by name, in the order in which they are applied."""
         by_name = {
             field.alias or name: getattr(self.remedies, name)
@@ -192,7 +192,7 @@ class PolicyMetadata(BaseModel):
     ] = Field(description="The policy's name, by which namespaces choose it.")
 
 
-class SettlePolicy(Model):
+class SettlePolicy(StrictModel):
     """Which pods podsettle changes, and how. An object in a cluster, or a document in a file."""
 
     api_version: Literal["podsettle.dev/v1alpha1"] = Field(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.schema import Model
+from webhook.core.types import StrictModel
 
 Labels: TypeAlias = Mapping[str, str]
 Matcher: TypeAlias = Callable[[Labels], bool]
@@ -49,7 +49,7 @@ LabelValue = Annotated[
 ]
 
 
-class Requirement(Model):
+class Requirement(StrictModel):
     """One entry of `matchExpressions`."""
 
     model_config = ConfigDict(
@@ -117,7 +117,7 @@ def _add_label_rules(schema: dict[str, Any]) -> None:
     ]
 
 
-class LabelSelector(Model):
+class LabelSelector(StrictModel):
     """A Kubernetes label selector: every part has to hold. `{}` selects everything."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})

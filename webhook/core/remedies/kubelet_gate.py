@@ -13,16 +13,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from webhook.core import duration
 from webhook.core.admission.decision import Reason
 from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACES
-from webhook.core.duration import Delay
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, Toleration
 from webhook.core.remedies import injected_container as helper
 from webhook.core.remedies import service_mesh as mesh
 from webhook.core.remedies.base import Context, Finding
-from webhook.core.schema import Model
+from webhook.core.types import Delay, StrictModel, format_duration
 
 _NO_TIME = "timeout is 0: leave the remedy out instead"
 
@@ -33,7 +31,7 @@ def _check(timeout: int) -> int:
     return timeout
 
 
-class KubeletGate(Model):
+class KubeletGate(StrictModel):
     """Settings of the remedy `kubeletGate`."""
 
     model_config = ConfigDict(
@@ -80,7 +78,7 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
         yield Finding(Reason.HELPER_IMAGE_MISSING)
     else:
         patch.put_init_container(_gate(pod, settings, context, patch), before)
-        message = f"waits for the kubelet for up to {duration.text(settings.timeout)}"
+        message = f"waits for the kubelet for up to {format_duration(settings.timeout)}"
         yield Finding(Reason.APPLIED, changed=True, message=message)
 
 
@@ -138,6 +136,6 @@ def _gate(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
     return {
         **helper.container(KUBELET_GATE, context.linger_image or "", pod, served),
         "command": _SETTLED if quick else [HELPER_IN_IMAGE],
-        "args": ["wait-kubelet", "--timeout", duration.text(settings.timeout)],
+        "args": ["wait-kubelet", "--timeout", format_duration(settings.timeout)],
         "env": [host],
     }

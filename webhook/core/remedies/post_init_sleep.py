@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core import duration
 from webhook.core.admission.decision import Reason
 from webhook.core.constants import (
     HELPER,
@@ -24,7 +23,6 @@ from webhook.core.constants import (
     HELPER_PATH,
     OWN_CONTAINERS,
 )
-from webhook.core.duration import Delay
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.pod import Container, Pod, is_sidecar, may_hold_helper
 from webhook.core.policy.image_config import (
@@ -40,15 +38,20 @@ from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, Finding
 from webhook.core.remedies.helper_delivery import Delivery
 from webhook.core.remedies.service_mesh import INIT_CONTAINERS
-from webhook.core.schema import Model
-from webhook.core.types import Glob, compile_globs
+from webhook.core.types import (
+    ContainerGlob,
+    Delay,
+    StrictModel,
+    compile_globs,
+    format_duration,
+)
 
 _WRAPS_NOTHING = (
     "initContainers and containers are both empty: it wraps nothing; leave the remedy out instead"
 )
 
 
-class PostInitSleep(Model):
+class PostInitSleep(StrictModel):
     """Settings of the remedy `postInitSleep`."""
 
     model_config = ConfigDict(
@@ -80,10 +83,10 @@ class PostInitSleep(Model):
     sleep: Delay = Field(
         default=10, description="Sleep at least this long once the command has finished."
     )
-    init_containers: tuple[Glob, ...] = Field(
+    init_containers: tuple[ContainerGlob, ...] = Field(
         default=("*",), strict=False, description="Init containers to wrap: globs on names."
     )
-    containers: tuple[Glob, ...] = Field(
+    containers: tuple[ContainerGlob, ...] = Field(
         default=(),
         strict=False,
         description="Regular containers to wrap, in pods whose restartPolicy is Never or "
@@ -128,7 +131,7 @@ class PostInitSleep(Model):
     @cached_property
     def helper_command(self) -> list[str]:
         """The helper and its options, up to and including `--`."""
-        sleep, least = duration.text(self.sleep), duration.text(self.min_lifetime)
+        sleep, least = format_duration(self.sleep), format_duration(self.min_lifetime)
         return [HELPER_PATH, "--sleep", sleep, "--min-lifetime", least, "--"]
 
 

@@ -19,7 +19,7 @@ from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, RestartRule, is_sidecar
 from webhook.core.remedies.base import Context, Finding
-from webhook.core.schema import Model
+from webhook.core.types import StrictModel
 
 EXIT_CODE = 255
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [EXIT_CODE]}}]
@@ -48,7 +48,7 @@ def _check_some(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-class RetryInitExit255(Model):
+class RetryInitExit255(StrictModel):
     """Settings of the remedy `retryInitExit255`."""
 
     when: Literal["NodesNeedIt", "Always"] = Field(

@@ -16,10 +16,10 @@ from webhook.core.cluster.runtime_classes import RuntimeClassName, objection
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
 from webhook.core.remedies.base import Context, Finding
-from webhook.core.schema import Model
+from webhook.core.types import StrictModel
 
 
-class RuntimeClass(Model):
+class RuntimeClass(StrictModel):
     """Settings of the remedy `runtimeClass`."""
 
     name: RuntimeClassName = Field(description="The RuntimeClass that pods are to run under.")

@@ -24,10 +24,10 @@ from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod, SecurityContext
 from webhook.core.remedies.base import Context, Finding
-from webhook.core.schema import Model
+from webhook.core.types import StrictModel
 
 
-class SkipSELinuxRelabel(Model):
+class SkipSELinuxRelabel(StrictModel):
     """Settings of the remedy `skipSELinuxRelabel`."""
 
     when: Literal["NodesNeedIt", "Always"] = Field(
