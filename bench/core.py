@@ -81,7 +81,7 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
         namespace = view.namespace(request.namespace or "")
         assert namespace is not None
         pod = request.pod
-        return view.policies.covering(namespace, None).group.plan(pod.labels or {})
+        return view.policies.coverage_for(namespace, None).group.plan(pod.labels or {})
 
     def unlike(number: int) -> object:
         return admit(bodies[number], view, _SETTINGS, memory=Memory(memory.proofs))

@@ -19,7 +19,7 @@ from webhook.cluster.manifest_source import (
     read_text,
 )
 from webhook.core.defects.versions import Runtime, Version
-from webhook.core.policy.plan import Policy
+from webhook.core.policy.plan import CompiledPolicy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -30,10 +30,10 @@ def document(name: str, priority: int = 0) -> str:
     return yaml.safe_dump(policy_document(name, priority=priority))
 
 
-def in_force(source: ManifestsSource) -> tuple[Policy, ...]:
+def in_force(source: ManifestsSource) -> tuple[CompiledPolicy, ...]:
     ci = source.view.namespace("ci")
     assert ci is not None
-    return source.view.policies.covering(ci, None).policies
+    return source.view.policies.coverage_for(ci, None).policies
 
 
 def names(source: ManifestsSource) -> list[str]:

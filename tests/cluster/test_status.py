@@ -229,5 +229,5 @@ async def test_what_is_right_is_not_written_again(
 
 def _covered(source: KubernetesSource, name: str) -> int:
     view = source.view
-    found = [view.policies.covering(ns, "own") for ns in view.namespaces.values()]
+    found = [view.policies.coverage_for(ns, "own") for ns in view.namespaces.values()]
     return sum(any(p.name == name for p in coverage.policies) for coverage in found)

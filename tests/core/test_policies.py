@@ -34,7 +34,7 @@ def cover(
         LABEL_NAMESPACE_NAME: name,
         **{key.replace("__", "/").replace("_", "."): value for key, value in labels.items()},
     }
-    return PolicySet(policies).covering(Namespace(name, full), own)
+    return PolicySet(policies).coverage_for(Namespace(name, full), own)
 
 
 def names(coverage: Coverage) -> list[str]:
@@ -159,15 +159,15 @@ def test_new_labels_of_a_namespace_are_seen() -> None:
     policies = PolicySet([policy(namespaceSelector={"matchLabels": {"team": "a"}})])
     for labels, covered in [({"team": "a"}, 1), ({"team": "b"}, 0), ({"team": "a"}, 1)]:
         for _ in range(2):
-            found = policies.covering(Namespace("ci", labels), None)
+            found = policies.coverage_for(Namespace("ci", labels), None)
             assert len(found.policies) == covered
 
 
 def test_two_namespaces_with_equal_labels_are_told_apart() -> None:
     policies = PolicySet([policy()])
     labels = {"team": "a"}
-    assert policies.covering(Namespace("kube-system", labels), None).protected
-    assert not policies.covering(Namespace("ci", labels), None).protected
+    assert policies.coverage_for(Namespace("kube-system", labels), None).protected
+    assert not policies.coverage_for(Namespace("ci", labels), None).protected
     assert len(policies) == 1
 
 
@@ -191,7 +191,7 @@ def some(prefix: str, number: int) -> dict[str, str]:
 def ask(policies: PolicySet, number: int, name: str = "ci") -> None:
     # Times an odd number, so that half of the bits are set.
     chosen = number * 0x9E3779B97F4A7C15 % 2**60
-    coverage = policies.covering(Namespace(name, some("n", chosen)), None)
+    coverage = policies.coverage_for(Namespace(name, some("n", chosen)), None)
     coverage.group.plan(some("p", chosen))
 
 
@@ -215,8 +215,8 @@ def test_sets_of_policies_take_no_more_memory_however_many_are_asked_for() -> No
 def test_a_few_sets_of_policies_are_kept() -> None:
     policies = PolicySet(MANY)
     labels = [some("n", number) for number in range(1, 200)]
-    groups = [policies.covering(Namespace("ci", each), None).group for each in labels]
-    again = [policies.covering(Namespace("ci", each), None).group for each in labels]
+    groups = [policies.coverage_for(Namespace("ci", each), None).group for each in labels]
+    again = [policies.coverage_for(Namespace("ci", each), None).group for each in labels]
     assert all(one is other for one, other in zip(groups, again, strict=True))
     plans = [groups[-1].plan(each) for each in (some("p", 1), some("p", 7))]
     assert plans == [groups[-1].plan(each) for each in (some("p", 1), some("p", 7))]
@@ -226,13 +226,13 @@ def test_a_few_sets_of_policies_are_kept() -> None:
 def test_namespaces_are_remembered_up_to_a_size_of_their_labels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(policies_module, "MAX_NAMESPACES_BYTES", 100_000)
+    monkeypatch.setattr(policies_module, "MAX_COVERAGE_CACHE_BYTES", 100_000)
     policies = PolicySet([policy()])
 
     def kept(name: str, **labels: str) -> bool:
         space = Namespace(name, labels)
-        found = policies.covering(space, None)
-        return policies.covering(space, None) is found
+        found = policies.coverage_for(space, None)
+        return policies.coverage_for(space, None) is found
 
     assert kept("one", a="b")
     assert not kept("large", a="x" * 100_000)
@@ -241,21 +241,21 @@ def test_namespaces_are_remembered_up_to_a_size_of_their_labels(
         assert kept(f"n{number}", a="x" * 10_000)
         # Relabelled, it is counted once.
         assert kept("one", a=str(number))
-    assert policies._covering_bytes <= 100_000
-    assert len(policies._covering) <= 10
+    assert policies._coverage_cache_bytes <= 100_000
+    assert len(policies._coverage_cache) <= 10
 
 
 def test_with_its_own_caches_it_finds_the_same_and_leaves_nothing_behind() -> None:
     policies = PolicySet(MANY)
     namespace = Namespace("ci", some("n", 5))
-    before = policies.covering(namespace, None)
+    before = policies.coverage_for(namespace, None)
     plan = before.group.plan(some("p", 5))
     own = policies.with_own_caches()
-    found = own.covering(Namespace("ci", some("n", 5)), None)
+    found = own.coverage_for(Namespace("ci", some("n", 5)), None)
     assert names(found) == names(before)
     assert found.group is not before.group
     assert found.group.plan(some("p", 5)) is not plan
     for number in range(2_000):
         ask(own, number)
-    assert policies.covering(namespace, None) is before
+    assert policies.coverage_for(namespace, None) is before
     assert before.group.plan(some("p", 5)) is plan

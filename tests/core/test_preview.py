@@ -37,7 +37,7 @@ def test_the_preview_is_the_decision_of_the_webhook() -> None:
 def test_a_preview_leaves_nothing_in_the_caches_of_the_view() -> None:
     seen = view(policy("a"), policy("b", namespaceSelector={"matchLabels": {"team": "b"}}))
     ci = Namespace("ci", {"kubernetes.io/metadata.name": "ci"})
-    before = seen.policies.covering(ci, None)
+    before = seen.policies.coverage_for(ci, None)
     plan = before.group.plan({})
     for document in (pod(QUICK), pod(QUICK, labels={"app": "x"})):
         assert preview(document, seen, namespace_labels={"team": "b"}).decision.policies == (
@@ -45,9 +45,9 @@ def test_a_preview_leaves_nothing_in_the_caches_of_the_view() -> None:
             "b",
         )
         assert preview(document, seen, namespace="other").decision.policies == ("a",)
-    assert seen.policies._covering.keys() == {"ci"}
+    assert seen.policies._coverage_cache.keys() == {"ci"}
     assert seen.policies._groups.keys() == {(), (0,)}
-    assert seen.policies.covering(ci, None) is before
+    assert seen.policies.coverage_for(ci, None) is before
     assert before.group.plan({}) is plan
 
 

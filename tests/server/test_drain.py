@@ -100,12 +100,12 @@ class Gate:
         gate = self
 
         class Held(PolicySet):
-            def covering(self, *arguments: object, **options: object) -> object:  # type: ignore[override]
+            def coverage_for(self, *arguments: object, **options: object) -> object:  # type: ignore[override]
                 gate.reached.set()
                 assert gate.open.wait(30)
                 if gate.slow:
                     time.sleep(0.5)
-                return view.policies.covering(*arguments, **options)  # type: ignore[arg-type]
+                return view.policies.coverage_for(*arguments, **options)  # type: ignore[arg-type]
 
         self.view = replace(view, policies=Held())
 

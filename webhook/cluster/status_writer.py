@@ -97,7 +97,7 @@ class StatusWriter:
         counts: Counter[str] = Counter()
         view = self._source.view
         for number, namespace in enumerate(list(view.namespaces.values()), 1):
-            coverage = view.policies.covering(namespace, self._own_namespace)
+            coverage = view.policies.coverage_for(namespace, self._own_namespace)
             counts.update(policy.name for policy in coverage.policies)
             if number % _NAMESPACES_AT_A_TIME == 0:
                 await asyncio.sleep(0)  # Reviews come first.

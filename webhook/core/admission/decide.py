@@ -72,7 +72,7 @@ def decide(
     namespace = view.namespace(request.namespace or "")
     if namespace is None:
         return _whole(Reason.NAMESPACE_UNKNOWN, f"namespace {request.namespace!r} is not known")
-    coverage = view.policies.covering(namespace, settings.own_namespace)
+    coverage = view.policies.coverage_for(namespace, settings.own_namespace)
     notes: tuple[Outcome, ...] = ()
     if coverage.missing_policy:
         message = f"namespace {namespace.name!r} asks for policy {coverage.missing_policy!r}"

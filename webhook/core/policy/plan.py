@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.policy.image_config import LookupRules
 from webhook.core.policy.model import REMEDIES, SettlePolicy
-from webhook.core.policy.selector_index import CompiledSelector, LabelIndex, compile_for_index
+from webhook.core.policy.selector_index import CompiledSelector, SelectorIndex, compile_for_index
 from webhook.core.policy.selectors import Labels, LabelSelector
 from webhook.core.remedies.base import Remedy
 from webhook.core.remedies.post_init_sleep import PostInitSleep
 
-_PLAN_WEIGHT = 64
-MAX_PLANS_WEIGHT = 64 * 1024
+_PLAN_OVERHEAD_WEIGHT = 64
+MAX_PLAN_CACHE_WEIGHT = 64 * 1024
 """Of the plans that are kept: each weighs 64 and one for each policy, in units of some 16 bytes, so
 that a thousand plans of 60 policies take a megabyte or two."""
 
-_numbers = count()
+_plan_numbers = count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Policy:
+class CompiledPolicy:
     """One policy, ready to be asked."""
 
     name: str
@@ -40,11 +40,11 @@ class Policy:
     """Where images may be looked up; None: nowhere."""
 
 
-def compile_policy(document: SettlePolicy) -> Policy:
+def compile_policy(document: SettlePolicy) -> CompiledPolicy:
     """A policy as it is asked for each pod, from its document."""
     spec = document.spec
     selector = spec.namespace_selector
-    return Policy(
+    return CompiledPolicy(
         name=document.metadata.name,
         priority=spec.priority,
         audit=spec.action == "Audit",
@@ -62,7 +62,7 @@ class Step(NamedTuple):
     """One remedy, as one policy wants it."""
 
     remedy: str
-    policy: Policy
+    policy: CompiledPolicy
     apply: Remedy
     settings: Any
 
@@ -81,60 +81,60 @@ class Plan(NamedTuple):
     """Whether it may wrap regular containers, not only init containers."""
 
 
-class Plans:
+class PlanCache:
     """The plans that were made, by the policies that cover a pod together. Bounded.
 
     Labels of pods and namespaces, which tenants choose, decide on which policies these are.
     """
 
-    def __init__(self, policies: tuple[Policy, ...] = ()) -> None:
+    def __init__(self, policies: tuple[CompiledPolicy, ...] = ()) -> None:
         """Policies go by their ranks in all that there are."""
         self._policies = policies
-        self._kept: dict[tuple[int, ...], Plan] = {}
+        self._plans: dict[tuple[int, ...], Plan] = {}
         self._weight = 0
 
-    def of(self, ranks: tuple[int, ...]) -> Plan:
+    def plan_for(self, ranks: tuple[int, ...]) -> Plan:
         """The plan of some policies."""
-        plan = self._kept.get(ranks)
+        plan = self._plans.get(ranks)
         if plan is None:
-            plan = _plan([self._policies[rank] for rank in ranks])
-            weight = _PLAN_WEIGHT + len(ranks)
-            if self._weight + weight > MAX_PLANS_WEIGHT:
-                self._kept.clear()
+            plan = _make_plan([self._policies[rank] for rank in ranks])
+            weight = _PLAN_OVERHEAD_WEIGHT + len(ranks)
+            if self._weight + weight > MAX_PLAN_CACHE_WEIGHT:
+                self._plans.clear()
                 self._weight = 0
-            self._kept[ranks] = plan
+            self._plans[ranks] = plan
             self._weight += weight
         return plan
 
 
-class Group:
+class PolicyGroup:
     """Policies that cover a namespace together, by priority, then name. Immutable."""
 
     def __init__(
         self,
-        policies: tuple[Policy, ...] = (),
+        policies: tuple[CompiledPolicy, ...] = (),
         ranks: tuple[int, ...] = (),
-        plans: Plans | None = None,
+        plans: PlanCache | None = None,
     ) -> None:
         """`ranks` are those of the policies in all that there are, as `plans` knows them."""
         self.policies = policies
-        self._by_labels = LabelIndex(
+        self._pod_selectors = SelectorIndex(
             (rank, policy.indexed_pod_selector)
             for rank, policy in zip(ranks, policies, strict=True)
         )
-        self._plans = plans or Plans()
+        self._plans = plans or PlanCache()
 
     def plan(self, labels: Labels) -> Plan | None:
         """What is to be done to a pod with these labels; None where no policy covers it."""
-        covering = self._by_labels.matching(labels)
-        return self._plans.of(covering) if covering else None
+        covering = self._pod_selectors.matching(labels)
+        return self._plans.plan_for(covering) if covering else None
 
 
-def _plan(policies: list[Policy]) -> Plan:
+def _make_plan(policies: list[CompiledPolicy]) -> Plan:
     mutating = _steps(policy for policy in policies if not policy.audit)
     audited = _steps(policy for policy in policies if policy.audit)
     return Plan(
-        next(_numbers),
+        next(_plan_numbers),
         tuple(policy.name for policy in policies),
         mutating,
         audited,
@@ -146,7 +146,7 @@ def _wraps_containers(settings: Any) -> bool:
     return isinstance(settings, PostInitSleep) and bool(settings.containers)
 
 
-def _steps(policies: Iterable[Policy]) -> tuple[Step, ...]:
+def _steps(policies: Iterable[CompiledPolicy]) -> tuple[Step, ...]:
     first: dict[str, Step] = {}
     for policy in policies:
         for name, remedy, settings in policy.remedies:

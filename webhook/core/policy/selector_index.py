@@ -11,70 +11,70 @@ from webhook.core.policy.selectors import (
     LabelSelector,
     Matcher,
     compile_selector,
-    everything,
-    handle,
+    match_all,
+    required_label,
 )
 
 
 @dataclass(slots=True)
-class _UnderKey:
+class _KeyBucket:
     """The selectors that need a label of this key: of one of some values, or of any."""
 
     by_value: dict[str, list[int]] = field(default_factory=dict)
-    with_any: list[int] = field(default_factory=list)
+    with_any_value: list[int] = field(default_factory=list)
 
 
 class CompiledSelector(NamedTuple):
     """A selector as an index takes it: compiled once, however many indexes hold it."""
 
     matches: Matcher
-    needs: tuple[str, frozenset[str] | None] | None
-    """A label without which it does not hold, if there is one: see `handle`."""
+    required_label: tuple[str, frozenset[str] | None] | None
+    """A label without which it does not hold, if there is one: see `required_label`."""
 
 
 def compile_for_index(selector: LabelSelector | None) -> CompiledSelector | None:
     """A selector, compiled; None, which holds for nothing, stays None."""
     if selector is None:
         return None
-    return CompiledSelector(compile_selector(selector), handle(selector))
+    return CompiledSelector(compile_selector(selector), required_label(selector))
 
 
-class LabelIndex:
+class SelectorIndex:
     """Selectors by one label that each of them needs. Immutable."""
 
     def __init__(self, selectors: Iterable[tuple[int, CompiledSelector | None]]) -> None:
         """Selectors go by the numbers that the caller gives them; None holds for nothing."""
         self._matchers: dict[int, Matcher] = {}
-        self._by_key: dict[str, _UnderKey] = {}
-        self._without_handle: list[int] = []
+        self._by_key: dict[str, _KeyBucket] = {}
+        self._without_required_label: list[int] = []
         always: list[int] = []
         for number, selector in selectors:
             if selector is None:
                 continue
-            if selector.matches is everything:
+            if selector.matches is match_all:
                 always.append(number)
                 continue
             self._matchers[number] = selector.matches
-            if selector.needs is None:
-                self._without_handle.append(number)
+            if selector.required_label is None:
+                self._without_required_label.append(number)
             else:
-                self._put(number, *selector.needs)
+                self._add(number, *selector.required_label)
         self._always = tuple(always)
 
-    def _put(self, number: int, key: str, values: frozenset[str] | None) -> None:
-        under = self._by_key.setdefault(key, _UnderKey())
+    def _add(self, number: int, key: str, values: frozenset[str] | None) -> None:
+        bucket = self._by_key.setdefault(key, _KeyBucket())
         if values is None:
-            under.with_any.append(number)
+            bucket.with_any_value.append(number)
         for value in values or ():
-            under.by_value.setdefault(value, []).append(number)
+            bucket.by_value.setdefault(value, []).append(number)
 
     def matching(self, labels: Labels) -> tuple[int, ...]:
         """The numbers of the selectors that hold for these labels, in ascending order."""
-        candidates = [*self._without_handle]
+        candidates = [*self._without_required_label]
         for key in self._by_key.keys() & labels.keys():
-            under = self._by_key[key]
-            candidates += under.by_value.get(labels[key], ())
-            candidates += under.with_any
+            bucket = self._by_key[key]
+            candidates += bucket.by_value.get(labels[key], ())
+            candidates += bucket.with_any_value
         found = [*self._always]
         for number in candidates:
             if self._matchers[number](labels):

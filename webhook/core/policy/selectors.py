@@ -155,7 +155,7 @@ def parse_labels(pairs: Iterable[str]) -> dict[str, str]:
     return labels
 
 
-def everything(_labels: Labels) -> bool:
+def match_all(_labels: Labels) -> bool:
     """The matcher of an empty selector."""
     return True
 
@@ -165,13 +165,13 @@ def compile_selector(selector: LabelSelector) -> Matcher:
     tests = [_equals(key, value) for key, value in selector.match_labels.items()]
     tests += [compile_requirement(r.operator, r.key, r.values) for r in selector.match_expressions]
     if not tests:
-        return everything
+        return match_all
     if len(tests) == 1:
         return tests[0]
     return lambda labels: all(test(labels) for test in tests)
 
 
-def handle(selector: LabelSelector) -> tuple[str, frozenset[str] | None] | None:
+def required_label(selector: LabelSelector) -> tuple[str, frozenset[str] | None] | None:
     """A label without which the selector does not hold: its key, and its values or None for any.
 
     None where there is no such label.
