@@ -34,8 +34,8 @@ from tests.chart.helm import named
 from tests.kube.cluster import KubeCluster
 from webhook.core.constants import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy.model import parse_policy
-from webhook.core.policy.webhook_rules import OPT_IN, by_selector
-from webhook.core.policy.webhook_selectors import BY_SELECTOR, scope_of
+from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK, cluster_webhooks
+from webhook.core.policy.webhook_selectors import CLUSTER_WEBHOOK, webhook_selectors
 
 NAME = "end-to-end"
 NONE, NATIVE, PODSETTLE = "no webhook", "native policy", "podsettle"
@@ -75,8 +75,8 @@ _COUNTED = {
         "policy",
         _NAMESPACES[NATIVE_ONCE],
     ),
-    PODSETTLE: ("apiserver_admission_webhook_request_total", "name", OPT_IN),
-    BY_POLICY: ("apiserver_admission_webhook_request_total", "name", BY_SELECTOR),
+    PODSETTLE: ("apiserver_admission_webhook_request_total", "name", OPT_IN_WEBHOOK),
+    BY_POLICY: ("apiserver_admission_webhook_request_total", "name", CLUSTER_WEBHOOK),
 }
 """Where the API server counts how often it evaluated a policy and called a webhook."""
 _RULE: Json = {
@@ -254,7 +254,7 @@ def _register(cluster: KubeCluster, subject: Subject) -> tuple[Json, Json]:
         "failurePolicy": "Fail",
         "timeoutSeconds": 10,
     }
-    (selected,) = by_selector(opt_in, scope_of([parse_policy(_POLICY)]))
+    (selected,) = cluster_webhooks(opt_in, webhook_selectors([parse_policy(_POLICY)]))
     body = {"metadata": {"name": "podsettle"}, "webhooks": [opt_in, selected]}
     cluster.create(f"{_API}/mutatingwebhookconfigurations", body)
     return opt_in, selected

@@ -62,7 +62,7 @@ async def test_it_is_synced_once_the_view_and_the_scope_hold_what_was_listed(
         while not source.synced:  # noqa: ASYNC110 (in the very turn of the loop)
             await asyncio.sleep(0)
         assert set(source.documents) == {"first"}
-        assert set(source.scope.webhooks) == {"cluster.podsettle.dev"}
+        assert set(source.scope.by_webhook) == {"cluster.podsettle.dev"}
         assert source.view.runtime_class("first")
         assert [node.name for node in source.view.nodes.all] == ["first"]
     for path in (

@@ -275,7 +275,7 @@ async def test_no_pod_is_missed_while_the_webhooks_change(
         own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
     await eventually(lambda: scope(own_cluster) == {"": set()})
     await eventually(lambda: len(source.documents) == len(names) + 2)
-    assert "more than 20" in source.scope.too_broad
+    assert "more than 20" in source.scope.merged_because
     for name in names:
         own_cluster.request("DELETE", f"{POLICIES}/{name}")
     await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})

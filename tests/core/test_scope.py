@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from webhook.core.policy.model import SettlePolicy, parse_policy
-from webhook.core.policy.webhook_rules import by_selector
-from webhook.core.policy.webhook_selectors import scope_of
+from webhook.core.policy.webhook_rules import cluster_webhooks
+from webhook.core.policy.webhook_selectors import webhook_selectors
 
 ENTRY: dict[str, Any] = {
     "name": "opt-in.podsettle.dev",
@@ -44,7 +44,7 @@ def selecting(selector: Any, name: str = "p", pods: dict[str, Any] | None = None
 
 def made_for(*policies: SettlePolicy, entry: dict[str, Any] = ENTRY) -> dict[str, Any]:
     """The webhooks for policies, by their names."""
-    return {each["name"]: each for each in by_selector(entry, scope_of(policies))}
+    return {each["name"]: each for each in cluster_webhooks(entry, webhook_selectors(policies))}
 
 
 def only(*policies: SettlePolicy, entry: dict[str, Any] = ENTRY) -> Any:

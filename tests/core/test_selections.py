@@ -14,14 +14,14 @@ from webhook.core.admission.decide import Settings
 from webhook.core.admission.decision import Reason
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector, compile_selector
-from webhook.core.policy.webhook_rules import by_selector
+from webhook.core.policy.webhook_rules import cluster_webhooks
 from webhook.core.policy.webhook_selectors import (
-    BY_SELECTOR,
+    CLUSTER_WEBHOOK,
     MAX_SELECTOR_BYTES,
     MAX_WEBHOOKS,
-    Demand,
-    is_by_selector,
-    scope_of,
+    LabelRequirement,
+    is_cluster_webhook,
+    webhook_selectors,
 )
 
 
@@ -34,7 +34,7 @@ def app(name: str) -> Json:
 
 
 def names(*policies: SettlePolicy) -> set[str]:
-    return set(scope_of(policies).webhooks)
+    return set(webhook_selectors(policies).by_webhook)
 
 
 def test_selectors_that_mean_the_same_share_a_webhook() -> None:
@@ -48,21 +48,21 @@ def test_selectors_that_mean_the_same_share_a_webhook() -> None:
     }
     first = policy("p", namespaceSelector={"matchExpressions": expressions}, podSelector=app("x"))
     second = policy("q", namespaceSelector=other, podSelector=app("x"))
-    assert names(first, second) == {BY_SELECTOR}
+    assert names(first, second) == {CLUSTER_WEBHOOK}
     changed = policy("q", namespaceSelector=other, podSelector=app("y"))
-    assert names(first, changed) == {BY_SELECTOR, f"q.{BY_SELECTOR}"}
+    assert names(first, changed) == {CLUSTER_WEBHOOK, f"q.{CLUSTER_WEBHOOK}"}
 
 
 def test_a_selection_that_another_includes_needs_no_webhook() -> None:
     narrow = policy("a", namespaceSelector=team("x"), podSelector=app("x"))
     wide = policy("b", namespaceSelector=team("x"))
-    assert names(narrow, wide) == {BY_SELECTOR}
-    assert scope_of([narrow, wide]).webhooks[BY_SELECTOR].pods == frozenset()
+    assert names(narrow, wide) == {CLUSTER_WEBHOOK}
+    assert webhook_selectors([narrow, wide]).by_webhook[CLUSTER_WEBHOOK].pods == frozenset()
     # A protected namespace is covered only by a policy that names it.
     named = policy(
         "c", namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "kube-x"}}
     )
-    assert names(named, policy("d")) == {BY_SELECTOR, f"d.{BY_SELECTOR}"}
+    assert names(named, policy("d")) == {CLUSTER_WEBHOOK, f"d.{CLUSTER_WEBHOOK}"}
 
 
 def test_names_follow_the_policies_names_and_nothing_else() -> None:
@@ -75,13 +75,13 @@ def test_names_follow_the_policies_names_and_nothing_else() -> None:
     }
     for order in (policies, policies[::-1]):
         assert {
-            name: each.namespaces for name, each in scope_of(order).webhooks.items()
+            name: each.namespaces for name, each in webhook_selectors(order).by_webhook.items()
         } == {
-            name: {Demand("team", "In", (value,))} for name, value in expected.items()
+            name: {LabelRequirement("team", "In", (value,))} for name, value in expected.items()
         }  # fmt: skip
-    assert all(map(is_by_selector, expected))
-    assert not is_by_selector("opt-in.podsettle.dev")
-    assert not is_by_selector("mycluster.podsettle.dev")
+    assert all(map(is_cluster_webhook, expected))
+    assert not is_cluster_webhook("opt-in.podsettle.dev")
+    assert not is_cluster_webhook("mycluster.podsettle.dev")
 
 
 def test_the_longest_policy_name_makes_a_name_that_the_api_server_takes() -> None:
@@ -90,7 +90,7 @@ def test_the_longest_policy_name_makes_a_name_that_the_api_server_takes() -> Non
         policy("a", namespaceSelector=team("a")),
         policy(longest, namespaceSelector=team("b")),
     )
-    assert made == {BY_SELECTOR, f"{longest}.{BY_SELECTOR}"}
+    assert made == {CLUSTER_WEBHOOK, f"{longest}.{CLUSTER_WEBHOOK}"}
     made_name = max(made, key=len)
     # IsFullyQualifiedName in kubernetes `apimachinery/pkg/util/validation`.
     label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -104,21 +104,21 @@ def many(count: int, **common: Any) -> list[SettlePolicy]:
 
 def test_above_twenty_one_webhook_serves_them_all() -> None:
     assert MAX_WEBHOOKS == 20
-    enough = scope_of(many(20))
-    assert len(enough.webhooks) == 20
-    assert not enough.too_broad
-    scope = scope_of(many(21))
-    assert scope.too_broad == (
+    enough = webhook_selectors(many(20))
+    assert len(enough.by_webhook) == 20
+    assert not enough.merged_because
+    selectors = webhook_selectors(many(21))
+    assert selectors.merged_because == (
         "the policies have more than 20 pairs of namespaceSelector and podSelector"
     )
-    assert list(scope.webhooks) == [BY_SELECTOR]
-    assert scope.webhooks[BY_SELECTOR].namespaces == frozenset()
+    assert list(selectors.by_webhook) == [CLUSTER_WEBHOOK]
+    assert selectors.by_webhook[CLUSTER_WEBHOOK].namespaces == frozenset()
     # What every one demands is still demanded.
-    common = scope_of(many(21, podSelector=app("x"))).webhooks[BY_SELECTOR]
-    assert common.pods == {Demand("app", "In", ("x",))}
+    common = webhook_selectors(many(21, podSelector=app("x"))).by_webhook[CLUSTER_WEBHOOK]
+    assert common.pods == {LabelRequirement("app", "In", ("x",))}
     # Not counted: what shares a webhook, or needs none.
     more = [*many(20), *(policy(f"q{n}", namespaceSelector=team("t1")) for n in range(9))]
-    assert not scope_of([*more, policy("opt-in", namespaceSelector=None)]).too_broad
+    assert not webhook_selectors([*more, policy("opt-in", namespaceSelector=None)]).merged_because
 
 
 def test_selectors_that_are_too_long_for_the_configuration_are_left_out() -> None:
@@ -127,17 +127,20 @@ def test_selectors_that_are_too_long_for_the_configuration_are_left_out() -> Non
         expression = {"key": "x", "operator": "In", "values": values}
         return policy(name, namespaceSelector={"matchExpressions": [expression]})
 
-    assert not scope_of([long("a")]).too_broad
-    scope = scope_of([long("a"), long("b")])
-    assert "bytes" in scope.too_broad
-    assert scope.webhooks[BY_SELECTOR].namespaces == frozenset()
+    assert not webhook_selectors([long("a")]).merged_because
+    selectors = webhook_selectors([long("a"), long("b")])
+    assert "bytes" in selectors.merged_because
+    assert selectors.by_webhook[CLUSTER_WEBHOOK].namespaces == frozenset()
 
 
 def test_a_key_that_the_api_server_would_refuse_is_left_out() -> None:
     keys = ["a..b/x", "a.-b/x", f"{'a' * 254}/x", "good.example/x", "x"]
     expressions = [{"key": key, "operator": "Exists"} for key in keys[:2] + keys[3:]]
-    made = scope_of([policy("p", namespaceSelector={"matchExpressions": expressions})])
-    assert {each.key for each in made.webhooks[BY_SELECTOR].namespaces} == {"good.example/x", "x"}
+    made = webhook_selectors([policy("p", namespaceSelector={"matchExpressions": expressions})])
+    assert {each.key for each in made.by_webhook[CLUSTER_WEBHOOK].namespaces} == {
+        "good.example/x",
+        "x",
+    }
 
 
 # Nothing is missed, and nothing else is asked about.
@@ -281,8 +284,10 @@ def test_the_api_server_asks_about_every_pod_that_a_policy_changes_and_about_no_
     entry: Json,
 ) -> None:
     everything = [*policies, *more]
-    scope = scope_of(everything)
-    asked = [each["name"] for each in by_selector(entry, scope) if asks(each, space, document)]
+    selectors = webhook_selectors(everything)
+    asked = [
+        each["name"] for each in cluster_webhooks(entry, selectors) if asks(each, space, document)
+    ]
     opt_in = asks(entry, space, document)
     assert not (opt_in and asked)
     name, labels = space["metadata"]["name"], space["metadata"]["labels"]
@@ -296,9 +301,9 @@ def test_the_api_server_asks_about_every_pod_that_a_policy_changes_and_about_no_
     opts_in = "podsettle.dev/policy" in labels
     # The operator's exclusions win over the label, and over everything where they have to.
     kept_out = name == EXCLUDED and (opts_in or entry["failurePolicy"] == "Fail")
-    event(f"applied: {applied}, asked: {len(asked)}, broad: {bool(scope.too_broad)}")
+    event(f"applied: {applied}, asked: {len(asked)}, broad: {bool(selectors.merged_because)}")
     if applied and not kept_out:
         assert asked or opt_in
     if not applied:
         # A webhook for labelled namespaces, or for too many policies, is asked about more.
-        assert not asked or scope.too_broad
+        assert not asked or selectors.merged_because

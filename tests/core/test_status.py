@@ -21,7 +21,7 @@ from webhook.core.policy.status import (
     still_needed,
     webhook_scoped,
 )
-from webhook.core.policy.webhook_selectors import Scope, scope_of
+from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 
 
 def policy(**remedies: Any) -> SettlePolicy:
@@ -82,7 +82,7 @@ def test_a_policy_says_whether_the_api_server_evaluates_its_selectors() -> None:
     selecting = opt_in.model_copy(
         update={"spec": opt_in.spec.model_copy(update={"namespace_selector": LabelSelector()})}
     )
-    scope = scope_of([opt_in, selecting])
+    scope = webhook_selectors([opt_in, selecting])
     assert webhook_scoped(opt_in, scope) == Condition(
         "WebhookScoped",
         "True",
@@ -90,7 +90,7 @@ def test_a_policy_says_whether_the_api_server_evaluates_its_selectors() -> None:
         "The API server asks about the pods of namespaces labelled podsettle.dev/policy: p.",
     )
     assert webhook_scoped(selecting, scope)[1:3] == ("True", "Selectors")
-    broad = Scope({}, "there are too many")
+    broad = WebhookSelectors({}, "there are too many")
     assert webhook_scoped(opt_in, broad)[1:3] == ("True", "OptIn")
     found = webhook_scoped(selecting, broad)
     assert found[1:3] == ("False", "TooManySelectors")

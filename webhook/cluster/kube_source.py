@@ -29,7 +29,7 @@ from webhook.core.policy.model import (
     parse_policy,
 )
 from webhook.core.policy.status import accepted
-from webhook.core.policy.webhook_selectors import Scope, scope_of
+from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 from webhook.tasks import background
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class KubernetesSource:
 
     def __init__(self, server: ApiServer) -> None:
         self.view = Snapshot(namespaces={}, invents_namespaces=False)
-        self.scope = Scope({})
+        self.scope = WebhookSelectors({})
         """What the API server is to ask about because of the policies in force."""
         self._server = server
         self._version: Version | None = None
@@ -211,7 +211,7 @@ class KubernetesSource:
             self._policies_due = False
             self._keep_good_policies()
             view = replace(view, policies=PolicySet(self._good.values()))
-            self.scope = scope_of(self._good.values())
+            self.scope = webhook_selectors(self._good.values())
         self.view = view
         self._complete = all(each.synced.is_set() for each in self.reflectors.values())
         for observer in self.observers:

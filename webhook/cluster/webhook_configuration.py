@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
 from webhook.cluster.reflector import Reflector
-from webhook.core.policy.webhook_rules import OPT_IN, by_selector
-from webhook.core.policy.webhook_selectors import Scope, is_by_selector
+from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK, cluster_webhooks
+from webhook.core.policy.webhook_selectors import WebhookSelectors, is_cluster_webhook
 from webhook.tasks import background
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Registration:
         server: ApiServer,
         name: str,
         *,
-        scope: Callable[[], Scope],
+        scope: Callable[[], WebhookSelectors],
         bundle: Callable[[], bytes | None],
         may_write: Callable[[], bool],
     ) -> None:
@@ -126,8 +126,8 @@ class Registration:
         if not self._may_write() or not self.exists or self._bundle() == b"":
             return ""
         found = {webhook["name"]: webhook for webhook in self._reflector.objects[self.name]}
-        if OPT_IN not in found:
-            return f"has no webhook {OPT_IN}, which podsettle's scope is made from"
+        if OPT_IN_WEBHOOK not in found:
+            return f"has no webhook {OPT_IN_WEBHOOK}, which podsettle's scope is made from"
         try:
             return await self._mend(found)
         except (ApiError, Unreachable) as error:
@@ -136,9 +136,11 @@ class Registration:
     async def _mend(self, found: dict[str, Json]) -> str:
         scope = self._scope()
         self._warn(scope)
-        own = _own_part(found[OPT_IN], scope, self._bundle())
+        own = _own_part(found[OPT_IN_WEBHOOK], scope, self._bundle())
         stale = {
-            name: each for name, each in found.items() if is_by_selector(name) and name not in own
+            name: each
+            for name, each in found.items()
+            if is_cluster_webhook(name) and name not in own
         }
         if any(not _is_right(found.get(name), webhook) for name, webhook in own.items()):
             body: Json = {
@@ -161,15 +163,15 @@ class Registration:
             await self._patch(*how, body)
         return _STRIFE if self._repairs.in_strife else ""
 
-    def _warn(self, scope: Scope) -> None:
+    def _warn(self, scope: WebhookSelectors) -> None:
         """Log once that the API server asks about more pods than policies select."""
-        if scope.too_broad and scope.too_broad != self._warned:
+        if scope.merged_because and scope.merged_because != self._warned:
             log.warning(
                 "%s: %s: the API server asks about pods that no policy covers, too",
                 self.title,
-                scope.too_broad,
+                scope.merged_because,
             )
-        self._warned = scope.too_broad
+        self._warned = scope.merged_because
 
     async def _patch(self, query: str, content_type: str, body: Json) -> None:
         await self._server.request(
@@ -207,13 +209,13 @@ class _Repairs:
         return False
 
 
-def _own_part(opt_in: Json, scope: Scope, bundle: bytes | None) -> dict[str, Json]:
+def _own_part(opt_in: Json, scope: WebhookSelectors, bundle: bytes | None) -> dict[str, Json]:
     """podsettle's own fields, by webhook."""
     own: dict[str, Json] = {}
     trust = {} if bundle is None else {"caBundle": base64.b64encode(bundle).decode()}
     if trust:
-        own[OPT_IN] = {"name": OPT_IN, "clientConfig": trust}
-    for webhook in by_selector(opt_in, scope):
+        own[OPT_IN_WEBHOOK] = {"name": OPT_IN_WEBHOOK, "clientConfig": trust}
+    for webhook in cluster_webhooks(opt_in, scope):
         own[webhook["name"]] = {**webhook, "clientConfig": {**webhook["clientConfig"], **trust}}
     return own
 
@@ -224,7 +226,7 @@ def _is_right(found: Json | None, wanted: Json) -> bool:
     One that is podsettle's own has to be so to the last field: what the policies no longer say
     must not stay in its scope. It is made from what the API server gave, defaults included.
     """
-    if found is None or wanted["name"] != OPT_IN:
+    if found is None or wanted["name"] != OPT_IN_WEBHOOK:
         return found == wanted
     return bool(found["clientConfig"].get("caBundle") == wanted["clientConfig"]["caBundle"])
 

@@ -12,17 +12,17 @@ from webhook.core.defects.versions import SELINUX_MOUNT_LOCKED_ON, loses_exit_co
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdDifference
 from webhook.core.policy.model import PolicyProblem, SettlePolicy
-from webhook.core.policy.webhook_selectors import Scope
+from webhook.core.policy.webhook_selectors import WebhookSelectors
 
 Json: TypeAlias = dict[str, Any]
 Status: TypeAlias = Literal["True", "False", "Unknown"]
 
-_MOST_NAMED = 5
-_MOST_PROBLEMS = 10
+_MAX_NAMED = 5
+_MAX_PROBLEMS = 10
 
 
 class Condition(NamedTuple):
-    """One condition, without the time at which it came to be so."""
+    """One condition, without the time at description it came to be so."""
 
     type: str
     status: Status
@@ -34,8 +34,8 @@ def accepted(problems: Sequence[PolicyProblem], in_force: bool) -> Condition:
     """Whether the policy is valid. `in_force` says whether any state of it is."""
     if not problems:
         return Condition("Accepted", "True", "Valid", "The policy is in force.")
-    left = len(problems) - _MOST_PROBLEMS
-    listed = "; ".join(map(str, problems[:_MOST_PROBLEMS])) + (f"; {left} more" if left > 0 else "")
+    left = len(problems) - _MAX_PROBLEMS
+    listed = "; ".join(map(str, problems[:_MAX_PROBLEMS])) + (f"; {left} more" if left > 0 else "")
     what = "The last valid state stays in force" if in_force else "Not in force"
     return Condition("Accepted", "False", "Invalid", f"{what}: {listed}")
 
@@ -59,24 +59,24 @@ def crd_note(difference: CrdDifference) -> str:
     if difference.lacks:
         return (
             f"CustomResourceDefinition {CRD_NAME} is older than podsettle and lacks "
-            f"{_some_of(difference.lacks)}: the API server drops such fields from policies without "
-            f"an error, and refuses such values. Apply the CRD of this release: {apply}"
+            f"{_list_paths(difference.lacks)}: the API server drops such fields from policies "
+            f"without an error, and refuses such values. Apply the CRD of this release: {apply}"
         )
     if difference.other_defaults:
         return (
             f"CustomResourceDefinition {CRD_NAME} has other defaults than podsettle: "
-            f"{_some_of(difference.other_defaults)}. New policies get these. Unless the CRD is of "
-            f"a newer release, apply the CRD of this release: {apply}"
+            f"{_list_paths(difference.other_defaults)}. New policies get these. Unless the CRD is "
+            f"of a newer release, apply the CRD of this release: {apply}"
         )
     return ""
 
 
-def _some_of(paths: Sequence[str]) -> str:
-    left = len(paths) - _MOST_NAMED
-    return ", ".join(paths[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+def _list_paths(paths: Sequence[str]) -> str:
+    left = len(paths) - _MAX_NAMED
+    return ", ".join(paths[:_MAX_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
-def webhook_scoped(policy: SettlePolicy, scope: Scope) -> Condition:
+def webhook_scoped(policy: SettlePolicy, selectors: WebhookSelectors) -> Condition:
     """Whether the API server evaluates the policy's selectors before it asks podsettle."""
     if policy.spec.namespace_selector is None:
         message = (
@@ -84,10 +84,10 @@ def webhook_scoped(policy: SettlePolicy, scope: Scope) -> Condition:
             f"{LABEL_POLICY}: {policy.metadata.name}."
         )
         return Condition("WebhookScoped", "True", "OptIn", message)
-    if scope.too_broad:
+    if selectors.merged_because:
         message = (
-            f"Broad, because {scope.too_broad}. One webhook serves them all, so the API server "
-            "asks about pods that no policy covers, too; with failurePolicy: Fail those are "
+            f"Broad, because {selectors.merged_because}. One webhook serves them all, so the API "
+            "server asks about pods that no policy covers, too; with failurePolicy: Fail those are "
             "refused while podsettle is down."
         )
         return Condition("WebhookScoped", "False", "TooManySelectors", message)
@@ -116,114 +116,114 @@ def still_needed(policy: SettlePolicy, view: ClusterView) -> Condition:
     `runtimeClass` alone, for only there does it say what the problem is: another that is applied
     `Always` may be for one that no node has any more.
     """
-    verdicts = tuple(_verdicts(policy, view))
+    needs = tuple(_needs(policy, view))
     # One remedy that is needed is enough, and one that may be keeps the policy from being let go.
     for status in ("True", "Unknown", "False"):
-        found = [verdict for verdict in verdicts if verdict.status == status]
+        found = [need for need in needs if need.status == status]
         if found:
             break
-    message = " ".join(verdict.sentence(alone=len(verdicts) == 1) for verdict in verdicts)
+    message = " ".join(need.sentence(alone=len(needs) == 1) for need in needs)
     if status == "False":
         message += " The policy can be removed."
     return Condition("StillNeeded", found[0].status, found[0].reason, message)
 
 
-class _Verdict(NamedTuple):
+class _Need(NamedTuple):
     """Whether some of a policy's remedies are still needed."""
 
     status: Status
     reason: str
     message: str
-    about: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
 
     def sentence(self, *, alone: bool) -> str:
-        if self.about and not alone:
-            return f"{', '.join(self.about)}: {self.message}."
+        if self.remedies and not alone:
+            return f"{', '.join(self.remedies)}: {self.message}."
         return f"{self.message[0].upper()}{self.message[1:]}."
 
 
-class _Reach(NamedTuple):
+class _NodeSet(NamedTuple):
     """The nodes that pods could land on, and which these are in words."""
 
     nodes: tuple[Node, ...]
-    which: str = ""
+    description: str = ""
 
-    def verdict(self, about: tuple[str, ...], has: Callable[[Node], bool], what: str) -> _Verdict:
+    def need(self, remedies: tuple[str, ...], has: Callable[[Node], bool], what: str) -> _Need:
         """Needed while there is a node that `has` the problem: that runs `what`."""
         count = len(self.nodes)
         if not count:
-            return _Verdict("Unknown", "NoNodes", f"no node{self.which} is known", about)
+            return _Need("Unknown", "NoNodes", f"no node{self.description} is known", remedies)
         affected = [node for node in self.nodes if has(node)]
         if not affected:
-            message = f"none of {count} nodes{self.which} runs {what}"
-            return _Verdict("False", "NodesAreFixed", message, about)
+            message = f"none of {count} nodes{self.description} runs {what}"
+            return _Need("False", "NodesAreFixed", message, remedies)
         verb = "runs" if len(affected) == 1 else "run"
-        message = f"{len(affected)} of {count} nodes{self.which} still {verb} {what}"
-        return _Verdict("True", "NodesAreAffected", f"{message}: {_named(affected)}", about)
+        message = f"{len(affected)} of {count} nodes{self.description} still {verb} {what}"
+        return _Need("True", "NodesAreAffected", f"{message}: {_list_nodes(affected)}", remedies)
 
 
-def _verdicts(policy: SettlePolicy, view: ClusterView) -> Iterator[_Verdict]:
+def _needs(policy: SettlePolicy, view: ClusterView) -> Iterator[_Need]:
     names = list(policy.spec.settings())
     of_class = policy.spec.remedies.runtime_class
     relabel = policy.spec.remedies.skip_selinux_relabel
-    everywhere = _Reach(view.nodes.all)
+    all_nodes = _NodeSet(view.nodes.all)
     retires = of_class is not None and of_class.when == "NodesNeedIt"
     # Pods that name another class themselves go elsewhere, and so would all without the policy: it
     # does not matter, because a class that is set whatever the nodes run keeps the policy needed.
-    reach = _under(of_class.name, view) if of_class and not retires else everywhere
+    nodes = _nodes_of_class(of_class.name, view) if of_class and not retires else all_nodes
     cured: list[str] = []
 
-    about = tuple(name for name in names if name in ("postInitSleep", "retryInitExit255"))
-    if about:
-        yield reach.verdict(about, lambda n: loses_exit_codes(n.runtime), "an affected CRI-O")
-        cured += about
+    remedies = tuple(name for name in names if name in ("postInitSleep", "retryInitExit255"))
+    if remedies:
+        yield nodes.need(remedies, lambda n: loses_exit_codes(n.runtime), "an affected CRI-O")
+        cured += remedies
     if relabel:
         # Its annotations go only onto pods that are under its class.
         brought = relabel.runtime_class_name
-        yield _relabelling(_under(brought, view) if brought else reach)
+        yield _relabelling_need(_nodes_of_class(brought, view) if brought else nodes)
         cured.append("skipSELinuxRelabel")
     if retires:
         what = "something else than a CRI-O that mounts volatile"
-        yield everywhere.verdict(("runtimeClass",), lambda n: not mounts_volatile(n.runtime), what)
+        yield all_nodes.need(("runtimeClass",), lambda n: not mounts_volatile(n.runtime), what)
         cured.append("runtimeClass")
 
     kept = [name for name in names if name not in cured]
     if kept:
         message = f"no release that podsettle knows makes {', '.join(kept)} unnecessary"
-        yield _Verdict("True", "NoReleaseCures", message)
+        yield _Need("True", "NoReleaseCures", message)
 
 
-def _relabelling(reach: _Reach) -> _Verdict:
+def _relabelling_need(nodes: _NodeSet) -> _Need:
     """Until SELinuxMount is locked on CRI-O relabels; from then on the volumes decide."""
-    about = ("skipSELinuxRelabel",)
-    found = reach.verdict(about, _relabels, "CRI-O below Kubernetes 1.37")
-    count = sum(node.runtime.name == "cri-o" for node in reach.nodes)
+    remedies = ("skipSELinuxRelabel",)
+    found = nodes.need(remedies, _relabels_volumes, "CRI-O below Kubernetes 1.37")
+    count = sum(node.runtime.name == "cri-o" for node in nodes.nodes)
     if found.status != "False":
         return found
     if not count:
-        return reach.verdict(about, lambda _node: False, "CRI-O")
+        return nodes.need(remedies, lambda _node: False, "CRI-O")
     message = (
-        f"the CRI-O of {count} of {len(reach.nodes)} nodes{reach.which} relabels only what "
+        f"the CRI-O of {count} of {len(nodes.nodes)} nodes{nodes.description} relabels only what "
         "Kubernetes 1.37's SELinuxMount leaves to it, such as volumes whose CSIDriver lacks "
         "seLinuxMount: true; podsettle does not see whether there are any"
     )
-    return _Verdict("Unknown", "VolumesNotSeen", message, about)
+    return _Need("Unknown", "VolumesNotSeen", message, remedies)
 
 
-def _relabels(node: Node) -> bool:
+def _relabels_volumes(node: Node) -> bool:
     return node.runtime.name == "cri-o" and (
         node.kubelet is None or node.kubelet < SELINUX_MOUNT_LOCKED_ON
     )
 
 
-def _under(name: str, view: ClusterView) -> _Reach:
+def _nodes_of_class(name: str, view: ClusterView) -> _NodeSet:
     """The nodes that a RuntimeClass's scheduling leaves, where it exists and has one."""
     found = view.runtime_class(name)
     if found is None or not found.node_selector:
-        return _Reach(view.nodes.all)
+        return _NodeSet(view.nodes.all)
     wanted = found.node_selector.items()
     nodes = tuple(node for node in view.nodes.all if wanted <= node.labels.items())
-    return _Reach(nodes, f" of RuntimeClass {name}")
+    return _NodeSet(nodes, f" of RuntimeClass {name}")
 
 
 def merge_conditions(
@@ -236,7 +236,7 @@ def merge_conditions(
             "type": condition.type,
             "status": condition.status,
             "observedGeneration": generation,
-            "lastTransitionTime": _since(condition, before.get(condition.type), now),
+            "lastTransitionTime": _transition_time(condition, before.get(condition.type), now),
             "reason": condition.reason,
             "message": condition.message,
         }
@@ -244,14 +244,14 @@ def merge_conditions(
     ]
 
 
-def _since(condition: Condition, before: Mapping[str, Any] | None, now: str) -> str:
+def _transition_time(condition: Condition, before: Mapping[str, Any] | None, now: str) -> str:
     if before is None or before.get("status") != condition.status:
         return now
     return str(before.get("lastTransitionTime", now))
 
 
-def _named(nodes: Sequence[Node]) -> str:
-    first = sorted(nodes, key=lambda node: node.name)[:_MOST_NAMED]
+def _list_nodes(nodes: Sequence[Node]) -> str:
+    first = sorted(nodes, key=lambda node: node.name)[:_MAX_NAMED]
     left = len(nodes) - len(first)
     return ", ".join(f"{node.name} ({node.runtime})" for node in first) + (
         f" and {left} more" if left else ""
