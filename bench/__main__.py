@@ -18,7 +18,7 @@ from bench.failure import BenchError
 from bench.part import Part
 from bench.report import as_json, as_markdown, as_text, from_json, write_docs
 from bench.run import Run
-from tests.kube.build import BuildError
+from tests.support.kube.build import BuildError
 
 PARTS: dict[str, Callable[[Run], Part]] = {
     floor.NAME: floor.measure,

@@ -30,8 +30,8 @@ from bench.subject import (
     non_loopback_address,
     serve_podsettle,
 )
-from tests.chart.helm import named
-from tests.kube.cluster import KubeCluster
+from tests.support.helm import named
+from tests.support.kube.cluster import KubeCluster
 from webhook.core.constants import LABEL_ENABLED, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy.model import parse_policy
 from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK, cluster_webhooks

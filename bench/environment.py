@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.kube import build
+from tests.support.kube import build
 
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("fastapi", "httptools", "msgspec", "orjson", "uvicorn", "uvloop")
@@ -32,7 +32,9 @@ def environment() -> dict[str, str]:
         **{package: version(package) for package in _PACKAGES},
         "TLS": " ".join(ssl.OPENSSL_VERSION.split()[:2]),
         "wrk": _said("wrk", "-v").partition(" [")[0].removeprefix("wrk ") or "none",
-        "Kubernetes": _find(str(_ROOT / "tests/kube/go.mod"), r"^\tk8s.io/kubernetes v(\S+)"),
+        "Kubernetes": _find(
+            str(_ROOT / "tests/support/kube/go.mod"), r"^\tk8s.io/kubernetes v(\S+)"
+        ),
         "Go": _go().removeprefix("go"),
     }
 

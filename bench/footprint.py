@@ -21,7 +21,7 @@ from bench.measure import Measure
 from bench.part import Part
 from bench.run import CONNECTIONS, Run
 from bench.subject import Subject, check, serve_podsettle
-from tests.kube.cluster import KubeCluster
+from tests.support.kube.cluster import KubeCluster
 from webhook.linger.build import OUT, host_arch
 
 NAME = "footprint"

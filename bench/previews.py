@@ -23,7 +23,7 @@ from bench.rounds import interleave
 from bench.run import CONNECTIONS, Run
 from bench.stalls import longest_stall
 from bench.subject import Subject, await_ready, check
-from tests.process import free_port
+from tests.support.process import free_port
 
 NAME = "previews"
 IDLE = "reviews alone"

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from bench.failure import BenchError
 from bench.process import Process, started
-from tests.kube import build
-from tests.process import PODSETTLE, free_port, podsettle
+from tests.support.kube import build
+from tests.support.process import PODSETTLE, free_port, podsettle
 
 _PATIENCE = 60.0
 

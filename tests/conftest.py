@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.kube.cluster import KubeCluster
+from tests.support.kube.cluster import KubeCluster
 
 _skipped: list[str] = []
 

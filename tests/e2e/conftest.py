@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from tests.kube.cluster import KubeCluster
-from tests.kube.fixtures import prepare_for_fixture_pods
-from tests.process import RunningServer, await_that, start_server
-from tests.reviews import PODS, load_pod
+from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.fixtures import prepare_for_fixture_pods
+from tests.support.process import RunningServer, await_that, start_server
+from tests.support.reviews import PODS, load_pod
 
 Json: TypeAlias = dict[str, Any]
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from tests.e2e.conftest import HEAVY, Json, init_names, normal, registered, simple_pod, wrappers
-from tests.e2e.neighbour import neighbour
-from tests.kube.cluster import KubeCluster
-from tests.process import await_that
-from tests.reviews import PODS, load_pod
+from tests.support.kube.cluster import KubeCluster
+from tests.support.other_webhook import neighbour
+from tests.support.process import await_that
+from tests.support.reviews import PODS, load_pod
 
 UNTOUCHED = {"hostnetwork-daemonset", "static-mirror", "windows-tekton"}
 RESTRICTED: Json = {

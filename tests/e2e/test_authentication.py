@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from tests.e2e.conftest import is_called, registered, simple_pod
-from tests.kube.cluster import Json, KubeCluster
-from tests.process import RunningServer, await_that, free_port, start_server
+from tests.support.kube.cluster import Json, KubeCluster
+from tests.support.process import RunningServer, await_that, free_port, start_server
 
 CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
 POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"

@@ -17,11 +17,9 @@ import pytest
 import trustme
 import yaml
 
-from tests.chart.helm import CHART, NAMESPACE
-from tests.cluster.accounts import await_grant
-from tests.e2e.calls import calls, created
 from tests.e2e.conftest import init_names, is_called, normal, simple_pod
-from tests.e2e.release import (
+from tests.support.helm import CHART, NAMESPACE
+from tests.support.helm_release import (
     ACCOUNT,
     BY_SELECTOR,
     CONFIGURATION,
@@ -37,10 +35,12 @@ from tests.e2e.release import (
     installed,
     policy,
 )
-from tests.images.pull_secrets import docker_config
-from tests.images.rig import PASSWORD, USER, basic, htpasswd, made_image, start_registry
-from tests.kube.cluster import AUDIT_POLICY, KubeCluster
-from tests.process import await_that, free_port
+from tests.support.kube.cluster import AUDIT_POLICY, KubeCluster
+from tests.support.process import await_that, free_port
+from tests.support.pull_secrets import docker_config
+from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
+from tests.support.service_accounts import await_grant
+from tests.support.webhook_calls import calls, created
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 
 # They share the release, and leave it as they found it.

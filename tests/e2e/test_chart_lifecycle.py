@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.chart.helm import CHART, CRDS, NAMESPACE, VALUES, run
 from tests.e2e.conftest import is_called, simple_pod
-from tests.e2e.release import (
+from tests.support.helm import CHART, CRDS, NAMESPACE, VALUES, run
+from tests.support.helm_release import (
     BY_SELECTOR,
     CONFIGURATION,
     FAIL,
@@ -27,9 +27,9 @@ from tests.e2e.release import (
     installed,
     policy,
 )
-from tests.kube.cluster import KubeCluster
-from tests.load import creating_pods
-from tests.process import await_that, podsettle
+from tests.support.kube.cluster import KubeCluster
+from tests.support.pod_load import creating_pods
+from tests.support.process import await_that, podsettle
 
 pytestmark = pytest.mark.xdist_group("chart-lifecycle")
 

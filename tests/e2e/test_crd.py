@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import Json, policy_document
-from tests.kube.cluster import Answer, KubeCluster
-from tests.policies import EXAMPLES, RIGHT, WRONG, gate, labels, requirement, sleep
-from tests.process import await_that
+from tests.data.invalid_policies import EXAMPLES, RIGHT, WRONG, gate, labels, requirement, sleep
+from tests.support.factories import Json, policy_document
+from tests.support.kube.cluster import Answer, KubeCluster
+from tests.support.process import await_that
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.model import InvalidPolicyError, Remedies, SettlePolicy, parse_policy
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from tests.cluster.conftest import CRD, POLICIES, policy
-from tests.kube.cluster import KubeCluster
-from tests.process import RunningServer, await_that, start_server
-from tests.reviews import PODS, load_pod, review
+from tests.e2e.cluster.conftest import CRD, POLICIES, policy
+from tests.support.kube.cluster import KubeCluster
+from tests.support.process import RunningServer, await_that, start_server
+from tests.support.reviews import PODS, load_pod, review
 
 BAD_DAYS = 4
 REVIEWS = 1000

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.e2e.conftest import is_called, registered
-from tests.kube.cluster import KubeCluster
-from tests.process import RunningServer, await_that, start_server
+from tests.support.kube.cluster import KubeCluster
+from tests.support.process import RunningServer, await_that, start_server
 
 CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
 POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.builders import LINGER, in_shell, node
+from tests.data.expected_outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
 from tests.e2e.conftest import Json, init_names, is_called, normal, registered
 from tests.e2e.test_admission import fresh
-from tests.kube.cluster import KubeCluster
-from tests.kube.fixtures import prepare_for_fixture_pods
-from tests.outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
-from tests.process import RunningServer, await_that, start_server
-from tests.reviews import PODS, load_pod
+from tests.support.factories import LINGER, in_shell, node
+from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.fixtures import prepare_for_fixture_pods
+from tests.support.process import RunningServer, await_that, start_server
+from tests.support.reviews import PODS, load_pod
 
 DELIVERIES = ("Auto", "Binary", "ImageVolume")
 MOUNTED = ("Auto", "ImageVolume")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import is_called, registered, simple_pod
-from tests.kube.cluster import KubeCluster
-from tests.load import creating_pods
-from tests.process import await_that, free_port, start_server
+from tests.support.kube.cluster import KubeCluster
+from tests.support.pod_load import creating_pods
+from tests.support.process import await_that, free_port, start_server
 
 RESTARTS = 20
 PER_SECOND = 100

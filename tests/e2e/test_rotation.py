@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.installation import Balancer, Installation, Replica
-from tests.kube.cluster import KubeCluster
-from tests.load import creating_pods
-from tests.process import await_that
+from tests.support.kube.cluster import KubeCluster
+from tests.support.manual_install import Balancer, Installation, Replica
+from tests.support.pod_load import creating_pods
+from tests.support.process import await_that
 from webhook.tls.authority import Authority, fingerprint
 
 CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"

@@ -10,11 +10,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.chart.helm import CHART, NAMESPACE
-from tests.e2e.calls import calls, created
 from tests.e2e.conftest import is_called, registered, simple_pod
-from tests.e2e.neighbour import neighbour
-from tests.e2e.release import (
+from tests.support.helm import CHART, NAMESPACE
+from tests.support.helm_release import (
     BY_SELECTOR,
     FAIL,
     IMAGES,
@@ -26,8 +24,10 @@ from tests.e2e.release import (
     installed,
     policy,
 )
-from tests.kube.cluster import KubeCluster
-from tests.process import await_that
+from tests.support.kube.cluster import KubeCluster
+from tests.support.other_webhook import neighbour
+from tests.support.process import await_that
+from tests.support.webhook_calls import calls, created
 from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
 
 pytestmark = pytest.mark.xdist_group("scope")

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from tests.chart.helm import CHART, CRDS, NAMESPACE
-from tests.e2e.release import (
+from tests.support.helm import CHART, CRDS, NAMESPACE
+from tests.support.helm_release import (
     HOST,
     IMAGES,
     OWN,
@@ -35,8 +35,8 @@ from tests.e2e.release import (
     Replica,
     installed,
 )
-from tests.kube.cluster import KubeCluster
-from tests.process import await_that, free_port
+from tests.support.kube.cluster import KubeCluster
+from tests.support.process import await_that, free_port
 
 pytestmark = pytest.mark.xdist_group("chart-scraping")
 

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from tests.chart.helm import CHART, NAMESPACE
 from tests.e2e.conftest import is_called, normal, simple_pod, wrappers
-from tests.e2e.release import (
+from tests.support.helm import CHART, NAMESPACE
+from tests.support.helm_release import (
     BY_SELECTOR,
     CONFIGURATION,
     FAIL,
@@ -30,9 +30,9 @@ from tests.e2e.release import (
     installed,
     policy,
 )
-from tests.kube.cluster import KubeCluster
-from tests.load import Load, creating_pods
-from tests.process import await_that
+from tests.support.kube.cluster import KubeCluster
+from tests.support.pod_load import Load, creating_pods
+from tests.support.process import await_that
 
 pytestmark = pytest.mark.xdist_group("versions-together")
 

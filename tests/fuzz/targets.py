@@ -7,8 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from tests.builders import SETTINGS, container, node, pod, policy, review, runtime_class, view
 from tests.fuzz.inputs import Piece, Program
+from tests.support.factories import (
+    SETTINGS,
+    container,
+    node,
+    pod,
+    policy,
+    review,
+    runtime_class,
+    view,
+)
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.defects.versions import Version

@@ -1,0 +1,41 @@
+"""What the benchmark needs and not every machine has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from bench.failure import BenchError
+from bench.subject import non_loopback_address
+from tests.support.kube import build
+
+
+@pytest.fixture(scope="session")
+def load_tool() -> None:
+    """wrk, or a skip; a failure in CI."""
+    if shutil.which("wrk") is None:
+        _lack("wrk is not installed (Debian: wrk)")
+
+
+@pytest.fixture(scope="session")
+def go_webhook() -> None:
+    """agnhost, or a skip; a failure in CI."""
+    if not build.is_built(build.PEERS):
+        _lack("agnhost is not built: run `make peers`")
+
+
+@pytest.fixture(scope="session")
+def address() -> None:
+    """An address that is not the loopback one, or a skip; a failure in CI."""
+    try:
+        non_loopback_address()
+    except BenchError as error:
+        _lack(str(error))
+
+
+def _lack(what: str) -> None:
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(what)
+    pytest.skip(what)

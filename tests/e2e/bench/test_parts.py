@@ -1,0 +1,109 @@
+"""Each part in its short form: that it works, and what its results look like. No times."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+# Not beside the tests of the cluster: each part keeps two cores busy.
+pytestmark = pytest.mark.xdist_group("kube")
+
+
+def bench(out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *map(str, arguments), "--out", str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def short(out: Path, part: str) -> dict[str, Any]:
+    """The results of a part in its short form."""
+    ran = bench(out, part, "--short")
+    assert ran.returncode == 0, ran.stderr
+    assert "the figures mean nothing" in ran.stdout
+    assert "What has to hold" not in ran.stdout
+    ElementTree.parse(out / "short.svg")
+    results: dict[str, Any] = json.loads((out / "short.json").read_text())
+    assert list(results["parts"]) == [part]
+    assert results["environment"]["commit"]
+    for row, figures in results["parts"][part]["rows"].items():
+        assert figures, row
+        for figure in figures.values():
+            assert figure["low"] <= figure["median"] <= figure["high"]
+    return results
+
+
+@pytest.mark.usefixtures("load_tool", "go_webhook")
+def test_floor(tmp_path: Path) -> None:
+    results = short(tmp_path, "floor")
+    rows = results["parts"]["floor"]["rows"]
+    names = {row.partition(",")[0] for row in rows}
+    assert names == {"podsettle", "echo", "agnhost"}
+    assert all(figures["reviews/s"]["median"] > 0 for figures in rows.values())
+    verdicts = [target["verdict"] for target in results["targets"]]
+    assert len(verdicts) - verdicts.count("not measured") == 3
+    # What was measured can be shown again, and gives the same.
+    again = bench(tmp_path / "again", "--again", tmp_path / "short.json")
+    assert again.returncode == 0, again.stderr
+    assert "What has to hold" in again.stdout
+    for kind in ("json", "svg"):
+        shown = (tmp_path / "again" / f"results.{kind}").read_bytes()
+        assert shown == (tmp_path / f"short.{kind}").read_bytes()
+
+
+@pytest.mark.parametrize("arguments", [("--short",), ("core",)])
+def test_the_page_takes_full_runs_alone(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    ran = bench(tmp_path, *arguments, "--write-docs")
+    assert ran.returncode == 2
+    assert "--write-docs wants every part, in full" in ran.stderr
+
+
+@pytest.mark.usefixtures("load_tool")
+def test_growth(tmp_path: Path) -> None:
+    rows = short(tmp_path, "growth")["parts"]["growth"]["rows"]
+    assert {"1 policy", "100 namespaces", "8 KB pod, echo", "no policy for the pod"} <= set(rows)
+
+
+def test_previews(tmp_path: Path) -> None:
+    rows = short(tmp_path, "previews")["parts"]["previews"]["rows"]
+    assert {"reviews alone", "490 pods of Tekton", "190 nested anchors"} <= set(rows)
+    beside = [figures for row, figures in rows.items() if row != "reviews alone"]
+    assert all(figures["longest stall of the loop"]["low"] > 0 for figures in beside)
+    assert all("p99, against alone" in figures for figures in beside)
+
+
+@pytest.mark.usefixtures("address")
+def test_end_to_end(tmp_path: Path) -> None:
+    rows = short(tmp_path, "end-to-end")["parts"]["end-to-end"]["rows"]
+    assert "increment, p50" not in rows["no webhook"]
+    kinds = ("podsettle", "podsettle, by a cluster-wide policy", "native policy")
+    for kind in kinds:
+        assert {"increment, p50", "p99"} <= rows[kind].keys()
+    called = {
+        name: figures["calls per pod"] for name, figures in rows.items() if name != "no webhook"
+    }
+    assert {name: figure["median"] for name, figure in called.items()} == dict.fromkeys(called, 1)
+
+
+@pytest.mark.usefixtures("load_tool")
+def test_footprint(tmp_path: Path) -> None:
+    rows = short(tmp_path, "footprint")["parts"]["footprint"]["rows"]
+    memory = rows["100 namespaces, 10 policies, API server"]
+    assert memory["most ever"]["median"] >= memory["idle"]["median"] > 0
+    assert rows["the helper"]["size"]["median"] > 0
+
+
+def test_core(tmp_path: Path) -> None:
+    rows = short(tmp_path, "core")["parts"]["core"]["rows"]
+    assert rows["the decision: bytes to bytes"]["time"]["unit"] == "µs"

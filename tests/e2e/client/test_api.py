@@ -1,0 +1,161 @@
+"""`webhook.client` as a program uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.fake_kubelet import Kubelet, Record
+from tests.support.kube.cluster import KubeCluster
+from tests.support.kubelet_status import RUNNING, Pod, terminated
+from webhook.client import (
+    ApiError,
+    ApiServer,
+    Backoff,
+    Ended,
+    PodName,
+    PodNotFoundError,
+    Unreachable,
+    copy_logs,
+    wait_terminated,
+)
+from webhook.client.pod_watch import Sight, keep_in_sight
+from webhook.client.retry import may_pass
+
+T = 1_780_000_000_000_000_000
+ONCE = Backoff(total=0)
+
+
+@pytest.fixture(autouse=True)
+def kubeconfig(cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+
+
+async def test_log_and_end_of_a_pod(cluster: KubeCluster, namespace: str, kubelet: Kubelet) -> None:
+    Pod(cluster, namespace, node=kubelet.node).say("Failed", {"step": terminated(3, "OOMKilled")})
+    kubelet.current.write(Record(T, b"out of"), Record(T, b"memory"))
+    kubelet.current.end()
+    got: list[bytes] = []
+    async with await ApiServer.connect() as server:
+        pod = PodName(namespace, "step-1")
+        await copy_logs(server, pod, got.append, follow=True)
+        ended = await wait_terminated(server, pod)
+    assert b"".join(got) == b"out of\nmemory\n"
+    assert ended == Ended("step", 3, "OOMKilled", "2026-05-30T10:01:00Z")
+
+
+async def test_what_write_raises_ends_it_at_once(
+    cluster: KubeCluster, namespace: str, kubelet: Kubelet
+) -> None:
+    """An OSError too, which is what a broken connection raises."""
+    Pod(cluster, namespace, node=kubelet.node).say("Running", {"step": RUNNING})
+    kubelet.current.write(Record(T, b"text"))
+
+    def full(_data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    async with await ApiServer.connect() as server:
+        with pytest.raises(OSError, match="No space left"):
+            await copy_logs(server, PodName(namespace, "step-1"), full, follow=True)
+    assert len(kubelet.queries) == 1
+
+
+async def test_what_is_wrong_with_a_name_stays_in_its_place(
+    namespace: str,
+) -> None:
+    async with await ApiServer.connect() as server:
+        for name in ("none", "../../../namespaces/default", "a?watch=1"):
+            with pytest.raises((PodNotFoundError, ApiError), match=r"does not exist|404|400"):
+                await wait_terminated(server, PodName(namespace, name), backoff=ONCE)
+
+
+async def test_a_watch_whose_version_is_gone_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with KubeCluster.start() as own:
+        monkeypatch.setenv("KUBECONFIG", str(own.kubeconfig))
+        pod = Pod(own, "default")
+        async with (
+            await ApiServer.connect() as server,
+            keep_in_sight(server, PodName("default", "step-1"), Backoff(first=0.05)) as sight,
+        ):
+            sight._version = "1"
+            own.kill_apiserver()
+            own.start_apiserver()
+            pod.say("Failed", {"step": terminated(1)})
+            async with asyncio.timeout(60):
+                while sight.pod["status"]["phase"] != "Failed":
+                    await sight.change()
+
+
+async def test_another_pod_of_the_same_name_is_told_by_its_uid(
+    cluster: KubeCluster, namespace: str
+) -> None:
+    """Where the watch was down meanwhile, nothing else tells."""
+    pod = Pod(cluster, namespace)
+    async with await ApiServer.connect() as server:
+        sight = Sight(server, PodName(namespace, "step-1"), ONCE)
+        await sight.begin()
+        pod.delete()
+        Pod(cluster, namespace).say("Succeeded", {"step": terminated(0)})
+        await sight.refresh()
+        assert sight.gone
+        assert sight.pod["status"]["phase"] == "Pending"
+        assert not sight.has_final_state
+
+
+async def test_a_kubeconfig_that_is_named_comes_before_the_pod_that_this_runs_in(
+    cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = json.loads(cluster.kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = "of-the-context"
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    async with await ApiServer.connect() as server:
+        assert server.url == cluster.url
+        assert server.namespace == "of-the-context"
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (ApiError(500, "remote error: tls: internal error"), True),
+        (ApiError(429, "too many requests"), True),
+        (ApiError(403, "forbidden"), False),
+        (ApiError(404, "not found"), False),
+        (Unreachable("connection refused"), True),
+        (ValueError(), False),
+    ],
+)
+def test_what_may_pass(error: Exception, passes: bool) -> None:
+    assert may_pass(error) == passes
+
+
+async def test_the_back_off_is_woodpecker_s() -> None:
+    """500 ms, half as long again each time, 50 % up and down, a minute in all."""
+    pauses: list[float] = []
+
+    async def fail() -> None:
+        raise Unreachable("gone")
+
+    async def note(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 50:
+            raise ValueError("enough")
+
+    with pytest.raises(Unreachable):
+        await Backoff()(fail, note)
+    for number, pause in enumerate(pauses):
+        usual = 0.5 * 1.5**number
+        assert usual / 2 <= pause <= usual * 1.5
+    assert len(pauses) >= 10
+    assert len({pause / 1.5**number for number, pause in enumerate(pauses)}) > 1
+
+
+@pytest.mark.parametrize("wrong", [{"first": -1}, {"factor": 0.9}, {"jitter": 1.5}, {"total": -1}])
+def test_a_back_off_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="back-off"):
+        Backoff(**wrong)

@@ -1,0 +1,113 @@
+"""What docs/wait-and-logs.md tells people to run and to grant."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.fake_kubelet import Kubelet, Record
+from tests.support.kube.build import programs
+from tests.support.kube.cluster import KubeCluster
+from tests.support.kubelet_status import RUNNING, Command, Pod, running, terminated
+from tests.support.process import PODSETTLE, await_that
+
+PAGE = (Path(__file__).parents[3] / "docs" / "wait-and-logs.md").read_text()
+T = 1_780_000_000_000_000_000
+
+
+def block(language: str, holding: str) -> str:
+    """The one block of the page in this language that holds this text."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (only,) = [text for text in found if holding in text]
+    return str(only)
+
+
+def kubeconfig_of(cluster: KubeCluster, namespace: str, directory: Path, token: str = "") -> Path:
+    config = json.loads(cluster.kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = namespace
+    if token:
+        config["users"][0]["user"]["token"] = token
+    path = directory / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_script_tells_a_failed_step_from_a_lost_one(
+    cluster: KubeCluster,
+    namespace: str,
+    kubelet: Kubelet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    known: bool,
+) -> None:
+    kubectl = programs().kubectl
+    assert kubectl is not None
+    path = [str(Path(PODSETTLE).parent), str(kubectl.parent), os.environ["PATH"]]
+    monkeypatch.setenv("PATH", os.pathsep.join(path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    step = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "step-1"},
+        "spec": {
+            "nodeName": kubelet.node,
+            "restartPolicy": "Never",
+            "containers": [{"name": "step", "image": "busybox"}],
+        },
+    }
+    (tmp_path / "step.yaml").write_text(json.dumps(step))
+    kubeconfig = kubeconfig_of(cluster, namespace, tmp_path)
+    script = ("-c", block("sh", "kubectl create"))
+    with running(kubeconfig, tmp_path, *script, program="sh") as command:
+        pod = Pod(cluster, namespace, existing=True)
+        await_that(lambda: pod.exists, "the script has made its pod")
+        pod.say("Running", {"step": RUNNING})
+        kubelet.current.write(Record(T, b"hello"))
+        command.await_output(b"hello\n")
+        if known:
+            pod.say("Failed", {"step": terminated(3)})
+        else:
+            pod.delete()
+        kubelet.current.end()
+        assert command.end() == (3 if known else 75)
+        _check_output(command, known)
+
+
+def _check_output(command: Command, known: bool) -> None:
+    assert command.stdout.startswith(b"hello\n")
+    assert ("is not known" in command.stderr) is not known
+
+
+def test_the_rights_that_it_names_are_enough(
+    cluster: KubeCluster, namespace: str, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    rules = yaml.safe_load(block("yaml", "pods/log"))["rules"]
+    cluster.create(f"{rbac}/roles", {"metadata": {"name": "ci"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "ci"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "ci"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+    }
+    cluster.create(f"{rbac}/rolebindings", binding)
+    token = cluster.token_for("default", namespace)
+    pod = Pod(cluster, namespace, node=kubelet.node)
+    path = f"/api/v1/namespaces/{namespace}/pods/step-1"
+    await_that(lambda: cluster.request("GET", path, token=token).status == 200, "it is in force")
+    pod.say("Failed", {"step": terminated(4)})
+    kubelet.current.write(Record(T, b"hello"))
+    kubelet.current.end()
+    kubeconfig = kubeconfig_of(cluster, namespace, tmp_path, token)
+    with running(kubeconfig, tmp_path, "logs", "step-1", "-f") as command:
+        assert command.end() == 0
+        assert command.stdout == b"hello\n"
+    with running(kubeconfig, tmp_path, "wait", "step-1") as command:
+        assert command.end() == 4
+        assert command.stderr == ""

@@ -1,0 +1,399 @@
+"""`podsettle wait`, on a real API server with statuses written as the reports describe."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import re
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.client.conftest import Run
+from tests.support.kube.build import programs
+from tests.support.kube.cluster import KubeCluster
+from tests.support.kubelet_status import RUNNING, Pod, running, terminated, waiting
+from tests.support.process import PODSETTLE, free_port, podsettle
+
+WAIT = ("wait", "step-1", "--for=terminated")
+QUICK = ("--backoff-first", "10ms", "--backoff-total", "200ms")
+
+
+def test_woodpecker_waitstep_phase_runs_ahead_of_the_terminated_state(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    pod = Pod(cluster, namespace)
+    pod.say("Running", {"step": RUNNING})
+    with run(*WAIT) as command:
+        pod.say("Succeeded", {"step": RUNNING})
+        command.await_word("has no terminated state", times=2)
+        pod.say("Succeeded", {"step": terminated(0)})
+        assert command.end() == 0
+        assert command.stdout == b"step-1/step: exit code 0 (Completed)\n"
+
+
+def test_woodpecker_waitstep_of_a_failed_step(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    pod = Pod(cluster, namespace)
+    with run(*WAIT) as command:
+        pod.say("Failed", {"step": RUNNING})
+        command.await_word("has no terminated state")
+        pod.say("Failed", {"step": terminated(3)})
+        assert command.end() == 3
+        assert command.stdout == b"step-1/step: exit code 3 (Error)\n"
+
+
+def test_woodpecker_waitstep_pod_deleted_once_it_was_seen_to_succeed(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    pod = Pod(cluster, namespace)
+    with run(*WAIT) as command:
+        pod.say("Succeeded", {"step": RUNNING})
+        command.await_word("has no terminated state")
+        pod.delete()
+        assert command.end() == 0
+        assert command.stdout == b"step-1/step: exit code 0 (PodDeleted)\n"
+
+
+def test_a_pod_that_failed_and_is_deleted_without_an_exit_code_is_no_success(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    pod = Pod(cluster, namespace)
+    with run(*WAIT) as command:
+        pod.say("Failed", {"step": RUNNING})
+        command.await_word("has no terminated state")
+        pod.delete()
+        assert command.end() == 2
+        assert command.stdout == b""
+        assert "was deleted before its container step was seen to end" in command.stderr
+        assert "its phase was Failed" in command.stderr
+
+
+KINDS = ("step", "clone", "proxy", "debug")
+"""A regular container, an init container, a native sidecar, an ephemeral container."""
+
+
+def pod_of_every_kind(cluster: KubeCluster, namespace: str) -> Pod:
+    return Pod(cluster, namespace, init=("clone",), sidecars=("proxy",), ephemeral=("debug",))
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
+@pytest.mark.parametrize("container", KINDS)
+def test_of_a_deleted_pod_only_what_its_phase_implies_is_claimed(
+    cluster: KubeCluster, namespace: str, run: Run, container: str, phase: str
+) -> None:
+    """Succeeded: the regular containers ended with 0, and the init containers before them."""
+    pod = pod_of_every_kind(cluster, namespace)
+    pod.say("Pending", {container: waiting("ErrImagePull")})
+    with run(*WAIT, "-c", container) as command:
+        command.await_word("ErrImagePull; waiting on")
+        pod.say(phase, dict.fromkeys(KINDS, RUNNING))
+        if phase != "Running":
+            command.await_word("has no terminated state")
+        pod.delete()
+        if phase == "Succeeded" and container in ("step", "clone"):
+            assert command.end() == 0
+            assert command.stdout == f"step-1/{container}: exit code 0 (PodDeleted)\n".encode()
+        else:
+            assert command.end() == 2
+            assert command.stdout == b""
+            expected = f"deleted before its container {container} was seen to end; its phase was"
+            assert f"{expected} {phase}" in command.stderr
+
+
+@pytest.mark.parametrize("container", KINDS)
+@pytest.mark.parametrize("code", [0, 5])
+def test_an_exit_code_that_was_seen_outweighs_the_phase(
+    cluster: KubeCluster, namespace: str, run: Run, container: str, code: int
+) -> None:
+    pod = pod_of_every_kind(cluster, namespace)
+    pod.say("Succeeded", {container: terminated(code)})
+    with run(*WAIT, "-c", container) as command:
+        assert command.end() == code
+
+
+def test_a_sidecar_of_a_deleted_pod_has_the_exit_code_that_the_deletion_tells(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    """It may be started again until then, so it is waited for."""
+    pod = pod_of_every_kind(cluster, namespace)
+    pod.say("Running", {"step": waiting("ErrImagePull"), "proxy": waiting("ErrImagePull")})
+    with run(*WAIT, "-c", "proxy") as command:
+        command.await_word("ErrImagePull; waiting on")
+        pod.say("Running", {"proxy": terminated(5)})
+        pod.delete()
+        assert command.end() == 5
+
+
+def test_a_pod_deleted_before_it_ended_is_an_error(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    pod = Pod(cluster, namespace)
+    with run(*WAIT) as command:
+        pod.say("Pending", {"step": waiting("ImagePullBackOff", "no such image")})
+        command.await_word("ImagePullBackOff: no such image; waiting on")
+        pod.delete()
+        assert command.end() == 2
+        assert command.stdout == b""
+        assert "was deleted before its container step was seen to end" in command.stderr
+
+
+def test_a_pod_in_the_place_of_a_deleted_one_is_another(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    pod = Pod(cluster, namespace)
+    with run(*WAIT) as command:
+        pod.say("Succeeded", {"step": RUNNING})
+        command.await_word("has no terminated state")
+        pod.delete()
+        Pod(cluster, namespace).say("Failed", {"step": terminated(4)})
+        assert command.end() == 0
+
+
+def test_a_pod_that_never_existed_is_an_error(cluster: KubeCluster, namespace: str) -> None:
+    env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+    done = podsettle(*WAIT, "-n", namespace, env=env)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"podsettle: pod {namespace}/step-1 does not exist\n"
+
+
+def test_of_several_containers_one_has_to_be_named(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    # Sorted by name, a mesh's container comes before the step's.
+    pod = Pod(cluster, namespace, containers=("wp-step", "istio-proxy"), init=("clone",))
+    states = {"wp-step": terminated(7), "istio-proxy": RUNNING, "clone": terminated(1)}
+    pod.say("Running", states)
+    with run(*WAIT) as command:
+        assert command.end() == 2
+        assert "several containers, name one: wp-step, istio-proxy" in command.stderr
+    for name, code in (("wp-step", 7), ("clone", 1)):
+        with run(*WAIT, "-c", name) as command:
+            assert command.end() == code
+    with run(*WAIT, "-c", "none") as command:
+        assert command.end() == 2
+        assert "no container 'none', only wp-step, istio-proxy, clone" in command.stderr
+
+
+def test_phase_unknown_is_no_end(cluster: KubeCluster, namespace: str, run: Run) -> None:
+    pod = Pod(cluster, namespace)
+    with run(*WAIT) as command:
+        pod.say("Unknown", {"step": RUNNING})
+        command.await_word("phase Unknown")
+        pod.say("Failed", {"step": terminated(137, "ContainerStatusUnknown")})
+        assert command.end() == 137
+        assert command.stdout == b"step-1/step: exit code 137 (ContainerStatusUnknown)\n"
+
+
+def test_a_terminated_state_that_never_comes_is_an_error_in_time(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    Pod(cluster, namespace).say("Failed", {})
+    with run(*WAIT, *QUICK) as command:
+        assert command.end() == 2
+        assert command.stdout == b""
+        last = command.stderr.splitlines()[-1]
+        assert last.endswith("is Failed, and its container step has no terminated state; "
+                             "its state is unknown")  # fmt: skip
+
+
+def test_a_pod_that_ends_between_two_runs_has_the_exit_code_of_the_last(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    pod = Pod(cluster, namespace)
+    pod.say("Failed", {"step": waiting("CrashLoopBackOff")}, last=terminated(9))
+    with run(*WAIT, *QUICK) as command:
+        assert command.end() == 9
+
+
+@pytest.mark.parametrize("code", [256, -1073741510])
+def test_an_exit_code_that_no_process_can_have_is_not_cut_to_success(
+    cluster: KubeCluster, namespace: str, run: Run, code: int
+) -> None:
+    Pod(cluster, namespace).say("Failed", {"step": terminated(code)})
+    with run(*WAIT, "-o", "json") as command:
+        assert command.end() == 255
+        assert json.loads(command.stdout) == {
+            "pod": "step-1",
+            "container": "step",
+            "exitCode": code,
+            "reason": "Error",
+            "finishedAt": "2026-05-30T10:01:00Z",
+        }
+
+
+def test_pauses_grow_by_the_factor_and_vary_by_the_jitter(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
+    Pod(cluster, namespace).say("Succeeded", {"step": RUNNING})
+    flags = ("--backoff-factor", "2", "--backoff-jitter", "0", "--backoff-first", "100ms")
+    with run(*WAIT, *flags, "--backoff-total", "3s") as command:
+        assert command.end() == 2
+        said = re.findall(r"trying again in (\S+) s", command.stderr)
+        assert said == ["0.1", "0.2", "0.4", "0.8", "1.6"][: len(said)]
+        assert said
+
+
+def test_a_restart_of_the_api_server_is_waited_out(tmp_path: Path) -> None:
+    with KubeCluster.start() as own:
+        pod = Pod(own, "default")
+        pod.say("Pending", {"step": waiting("ErrImagePull")})
+        with running(own.kubeconfig, tmp_path, *WAIT, "--backoff-first", "50ms") as command:
+            command.await_word("ErrImagePull")
+            own.kill_apiserver()
+            command.await_word("trying again")
+            own.start_apiserver()
+            pod.say("Failed", {"step": terminated(5)})
+            assert command.end() == 5
+
+
+def test_what_the_api_server_refuses_is_told_at_once(
+    cluster: KubeCluster, namespace: str, tmp_path: Path
+) -> None:
+    Pod(cluster, namespace)
+    config = json.loads(cluster.kubeconfig.read_text())
+    config["users"][0]["user"]["token"] = cluster.token_for("default", namespace)
+    config["contexts"][0]["context"]["namespace"] = namespace
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps(config))
+    with running(kubeconfig, tmp_path, *WAIT) as command:
+        assert command.end() == 2
+        assert "podsettle: the API server said 403: " in command.stderr
+        # Nobody said which namespace but the kubeconfig's context.
+        assert f'in the namespace "{namespace}"' in command.stderr
+        assert "trying again" not in command.stderr
+
+
+def test_an_empty_name_is_bad_usage() -> None:
+    for arguments in (
+        ("wait", ""),
+        ("logs", ""),
+        ("wait", "a", "-n", "../x"),
+        ("wait", "a", "-n", "pod/x"),
+    ):
+        done = podsettle(*arguments)
+        assert done.returncode == 2
+        assert "is not a name" in done.stderr
+
+
+def test_kubectl_settle_wait(cluster: KubeCluster, namespace: str) -> None:
+    Pod(cluster, namespace).say("Failed", {"step": terminated(6)})
+    kubectl = programs().kubectl
+    assert kubectl is not None
+    path = f"{Path(PODSETTLE).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [kubectl, "settle", "wait", "pod/step-1", "-n", namespace],
+        env={**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 6, done.stderr
+    assert done.stdout == b"step-1/step: exit code 6 (Error)\n"
+
+
+def test_giving_up_says_how_to_wait_longer(cluster: KubeCluster, namespace: str, run: Run) -> None:
+    Pod(cluster, namespace).say("Failed", {})
+    with run(*WAIT, *QUICK, "--backoff-total", "200ms") as command:
+        assert command.end() == 2
+        last = command.stderr.splitlines()[-1]
+    begin = "podsettle: gave up after 200ms (--backoff-total): how step-1 ended is not known: "
+    assert last.startswith(begin)
+
+
+def kubeconfig_to(server: str, directory: Path) -> Path:
+    """A kubeconfig whose API server is elsewhere."""
+    config = {
+        "current-context": "a",
+        "clusters": [{"name": "a", "cluster": {"server": server}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a", "namespace": "ci"}}],
+        "users": [{"name": "a", "user": {}}],
+    }
+    path = directory / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def test_nobody_who_listens_is_told_by_its_address(tmp_path: Path) -> None:
+    port = free_port()
+    path = kubeconfig_to(f"https://127.0.0.1:{port}", tmp_path)
+    done = podsettle(*WAIT, "--kubeconfig", path, "--backoff-total", "0s")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "gave up after 0ms (--backoff-total): how step-1 ended is not known" in done.stderr
+    assert f": 127.0.0.1:{port}: connection refused" in done.stderr
+    assert "ssl" not in done.stderr
+
+
+@pytest.mark.parametrize("answer", ['{"kind": "Status"}', "[]", '{"metadata": {"uid": "a"}}'])
+def test_an_answer_that_is_no_pod_is_told(tmp_path: Path, answer: str) -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        path = kubeconfig_to(f"http://127.0.0.1:{server.server_port}", tmp_path)
+        for command in ("wait", "logs"):
+            done = podsettle(command, "step-1", "--kubeconfig", path)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert done.stderr == "podsettle: pod ci/step-1: the answer is not a Pod\n"
+        server.shutdown()
+
+
+def test_without_a_kubeconfig_it_is_said_where_one_was_looked_for(tmp_path: Path) -> None:
+    env = {name: text for name, text in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
+    told = "is not there; set KUBECONFIG, or run in a pod\n"
+    done = podsettle(*WAIT, env={**env, "KUBECONFIG": "/none/such"})
+    assert done.returncode == 2
+    assert done.stderr == f"podsettle: no cluster to talk to: /none/such (KUBECONFIG) {told}"
+    done = podsettle(*WAIT, "--kubeconfig", "/nope", env=env)
+    assert done.returncode == 2
+    assert done.stderr == "podsettle: /nope (--kubeconfig) is not there\n"
+    env.pop("KUBECONFIG", None)
+    done = podsettle(*WAIT, env={**env, "HOME": str(tmp_path)})
+    assert done.stderr == f"podsettle: no cluster to talk to: {tmp_path}/.kube/config {told}"
+    (tmp_path / "broken").write_text("a: [\nb")
+    done = podsettle(*WAIT, "--kubeconfig", tmp_path / "broken")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"podsettle: {tmp_path}/broken: no cluster to talk to: not YAML")
+    assert done.stderr.count("\n") == 1
+
+
+def test_another_context_of_the_kubeconfig_can_be_chosen(
+    cluster: KubeCluster, namespace: str, tmp_path: Path
+) -> None:
+    Pod(cluster, namespace).say("Failed", {"step": terminated(6)})
+    config = json.loads(cluster.kubeconfig.read_text())
+    other = json.loads(json.dumps(config["contexts"][0]))
+    other["name"], other["context"]["namespace"] = "other", namespace
+    config["contexts"].append(other)
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(config))
+    done = podsettle(*WAIT, "--kubeconfig", path, "--context", "other")
+    assert (done.returncode, done.stdout) == (6, "step-1/step: exit code 6 (Error)\n")
+    done = podsettle(*WAIT, "--kubeconfig", path, "--context", "none")
+    assert done.returncode == 2
+    assert str(path) in done.stderr
+    assert "none" in done.stderr
+
+
+def test_what_is_not_a_pod_is_bad_usage() -> None:
+    done = podsettle("wait", "deployment/foo")
+    assert done.returncode == 2
+    assert "'deployment/foo': only pods: POD or pod/NAME" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["pod", "pods", "po"])
+def test_a_pod_may_be_named_as_kubectl_takes_it(kind: str) -> None:
+    done = podsettle("wait", f"{kind}/step-1", "--kubeconfig", "/nope")
+    assert done.stderr == "podsettle: /nope (--kubeconfig) is not there\n"
+    assert "'pod/x' is not a name" in podsettle("wait", "a", "-n", "pod/x").stderr

@@ -1,0 +1,117 @@
+"""A replica, from nothing to ready, on a real API server."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster.conftest import eventually
+from tests.e2e.cluster.test_webhook_configuration import PATH, as_the_chart_writes_it, overwrite
+from tests.support.kube.cluster import KubeCluster
+from webhook.cluster.client import ApiServer
+from webhook.cluster.controller import Replica
+from webhook.tls.authority import Life
+from webhook.tls.certificates import issue_ca
+from webhook.tls.store import StoredCertificates
+
+CERTIFICATES = StoredCertificates("hook", "tls", Life(timedelta(hours=1), timedelta(days=1)))
+
+
+@pytest.fixture
+def installed(own_cluster: KubeCluster) -> Iterator[str]:
+    """The namespace of an installation, with what a chart puts there."""
+    namespace = own_cluster.namespace("settle-")
+    lease = {"metadata": {"name": "lease"}}
+    own_cluster.create(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases", lease)
+    own_cluster.create(f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "tls"}})
+    own_cluster.create(PATH, configuration(namespace))
+    yield namespace
+    own_cluster.request("DELETE", f"{PATH}/podsettle")
+
+
+def configuration(namespace: str) -> dict[str, Any]:
+    made = as_the_chart_writes_it()
+    made["webhooks"][0]["clientConfig"]["service"]["namespace"] = namespace
+    return made
+
+
+@asynccontextmanager
+async def started(namespace: str, name: str = "podsettle") -> AsyncIterator[Replica]:
+    replica = Replica(await ApiServer.connect(), namespace, "lease", name, CERTIFICATES)
+    async with replica.running():
+        yield replica
+
+
+@pytest.fixture
+async def _kubeconfig(own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
+
+
+pytestmark = pytest.mark.usefixtures("_kubeconfig")
+
+
+def unready(replica: Replica) -> dict[str, str]:
+    return {check.name: check.note for check in replica.checks() if not check.ready}
+
+
+def notes(replica: Replica) -> dict[str, str]:
+    return {check.name: check.note for check in replica.checks() if check.note}
+
+
+async def test_two_replicas_become_ready_with_one_certificate(installed: str) -> None:
+    async with started(installed) as first:
+        assert "registration" in unready(first)
+        await eventually(lambda: not unready(first))
+        assert first.lease.held
+        async with started(installed) as second:
+            await eventually(lambda: not unready(second))
+            assert second.certificates.expires == first.certificates.expires
+            assert not second.lease.held
+            assert not notes(first)
+            assert not notes(second)
+
+
+async def test_the_next_one_takes_over(own_cluster: KubeCluster, installed: str) -> None:
+    async with AsyncExitStack() as both:
+        leaving = AsyncExitStack()
+        first = await leaving.enter_async_context(started(installed))
+        await eventually(lambda: not unready(first) and first.lease.held)
+        second = await both.enter_async_context(started(installed))
+        await eventually(lambda: not unready(second))
+        await leaving.aclose()
+        await eventually(lambda: second.lease.held)
+        overwrite(own_cluster, configuration(installed))
+        await eventually(lambda: second.registration and second.registration.entries[0].bundle)
+        await eventually(lambda: not unready(second))
+
+
+async def test_it_is_not_ready_while_the_api_server_trusts_another_ca(
+    own_cluster: KubeCluster, installed: str
+) -> None:
+    async with started(installed) as replica:
+        await eventually(lambda: not unready(replica))
+        other = issue_ca("another", timedelta(days=1)).certificate_pem
+        changed = configuration(installed)
+        changed["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(other).decode()
+        replica.lease._renewed = None  # As if it had lost the Lease, and nobody mended it.
+        overwrite(own_cluster, changed)
+        await eventually(lambda: "registration" in unready(replica))
+        assert "unable to get local issuer certificate" in unready(replica)["registration"]
+        await eventually(lambda: not unready(replica))
+
+
+async def test_that_nobody_calls_it_is_told_and_does_no_harm(
+    own_cluster: KubeCluster, installed: str
+) -> None:
+    own_cluster.request("DELETE", f"{PATH}/podsettle")
+    async with started(installed) as replica:
+        await eventually(lambda: not unready(replica))
+        assert notes(replica)["registration"] == (
+            "MutatingWebhookConfiguration podsettle does not exist: nobody calls podsettle"
+        )
+    own_cluster.create(PATH, configuration(installed))

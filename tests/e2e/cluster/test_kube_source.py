@@ -1,0 +1,290 @@
+"""The cluster as a real API server tells it, through restarts, cuts and versions that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+
+from tests.e2e.cluster.conftest import POLICIES, eventually, policy
+from tests.support.kube.cluster import KubeCluster
+from tests.support.process import free_port
+from tests.support.tcp_proxy import Cable
+from webhook.cluster import client as api_module
+from webhook.cluster.client import ApiError, ApiServer, Unreachable
+from webhook.cluster.kube_source import KubernetesSource
+from webhook.cluster.reflector import Reflector
+from webhook.core.defects.versions import Version
+from webhook.tasks import background
+
+
+async def test_what_is_there_is_seen_and_what_changes_follows(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    assert source.view.server_version == Version(1, 36, 2)
+    assert source.view.namespace("default") is not None
+    assert source.view.namespace("none-such") is None
+    name = own_cluster.namespace("seen-", labels={"a": "b"})
+    await eventually(lambda: source.view.namespace(name))
+    assert source.view.namespace(name).labels["a"] == "b"  # type: ignore[union-attr]
+    own_cluster.namespace(name, labels={"a": "c"})
+    await eventually(lambda: source.view.namespace(name).labels["a"] == "c")  # type: ignore[union-attr]
+    body = {"metadata": {"name": "fast"}, "handler": "fast", "overhead": {"podFixed": {"cpu": "1"}}}
+    own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
+    before = source.view.runtime_classes
+    await eventually(lambda: source.view.runtime_class("fast"))
+    # Decisions are remembered by what the classes were.
+    assert "fast" not in before
+    known = source.view.runtime_classes
+    own_cluster.namespace("seen-too-")
+    await eventually(lambda: any(n.startswith("seen-too-") for n in source.view.namespaces))
+    assert source.view.runtime_classes is known
+    own_cluster.request("DELETE", "/apis/node.k8s.io/v1/runtimeclasses/fast")
+    await eventually(lambda: source.view.runtime_class("fast") is None)
+
+
+async def test_it_is_synced_once_the_view_and_the_scope_hold_what_was_listed(
+    own_cluster: KubeCluster, api: ApiServer
+) -> None:
+    """What is written earlier is written by an empty scope: no webhook."""
+    own_cluster.create(POLICIES, policy("first"))
+    own_cluster.create("/api/v1/nodes", {"metadata": {"name": "first"}})
+    body = {"metadata": {"name": "first"}, "handler": "first"}
+    own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
+    source = KubernetesSource(api)
+    async with source.running(), asyncio.timeout(60):
+        while not source.synced:  # noqa: ASYNC110 (in the very turn of the loop)
+            await asyncio.sleep(0)
+        assert set(source.documents) == {"first"}
+        assert set(source.scope.by_webhook) == {"cluster.podsettle.dev"}
+        assert source.view.runtime_class("first")
+        assert [node.name for node in source.view.nodes.all] == ["first"]
+    for path in (
+        f"{POLICIES}/first",
+        "/api/v1/nodes/first",
+        "/apis/node.k8s.io/v1/runtimeclasses/first",
+    ):
+        own_cluster.request("DELETE", path)
+
+
+async def test_a_node_counts_with_what_it_runs(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    own_cluster.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    status = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
+    own_cluster.request("PATCH", "/api/v1/nodes/n1/status", status)
+    await eventually(lambda: source.view.nodes.losing_exit_codes)
+    own_cluster.request("DELETE", "/api/v1/nodes/n1")
+    await eventually(lambda: not source.view.nodes.all)
+
+
+async def test_a_policy_that_turns_bad_is_reported_and_what_it_said_stays(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    own_cluster.create(POLICIES, policy("edited", priority=1))
+    await eventually(lambda: len(source.view.policies) == 1)
+    # Past the CRD's checks, as an older CRD or a write to etcd would have it.
+    item = source.policies.objects["edited"]
+    source.policies.objects["edited"] = replace(item, generation=2, policy=None)
+    source._policies_changed()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not source._policies_due
+    assert len(source.view.policies) == 1
+    own_cluster.request("DELETE", f"{POLICIES}/edited")
+    await eventually(lambda: len(source.view.policies) == 0)
+
+
+async def test_what_was_deleted_does_not_rise_again_under_its_name(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    own_cluster.create(POLICIES, policy("again"))
+    await eventually(lambda: "again" in source.documents)
+    item = source.policies.objects["again"]
+    # Another object of that name, which the watch tells of only after it was cut, and a bad one.
+    source.policies.objects["again"] = replace(item, uid="another", policy=None)
+    source._policies_changed()
+    await eventually(lambda: "again" not in source.documents)
+    own_cluster.request("DELETE", f"{POLICIES}/again")
+
+
+@pytest.mark.parametrize(
+    "name", ["default?x=1", "default/../kube-system", "a\nERROR forged", "A", "-a", "a" * 64, ""]
+)
+async def test_what_is_no_namespace_is_not_asked_for(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async def ask(*_: Any, **__: Any) -> Any:
+        pytest.fail("it was asked for")
+
+    monkeypatch.setattr(api, "request", ask)
+    source = KubernetesSource(api)
+    assert await source.fetch_namespace(name, 5) is None
+    assert not source.namespaces.objects
+
+
+async def test_a_namespace_that_is_too_new_is_fetched(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    name = own_cluster.namespace("new-", labels={"podsettle.dev/policy": "p"})
+    found = await source.fetch_namespace(name, 5)
+    assert found is not None
+    assert found.labels["podsettle.dev/policy"] == "p"
+    assert await source.fetch_namespace("none-such", 5) is None
+
+
+async def test_many_pods_of_a_new_namespace_are_one_question(
+    own_cluster: KubeCluster, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    really_ask = api.request
+
+    async def ask(method: str, path: str, **options: Any) -> Any:
+        asked.append(path)
+        return await really_ask(method, path, **options)
+
+    monkeypatch.setattr(api, "request", ask)
+    source = KubernetesSource(api)  # Not running, as if the watch were late.
+    name = own_cluster.namespace("many-")
+    found = await asyncio.gather(*(source.fetch_namespace(name, 5) for _ in range(50)))
+    assert {namespace and namespace.name for namespace in found} == {name}
+    assert asked == [f"/api/v1/namespaces/{name}"]
+    for _ in range(3):
+        assert await source.fetch_namespace("none-such", 5) is None
+    assert asked[1:] == ["/api/v1/namespaces/none-such"]
+    assert not source._calls
+
+
+async def test_a_restart_of_the_api_server_is_caught_up_with(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    own_cluster.kill_apiserver()
+    await eventually(lambda: not source.namespaces.connected)
+    assert source.view.namespace("default") is not None
+    own_cluster.start_apiserver()
+    name = own_cluster.namespace("after-restart-")
+    await eventually(lambda: source.view.namespace(name))
+    await eventually(lambda: all(r.connected for r in source.reflectors.values()))
+
+
+async def test_a_version_that_is_gone_leads_to_a_new_list(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    source.namespaces._version = "1"
+    # The watch that runs goes on; the next one asks for a version that nobody remembers.
+    own_cluster.kill_apiserver()
+    own_cluster.start_apiserver()
+    name = own_cluster.namespace("after-gone-")
+    await eventually(lambda: source.view.namespace(name))
+
+
+async def test_one_object_that_cannot_be_read_does_not_hide_the_others(
+    own_cluster: KubeCluster, api: ApiServer
+) -> None:
+    def read(item: Any) -> str:
+        if item["metadata"].get("labels", {}).get("bad"):
+            raise msgspec.ValidationError("bad")
+        return str(item["metadata"]["name"])
+
+    bad = own_cluster.namespace("bad-", labels={"bad": "true"})
+    namespaces = Reflector(api, "/api/v1/namespaces", read, lambda: None)
+    async with background(namespaces.run):
+        await eventually(lambda: "default" in namespaces.objects)
+        later = [own_cluster.namespace("bad-", labels={"bad": "true"}), own_cluster.namespace("a-")]
+        await eventually(lambda: later[1] in namespaces.objects)
+    assert not {bad, later[0]} & namespaces.objects.keys()
+
+
+async def test_nobody_to_ask_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kubeconfig in (os.devnull, "/none/such"):
+        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+        with pytest.raises(Unreachable, match="no cluster to talk to"):
+            await ApiServer.connect()
+
+
+async def test_the_webhook_serves_the_cluster_that_it_runs_in(
+    own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    # There is no account here, and none is taken from the kubeconfig in its place.
+    with pytest.raises(Unreachable, match="no cluster to talk to"):
+        await ApiServer.connect(in_cluster_first=True)
+
+
+async def test_in_the_cluster_the_api_server_is_not_asked_through_a_proxy(
+    own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NO_PROXY need not name it: the proxy is for registries."""
+    token = tmp_path / "token"
+    token.write_text(own_cluster.token)
+    host, port = own_cluster.url.removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setattr(
+        api_module,
+        "load_incluster_config",
+        InClusterConfigLoader(  # type: ignore[no-untyped-call]
+            str(token), str(own_cluster.ca_file)
+        ).load_and_set,
+    )
+    monkeypatch.setattr(api_module, "own_namespace", lambda: "default")
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with await ApiServer.connect(in_cluster_first=True) as server:
+        assert (await server.request("GET", "/version"))["major"] == "1"
+    # From outside, as kubectl.
+    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
+    async with await ApiServer.connect() as server:
+        with pytest.raises(Unreachable):
+            await server.request("GET", "/version")
+
+
+async def test_a_refusal_is_told_with_its_message(api: ApiServer) -> None:
+    with pytest.raises(ApiError, match='404: namespaces "none" not found'):
+        await api.request("GET", "/api/v1/namespaces/none")
+
+
+async def test_no_task_and_no_connection_is_left_behind(
+    own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        async with await ApiServer.connect() as server:
+            source = KubernetesSource(server)
+            async with source.running():
+                await eventually(lambda: source.synced)  # noqa: B023
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == 1
+    await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before + 1)
+
+
+async def test_a_restart_of_etcd_is_caught_up_with(
+    own_cluster: KubeCluster, source: KubernetesSource
+) -> None:
+    own_cluster.stop_etcd()
+    own_cluster.start_etcd()
+    name = own_cluster.namespace("after-etcd-")
+    await eventually(lambda: source.view.namespace(name))
+
+
+async def test_watches_that_are_cut_go_on_where_they_were(
+    own_cluster: KubeCluster, cable: Cable
+) -> None:
+    async with await ApiServer.connect() as server:
+        source = KubernetesSource(server)
+        async with source.running():
+            await eventually(lambda: source.synced)
+            for _ in range(3):
+                cable.cut()
+                name = own_cluster.namespace("after-cut-")
+                await eventually(lambda: source.view.namespace(name))  # noqa: B023
+            await eventually(lambda: all(r.connected for r in source.reflectors.values()))

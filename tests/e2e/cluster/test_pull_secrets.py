@@ -1,0 +1,138 @@
+"""Pull secrets as a real API server has them, and as a real registry asks for them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.support.kube.cluster import Json, KubeCluster
+from webhook.cluster.client import ApiServer
+from webhook.cluster.pull_secrets import ClusterPullSecrets
+from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
+
+AUTHS = json.dumps({"auths": {"quay.io": {"auth": "bWU6eA=="}}}).encode()
+
+
+@asynccontextmanager
+async def connected(
+    cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ApiServer]:
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    async with await ApiServer.connect() as server:
+        yield server
+
+
+@pytest.fixture
+async def secrets(
+    cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ClusterPullSecrets]:
+    async with connected(cluster, monkeypatch) as server:
+        yield ClusterPullSecrets(server)
+
+
+def create(cluster: KubeCluster, namespace: str, name: str, kind: str, **data: bytes) -> None:
+    keys = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CFG: ".dockercfg"}
+    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    if kind in keys:
+        encoded = {keys[kind]: encoded["value"]}
+    body: Json = {"metadata": {"name": name}, "type": kind, "data": encoded}
+    cluster.create(f"/api/v1/namespaces/{namespace}/secrets", body)
+
+
+async def test_both_types_in_the_pods_order(
+    cluster: KubeCluster, secrets: ClusterPullSecrets
+) -> None:
+    namespace = cluster.namespace("pull-")
+    create(cluster, namespace, "new", DOCKER_CONFIG_JSON, value=AUTHS)
+    create(cluster, namespace, "old", DOCKER_CFG, value=b'{"quay.io": {}}')
+    create(cluster, namespace, "opaque", "Opaque", password=b"hidden")
+    found = await secrets.read(namespace, ("old", "new", "opaque", "old"), "default")
+    assert found == (
+        PullSecret("old", DOCKER_CFG, b'{"quay.io": {}}'),
+        PullSecret("new", DOCKER_CONFIG_JSON, AUTHS),
+        PullSecret("opaque"),
+    )
+
+
+async def test_a_pod_without_secrets_has_its_service_accounts(
+    cluster: KubeCluster, secrets: ClusterPullSecrets
+) -> None:
+    namespace = cluster.namespace("pull-", service_accounts=["default", "builder"])
+    create(cluster, namespace, "pull", DOCKER_CONFIG_JSON, value=AUTHS)
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts/builder"
+    cluster.request("PATCH", account, {"imagePullSecrets": [{"name": "pull"}]})
+    pulled = (PullSecret("pull", DOCKER_CONFIG_JSON, AUTHS),)
+    assert await secrets.read(namespace, (), "builder") == pulled
+    assert await secrets.read(namespace, (), "default") == ()
+    assert [s.name for s in await secrets.read(namespace, ("other",), "builder")] == ["other"]
+
+
+async def test_what_cannot_be_had_is_a_problem(
+    cluster: KubeCluster, secrets: ClusterPullSecrets
+) -> None:
+    namespace = cluster.namespace("pull-")
+    assert await secrets.read(namespace, ("none",), "default") == (
+        PullSecret("none", problem="does not exist"),
+    )
+    assert await secrets.read(namespace, (), "none") == (
+        PullSecret("", problem="service account 'none' does not exist"),
+    )
+
+
+async def test_of_many_the_first_are_read_and_one_problem_tells_of_the_others(
+    secrets: ClusterPullSecrets,
+) -> None:
+    many = await secrets.read("default", tuple(f"s{n}" for n in range(1000)), "default")
+    assert [s.name for s in many] == [*(f"s{n}" for n in range(20)), ""]
+    assert many[-1].problem == "pull secrets after the first 20 are not read"
+
+
+async def test_the_secrets_of_a_pod_are_read_up_to_a_number_of_bytes(
+    cluster: KubeCluster, secrets: ClusterPullSecrets
+) -> None:
+    namespace = cluster.namespace("pull-")
+    long = json.dumps({"auths": {}, "x": "x" * 600_000}).encode()
+    for name, content in {"first": long, "second": long, "third": AUTHS}.items():
+        create(cluster, namespace, name, DOCKER_CONFIG_JSON, value=content)
+    assert await secrets.read(namespace, ("first", "second", "third"), "default") == (
+        PullSecret("first", DOCKER_CONFIG_JSON, long),
+        PullSecret("second", problem="is not read: podsettle reads 1 MiB of the secrets of a pod"),
+        PullSecret("third", DOCKER_CONFIG_JSON, AUTHS),
+    )
+
+
+@pytest.mark.parametrize("name", ["..", "../../nodes", "a/b", "A", "", "a?x=y", "a#", "a%2f", "é"])
+async def test_a_name_is_never_a_path(name: str, secrets: ClusterPullSecrets) -> None:
+    """A pod comes to the webhook before anybody has looked at what it names."""
+    said = "has a name that no object can have"
+    assert await secrets.read("default", (name,), "default") == (PullSecret(name, problem=said),)
+    assert await secrets.read(name, ("a",), "default") == (PullSecret("a", problem=said),)
+    (account,) = await secrets.read("default", (), name)
+    assert account.problem == f"service account {name!r} {said}"
+
+
+async def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, cluster: KubeCluster) -> None:
+    async with connected(cluster, monkeypatch) as server:
+        server.url = "https://127.0.0.1:1"
+        found = await ClusterPullSecrets(server).read("default", ("a",), "default")
+    assert found == (PullSecret("a", problem="cannot be had: no answer from the API server"),)
+
+
+async def test_a_reader_without_the_right_says_so(
+    cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = cluster.namespace("pull-")
+    cluster.namespace(namespace, service_accounts=["nobody"])
+    token = cluster.request(
+        "POST",
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/nobody/token",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+    ).body["status"]["token"]
+    async with connected(cluster, monkeypatch) as server:
+        server._configuration.api_key["BearerToken"] = token
+        found = await ClusterPullSecrets(server).read(namespace, ("a",), "default")
+    assert found == (PullSecret("a", problem="may not be read by podsettle"),)

@@ -1,0 +1,147 @@
+"""Watches of which nothing is heard: of a quiet cluster, and over a connection that died.
+
+Limits of watches are seconds here that are minutes elsewhere; see WatchLimits.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster.conftest import eventually
+from tests.support.kube.cluster import KubeCluster
+from tests.support.tcp_proxy import Cable
+from webhook.cluster.client import ApiServer, WatchLimits
+from webhook.cluster.decode import read_runtime_class
+from webhook.cluster.reflector import Reflector
+from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.tasks import background
+
+CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def runtime_classes(server: ApiServer, limits: WatchLimits) -> Reflector[RuntimeClass]:
+    return Reflector(server, CLASSES, read_runtime_class, lambda: None, limits=limits)
+
+
+def create_class(cluster: KubeCluster, name: str) -> None:
+    cluster.create(CLASSES, {"metadata": {"name": name}, "handler": "fast"})
+
+
+async def test_half_an_hour_of_silence_is_no_fault(
+    own_cluster: KubeCluster, cable: Cable, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As many silent watches as there are in 30 minutes."""
+    silences = 30 * 60 / WatchLimits().silent_seconds
+    async with await ApiServer.connect() as server:
+        classes = runtime_classes(server, WatchLimits(silent_seconds=0.1))
+        async with background(classes.run):
+            await eventually(lambda: classes.synced.is_set())
+            before = cable.accepted
+
+            def is_over() -> bool:
+                assert classes.connected
+                return cable.accepted - before >= silences
+
+            await eventually(is_over)
+            create_class(own_cluster, "after-silence")
+            await eventually(lambda: "after-silence" in classes.objects)
+    assert warnings(caplog) == []
+
+
+async def test_what_changes_on_a_connection_that_died_is_seen(
+    own_cluster: KubeCluster, cable: Cable, caplog: pytest.LogCaptureFixture
+) -> None:
+    """New connections work: no request fails, and a probe beside the watch would find nothing."""
+    async with await ApiServer.connect() as server:
+        classes = runtime_classes(server, WatchLimits(silent_seconds=1))
+        async with background(classes.run):
+            await eventually(lambda: classes.synced.is_set())
+            # Seen by a watch, so one is open, and has been answered.
+            create_class(own_cluster, "before-death")
+            await eventually(lambda: "before-death" in classes.objects)
+            cable.freeze()
+            create_class(own_cluster, "after-death")
+            await eventually(lambda: "after-death" in classes.objects)
+    assert warnings(caplog) == []
+
+
+async def test_an_api_server_that_stops_answering_is_noticed(
+    own_cluster: KubeCluster, cable: Cable, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its kernel still accepts connections, and acknowledges what is sent."""
+    async with await ApiServer.connect() as server:
+        classes = runtime_classes(server, WatchLimits(answer_seconds=2, silent_seconds=0.5))
+        async with background(classes.run):
+            await eventually(lambda: classes.synced.is_set() and classes.connected)
+            cable.frozen = True
+            cable.freeze()
+            await eventually(lambda: not classes.connected)
+            assert "no answer in time; what is known stays in force" in warnings(caplog)[-1]
+            cable.frozen = False
+            create_class(own_cluster, "after-stop")
+            await eventually(lambda: "after-stop" in classes.objects and classes.connected)
+
+
+async def test_a_proxy_that_cuts_watches_in_silence_is_no_fault(
+    own_cluster: KubeCluster, cable: Cable, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await ApiServer.connect() as server:
+        classes = runtime_classes(server, WatchLimits(stable_seconds=0))
+        async with background(classes.run):
+            await eventually(lambda: classes.synced.is_set())
+            for number in range(3):
+                # Seen by a watch, so one is open, and has been answered.
+                create_class(own_cluster, f"cut-{number}")
+                await eventually(lambda: f"cut-{number}" in classes.objects)  # noqa: B023
+                cable.cut()
+            create_class(own_cluster, "after-cuts")
+            await eventually(lambda: "after-cuts" in classes.objects)
+    assert warnings(caplog) == []
+
+
+_IN_A_NETWORK_NAMESPACE = ("unshare", "--net")
+
+
+def _why_not() -> str:
+    """Why this machine lets no process drop packets in a network namespace, if so."""
+    command = "ip link set lo up && iptables -A INPUT -p tcp --dport 9 -j DROP"
+    try:
+        done = subprocess.run(
+            [*_IN_A_NETWORK_NAMESPACE, "sh", "-c", command], capture_output=True, text=True
+        )
+    except FileNotFoundError as error:
+        return str(error)
+    return done.stderr if done.returncode else ""
+
+
+_REASON = _why_not()
+
+
+@pytest.mark.skipif(bool(_REASON), reason=f"no network namespace to drop packets in: {_REASON}")
+def test_a_watch_whose_packets_are_dropped_is_noticed_and_resumed() -> None:
+    """Neither end has a FIN or a reset, and new connections hang."""
+    done = subprocess.run(
+        [*_IN_A_NETWORK_NAMESPACE, sys.executable, "-m", "tests.support.dropped_packets"],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.stdout.split() == ["watching", "noticed", "resumed"], done.stderr
+    assert "no answer in time" in done.stderr
+
+
+def test_a_dead_connection_is_found_within_90_seconds() -> None:
+    limits = WatchLimits()
+    assert limits.silent_seconds + limits.answer_seconds < 90
+    # The API server's bookmarks come about every 60 s.
+    assert limits.silent_seconds > 65

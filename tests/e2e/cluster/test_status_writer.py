@@ -1,0 +1,233 @@
+"""The status of policies, as a person reads it from a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster.conftest import POLICIES, eventually, policy
+from tests.support.kube.cluster import KubeCluster
+from tests.support.process import await_that
+from webhook.cluster.client import ApiServer
+from webhook.cluster.installed_crd import InstalledCrd
+from webhook.cluster.kube_source import KubernetesSource
+from webhook.cluster.status_writer import StatusWriter
+
+
+@pytest.fixture
+async def writer(source: KubernetesSource, api: ApiServer) -> AsyncIterator[StatusWriter]:
+    crd = InstalledCrd(api)
+    found = StatusWriter(api, source, crd, "own", lambda: True, registers=True)
+    async with crd.running(), found.running():
+        yield found
+
+
+def conditions(cluster: KubeCluster, name: str) -> dict[str, tuple[str, str]]:
+    status = cluster.request("GET", f"{POLICIES}/{name}").body.get("status", {})
+    return {c["type"]: (c["status"], c["reason"]) for c in status.get("conditions", ())}
+
+
+def status(cluster: KubeCluster, name: str) -> Any:
+    return cluster.request("GET", f"{POLICIES}/{name}").body.get("status", {})
+
+
+async def test_a_policy_says_what_became_of_it(
+    own_cluster: KubeCluster, writer: StatusWriter
+) -> None:
+    remedies = {"skipSELinuxRelabel": {"runtimeClassName": "quick"}, "postInitSleep": {}}
+    selector = {"matchLabels": {"team": "status"}}
+    created = own_cluster.create(
+        POLICIES, policy("told", namespaceSelector=selector, remedies=remedies)
+    )
+    assert created["metadata"]["generation"] == 1
+    own_cluster.namespace("told-", labels={"team": "status"})
+    await eventually(
+        lambda: (
+            conditions(own_cluster, "told")
+            == {
+                "Accepted": ("True", "Valid"),
+                "RuntimeClassesFound": ("False", "RuntimeClassMissing"),
+                "StillNeeded": ("Unknown", "NoNodes"),
+                "WebhookScoped": ("True", "Selectors"),
+                "CRDCurrent": ("True", "Current"),
+            }
+        )
+    )
+    await eventually(lambda: status(own_cluster, "told")["matchedNamespaces"] == 1)
+    since = status(own_cluster, "told")["conditions"][0]["lastTransitionTime"]
+
+    body = {"metadata": {"name": "quick"}, "handler": "quick"}
+    own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
+    await eventually(
+        lambda: conditions(own_cluster, "told")["RuntimeClassesFound"] == ("True", "Found")
+    )
+    own_cluster.request("PATCH", f"{POLICIES}/told", {"spec": {"priority": 5}})
+    await eventually(lambda: status(own_cluster, "told")["observedGeneration"] == 2)
+    assert status(own_cluster, "told")["conditions"][0]["lastTransitionTime"] == since
+    assert not writer.problem
+    own_cluster.request("DELETE", f"{POLICIES}/told")
+
+
+async def test_nodes_that_are_fixed_retire_the_policy(
+    own_cluster: KubeCluster, writer: StatusWriter
+) -> None:
+    own_cluster.create(POLICIES, policy("retired"))
+    await eventually(
+        lambda: conditions(own_cluster, "retired").get("StillNeeded") == ("Unknown", "NoNodes")
+    )
+    own_cluster.create("/api/v1/nodes", {"metadata": {"name": "old"}})
+    for version, expected in (
+        ("cri-o://1.33.12", ("True", "NodesAreAffected")),
+        ("cri-o://1.33.13", ("False", "NodesAreFixed")),
+    ):
+        body = {"status": {"nodeInfo": {"containerRuntimeVersion": version}}}
+        own_cluster.request("PATCH", "/api/v1/nodes/old/status", body)
+        await eventually(
+            lambda e=expected: conditions(own_cluster, "retired")["StillNeeded"] == e  # type: ignore[misc]
+        )
+    own_cluster.request("DELETE", "/api/v1/nodes/old")
+    own_cluster.request("DELETE", f"{POLICIES}/retired")
+    assert not writer.problem
+
+
+async def test_only_nodes_of_the_class_count_and_from_1_37_on_the_volumes(
+    own_cluster: KubeCluster, writer: StatusWriter
+) -> None:
+    scheduled = {
+        "metadata": {"name": "pooled"},
+        "handler": "pooled",
+        "scheduling": {"nodeSelector": {"pool": "ci"}},
+    }
+    own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", scheduled)
+    remedies = {"skipSELinuxRelabel": {"runtimeClassName": "pooled"}}
+    own_cluster.create(POLICIES, policy("pooled", remedies=remedies))
+    for name, pool in (("inside", "ci"), ("outside", "other")):
+        body = {"metadata": {"name": name, "labels": {"pool": pool}}}
+        own_cluster.create("/api/v1/nodes", body)
+    told = {
+        "v1.36.0": ("True", "NodesAreAffected"),
+        "v1.37.0": ("Unknown", "VolumesNotSeen"),
+    }
+    for kubelet, expected in told.items():
+        for name, version in (("inside", kubelet), ("outside", "v1.33.0")):
+            info = {"containerRuntimeVersion": "cri-o://1.36.0", "kubeletVersion": version}
+            body = {"status": {"nodeInfo": info}}
+            own_cluster.request("PATCH", f"/api/v1/nodes/{name}/status", body)
+        await eventually(
+            lambda e=expected: conditions(own_cluster, "pooled").get("StillNeeded") == e  # type: ignore[misc]
+        )
+    message = status(own_cluster, "pooled")["conditions"][2]["message"]
+    assert message.startswith("The CRI-O of 1 of 1 nodes of RuntimeClass pooled relabels only ")
+    for path in (
+        "/api/v1/nodes/inside",
+        "/api/v1/nodes/outside",
+        f"{POLICIES}/pooled",
+        "/apis/node.k8s.io/v1/runtimeclasses/pooled",
+    ):
+        own_cluster.request("DELETE", path)
+    assert not writer.problem
+
+
+async def test_a_policy_says_that_the_installed_crd_is_older(
+    own_cluster: KubeCluster, writer: StatusWriter
+) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
+    whole = own_cluster.request("GET", path).body["spec"]
+    own_cluster.create(POLICIES, policy("current"))
+    await eventually(
+        lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
+    )
+    field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/description"
+    change = [{"op": "remove", "path": field}]
+    own_cluster.request("PATCH", path, change)
+    await eventually(
+        lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("False", "Outdated")
+    )
+    message = status(own_cluster, "current")["conditions"][-1]["message"]
+    assert "lacks spec.description: " in message
+    own_cluster.request("PATCH", path, {"spec": whole})
+    await eventually(
+        lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
+    )
+    own_cluster.request("DELETE", f"{POLICIES}/current")
+    assert not writer.problem
+
+
+BAD = policy("bad", remedies={"postInitSlep": {}})
+
+
+@pytest.fixture
+def unchecked(own_cluster: KubeCluster) -> Iterator[None]:
+    """The CRD without its schema, as an older one was that let things in."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
+    versions = own_cluster.request("GET", path).body["spec"]["versions"]
+    loose = deepcopy(versions)
+    properties = loose[0]["schema"]["openAPIV3Schema"]["properties"]
+    properties["spec"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    loose[0]["additionalPrinterColumns"] = []
+    answer = own_cluster.request("PATCH", path, {"spec": {"versions": loose}})
+    assert answer.status == 200, answer.body
+    await_that(lambda: _kept(own_cluster, BAD), "the schema is gone")
+    yield
+    own_cluster.request("PATCH", path, {"spec": {"versions": versions}})
+
+
+def _kept(cluster: KubeCluster, body: dict[str, Any]) -> bool:
+    """Whether an object is taken as it is."""
+    answer = cluster.request("POST", f"{POLICIES}?dryRun=All", body)
+    return bool(answer.status == 201 and answer.body["spec"] == body["spec"])
+
+
+@pytest.mark.usefixtures("unchecked")  # Before podsettle watches: an old watch goes on pruning.
+async def test_a_policy_that_got_past_the_crd_is_told_what_is_wrong_with_it(
+    own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
+) -> None:
+    own_cluster.create(POLICIES, policy("good"))
+    own_cluster.create(POLICIES, BAD)
+    await eventually(
+        lambda: (
+            conditions(own_cluster, "bad")
+            == {"Accepted": ("False", "Invalid"), "CRDCurrent": ("True", "Current")}
+        )
+    )
+    assert status(own_cluster, "bad")["conditions"][0]["message"] == (
+        "Not in force: spec.remedies.postInitSlep: unknown key; did you mean postInitSleep?"
+    )
+    assert set(source.documents) == {"good"}
+    await eventually(lambda: conditions(own_cluster, "good").get("Accepted") == ("True", "Valid"))
+    own_cluster.request("PATCH", f"{POLICIES}/good", {"spec": {"priority": "high"}})
+    await eventually(lambda: conditions(own_cluster, "good")["Accepted"] == ("False", "Invalid"))
+    assert "stays in force" in status(own_cluster, "good")["conditions"][0]["message"]
+    assert source.documents["good"].spec.priority == 0
+    for name in ("good", "bad"):
+        own_cluster.request("DELETE", f"{POLICIES}/{name}")
+    assert not writer.problem
+
+
+async def test_what_is_right_is_not_written_again(
+    own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
+) -> None:
+    own_cluster.create(POLICIES, policy("quiet"))
+    await eventually(lambda: conditions(own_cluster, "quiet"))
+    name = own_cluster.namespace("more-")
+    await eventually(lambda: source.view.namespace(name))
+    await eventually(
+        lambda: status(own_cluster, "quiet")["matchedNamespaces"] == _covered(source, "quiet")
+    )
+    version = own_cluster.request("GET", f"{POLICIES}/quiet").body["metadata"]["resourceVersion"]
+    writer._due.set()
+    await eventually(lambda: not writer._due.is_set())
+    await asyncio.sleep(0)
+    after = own_cluster.request("GET", f"{POLICIES}/quiet").body["metadata"]["resourceVersion"]
+    assert after == version
+    own_cluster.request("DELETE", f"{POLICIES}/quiet")
+
+
+def _covered(source: KubernetesSource, name: str) -> int:
+    view = source.view
+    found = [view.policies.coverage_for(ns, "own") for ns in view.namespaces.values()]
+    return sum(any(p.name == name for p in coverage.policies) for coverage in found)

@@ -1,0 +1,400 @@
+"""The webhook configuration of a real API server, kept as it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster.conftest import POLICIES, eventually, policy
+from tests.support.kube.cluster import KubeCluster
+from webhook.cluster.client import ApiServer, WatchLimits
+from webhook.cluster.kube_source import KubernetesSource
+from webhook.cluster.webhook_configuration import Registered, Registration
+from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
+from webhook.tls.certificates import issue_ca
+
+PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+CA, OTHER_CA = (issue_ca(name, timedelta(days=1)).certificate_pem for name in ("one", "other"))
+
+
+class Wishes:
+    """What the registration is to follow."""
+
+    bundle: bytes | None = CA
+    may_write = True
+
+
+@pytest.fixture
+def wishes() -> Wishes:
+    return Wishes()
+
+
+@pytest.fixture
+async def registration(
+    own_cluster: KubeCluster, source: KubernetesSource, api: ApiServer, wishes: Wishes
+) -> AsyncIterator[Registration]:
+    own_cluster.create(PATH, as_the_chart_writes_it())
+    found = Registration(
+        api,
+        "podsettle",
+        scope=lambda: source.scope,
+        bundle=lambda: wishes.bundle,
+        may_write=lambda: wishes.may_write,
+    )
+    source.observers.append(found.look)
+    async with found.running():
+        await eventually(lambda: found.synced)
+        yield found
+    own_cluster.request("DELETE", f"{PATH}/podsettle")
+
+
+def as_the_chart_writes_it() -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "podsettle"},
+        "webhooks": [
+            {
+                "name": "opt-in.podsettle.dev",
+                "clientConfig": {
+                    "service": {"namespace": "settle", "name": "hook", "path": "/mutate"}
+                },
+                "rules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "resources": ["pods"],
+                        "operations": ["CREATE"],
+                        "scope": "Namespaced",
+                    }
+                ],
+                "namespaceSelector": {
+                    "matchExpressions": [{"key": "podsettle.dev/policy", "operator": "Exists"}]
+                },
+                "admissionReviewVersions": ["v1"],
+                "sideEffects": "None",
+                "failurePolicy": "Ignore",
+                "timeoutSeconds": 2,
+            }
+        ],
+    }
+
+
+def overwrite(cluster: KubeCluster, body: dict[str, Any]) -> None:
+    """As by hand, or by a tool that writes the whole object."""
+    for _ in range(20):
+        found = cluster.request("GET", f"{PATH}/podsettle").body
+        body["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+        answer = cluster.request("PUT", f"{PATH}/podsettle", body)
+        if answer.status != 409:
+            break
+    assert answer.status == 200, answer.body
+
+
+def webhooks(cluster: KubeCluster) -> dict[str, Any]:
+    found = cluster.request("GET", f"{PATH}/podsettle").body["webhooks"]
+    return {webhook["name"]: webhook for webhook in found}
+
+
+def bundles(cluster: KubeCluster) -> list[bytes]:
+    return [
+        base64.b64decode(webhook["clientConfig"].get("caBundle", ""))
+        for webhook in webhooks(cluster).values()
+    ]
+
+
+async def test_the_bundle_is_put_in_replaced_and_put_back(
+    own_cluster: KubeCluster, registration: Registration, wishes: Wishes
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    expected = (Registered("opt-in.podsettle.dev", "hook.settle.svc", CA),)
+    await eventually(lambda: registration.entries == expected)
+    wishes.bundle = OTHER_CA + CA
+    await eventually(lambda: bundles(own_cluster) == [OTHER_CA + CA])
+    overwrite(own_cluster, as_the_chart_writes_it())
+    await eventually(lambda: bundles(own_cluster) == [OTHER_CA + CA])
+    assert not registration.problem
+
+
+async def test_the_scope_follows_the_policies(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    assert webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"}
+    own_cluster.create(POLICIES, policy("everywhere"))
+    await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
+    added = webhooks(own_cluster)["cluster.podsettle.dev"]
+    assert added["failurePolicy"] == "Ignore"
+    assert added["timeoutSeconds"] == 2
+    assert bundles(own_cluster) == [CA, CA]
+    # What the operator sets holds for both.
+    changed = as_the_chart_writes_it()
+    changed["webhooks"][0]["timeoutSeconds"] = 3
+    changed["webhooks"][0] |= {"clientConfig": added["clientConfig"]}
+    overwrite(own_cluster, changed)
+    await eventually(
+        lambda: [w["timeoutSeconds"] for w in webhooks(own_cluster).values()] == [3, 3]
+    )
+    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert bundles(own_cluster) == [CA]
+    assert not registration.problem
+
+
+async def test_conditions_that_an_earlier_chart_wrote_are_not_in_the_way(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    """The API server refuses a webhook with two conditions of one name."""
+
+    def names(webhook: str = "cluster.podsettle.dev") -> list[str]:
+        return [each["name"] for each in webhooks(own_cluster)[webhook].get("matchConditions", ())]
+
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    own = ["not-mirror", "not-windows", "not-settled", "not-protected"]
+    own_cluster.create(POLICIES, policy("everywhere"))
+    await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
+    assert names() == own
+    # In another order than podsettle has them, and one that is the operator's.
+    earlier = [
+        {"name": name, "expression": "true"} for name in ("not-ours", "not-settled", "not-mirror")
+    ]
+    changed = as_the_chart_writes_it()
+    changed["webhooks"][0]["matchConditions"] = earlier
+    overwrite(own_cluster, changed)
+    await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
+    assert names() == [*own, "not-ours"]
+    # As podsettle of that time made the second one.
+    changed["webhooks"].append(webhooks(own_cluster)["cluster.podsettle.dev"])
+    changed["webhooks"][1]["matchConditions"] = [
+        *earlier,
+        {"name": "not-protected", "expression": "true"},
+    ]
+    overwrite(own_cluster, changed)
+    await eventually(lambda: names() == [*own, "not-ours"])
+    # The upgrade takes them away.
+    change = [{"op": "remove", "path": "/webhooks/0/matchConditions"}]
+    own_cluster.request("PATCH", f"{PATH}/podsettle", change)
+    await eventually(lambda: names() == own)
+    assert not names("opt-in.podsettle.dev")
+    assert not registration.problem
+    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+
+
+def demands(of: list[Any] | dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
+    """What each of podsettle's own webhooks demands of namespaces beyond the defaults."""
+    each = of.values() if isinstance(of, dict) else of
+    return {
+        webhook["name"].removesuffix("cluster.podsettle.dev"): {
+            (expression["key"], *expression.get("values", ()))
+            for expression in webhook["namespaceSelector"].get("matchExpressions", ())
+            if not expression["key"].startswith(("podsettle.dev/", "kubernetes.io/"))
+        }
+        for webhook in each
+        if webhook["name"].endswith("cluster.podsettle.dev")
+    }
+
+
+def scope(cluster: KubeCluster) -> dict[str, set[tuple[str, ...]]]:
+    return demands(webhooks(cluster))
+
+
+def of_team(name: str) -> dict[str, Any]:
+    return {"matchLabels": {"team": name}}
+
+
+async def test_the_scope_widens_and_narrows_with_the_policies(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    own_cluster.create(POLICIES, policy("narrow", namespaceSelector=of_team("a")))
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}})
+    # To every namespace: nothing of the old selector may stay.
+    change: dict[str, Any] = {"spec": {"namespaceSelector": {"matchLabels": None}}}
+    assert own_cluster.request("PATCH", f"{POLICIES}/narrow", change).status == 200
+    await eventually(lambda: scope(own_cluster) == {"": set()})
+    change = {"spec": {"namespaceSelector": of_team("a")}}
+    own_cluster.request("PATCH", f"{POLICIES}/narrow", change)
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}})
+    pods = {"podSelector": {"matchLabels": {"app": "x"}}}
+    own_cluster.create(POLICIES, policy("other", namespaceSelector=of_team("b"), **pods))
+    both = {"": {("team", "a")}, "other.": {("team", "b")}}
+    await eventually(lambda: scope(own_cluster) == both)
+    found = webhooks(own_cluster)
+    assert found["cluster.podsettle.dev"]["objectSelector"] == {}
+    assert found["other.cluster.podsettle.dev"]["objectSelector"] == {
+        "matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]
+    }
+    # Nothing of the pod selector may stay either.
+    change = {"spec": {"podSelector": None}}
+    assert own_cluster.request("PATCH", f"{POLICIES}/other", change).status == 200
+    await eventually(
+        lambda: webhooks(own_cluster)["other.cluster.podsettle.dev"]["objectSelector"] == {}
+    )
+    own_cluster.request("DELETE", f"{POLICIES}/narrow")
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    own_cluster.request("DELETE", f"{POLICIES}/other")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert not registration.problem
+
+
+async def versions(api: ApiServer, since: str, until: str) -> list[list[Any]]:
+    """The webhooks in each version of the configuration after one, up to another."""
+    found: list[list[Any]] = []
+    path = f"{PATH}?watch=1&resourceVersion={since}&fieldSelector=metadata.name%3Dpodsettle"
+    async with api.lines(path, "application/json", 30, WatchLimits()) as lines:
+        async for line in lines:
+            seen = json.loads(line)["object"]
+            found.append(seen["webhooks"])
+            if seen["metadata"]["resourceVersion"] == until:
+                break
+    return found
+
+
+def version(cluster: KubeCluster) -> str:
+    found: str = cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["resourceVersion"]
+    return found
+
+
+async def test_no_pod_is_missed_while_the_webhooks_change(
+    own_cluster: KubeCluster, registration: Registration, api: ApiServer, source: KubernetesSource
+) -> None:
+    """To another name, to one for all above 20, and back: each step asks about team b."""
+    names = [f"p{number:02}" for number in range(MAX_WEBHOOKS)]
+    own_cluster.create(POLICIES, policy("b", namespaceSelector=of_team("b")))
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    before = version(own_cluster)
+    own_cluster.create(POLICIES, policy("a", namespaceSelector=of_team("a")))
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
+    for name in names:
+        own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
+    await eventually(lambda: scope(own_cluster) == {"": set()})
+    await eventually(lambda: len(source.documents) == len(names) + 2)
+    assert "more than 20" in source.scope.merged_because
+    for name in names:
+        own_cluster.request("DELETE", f"{POLICIES}/{name}")
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
+    own_cluster.request("DELETE", f"{POLICIES}/a")
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    for each in await versions(api, before, version(own_cluster)):
+        asked = demands(each).values()
+        assert set() in asked or {("team", "b")} in asked, asked
+        assert 1 <= len(asked) <= 2 * MAX_WEBHOOKS
+    own_cluster.request("DELETE", f"{POLICIES}/b")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert not registration.problem
+
+
+async def test_one_webhook_for_all_is_logged_once(
+    own_cluster: KubeCluster, registration: Registration, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"p{number:02}" for number in range(MAX_WEBHOOKS + 1)]
+    for name in names:
+        own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
+    await eventually(lambda: scope(own_cluster) == {"": set()})
+    own_cluster.create(POLICIES, policy("more", namespaceSelector=of_team("more")))
+    own_cluster.request("PATCH", f"{PATH}/podsettle", {"webhooks": []})
+    overwrite(own_cluster, as_the_chart_writes_it())
+    await eventually(lambda: scope(own_cluster) == {"": set()})
+    said = [each.message for each in caplog.records if "more than 20 pairs" in each.message]
+    assert len(said) == 1, said
+    for name in (*names, "more"):
+        own_cluster.request("DELETE", f"{POLICIES}/{name}")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert not registration.problem
+
+
+async def test_whoever_undoes_it_again_and_again_is_told_of_and_not_raced(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+
+    def undo() -> bool:
+        if bundles(own_cluster) == [CA]:
+            overwrite(own_cluster, as_the_chart_writes_it())
+        return "something else undoes" in registration.problem
+
+    await eventually(undo)
+    before = own_cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["generation"]
+    for _ in range(50):
+        registration.look()
+        await asyncio.sleep(0)
+    after = own_cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["generation"]
+    assert after - before <= 1
+    # Once it is left alone it is put right again, and all is well.
+    await eventually(lambda: bundles(own_cluster) == [CA] and not registration.problem)
+
+
+def inject(cluster: KubeCluster, bundle: bytes, *, applied: bool) -> None:
+    """Write a bundle into every webhook, as cert-manager's ca-injector does.
+
+    With an update; or by server-side apply, as its feature gate ServerSideApply makes it do: then
+    the injector owns the entry of the list, too.
+    """
+    encoded = base64.b64encode(bundle).decode()
+    if not applied:
+        whole = cluster.request("GET", f"{PATH}/podsettle").body
+        for webhook in whole["webhooks"]:
+            webhook["clientConfig"]["caBundle"] = encoded
+        overwrite(cluster, whole)
+        return
+    entries = [{"name": name, "clientConfig": {"caBundle": encoded}} for name in webhooks(cluster)]
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "podsettle"},
+        "webhooks": entries,
+    }
+    query = "fieldManager=cainjector&force=true"
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    answer = cluster.request("PATCH", f"{PATH}/podsettle?{query}", body, headers)
+    assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize("applied", [False, True])
+async def test_somebody_else_s_bundle_is_left_alone_and_does_not_hold_the_scope(
+    own_cluster: KubeCluster, registration: Registration, wishes: Wishes, applied: bool
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    wishes.bundle = None
+    for name in ("a", "b"):
+        own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
+    await eventually(lambda: len(webhooks(own_cluster)) == 3)
+    inject(own_cluster, OTHER_CA, applied=applied)
+    await eventually(lambda: bundles(own_cluster) == [OTHER_CA] * 3)
+    own_cluster.request("DELETE", f"{POLICIES}/a")
+    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    own_cluster.request("DELETE", f"{POLICIES}/b")
+    await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
+    assert bundles(own_cluster) == [OTHER_CA]
+    assert not registration.problem
+
+
+async def test_without_the_lease_nothing_is_written(
+    own_cluster: KubeCluster, registration: Registration, wishes: Wishes
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    wishes.may_write = False
+    wishes.bundle = OTHER_CA
+    own_cluster.create(POLICIES, policy("everywhere"))
+    own_cluster.request("DELETE", f"{POLICIES}/everywhere")
+    registration.look()
+    await eventually(lambda: not registration._due.is_set())
+    assert bundles(own_cluster) == [CA]
+
+
+async def test_a_configuration_that_is_none_of_podsettle_s_is_told(
+    own_cluster: KubeCluster, registration: Registration
+) -> None:
+    await eventually(lambda: bundles(own_cluster) == [CA])
+    other = as_the_chart_writes_it()
+    other["webhooks"][0]["name"] = "other.podsettle.dev"
+    overwrite(own_cluster, other)
+    await eventually(lambda: "opt-in.podsettle.dev" in registration.problem)
+    own_cluster.request("DELETE", f"{PATH}/podsettle")
+    await eventually(lambda: not registration.exists and not registration.entries)

@@ -1,0 +1,153 @@
+"""A slow umount of a finished init container's root filesystem leaves it Running (containerd#8698).
+
+The pod is shaped as in the public report "containerd init container stuck in Running": containers
+that wait for an init container `init-proxy`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+import yaml
+
+from tests.support.doc_scenario import Trial, of_kind
+from tests.support.factories import Json, container, node
+from tests.support.factories import pod as pod_of
+from tests.support.kube.cluster import KubeCluster
+
+NODES = [
+    of_kind("Node", node("slow", "containerd://1.7.29", "v1.33.5")),
+    of_kind("Node", node("volatile", "containerd://1.7.29", "v1.33.5", {"rootfs": "volatile"})),
+]
+NAMESPACE = of_kind("Namespace", {"metadata": {"name": "ci", "labels": {"rootfs": "volatile"}}})
+PROXIED = pod_of(
+    container("init-proxy", "/bin/init-proxy"),
+    containers=[container("business", "/bin/serve"), container("agent", "/bin/agent")],
+)
+
+
+@pytest.fixture
+def page_name() -> str:
+    return "containerd-slow-umount"
+
+
+@pytest.fixture
+def printed(trial: Trial) -> Json:
+    """The RuntimeClass that the page's command prints."""
+    typed = next(c for c in trial.page.commands if c.arguments[-1:] == ("runtimeclass",))
+    found: Json = yaml.safe_load(trial.run(*typed.arguments))
+    return found
+
+
+def test_the_page_says_what_the_report_says(trial: Trial) -> None:
+    symptom = trial.page.sections["Symptom"]
+    assert 'msg="failed to delete task" error="context deadline exceeded"' in symptom
+    assert "failed to stop container" in symptom
+
+
+def test_the_node_s_overlay_mounts_become_volatile(trial: Trial) -> None:
+    drop_in = tomllib.loads(trial.run("node-config", "containerd"))
+    overlayfs = drop_in["plugins"]["io.containerd.snapshotter.v1.overlayfs"]
+    assert overlayfs == {"mount_options": ["volatile"]}
+
+
+def _status(began: str, ended: str | None = None, restarts: int = 0) -> Json:
+    state = {"startedAt": began} if ended is None else {"startedAt": began, "finishedAt": ended}
+    return {
+        "state": {"running" if ended is None else "terminated": state},
+        "restartCount": restarts,
+    }
+
+
+def test_the_gap_is_found_in_what_the_api_server_has(trial: Trial) -> None:
+    """The times are those of the report, in which the container had ended at 14:25:02."""
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    (line,) = (
+        line for block in trial.page.blocks for line in block.text.split("\n") if "| jq -r" in line
+    )
+    program = shlex.split(line.partition("| jq -r ")[2])
+    init = [_status("2023-12-28T14:25:01Z", "2023-12-28T14:25:02Z")]
+    late, soon = "2023-12-28T14:40:23Z", "2023-12-28T14:25:05Z"
+    statuses = {
+        "stuck": {"initContainerStatuses": init, "containerStatuses": [_status(late)]},
+        "stuck-and-ended": {
+            "initContainerStatuses": init,
+            "containerStatuses": [_status(late, "2023-12-28T14:41:00Z")],
+        },
+        "soon": {"initContainerStatuses": init, "containerStatuses": [_status(soon)]},
+        "restarted": {
+            "initContainerStatuses": init,
+            "containerStatuses": [_status(late, restarts=1)],
+        },
+        "without-init": {"containerStatuses": [_status(late)]},
+        "waiting": {
+            "initContainerStatuses": [{"state": {"running": {"startedAt": soon}}}],
+            "containerStatuses": [{"state": {"waiting": {}}, "restartCount": 0}],
+        },
+        "new": {},
+    }
+    pods = [
+        {"metadata": {"namespace": "ci", "name": name}, "status": status}
+        for name, status in statuses.items()
+    ]
+    done = subprocess.run(
+        ["jq", "-r", *program],
+        input=json.dumps({"items": pods}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["921 s ci/stuck", "921 s ci/stuck-and-ended"]
+
+
+def test_a_pod_is_led_to_the_nodes_that_were_configured(trial: Trial, printed: Json) -> None:
+    trial.apply(NAMESPACE, printed, *NODES)
+    found = trial.admit(PROXIED)
+    assert found.reasons == {"runtimeClass": "Applied"}
+    assert found.warnings == []
+    assert found.after["spec"] == {**PROXIED["spec"], "runtimeClassName": "overlay-volatile"}
+    chosen = printed["scheduling"]["nodeSelector"].items()
+    fit = [
+        n["metadata"]["name"] for n in NODES if chosen <= (n["metadata"]["labels"] or {}).items()
+    ]
+    assert fit == ["volatile"]
+    trial.preview(PROXIED)
+
+
+def test_the_api_server_adds_the_node_selector_of_the_class(
+    trial: Trial, printed: Json, cluster: KubeCluster, namespace: str
+) -> None:
+    classes = "/apis/node.k8s.io/v1/runtimeclasses"
+    cluster.create(classes, printed)
+    try:
+        trial.apply(NAMESPACE, printed, *NODES)
+        settled = trial.admit(PROXIED).after
+        settled["metadata"] = {"name": "proxied", "namespace": namespace}
+        made = cluster.create_pod(settled)
+        assert made.status == 201, made.body
+        assert made.body["spec"]["nodeSelector"] == {"rootfs": "volatile"}
+    finally:
+        cluster.request("DELETE", f"{classes}/{printed['metadata']['name']}")
+
+
+def test_without_the_class_the_pod_is_left_alone_and_the_reason_is_told(trial: Trial) -> None:
+    trial.apply(NAMESPACE, *NODES)
+    found = trial.admit(PROXIED)
+    assert found.unchanged
+    assert found.reasons == {"runtimeClass": "RuntimeClassMissing"}
+    assert len(found.warnings) == 1
+
+
+def test_a_pod_that_wants_other_nodes_is_left_alone(trial: Trial, printed: Json) -> None:
+    trial.apply(NAMESPACE, printed, *NODES)
+    elsewhere = pod_of(container("init-proxy", "/bin/init-proxy"), nodeSelector={"rootfs": "plain"})
+    found = trial.admit(elsewhere)
+    assert found.unchanged
+    assert found.reasons == {"runtimeClass": "RuntimeClassConflict"}

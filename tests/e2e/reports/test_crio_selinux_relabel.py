@@ -1,0 +1,129 @@
+"""CRI-O relabels every file of a volume at each start ("CreateContainerError - Openshift Error").
+
+The pod is the report's: a cron job's on OpenShift, with a claim of millions of files.
+"""
+
+from __future__ import annotations
+
+import base64
+import tomllib
+
+import pytest
+import yaml
+
+from tests.support.doc_scenario import PODS, Trial, of_kind
+from tests.support.factories import Json, node
+from tests.support.reviews import load_pod
+from webhook.core.policy.model import parse_policy
+
+OLD = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
+NEW = "try-skip-volume-selinux-label.crio.io"
+WORKER = {"node-role.kubernetes.io/worker": ""}
+NODE = of_kind("Node", node("a", "cri-o://1.33.12", "v1.33.12", WORKER))
+LABELS = {"storage": "large"}
+LEVEL = {"openshift.io/sa.scc.mcs": "s0:c26,c15"}
+OPENSHIFT = of_kind(
+    "Namespace",
+    {"metadata": {"name": "sample-namespace", "labels": LABELS, "annotations": LEVEL}},
+)
+ELSEWHERE = of_kind("Namespace", {"metadata": {"name": "sample-namespace", "labels": LABELS}})
+
+
+@pytest.fixture
+def page_name() -> str:
+    return "crio-selinux-relabel"
+
+
+@pytest.fixture
+def cron() -> Json:
+    return load_pod(PODS / "openshift-cronjob-pvc.yaml")
+
+
+@pytest.fixture
+def printed(trial: Trial) -> dict[str, Json]:
+    """What the page's commands print, by kind: the nodes first."""
+    shown = [c for c in trial.page.commands if c.arguments[:2] == ("node-config", "crio")][:2]
+    assert [typed.arguments[-1] for typed in shown] == ["machineconfig", "runtimeclass"]
+    documents = [yaml.safe_load(trial.run(*typed.arguments)) for typed in shown]
+    return {document["kind"]: document for document in documents}
+
+
+def test_the_page_says_what_the_report_says(trial: Trial) -> None:
+    symptom = trial.page.sections["Symptom"]
+    assert "Error: context deadline exceeded" in symptom
+    assert "CreateContainerError" in symptom
+    assert "requests that are timing out in CRI-O due to system load. Currently at stage" in symptom
+
+
+def test_the_machine_config_s_handler_allows_the_annotation(
+    trial: Trial, printed: dict[str, Json]
+) -> None:
+    machine_config, made = printed["MachineConfig"], printed["RuntimeClass"]
+    (file,) = machine_config["spec"]["config"]["storage"]["files"]
+    content = base64.b64decode(file["contents"]["source"].partition("base64,")[2]).decode()
+    runtimes = tomllib.loads(content)["crio"]["runtime"]["runtimes"]
+    assert OLD in runtimes[made["handler"]]["allowed_annotations"]
+    for name in (machine_config["metadata"]["name"], made["metadata"]["name"], file["path"]):
+        assert f"`{name}`" in trial.page.sections["Node configuration"]
+    drop_in = next(c for c in trial.page.commands if c.arguments[-1:] == ("dropin",))
+    assert content == "\n".join(drop_in.output) + "\n"
+
+
+def test_the_cron_job_s_pod_asks_not_to_be_relabelled(
+    trial: Trial, printed: dict[str, Json], cron: Json
+) -> None:
+    trial.apply(OPENSHIFT, NODE, printed["RuntimeClass"])
+    found = trial.admit(cron)
+    assert found.reasons == {"skipSELinuxRelabel": "Applied"}
+    assert found.warnings == []
+    assert found.after["spec"] == {
+        **cron["spec"],
+        "runtimeClassName": printed["RuntimeClass"]["metadata"]["name"],
+    }
+    annotations = found.after["metadata"]["annotations"]
+    assert annotations[OLD] == annotations[NEW] == "true"
+    trial.preview(cron)
+
+
+def test_where_the_level_changes_with_each_start_it_warns(
+    trial: Trial, printed: dict[str, Json], cron: Json
+) -> None:
+    trial.apply(ELSEWHERE, NODE, printed["RuntimeClass"])
+    cron["spec"]["securityContext"].pop("seLinuxOptions", None)
+    for container in cron["spec"]["containers"]:
+        container.get("securityContext", {}).pop("seLinuxOptions", None)
+    found = trial.admit(cron)
+    assert found.reasons == {"skipSELinuxRelabel": "UnstableSELinuxLevel"}
+    assert len(found.warnings) == 1
+
+
+def test_without_the_class_nothing_is_changed(trial: Trial, cron: Json) -> None:
+    trial.apply(OPENSHIFT, NODE)
+    found = trial.admit(cron)
+    assert found.unchanged
+    assert found.reasons == {"skipSELinuxRelabel": "RuntimeClassMissing"}
+
+
+def test_a_pod_without_a_persistent_volume_is_not_touched(
+    trial: Trial, printed: dict[str, Json], cron: Json
+) -> None:
+    trial.apply(OPENSHIFT, NODE, printed["RuntimeClass"])
+    volumes = cron["spec"]["volumes"]
+    cron["spec"]["volumes"] = [v for v in volumes if "persistentVolumeClaim" not in v]
+    found = trial.admit(cron)
+    assert found.unchanged
+    assert found.reasons == {"skipSELinuxRelabel": "NoPersistentVolume"}
+
+
+def test_on_kubernetes_1_37_both_remedies_go_together(
+    trial: Trial, printed: dict[str, Json], cron: Json
+) -> None:
+    (policy,) = trial.page.policies
+    (fragment,) = trial.page.fragments
+    policy["spec"].update(fragment)
+    parse_policy(policy)
+    trial.apply(OPENSHIFT, of_kind("Node", node("a", "cri-o://1.37.0", "v1.37.0")),
+                printed["RuntimeClass"])  # fmt: skip
+    found = trial.admit(cron)
+    assert found.reasons == {"skipSELinuxRelabel": "Applied", "seLinuxChangePolicy": "Applied"}
+    assert found.after["spec"]["securityContext"]["seLinuxChangePolicy"] == "Recursive"

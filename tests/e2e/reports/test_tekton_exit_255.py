@@ -1,0 +1,138 @@
+"""tektoncd/pipeline#9654: CRI-O reports 255 for init containers that end within milliseconds.
+
+The pods are those of tekton pipeline `pkg/pod/pod.go` (prepare) and `pkg/pod/script.go`
+(place-scripts), as an admission webhook sees them.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+
+import pytest
+import yaml
+
+from tests.support.doc_scenario import PODS, Trial, containers, of_kind
+from tests.support.factories import LINGER, Json, node
+from tests.support.kube.cluster import KubeCluster
+from tests.support.markdown import DOCS, Page
+from tests.support.reviews import load_pod
+from webhook.core.defects.versions import Runtime, loses_exit_codes, parse_version
+
+AFFECTED = of_kind("Node", node("a", "cri-o://1.33.12", "v1.33.12"))
+FIXED = of_kind("Node", node("b", "cri-o://1.33.13", "v1.33.13"))
+NEXT = of_kind("Node", node("c", "cri-o://1.35.2", "v1.35.2"))
+RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}
+
+
+@pytest.fixture
+def page_name() -> str:
+    return "tekton-exit-255"
+
+
+@pytest.fixture
+def taskrun() -> Json:
+    return load_pod(PODS / "tekton-taskrun-sidecar.yaml")
+
+
+def test_the_page_says_what_the_report_says(trial: Trial) -> None:
+    symptom = trial.page.sections["Symptom"]
+    assert 'init container failed, "prepare" exited with code 255' in symptom
+    assert "Entrypoint initialization" in symptom
+    assert "Failed to update container state for <container-id>: stdout: , stderr: " in symptom
+
+
+def test_option_a_keeps_prepare_and_place_scripts_alive(trial: Trial, taskrun: Json) -> None:
+    trial.apply(AFFECTED)
+    found = trial.admit(taskrun)
+    before, after = containers(taskrun), containers(found.after)
+    for name in ("prepare", "place-scripts"):
+        assert found.reasons[f"postInitSleep {name}"] == "Applied"
+        assert after[name].get("args") == before[name].get("args")
+    assert after["prepare"]["command"] == [*LINGER, *before["prepare"]["command"]]
+    assert after["place-scripts"]["command"][0] == before["place-scripts"]["command"][0] == "sh"
+    assert list(after) == ["podsettle-linger", *before]
+    assert containers(found.after, "containers") == containers(taskrun, "containers")
+    assert found.warnings == []
+    trial.preview(taskrun)
+
+
+def test_option_a_as_it_runs_lives_for_500_ms_and_keeps_the_exit_code(
+    trial: Trial, taskrun: Json
+) -> None:
+    trial.apply(AFFECTED)
+    settled = containers(trial.admit(taskrun).after)["place-scripts"]
+    begin = time.monotonic()
+    done = subprocess.run([*settled["command"], "-c", "exit 7"], timeout=60, check=False)
+    assert done.returncode == 7
+    assert time.monotonic() - begin >= 0.5
+
+
+def test_option_b_has_the_kubelet_run_prepare_again(trial: Trial, taskrun: Json) -> None:
+    trial.apply(NEXT, policies=slice(1, 2))
+    found = trial.admit(taskrun)
+    assert found.reasons == {"retryInitExit255 prepare": "Applied"}
+    prepare = containers(found.after)["prepare"]
+    assert prepare == {
+        **containers(taskrun)["prepare"],
+        "restartPolicy": "Never",
+        "restartPolicyRules": [RULE],
+    }
+
+
+def test_option_b_before_kubernetes_1_35_changes_nothing_and_says_so(
+    trial: Trial, taskrun: Json
+) -> None:
+    trial.apply(AFFECTED, policies=slice(1, 2))
+    found = trial.admit(taskrun)
+    assert found.unchanged
+    assert found.reasons == {"retryInitExit255 prepare": "ServerTooOld"}
+    assert len(found.warnings) == 1
+
+
+def test_option_c_is_both_on_the_same_container(trial: Trial, taskrun: Json) -> None:
+    trial.apply(NEXT, policies=slice(2))
+    found = trial.admit(taskrun)
+    prepare = containers(found.after)["prepare"]
+    assert prepare["command"][: len(LINGER)] == LINGER
+    assert prepare["restartPolicyRules"] == [RULE]
+    assert "restartPolicy" not in containers(found.after)["place-scripts"]
+
+
+def test_it_steps_aside_where_crio_waits_for_the_exit_code(trial: Trial, taskrun: Json) -> None:
+    trial.apply(FIXED, policies=slice(2))
+    found = trial.admit(taskrun)
+    assert found.unchanged
+    assert set(found.reasons.values()) == {"NotNeeded"}
+    assert found.warnings == []
+
+
+def test_a_node_that_is_not_fixed_yet_is_enough(trial: Trial, taskrun: Json) -> None:
+    trial.apply(FIXED, AFFECTED)
+    assert trial.admit(taskrun).reasons["postInitSleep prepare"] == "Applied"
+
+
+def test_the_releases_that_the_page_names_are_the_first_with_the_fix(trial: Trial) -> None:
+    named = re.findall(r"1\.3\d\.\d+", trial.page.sections["Node configuration"])
+    assert sorted(named) == ["1.33.13", "1.34.9", "1.35.3", "1.36.0"]
+    for text in named:
+        version = parse_version(text)
+        assert version is not None
+        assert not loses_exit_codes(Runtime("cri-o", version))
+        if version.patch:
+            before = version._replace(patch=version.patch - 1)
+            assert loses_exit_codes(Runtime("cri-o", before))
+
+
+def test_the_api_server_takes_the_job_that_replaces_pods_with_255(
+    cluster: KubeCluster, namespace: str
+) -> None:
+    blocks = Page(DOCS / "retry-init-exit-255.md").blocks
+    (job,) = (yaml.safe_load(b.text) for b in blocks if "podFailurePolicy" in b.text)
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs?dryRun=All&fieldValidation=Strict"
+    answer = cluster.request("POST", path, job)
+    assert answer.status == 201, answer.body
+    (rule,) = answer.body["spec"]["podFailurePolicy"]["rules"]
+    assert rule["action"] == "Ignore"
+    assert rule["onExitCodes"] == {"operator": "In", "values": [255]}

@@ -1,0 +1,80 @@
+"""woodpecker#6672: the phase says Succeeded before the container's terminated state is there.
+
+The pod is that of woodpecker `pipeline/backend/kubernetes/pod.go`: one container, named like it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.doc_scenario import Trial
+from tests.support.kube.cluster import KubeCluster
+from tests.support.kubelet_status import RUNNING, Pod, running, terminated
+from tests.support.process import PODSETTLE
+
+STEP = "wp-01he8bebctabr3kgk0qj36d2me"
+
+
+@pytest.fixture
+def page_name() -> str:
+    return "woodpecker-wait"
+
+
+@pytest.fixture
+def step(cluster: KubeCluster, namespace: str) -> Pod:
+    return Pod(cluster, namespace, STEP, (STEP,))
+
+
+def test_the_page_says_what_the_report_says(trial: Trial) -> None:
+    assert "no terminated state found for container wp-XXX/wp-XXX" in trial.page.sections["Symptom"]
+
+
+def test_the_page_promises_no_policy(trial: Trial) -> None:
+    assert trial.page.policies == []
+    assert trial.page.sections["Policy"].strip().startswith("None.")
+    assert "A changed pod cannot cure this" in trial.page.sections["Policy"]
+
+
+def test_the_command_has_the_exit_code_that_comes_after_the_phase(
+    trial: Trial, cluster: KubeCluster, namespace: str, step: Pod, tmp_path: Path
+) -> None:
+    replaced = {"POD": STEP, "NAMESPACE": namespace}
+    arguments = [replaced.get(word, word) for word in trial.page.command("wait").arguments]
+    step.say("Running", {STEP: RUNNING})
+    with running(cluster.kubeconfig, tmp_path, *arguments) as command:
+        step.say("Succeeded", {STEP: RUNNING})
+        command.await_word("has no terminated state", times=2)
+        step.say("Succeeded", {STEP: terminated(0)})
+        assert command.end() == 0
+        # As the page shows it, of a pod of another name.
+        (shown,) = trial.page.command("wait").output
+        assert command.stdout.decode() == shown.replace("step-1/step", f"{STEP}/{STEP}") + "\n"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_script_tells_an_exit_code_from_none(
+    trial: Trial,
+    cluster: KubeCluster,
+    namespace: str,
+    step: Pod,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    known: bool,
+) -> None:
+    (script,) = (block.text for block in trial.page.blocks if block.language == "sh")
+    monkeypatch.setenv("PATH", str(Path(PODSETTLE).parent), prepend=":")
+    monkeypatch.setenv("pod", STEP)
+    monkeypatch.setenv("namespace", namespace)
+    whole = ("-c", script + 'echo "code $code"')
+    with running(cluster.kubeconfig, tmp_path, *whole, program="sh") as command:
+        step.say("Failed" if known else "Running", {STEP: RUNNING})
+        if known:
+            command.await_word("has no terminated state")
+            step.say("Failed", {STEP: terminated(3)})
+        else:
+            step.delete()
+        assert command.end() == 0
+    assert command.stdout == (b"code 3\n" if known else b"code 2\n")
+    assert ("is not known" in command.stderr) is not known

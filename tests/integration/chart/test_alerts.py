@@ -1,0 +1,219 @@
+"""The alerts, under Prometheus' own rule tester (promtool, of Debian's package `prometheus`)."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.helm import CHART, NAMESPACE, Json, named, set_flags, template
+from webhook.server.metrics import Metrics
+
+OPERATIONS = CHART.parents[1] / "docs" / "operations.md"
+MINE = f'namespace="{NAMESPACE}",job="podsettle"'
+EXPIRY = f"podsettle_certificate_expiry_timestamp_seconds{{{MINE}}}"
+HOUR = 3600
+
+OTHERS = {
+    "up",
+    "apiserver_admission_webhook_fail_open_count",
+    "apiserver_admission_webhook_rejection_count",
+}
+"""Metrics of Prometheus and of the API server."""
+
+
+@pytest.fixture(scope="module")
+def groups() -> Json:
+    found: Json = _rule({"prometheusRule.enabled": True})["spec"]
+    return found
+
+
+def _rule(values: Json) -> Json:
+    flags = set_flags(values)
+    (rule,) = (
+        each
+        for each in yaml.safe_load_all(template(*flags))
+        if each and each["kind"] == "PrometheusRule"
+    )
+    found: Json = rule
+    return found
+
+
+def series(name: str, values: str, **labels: str) -> Json:
+    extra = "".join(f',{key}="{value}"' for key, value in labels.items())
+    return {"series": f"{name}{{{MINE}{extra}}}", "values": values}
+
+
+HEALTHY: list[Json] = [
+    series("up", "1x30", pod="a"),
+    series("podsettle_check_ready", "1x30", pod="a", check="certificate"),
+    series("podsettle_check_ready", "1x30", pod="a", check="registration"),
+    series("podsettle_check_ready", "0x30", pod="b", check="shutdown"),
+    series("podsettle_check_ready", "1x30", pod="b", check="certificate"),
+    {"series": EXPIRY, "values": f"{200 * HOUR}x30"},
+    series("podsettle_outcomes_total", "0x30", reason="InternalError"),
+    series("podsettle_outcomes_total", "0x30", reason="Overloaded"),
+    series("podsettle_outcomes_total", "0+9x30", reason="Applied"),
+    {
+        "series": 'apiserver_admission_webhook_fail_open_count{name="other.example"}',
+        "values": "0+9x30",
+    },
+]
+
+FIRING: list[tuple[str, list[Json]]] = [
+    ("PodsettleDown", [series("up", "0x30", pod="a")]),
+    # No target is left, as without pods or without the ServiceMonitor.
+    ("PodsettleDown", [series("up", "1x5 stale", pod="a")]),
+    ("PodsettleNotReady", [series("podsettle_check_ready", "0x30", pod="a", check="registration")]),
+    ("PodsettleCertificateExpiring", [{"series": EXPIRY, "values": f"{180 * HOUR}x30"}]),
+    (
+        "PodsettleInternalError",
+        [series("podsettle_outcomes_total", "0x18 1x12", reason="InternalError")],
+    ),
+    (
+        "PodsettleOverloaded",
+        [series("podsettle_outcomes_total", "0+1x30", reason="Overloaded")],
+    ),
+    (
+        "PodsettleOverloaded",
+        [series("podsettle_outcomes_total", "0+1x30", reason="DeadlineExceeded")],
+    ),
+    (
+        "PodsettleNotAsked",
+        [
+            {
+                "series": "apiserver_admission_webhook_fail_open_count"
+                '{name="cluster.podsettle.dev",type="admit"}',
+                "values": "1+1x30",
+            }
+        ],
+    ),
+    (
+        "PodsettleNotAsked",
+        [
+            {
+                "series": "apiserver_admission_webhook_fail_open_count"
+                '{name="quick-init.cluster.podsettle.dev",type="admit"}',
+                "values": "1+1x30",
+            }
+        ],
+    ),
+    (
+        "PodsettleRefusesPods",
+        [
+            {
+                "series": "apiserver_admission_webhook_rejection_count"
+                '{name="opt-in.podsettle.dev",type="admit",error_type="calling_webhook_error"}',
+                "values": "1+1x30",
+            }
+        ],
+    ),
+]
+
+
+def _promtool(directory: Path, groups: Json, present: list[Json], firing: str | None) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("there is no promtool: install the package `prometheus`")
+    (directory / "rules.yaml").write_text(yaml.safe_dump(groups))
+    alerts = [rule["alert"] for group in groups["groups"] for rule in group["rules"]]
+    # What an alert looks like is the template's business; that it fires, or not, is asked here.
+    questions = [
+        {
+            "expr": f'count by (alertname) (ALERTS{{alertname="{alert}",alertstate="firing"}})',
+            "eval_time": "20m",
+            "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}]
+            if alert == firing
+            else [],
+        }
+        for alert in alerts
+    ]
+    test = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "1m",
+        "tests": [{"interval": "1m", "input_series": present, "promql_expr_test": questions}],
+    }
+    (directory / "test.yaml").write_text(yaml.safe_dump(test))
+    done = subprocess.run(
+        [promtool, "test", "rules", "test.yaml"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nothing_fires_while_all_is_well(tmp_path: Path, groups: Json) -> None:
+    _promtool(tmp_path, groups, HEALTHY, None)
+
+
+def test_nothing_fires_in_a_prometheus_that_does_not_scrape_podsettle(
+    tmp_path: Path, groups: Json
+) -> None:
+    elsewhere = {"series": 'up{namespace="other",job="other"}', "values": "1x30"}
+    _promtool(tmp_path, groups, [elsewhere], None)
+
+
+@pytest.mark.parametrize(("alert", "wrong"), FIRING, ids=lambda part: str(part)[:30])
+def test_an_alert_fires_for_what_it_is_for(
+    tmp_path: Path, groups: Json, alert: str, wrong: list[Json]
+) -> None:
+    replaced = {each["series"] for each in wrong}
+    healthy = [each for each in HEALTHY if each["series"] not in replaced]
+    _promtool(tmp_path, groups, healthy + wrong, alert)
+
+
+def test_every_alert_has_a_test(groups: Json) -> None:
+    alerts = {rule["alert"] for group in groups["groups"] for rule in group["rules"]}
+    assert alerts == {alert for alert, _ in FIRING}
+
+
+def test_every_alert_leads_to_a_section_of_the_runbook_where_its_url_is_given() -> None:
+    url = "https://docs.example/operations.html"
+    spec = _rule({"prometheusRule.enabled": True, "prometheusRule.runbook": url})["spec"]
+    headings = re.findall(r"^#+ (.+)$", OPERATIONS.read_text(), re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    for group in spec["groups"]:
+        for rule in group["rules"]:
+            page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+            assert page == url
+            assert anchor == rule["alert"].lower()
+            assert anchor in anchors, f"docs/operations.md has no section {rule['alert']}"
+
+
+def test_without_a_url_no_alert_has_a_link(groups: Json) -> None:
+    for group in groups["groups"]:
+        for rule in group["rules"]:
+            assert rule["annotations"].keys() == {"summary"}
+
+
+def test_the_metrics_are_those_of_the_product(groups: Json) -> None:
+    own = {
+        sample_name
+        for family in Metrics("0").registry.collect()
+        for sample_name in (family.name, f"{family.name}_total")
+    }
+    for group in groups["groups"]:
+        for rule in group["rules"]:
+            used = set(re.findall(r"([a-z_]+)\{", rule["expr"]))
+            assert used
+            assert used <= own | OTHERS, rule["alert"]
+
+
+def test_the_certificate_alert_knows_how_long_certificates_live() -> None:
+    def left(values: str) -> int:
+        rule = named("PrometheusRule", "settle", values)
+        (expression,) = (
+            each["expr"]
+            for each in rule["spec"]["groups"][0]["rules"]
+            if each["alert"] == "PodsettleCertificateExpiring"
+        )
+        return int(expression.rpartition("< ")[2])
+
+    # Renewed 80 h before the end: three quarters of that.
+    assert left("everything") == 60 * HOUR

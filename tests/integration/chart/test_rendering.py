@@ -1,0 +1,642 @@
+"""What the chart makes of its values."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.helm import (
+    CHART,
+    CRDS,
+    IMAGES,
+    NAMESPACE,
+    VALUES,
+    Json,
+    named,
+    objects,
+    run,
+    set_flags,
+    template,
+)
+from tests.support.kube.cluster import KubeCluster
+from tests.support.kube_schemas import LOCATION, write_builtin, write_custom
+from webhook.cli import main
+from webhook.cli.serve import serve
+
+ROOT = CHART.parents[1]
+TEMPLATES = sorted(path for path in (CHART / "templates").rglob("*") if path.is_file())
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@pytest.fixture(scope="module")
+def schemas(cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("schemas")
+    write_builtin(cluster, directory)
+    write_custom([*CRDS.values(), *(CHART / "crds").glob("*.yaml")], directory)
+    return directory
+
+
+def test_the_versions_are_those_of_the_product() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == project["version"]
+    assert chart["description"] == project["description"]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_twice_the_same_bytes(values: str) -> None:
+    once = template("--values", VALUES[values])
+    assert template("--values", VALUES[values]) == once
+
+
+def test_nothing_random_and_nothing_looked_up() -> None:
+    forbidden = re.compile(
+        r"\b(rand\w*|genCA\w*|genSelfSigned\w*|genSigned\w*|genPrivateKey|uuidv4|now|lookup|bcrypt"
+        r"|htpasswd|encryptAES|getHostByName)\b"
+    )
+    for path in TEMPLATES:
+        for action in re.findall(r"\{\{(.*?)\}\}", path.read_text(), re.DOTALL):
+            assert not forbidden.search(action), f"{path.name}: {action}"
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_helm_lint_finds_nothing(values: str) -> None:
+    flags = ("--strict", "--values", IMAGES, "--values", VALUES[values])
+    done = run("helm", "lint", CHART, *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_kubeconform_passes(schemas: Path, values: str) -> None:
+    done = _kubeconform(schemas, template("--values", VALUES[values]))
+    assert not [each for each in done["resources"] if each["status"] != "statusValid"]
+    assert done["summary"] == {
+        "valid": len(objects(values)),
+        "invalid": 0,
+        "errors": 0,
+        "skipped": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        ("Deployment", {"spec": {"replica": 1}}),
+        ("Deployment", {"spec": {"replicas": "1"}}),
+        ("SettlePolicy", {"spec": {"remedies": {"postInitSleeps": {}}}}),
+        ("Certificate", {"spec": {"duratoin": "1h"}}),
+        ("PrometheusRule", {"spec": {"groups": [{"name": "a", "rules": [{"expression": "1"}]}]}}),
+        ("Unheard", {}),
+    ],
+)
+def test_kubeconform_would_find_it(schemas: Path, kind: str, wrong: Json) -> None:
+    found = [each for each in objects("everything") if each["kind"] == kind]
+    spoilt = found[0] if found else {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}}
+    spoilt = spoilt | {"spec": spoilt.get("spec", {}) | wrong.get("spec", {})}
+    summary = _kubeconform(schemas, json.dumps(spoilt))["summary"]
+    assert summary["invalid"] + summary["errors"] == 1
+
+
+def _kubeconform(schemas: Path, manifests: str) -> Json:
+    location = f"{schemas}/{LOCATION}"
+    flags = ("-strict", "-summary", "-output", "json", "-schema-location", location)
+    done = run("kubeconform", *flags, input=manifests)
+    assert not done.stderr, done.stderr
+    answer: Json = json.loads(done.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_every_object_carries_the_common_labels(values: str) -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    wanted = {
+        "helm.sh/chart": f"podsettle-{chart['version']}",
+        "app.kubernetes.io/name": "podsettle",
+        "app.kubernetes.io/instance": "podsettle",
+        "app.kubernetes.io/version": chart["appVersion"],
+        "app.kubernetes.io/managed-by": "Helm",
+    }
+    for each in objects(values):
+        assert each["metadata"]["labels"].items() >= wanted.items(), each
+
+
+def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
+    """Selectors of a Deployment cannot be changed; those of a Service would miss running pods."""
+    common = {"app.kubernetes.io/part-of": "ci", "team": "nobody", "release": "other"}
+    # What an object's own labels say wins.
+    own = {"ServiceMonitor": {"release": "prometheus"}, "PrometheusRule": {"release": "prometheus"}}
+    for each in objects("everything"):
+        wanted = common | own.get(each["kind"], {})
+        assert each["metadata"]["labels"].items() >= wanted.items(), each
+    pod = named("Deployment", "settle", "everything")["spec"]["template"]["metadata"]["labels"]
+    assert pod.items() >= (common | {"team": "platform"}).items()
+
+    def selectors(values: Json) -> list[Json]:
+        rendered = yaml.safe_load_all(
+            template("--values", VALUES["everything"], *set_flags(values))
+        )
+        return list(_selectors(list(rendered)))
+
+    assert len(selectors({})) == 7
+    assert selectors({}) == selectors({"commonLabels": {"another": "one"}})
+    assert not any(common.items() & each.items() for each in selectors({}))
+
+
+def _selectors(found: object) -> Iterator[Json]:
+    """What selects podsettle's own pods or Service, wherever it stands."""
+    if isinstance(found, list):
+        for each in found:
+            yield from _selectors(each)
+    elif isinstance(found, dict):
+        if found.get("app.kubernetes.io/name") and "helm.sh/chart" not in found:
+            yield found
+        for each in found.values():
+            yield from _selectors(each)
+
+
+def test_what_is_brought_along_arrives() -> None:
+    """Environment, volumes, mounts and annotations, besides the chart's own."""
+    values = yaml.safe_load(VALUES["everything"].read_text())
+    pod = named("Deployment", "settle", "everything")["spec"]["template"]
+    container = _container(pod)
+    chosen = {
+        "SSL_CERT_FILE": "/etc/podsettle/extra-ca/bundle.pem",
+        "HTTPS_PROXY": "http://proxy.example:3128",
+        "NO_PROXY": "10.0.0.0/8, .example.com",
+    }
+    own = [{"name": name, "value": value} for name, value in chosen.items()]
+    assert container["env"] == own + values["extraEnv"]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounts["extra-ca"] == "/etc/podsettle/extra-ca"
+    assert all(each in container["volumeMounts"] for each in values["extraVolumeMounts"])
+    assert all(each in pod["spec"]["volumes"] for each in values["extraVolumes"])
+    assert {"name": "extra-ca", "configMap": {"name": "company-ca"}} in pod["spec"]["volumes"]
+    assert {each["name"] for each in pod["spec"]["volumes"]} == mounts.keys()
+    account = named("ServiceAccount", "settle", "everything")
+    assert account["metadata"]["annotations"] == values["serviceAccount"]["annotations"]
+
+
+def test_without_any_of_it_there_is_neither_environment_nor_volume() -> None:
+    pod = named("Deployment", "podsettle")["spec"]["template"]["spec"]
+    assert "volumes" not in pod
+    assert not pod["containers"][0].keys() & {"env", "volumeMounts"}
+    assert "annotations" not in named("ServiceAccount", "podsettle")["metadata"]
+
+
+def test_cas_may_be_in_a_secret() -> None:
+    made = yaml.safe_load_all(template("--set=extraCA.secret=company-ca"))
+    (pod,) = (each["spec"]["template"] for each in made if each and each["kind"] == "Deployment")
+    assert pod["spec"]["volumes"] == [{"name": "extra-ca", "secret": {"secretName": "company-ca"}}]
+    assert _container(pod)["env"] == [
+        {"name": "SSL_CERT_FILE", "value": "/etc/podsettle/extra-ca/ca.crt"}
+    ]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_every_namespaced_object_names_the_namespace(values: str) -> None:
+    cluster_wide = {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "MutatingWebhookConfiguration",
+        "RuntimeClass",
+        "SettlePolicy",
+    }
+    for each in objects(values):
+        if each["kind"] == "RoleBinding" and each["metadata"]["name"].endswith("-pull-secrets"):
+            # In the namespaces whose secrets are read.
+            continue
+        wanted = None if each["kind"] in cluster_wide else NAMESPACE
+        assert each["metadata"].get("namespace") == wanted, each
+
+
+def test_what_shows_everything_shows_every_template() -> None:
+    """But for Secrets that another certificate source, or another way to scrape, takes."""
+    rendered = template("--values", VALUES["everything"])
+    sources = set(re.findall(r"^# Source: podsettle/(.+)$", rendered, re.MULTILINE))
+    every = {str(path.relative_to(CHART)) for path in TEMPLATES if path.suffix == ".yaml"}
+    assert every - sources == {"templates/metrics-reader.yaml", "templates/secret.yaml"}
+    assert [each["kind"] for each in objects() if each["kind"] == "Secret"]
+    assert [each["kind"] for each in objects("openshift") if each["kind"] == "Secret"]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_a_name_refers_to_what_is_there(values: str) -> None:
+    """Names that one object says of another: a typing error there shows only in a cluster."""
+    name = "settle" if values == "everything" else "podsettle"
+    webhooks = named("MutatingWebhookConfiguration", name, values)["webhooks"]
+    service = named("Service", name, values)
+    for webhook in webhooks:
+        reference = webhook["clientConfig"]["service"]
+        assert reference["name"] == service["metadata"]["name"]
+        assert reference["namespace"] == NAMESPACE
+        assert reference["port"] == service["spec"]["ports"][0]["port"]
+    pod = named("Deployment", name, values)["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    for each in objects(values):
+        if each["kind"] == "Pod":
+            labels = each["metadata"]["labels"].items()
+            assert not service["spec"]["selector"].items() <= labels
+    arguments = _arguments(pod)
+    assert arguments["--service"] == name
+    assert arguments["--own-namespace"] == NAMESPACE
+    assert arguments["--webhook-configuration"] == name
+    assert arguments["--lease"] == named("Lease", name, values)["metadata"]["name"]
+    if arguments["--tls"] == "self-managed":
+        assert named("Secret", arguments["--tls-secret"], values)["type"] == "Opaque"
+    else:
+        mounts = {each["name"]: each["mountPath"] for each in _container(pod)["volumeMounts"]}
+        assert mounts["tls"] == arguments["--certs-dir"]
+
+
+def _container(pod: Json) -> Json:
+    (container,) = pod["spec"]["containers"]
+    found: Json = container
+    return found
+
+
+def _arguments(pod: Json) -> dict[str, str]:
+    command, *flags = _container(pod)["args"]
+    assert command == "serve"
+    return dict(flag.split("=", 1) for flag in flags)
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_podsettle_understands_the_arguments(values: str) -> None:
+    (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
+    _, *flags = _container(deployment["spec"]["template"])["args"]
+    serve.make_context("serve", flags, **main.context_settings)
+
+
+def test_the_environment_says_nothing_to_podsettle() -> None:
+    """A Service's own variable, PODSETTLE_PORT=tcp://…, would be taken for an option."""
+    pod = named("Deployment", "podsettle")["spec"]["template"]
+    assert pod["spec"]["enableServiceLinks"] is False
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_grace_period_outlasts_the_drain(values: str) -> None:
+    (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]
+    limit = int(_arguments(pod)["--drain-limit"].removesuffix("s"))
+    assert pod["spec"]["terminationGracePeriodSeconds"] > limit
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_its_own_namespace_is_never_asked_about(values: str) -> None:
+    (configuration,) = (
+        each for each in objects(values) if each["kind"] == "MutatingWebhookConfiguration"
+    )
+    for webhook in configuration["webhooks"]:
+        excluded = webhook["namespaceSelector"]["matchExpressions"][2]
+        assert (excluded["key"], excluded["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+        assert {NAMESPACE, "kube-system"} <= set(excluded["values"])
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_no_pod_is_converted_for_a_match_condition(values: str) -> None:
+    """Which the API server would do for each pod, for a single condition."""
+    (configuration,) = (
+        each for each in objects(values) if each["kind"] == "MutatingWebhookConfiguration"
+    )
+    (webhook,) = configuration["webhooks"]
+    assert "matchConditions" not in webhook
+    assert webhook["reinvocationPolicy"] == "IfNeeded"
+
+
+def test_no_exclusion_still_leaves_its_own() -> None:
+    rendered = template(*set_flags({"webhook.excludedNamespaces": []}))
+    (configuration,) = (
+        each
+        for each in yaml.safe_load_all(rendered)
+        if each and each["kind"] == "MutatingWebhookConfiguration"
+    )
+    excluded = configuration["webhooks"][0]["namespaceSelector"]["matchExpressions"][2]
+    assert excluded["values"] == [NAMESPACE]
+
+
+def test_a_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> None:
+    """OpenShift's user workload monitoring rejects paths of Prometheus' own file system."""
+    for values in ("openshift", "everything"):
+        (monitor,) = (each for each in objects(values) if each["kind"] == "ServiceMonitor")
+        (endpoint,) = monitor["spec"]["endpoints"]
+        assert "bearerTokenFile" not in endpoint
+        assert endpoint["tlsConfig"].keys() == {"ca", "serverName"}
+        assert endpoint["authorization"]["type"] == "Bearer"
+    given = endpoint["authorization"]["credentials"]
+    assert given == {"name": "scraping", "key": "bearer"}
+    assert not [each for each in objects("everything") if each["kind"] == "Secret"]
+
+
+def test_the_token_to_scrape_with_may_read_metrics_and_nothing_else() -> None:
+    (monitor,) = (each for each in objects("openshift") if each["kind"] == "ServiceMonitor")
+    credentials = monitor["spec"]["endpoints"][0]["authorization"]["credentials"]
+    secret = named("Secret", credentials["name"], "openshift")
+    assert secret["type"] == "kubernetes.io/service-account-token"
+    # Kubernetes writes them: `ca.crt`, `namespace`, `token`.
+    assert credentials["key"] == "token"
+    assert "data" not in secret
+    account = secret["metadata"]["annotations"]["kubernetes.io/service-account.name"]
+    made = named("ServiceAccount", account, "openshift")
+    assert made["automountServiceAccountToken"] is False
+    (binding,) = (
+        each
+        for each in objects("openshift")
+        if each["kind"].endswith("Binding") and each["subjects"][0]["name"] == account
+    )
+    role = named("ClusterRole", binding["roleRef"]["name"], "openshift")
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+
+
+def test_what_each_certificate_source_brings() -> None:
+    def kinds(values: str) -> set[str]:
+        return {each["kind"] for each in objects(values)}
+
+    def webhook(values: str) -> Json:
+        return named("MutatingWebhookConfiguration", "podsettle", values)
+
+    own = kinds("default")
+    assert kinds("cert-manager") == own - {"Secret"} | {"Issuer", "Certificate"}
+    assert kinds("cert-manager-issuer") == own - {"Secret"} | {"Certificate"}
+    # Its Secret is that of the account that scrapes.
+    assert kinds("openshift") == own | {"ServiceMonitor", "ConfigMap"}
+    assert kinds("files") == own - {"Secret"}
+
+    certificate = f"{NAMESPACE}/podsettle"
+    annotations = {"cert-manager.io/inject-ca-from": certificate}
+    assert webhook("cert-manager")["metadata"]["annotations"] == annotations
+    issued = named("Certificate", "podsettle", "cert-manager")["spec"]
+    assert issued["dnsNames"][0] == f"podsettle.{NAMESPACE}.svc"
+    issuers = {e["metadata"]["name"] for e in objects("cert-manager") if e["kind"] == "Issuer"}
+    for each in objects("cert-manager"):
+        if each["kind"] == "Certificate":
+            assert each["spec"]["issuerRef"]["name"] in issuers
+
+    annotations = {"service.beta.openshift.io/inject-cabundle": "true"}
+    assert webhook("openshift")["metadata"]["annotations"] == annotations
+    service = named("Service", "podsettle", "openshift")["metadata"]["annotations"]
+    pod = named("Deployment", "podsettle", "openshift")["spec"]["template"]["spec"]
+    secret = pod["volumes"][0]["secret"]["secretName"]
+    assert service["service.beta.openshift.io/serving-cert-secret-name"] == secret
+
+    bundled = [v for v in VALUES if v != "everything" and _bundle(webhook(v))]
+    assert bundled == ["files"]
+
+
+def _bundle(configuration: Json) -> str | None:
+    bundle: str | None = configuration["webhooks"][0]["clientConfig"].get("caBundle")
+    return bundle
+
+
+@pytest.mark.parametrize("source", ["cert-manager", "openshift"])
+def test_the_manifests_for_installations_without_the_chart_say_the_same(source: str) -> None:
+    for wanted in yaml.safe_load_all((ROOT / "certs" / f"{source}.yaml").read_text()):
+        made = named(wanted["kind"], wanted["metadata"]["name"], source)
+        assert made["metadata"].items() >= wanted["metadata"].items()
+        assert made.get("spec") == wanted.get("spec", made.get("spec"))
+
+
+def test_only_who_manages_a_secret_may_read_it() -> None:
+    def may(values: str) -> set[str]:
+        rules = named("Role", "podsettle", values)["rules"]
+        return {resource for rule in rules for resource in rule["resources"]}
+
+    assert may("default") == {"leases", "secrets"}
+    for source in ("cert-manager", "cert-manager-issuer", "openshift", "files"):
+        assert may(source) == {"leases"}
+
+
+def test_pull_secrets_are_readable_only_where_a_value_says_so() -> None:
+    """Nowhere, everywhere, or in some namespaces."""
+
+    def bound(*flags: str, name: str = "podsettle") -> set[tuple[str, str | None]]:
+        made = [each for each in yaml.safe_load_all(template(*flags)) if each]
+        (account,) = (each["metadata"] for each in made if each["kind"] == "ServiceAccount")
+        granted = [
+            each for each in made if each.get("roleRef", {}).get("name") == f"{name}-pull-secrets"
+        ]
+        for each in granted:
+            assert each["roleRef"]["kind"] == "ClusterRole"
+            (subject,) = each["subjects"]
+            assert (subject["name"], subject["namespace"]) == (account["name"], NAMESPACE)
+        return {(each["kind"], each["metadata"].get("namespace")) for each in granted}
+
+    assert bound() == set()
+    assert "-pull-secrets" not in template()
+    assert bound("--set=imageConfig.pullSecrets=true") == {("ClusterRoleBinding", None)}
+    some = ("--values", str(VALUES["everything"]))
+    assert bound(*some, name="settle") == {("RoleBinding", "ci"), ("RoleBinding", "builds")}
+    role = named("ClusterRole", "settle-pull-secrets", "everything")
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["secrets", "serviceaccounts"], "verbs": ["get"]}
+    ]
+
+
+def test_a_network_policy_lets_out_what_the_values_name() -> None:
+    def egress(*flags: str) -> set[int] | None:
+        (policy,) = (
+            each
+            for each in yaml.safe_load_all(template(*flags))
+            if each and each["kind"] == "NetworkPolicy"
+        )
+        spec = policy["spec"]
+        assert ("Egress" in spec["policyTypes"]) is ("egress" in spec)
+        if "egress" not in spec:
+            return None
+        (rule,) = spec["egress"]
+        # Addresses are not what it goes by: registries send podsettle elsewhere for blobs.
+        assert rule.keys() == {"ports"}
+        tcp = [each["port"] for each in rule["ports"] if each["protocol"] == "TCP"]
+        assert len(tcp) == len(set(tcp))
+        return set(tcp) - {53, 5353}
+
+    api_server = "--set-json=networkPolicy.apiServerPorts=[443,6443]"
+    assert egress() is None
+    assert egress(api_server) == {443, 6443}
+    assert egress(api_server, "--set-json=networkPolicy.registryPorts=[443,5000]") == {
+        443, 6443, 5000
+    }  # fmt: skip
+    for url, port in (
+        ("http://proxy.example:3128", 3128),
+        ("http://proxy.example", 80),
+        ("https://[fd00::1]/", 443),
+    ):
+        assert egress(api_server, f"--set=proxy.httpsProxy={url}") == {443, 6443, port}
+    assert egress("--set=proxy.httpsProxy=http://proxy.example:3128") is None
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({"lingerImage": "r.example/linger"}, "r.example/linger:VERSION"),
+        ({"lingerImage": "r.example:5000/linger"}, "r.example:5000/linger:VERSION"),
+        ({"lingerImage": "linger"}, "linger:VERSION"),
+        ({"lingerImage": "r.example/linger", "image.tag": "b7"}, "r.example/linger:b7"),
+        ({"lingerImage": "r.example/linger:1", "image.tag": "b7"}, "r.example/linger:1"),
+        ({"lingerImage": "r.example/linger@sha256:00"}, "r.example/linger@sha256:00"),
+        ({"lingerImage": "r.example/linger:1@sha256:00"}, "r.example/linger:1@sha256:00"),
+        ({"lingerImage": "none"}, None),
+    ],
+    ids=str,
+)
+def test_the_helper_has_the_tag_of_podsettle_unless_the_value_has_one(
+    values: Json, image: str | None
+) -> None:
+    """A helper of another version may lack what this one's pods start it with."""
+    made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
+    (deployment,) = (each for each in made if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    wanted = image and image.replace("VERSION", version)
+    assert _arguments(pod).get("--linger-image") == wanted
+    if wanted and wanted.endswith(version):
+        assert _container(pod)["image"].rpartition(":")[2] == version
+
+
+@pytest.mark.parametrize(
+    ("registry", "image", "pulled"),
+    [
+        ("", "r.example/team/podsettle", "r.example/team/podsettle"),
+        ("mirror.example", "r.example/team/podsettle", "mirror.example/team/podsettle"),
+        ("mirror.example:5000/hub/", "r.example:5000/a", "mirror.example:5000/hub/a"),
+        ("mirror.example", "localhost/a", "mirror.example/a"),
+        ("mirror.example", "team/podsettle", "mirror.example/team/podsettle"),
+        ("mirror.example", "podsettle", "mirror.example/podsettle"),
+    ],
+)
+def test_every_image_comes_from_the_global_registry(registry: str, image: str, pulled: str) -> None:
+    digest = f"@sha256:{'0' * 64}"
+    for tag in ("", ":1.2", digest, f":1.2{digest}"):
+        values = {
+            "global.imageRegistry": registry,
+            "image": {"repository": image, "tag": "v1"},
+            "lingerImage": f"{image}{tag}",
+            "helmTest.enabled": True,
+        }
+        made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
+        (deployment,) = (each for each in made if each["kind"] == "Deployment")
+        pod = deployment["spec"]["template"]
+        (test_pod,) = (each for each in made if each["kind"] == "Pod")
+        assert _container(pod)["image"] == _container(test_pod)["image"] == f"{pulled}:v1"
+        assert _arguments(pod)["--linger-image"] == f"{pulled}{tag or ':v1'}"
+
+
+def test_pull_secrets_are_those_of_the_chart_and_the_global_ones() -> None:
+    (deployment,) = (each for each in objects("everything") if each["kind"] == "Deployment")
+    wanted = [{"name": "registry"}, {"name": "mirror"}, {"name": "other"}]
+    assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == wanted
+    assert named("Pod", "settle-test", "everything")["spec"]["imagePullSecrets"] == wanted
+
+
+def test_what_helm_template_prints_can_be_applied() -> None:
+    """It prints hooks like any other object, and a pod would be created with the rest."""
+    assert not [each for each in objects() if each["kind"] == "Pod"]
+    hooks = [
+        each
+        for each in objects("everything")
+        if "helm.sh/hook" in each["metadata"].get("annotations", {})
+    ]
+    assert [(each["kind"], each["metadata"]["name"]) for each in hooks] == [("Pod", "settle-test")]
+
+
+def test_without_an_image_helm_says_what_to_set() -> None:
+    for command in (("template",), ("install", "--dry-run=client")):
+        done = run("helm", *command, "podsettle", CHART)
+        assert done.returncode != 0
+        assert "at '/image/repository': it is empty; set the image of podsettle" in done.stderr
+        assert "--set image.repository=registry.example.com/team/podsettle" in done.stderr
+
+
+def test_no_rule_says_everything() -> None:
+    for each in objects("everything"):
+        for rule in each.get("rules", ()):
+            said = [value for values in rule.values() for value in values]
+            assert "*" not in said
+            if rule.get("verbs") == ["get", "update"]:
+                assert rule["resourceNames"]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_its_pods_are_created_where_the_restricted_standard_is_enforced(
+    cluster: KubeCluster, values: str
+) -> None:
+    accounts = ("default", "podsettle", "settle")
+    namespace = cluster.namespace("chart-", labels=RESTRICTED, service_accounts=accounts)
+    created = []
+    for each in objects(values):
+        spec = each["spec"]["template"] if each["kind"] == "Deployment" else each
+        if each["kind"] in ("Deployment", "Pod"):
+            pod = {"apiVersion": "v1", "kind": "Pod", "spec": spec["spec"]}
+            pod["metadata"] = {"generateName": "pod-", "namespace": namespace}
+            status, answer, warnings = cluster.create_pod(pod)
+            assert status == 201, answer
+            assert not warnings
+            created.append(answer["spec"])
+    assert len(created) == (2 if values == "everything" else 1)
+    for spec in created:
+        # OpenShift assigns the user, and the image has one of its own elsewhere.
+        assert "runAsUser" not in json.dumps(spec)
+        for container in spec["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert container["resources"]["limits"].keys() == {"cpu", "memory"}
+
+
+def test_every_field_of_a_policy_arrives() -> None:
+    values = yaml.safe_load(VALUES["everything"].read_text())
+    for wanted in values["settlePolicies"]:
+        made = named("SettlePolicy", wanted["name"], "everything")
+        assert made["spec"] == wanted["spec"]
+    for wanted in values["runtimeClasses"]:
+        made = named("RuntimeClass", wanted["name"], "everything")
+        for key in ("handler", "overhead", "scheduling"):
+            assert made[key] == wanted[key]
+        assert made["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_releases_by_other_names_do_not_meet() -> None:
+    def names(release: str) -> set[tuple[str, str]]:
+        return {
+            (each["kind"], each["metadata"]["name"])
+            for each in yaml.safe_load_all(template(release=release))
+            if each
+        }
+
+    assert not names("podsettle") & names("other")
+    assert ("Service", "other-podsettle") in names("other")
+    assert max(len(name) for kind, name in names("r" * 53) if kind == "Service") <= 63
+
+
+@pytest.mark.parametrize("namespaces", [[], ["ci"]], ids=["everywhere", "somewhere"])
+def test_the_notes_warn_of_the_right_to_every_secret(namespaces: list[str]) -> None:
+    said = {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": namespaces}
+    flags = ("--dry-run=client", *set_flags(said))
+    done = run("helm", "install", "podsettle", CHART, "--values", IMAGES, *flags)
+    assert done.returncode == 0, done.stderr
+    assert ("may read every Secret" in done.stdout) is (not namespaces)
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_notes_say_what_to_do_next(values: str) -> None:
+    flags = ("--namespace", NAMESPACE, "--dry-run=client", "--values", IMAGES)
+    done = run("helm", "install", "podsettle", CHART, *flags, "--values", VALUES[values])
+    assert done.returncode == 0, done.stderr
+    notes = done.stdout.partition("\nNOTES:\n")[2]
+    everything = values == "everything"
+    name = "settle" if everything else "podsettle"
+    assert f"kubectl delete mutatingwebhookconfiguration {name}\n" in notes
+    assert f"rollout status deployment/{name}\n" in notes
+    assert ("kind: SettlePolicy" in notes) is not everything
+    assert "podsettle.dev/policy=quick-init\n" in notes
+    assert ("helm -n podsettle-system test podsettle" in notes) is everything
+    assert ("`lingerImage` is `none`" in notes) is (values == "no-helper")
+    assert ("failurePolicy is Fail" in notes) is everything
+    assert "changes only pods that a SettlePolicy covers" in notes
+    assert "\n\n\n" not in notes

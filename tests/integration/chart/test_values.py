@@ -1,0 +1,356 @@
+"""values.yaml and its schema: every value is documented, and a wrong one is refused by its path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+from tests.support.helm import CHART, IMAGES, VALUES, run, set_flags, template
+
+Json: TypeAlias = dict[str, Any]
+
+DEFAULTS: Json = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: Json = json.loads((CHART / "values.schema.json").read_text())
+FREE = {
+    "image.digest": "sha256:" + "0" * 64,
+    "webhook.caBundle": "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n",
+}
+
+SCRATCH: Json = {"extraVolumes": [{"name": "a", "emptyDir": {}}]}
+MOUNT_PATH = "/extraVolumeMounts/0/mountPath"
+
+WRONG: list[tuple[Json, str, str]] = [
+    ({"replica": 2}, "", "'replica' not allowed"),
+    ({"replicas": 0}, "/replicas", "minimum"),
+    ({"replicas": "two"}, "/replicas", "want integer"),
+    (
+        {"image.repository": ""},
+        "/image/repository",
+        "--set image.repository=registry.example.com/team/podsettle",
+    ),
+    ({"image.repository": "r.example:5000/a:1"}, "/image/repository", "put the tag into image.tag"),
+    ({"lingerImage": ""}, "/lingerImage", "--set lingerImage=registry.example.com/team/linger"),
+    ({"global.imageRegistry": "https://r.example"}, "/global/imageRegistry", "does not match"),
+    ({"global.imageRegistry": 1}, "/global/imageRegistry", "want null or string"),
+    ({"global.imagePullSecrets": [{}]}, "/global/imagePullSecrets/0", "'name'"),
+    ({"global.imagePullSecrets": ["A"]}, "/global/imagePullSecrets/0", "does not match"),
+    ({"helmTest.enabled": "no"}, "/helmTest/enabled", "want boolean"),
+    ({"image.repository": "a b"}, "/image/repository", "does not match"),
+    ({"image.tag": "a:b"}, "/image/tag", "does not match"),
+    ({"image.tag": 1.5}, "/image/tag", "want string"),
+    ({"image.digest": "sha256:1"}, "/image/digest", "does not match"),
+    ({"image.pullPolicy": "always"}, "/image/pullPolicy", "'Always', 'IfNotPresent', 'Never'"),
+    ({"image.registry": "r"}, "/image", "'registry' not allowed"),
+    ({"imagePullSecrets": ["registry"]}, "/imagePullSecrets/0", "want object"),
+    ({"lingerImage": "an image"}, "/lingerImage", "does not match"),
+    ({"imageConfig.pullSecrets": "ci"}, "/imageConfig/pullSecrets", "want boolean"),
+    (
+        {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": ["ci-*"]},
+        "/imageConfig/pullSecretNamespaces/0",
+        "does not match",
+    ),
+    (
+        {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": ["ci", "ci"]},
+        "/imageConfig/pullSecretNamespaces",
+        "are equal",
+    ),
+    (
+        {"imageConfig.pullSecretNamespaces": ["ci"]},
+        "/imageConfig/pullSecretNamespaces",
+        "it has no effect while pullSecrets is false",
+    ),
+    ({"imageConfig.lookup": "Registry"}, "/imageConfig", "'lookup' not allowed"),
+    ({"autoscaling.minReplicas": 0}, "/autoscaling/minReplicas", "minimum"),
+    ({"autoscaling.enabled": "yes"}, "/autoscaling/enabled", "want boolean"),
+    ({"webhook.failurePolicy": "fail"}, "/webhook/failurePolicy", "'Ignore', 'Fail'"),
+    ({"webhook.timeoutSeconds": 31}, "/webhook/timeoutSeconds", "maximum"),
+    ({"webhook.timeoutSeconds": 0}, "/webhook/timeoutSeconds", "minimum"),
+    ({"webhook.timeoutSeconds": "2s"}, "/webhook/timeoutSeconds", "want integer"),
+    ({"webhook.excludedNamespaces": ["kube-*"]}, "/webhook/excludedNamespaces/0", "not match"),
+    ({"webhook.excludedNamespaces": "ci"}, "/webhook/excludedNamespaces", "want array"),
+    ({"webhook.caBundle": "LS0tLS1CRUdJTg=="}, "/webhook/caBundle", "does not match"),
+    ({"webhook.caBundle": FREE["webhook.caBundle"]}, "/webhook/caBundle", "only source files"),
+    ({"webhook.clientCAConfigMap": "A"}, "/webhook/clientCAConfigMap", "does not match"),
+    (
+        {"webhook.failurePolicy": "Fail", "webhook.excludedNamespaces": ["kube-public"]},
+        "/webhook/excludedNamespaces",
+        "with failurePolicy Fail, excludedNamespaces must contain kube-system",
+    ),
+    (
+        {"webhook.failurePolicy": "Fail", "webhook.excludedNamespaces": []},
+        "/webhook/excludedNamespaces",
+        "must contain kube-system",
+    ),
+    ({"certificates.source": "selfmanaged"}, "/certificates/source", "'selfManaged'"),
+    ({"certificates.source": "files"}, "/certificates/files/secretName", "name of the Secret"),
+    (
+        {"certificates.source": "files", "certificates.files.secretName": "mine"},
+        "/webhook/caBundle",
+        "--set-file webhook.caBundle=ca.crt",
+    ),
+    (
+        {"certificates.source": "openshift", "webhook.caBundle": FREE["webhook.caBundle"]},
+        "/webhook/caBundle",
+        "openshift registers its own",
+    ),
+    ({"image.repository": "REGISTRY/podsettle"}, "/image/repository", "replace REGISTRY"),
+    ({"lingerImage": "REGISTRY/linger:0.1.0"}, "/lingerImage", "replace REGISTRY"),
+    (
+        {"certificates.selfManaged.leafLife": "30d"},
+        "/certificates/selfManaged/leafLife",
+        "does not match",
+    ),
+    (
+        {"certificates.selfManaged.caLife": "0h"},
+        "/certificates/selfManaged/caLife",
+        "does not match",
+    ),
+    (
+        {"certificates.selfManaged.leafLife": "2191h"},
+        "/certificates/selfManaged/caLife",
+        "less than four times",
+    ),
+    (
+        {"certificates.certManager.renewBefore": "2160h"},
+        "/certificates/certManager/renewBefore",
+        "not less than duration",
+    ),
+    ({"autoscaling.minReplicas": 11}, "/autoscaling/minReplicas", "more than maxReplicas"),
+    (
+        {"certificates.certManager.renewBefore": 720},
+        "/certificates/certManager/renewBefore",
+        "want string",
+    ),
+    (
+        {"certificates.certManager.issuerRef": {"kind": "ClusterIssuer"}},
+        "/certificates/certManager/issuerRef",
+        "'name'",
+    ),
+    ({"drain.limit": "1m"}, "/drain/limit", "does not match"),
+    ({"drain.quiet": "soon"}, "/drain/quiet", "does not match"),
+    ({"settlePolicies": [{"name": "a"}]}, "/settlePolicies/0", "'spec'"),
+    ({"settlePolicies": [{"name": "a", "spec": {}}]}, "/settlePolicies/0/spec", "'remedies'"),
+    (
+        {"settlePolicies": [{"name": "A", "spec": {"remedies": {}}}]},
+        "/settlePolicies/0/name",
+        "does not match",
+    ),
+    ({"runtimeClasses": [{"name": "a"}]}, "/runtimeClasses/0", "'handler'"),
+    (
+        {"runtimeClasses": [{"name": "a", "handler": "b", "overhead": {"cpu": "1"}}]},
+        "/runtimeClasses/0/overhead",
+        "'cpu' not allowed",
+    ),
+    ({"resources.limits.memory": "lots"}, "/resources/limits/memory", "does not match"),
+    ({"resources.claims": []}, "/resources", "'claims' not allowed"),
+    ({"priorityClassName": "Top"}, "/priorityClassName", "does not match"),
+    ({"spread": "no"}, "/spread", "'DoNotSchedule'"),
+    ({"nodeSelector.a": True}, "/nodeSelector/a", "want string"),
+    ({"tolerations": [{"keys": "a"}]}, "/tolerations/0", "'keys' not allowed"),
+    ({"tolerations": [{"operator": "exists"}]}, "/tolerations/0/operator", "'Exists'"),
+    ({"affinity.node": {}}, "/affinity", "'node' not allowed"),
+    ({"podLabels": {"helm.sh/chart": "a"}}, "/podLabels/helm.sh~1chart", "false schema"),
+    ({"podAnnotations.a": 1}, "/podAnnotations/a", "want string"),
+    (
+        {"commonLabels": {"app.kubernetes.io/name": "a"}},
+        "/commonLabels/app.kubernetes.io~1name",
+        "false schema",
+    ),
+    # All of the chart's ClusterRoles would become part of `admin`.
+    (
+        {"commonLabels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}},
+        "/commonLabels/rbac.authorization.k8s.io~1aggregate-to-admin",
+        "false schema",
+    ),
+    ({"commonLabels": {"a": "a b"}}, "/commonLabels/a", "does not match"),
+    ({"commonLabels": {"a b": "c"}}, "/commonLabels", "'a b' not allowed"),
+    ({"serviceAccount.name": "a"}, "/serviceAccount", "'name' not allowed"),
+    ({"serviceAccount.annotations": {"a": 1}}, "/serviceAccount/annotations/a", "want string"),
+    ({"extraCA.configMap": "A"}, "/extraCA/configMap", "does not match"),
+    ({"extraCA": {"configMap": "a", "secret": "b"}}, "/extraCA", "not both"),
+    ({"extraCA": {"configMap": "a", "key": "b/c"}}, "/extraCA/key", "does not match"),
+    ({"proxy.httpsProxy": "proxy.example:3128"}, "/proxy/httpsProxy", "does not match"),
+    ({"proxy.httpsProxy": "socks5://p.example"}, "/proxy/httpsProxy", "does not match"),
+    ({"proxy.httpsProxy": "http://me:hidden@p.example"}, "/proxy/httpsProxy", "in extraEnv"),
+    ({"proxy.noProxy": ["a"]}, "/proxy/noProxy", "want string"),
+    ({"extraEnv": [{"name": "A"}]}, "/extraEnv/0", "minProperties"),
+    ({"extraEnv": [{"name": "A", "value": 1}]}, "/extraEnv/0/value", "want string"),
+    ({"extraEnv": [{"name": "1A", "value": ""}]}, "/extraEnv/0/name", "does not match"),
+    ({"extraEnv": [{"name": "A", "valueFrom": {}}]}, "/extraEnv/0/valueFrom", "minProperties"),
+    ({"extraEnv": [{"name": "PODSETTLE_PORT", "value": "1"}]}, "/extraEnv/0/name", "an option of"),
+    (
+        {"extraEnv": [{"name": "A", "value": ""}, {"name": "A", "value": ""}]},
+        "/extraEnv/1/name",
+        "already set by /extraEnv/0",
+    ),
+    (
+        {"extraCA.secret": "a", "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/a"}]},
+        "/extraEnv/0/name",
+        "already set by extraCA",
+    ),
+    (
+        {"proxy.httpsProxy": "http://p:1", "extraEnv": [{"name": "https_proxy", "value": "a"}]},
+        "/extraEnv/0/name",
+        "already set by proxy.httpsProxy",
+    ),
+    (
+        {"proxy.noProxy": "a", "extraEnv": [{"name": "NO_PROXY", "value": "a"}]},
+        "/extraEnv/0/name",
+        "already set by proxy.noProxy",
+    ),
+    # Not what the restricted standard allows.
+    (
+        {"extraVolumes": [{"name": "a", "hostPath": {}}]},
+        "/extraVolumes/0",
+        "'hostPath' not allowed",
+    ),
+    ({"extraVolumes": [{"name": "a"}]}, "/extraVolumes/0", "minProperties"),
+    ({"extraVolumes": [{"name": "tls", "emptyDir": {}}]}, "/extraVolumes/0/name", "another name"),
+    (
+        {"extraVolumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]},
+        "/extraVolumes/1/name",
+        "there is already a volume a,",
+    ),
+    (
+        {"extraVolumeMounts": [{"name": "client-ca", "mountPath": "/a"}]},
+        "/extraVolumeMounts/0/name",
+        "client-ca is not the name of a volume in extraVolumes",
+    ),
+    *(
+        ({**SCRATCH, "extraVolumeMounts": [{"name": "a", "mountPath": path}]}, MOUNT_PATH, message)
+        for path, message in (
+            ("tmp", "does not match"),
+            ("/", "would hide"),
+            ("/etc", "would hide podsettle's files in /etc/podsettle/"),
+            ("/etc/podsettle", "would hide"),
+            ("/etc/podsettle/tls/", "would hide"),
+            ("/tmp/../opt//podsettle/lib", "would hide podsettle's files in /opt/podsettle/"),
+        )
+    ),
+    (
+        {
+            **SCRATCH,
+            "extraVolumeMounts": [
+                {"name": "a", "mountPath": "/tmp"},
+                {"name": "a", "mountPath": "/tmp/"},
+            ],
+        },
+        "/extraVolumeMounts/1/mountPath",
+        "there is already a mount at /tmp/",
+    ),
+    ({"podDisruptionBudget.enabled": 1}, "/podDisruptionBudget/enabled", "want boolean"),
+    ({"networkPolicy.apiServerPorts": [0]}, "/networkPolicy/apiServerPorts/0", "minimum"),
+    ({"networkPolicy.registryPorts": [443]}, "/networkPolicy/registryPorts", "set both or none"),
+    ({"networkPolicy.registryPorts": [0]}, "/networkPolicy/registryPorts/0", "minimum"),
+    ({"networkPolicy.apiServerPorts": ["https"]}, "/networkPolicy/apiServerPorts/0", "integer"),
+    ({"serviceMonitor.interval": 30}, "/serviceMonitor/interval", "want string"),
+    ({"serviceMonitor.tokenSecret.key": ""}, "/serviceMonitor/tokenSecret/key", "does not match"),
+    ({"serviceMonitor.tokenSecret": "a"}, "/serviceMonitor/tokenSecret", "want object"),
+    ({"prometheusRule.runbook": "docs/a.md"}, "/prometheusRule/runbook", "does not match"),
+    ({"prometheusRule.runbook": "https://a.example#b"}, "/prometheusRule/runbook", "not match"),
+    ({"prometheusRule.alerts": True}, "/prometheusRule", "'alerts' not allowed"),
+    ({"fullnameOverride": "Podsettle"}, "/fullnameOverride", "does not match"),
+    ({"fullnameOverride": "a" * 64}, "/fullnameOverride", "does not match"),
+]
+
+
+@pytest.mark.parametrize(("values", "path", "message"), WRONG, ids=lambda part: str(part)[:60])
+def test_a_wrong_value_is_refused_by_its_path(values: Json, path: str, message: str) -> None:
+    done = run("helm", "template", "podsettle", CHART, "--values", IMAGES, *set_flags(values))
+    assert done.returncode != 0, "it is accepted"
+    assert f"at '{path}'" in done.stderr
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"image.digest": FREE["image.digest"]},
+        {"webhook.failurePolicy": "Fail"},
+        {"webhook.failurePolicy": "Fail", "webhook.excludedNamespaces": ["ci", "kube-system"]},
+        {"webhook.excludedNamespaces": []},
+        {
+            "certificates.source": "files",
+            "certificates.files.secretName": "mine",
+            "webhook.caBundle": FREE["webhook.caBundle"],
+        },
+        {"certificates.selfManaged.leafLife": "2190h"},
+        {"imageConfig.pullSecrets": True},
+        {**SCRATCH, "extraVolumeMounts": [{"name": "a", "mountPath": "/etc/podsettled"}]},
+        {"extraEnv": [{"name": "HTTPS_PROXY", "value": "http://me:secret@p:1"}]},
+        {"extraEnv": [{"name": "SSL_CERT_FILE", "value": "/a"}], "proxy.noProxy": "a"},
+        {"commonLabels": {"app.kubernetes.io/part-of": "ci", "example.com/team": ""}},
+        {"resources": {"limits": {"memory": "1Gi", "cpu": 2}, "requests": {"cpu": "0.5"}}},
+        {"global": {"anything": 1, "imageRegistry": None}},
+        {"global.imageRegistry": "localhost:5000/mirror/"},
+    ],
+    ids=str,
+)
+def test_a_right_value_is_accepted(values: Json) -> None:
+    template(*set_flags(values))
+
+
+def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
+    assert set(_schema_paths(SCHEMA)) == set(_value_paths(DEFAULTS))
+
+
+def test_no_object_of_the_schema_takes_what_it_does_not_know() -> None:
+    opened = list(_open_objects(SCHEMA, ""))
+    # Free by nature: Kubernetes' own, another chart's, or the CRD's.
+    assert [each.rpartition("/")[2] for each in opened] == [
+        "global",
+        "spec",
+        "nodeAffinity",
+        "podAffinity",
+        "podAntiAffinity",
+        "volumeSource",
+    ]
+
+
+def test_what_shows_everything_sets_everything() -> None:
+    """So that a value which no template reads, or reads wrongly, has a chance to be seen."""
+    shown = yaml.safe_load(VALUES["everything"].read_text())
+    assert set(_value_paths(DEFAULTS)) <= set(_value_paths(shown)) | {"certificates.certManager"}
+
+
+def _value_paths(values: Json, prefix: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        yield path
+        if isinstance(value, dict) and path not in _FREE_MAPPINGS:
+            yield from _value_paths(value, f"{path}.")
+
+
+def _schema_paths(schema: Json, prefix: str = "") -> Iterator[str]:
+    for key, value in schema.get("properties", {}).items():
+        path = f"{prefix}{key}"
+        yield path
+        if path not in _FREE_MAPPINGS:
+            yield from _schema_paths(value, f"{path}.")
+
+
+_FREE_MAPPINGS = {
+    "affinity",
+    "certificates.certManager.issuerRef",
+    "resources",
+    "nodeSelector",
+    "commonLabels",
+    "podLabels",
+    "podAnnotations",
+    "serviceAccount.annotations",
+    "serviceMonitor.labels",
+    "prometheusRule.labels",
+}
+"""Whose keys are not the chart's."""
+
+
+def _open_objects(schema: Any, path: str) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and "additionalProperties" not in schema:
+            yield path
+        for key, value in schema.items():
+            yield from _open_objects(value, f"{path}/{key}")

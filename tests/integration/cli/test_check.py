@@ -1,0 +1,134 @@
+"""podsettle check."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.process import podsettle
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+BROKEN = """\
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: one}
+spec:
+  remedies:
+    postInitSleep:
+      minLifetme: 500ms
+      sleep: 10
+---
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: two}
+spec:
+  remedies:
+    runtimeClass: {name: a}
+    skipSELinuxRelabel:
+      runtimeClassName: b
+"""
+
+
+def test_the_examples_are_fine() -> None:
+    done = podsettle("check", EXAMPLES)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "podsettle: 10 policies are fine\n"
+
+
+def test_every_problem_has_file_line_and_path(tmp_path: Path) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text(BROKEN)
+    done = podsettle("check", file)
+    assert done.returncode == 1
+    assert sorted(done.stdout.splitlines()) == sorted([
+        f"{file}:7: spec.remedies.postInitSleep.minLifetme: unknown key; did you mean minLifetime?",
+        f"{file}:8: spec.remedies.postInitSleep.sleep: 10 is not a duration: "
+        "write it as 10ms, 1.5s or 1m30s",
+        f"{file}:17: spec.remedies.skipSELinuxRelabel.runtimeClassName: a pod has one "
+        "RuntimeClass: this wants b and runtimeClass.name wants a",
+    ])  # fmt: skip
+    assert done.stderr == "podsettle: 3 problems; 0 policies are fine\n"
+
+
+def test_json_for_tools() -> None:
+    done = podsettle("check", "-o", "json", "-", stdin=BROKEN)
+    assert done.returncode == 1
+    problems = json.loads(done.stdout)
+    assert {(p["source"], p["line"]) for p in problems} == {
+        ("stdin", 7),
+        ("stdin", 8),
+        ("stdin", 17),
+    }
+    assert problems[0]["path"].startswith("spec.remedies.postInitSleep.")
+
+
+def test_two_policies_of_one_name_in_two_files(tmp_path: Path) -> None:
+    text = (EXAMPLES / "policies.yaml").read_text()
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(text.partition("---")[0])
+    done = podsettle("check", tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == (
+        f"{tmp_path / 'b.yaml'}:3: a second SettlePolicy named 'tekton-on-crio'; "
+        f"the one at {tmp_path / 'a.yaml'}:3 counts\n"
+    )
+
+
+def test_a_place_without_policies_is_a_finding(tmp_path: Path) -> None:
+    done = podsettle("check", tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"{tmp_path}: no SettlePolicy found (*.yaml, ")
+
+
+def test_a_missing_file_is_exit_code_2(tmp_path: Path) -> None:
+    done = podsettle("check", tmp_path / "none.yaml")
+    assert done.returncode == 2
+    assert "no such file" in done.stderr.lower()
+
+
+HEAD = "apiVersion: podsettle.dev/v1alpha1\nkind: SettlePolicy\nmetadata: {name: one}\nspec:\n"
+
+
+def notes_of(*arguments: str | Path, stdin: str | None = None) -> list[str]:
+    done = podsettle("check", *arguments, stdin=stdin)
+    assert (done.returncode, done.stdout) == (0, "")
+    *notes, last = done.stderr.splitlines()
+    assert last == "podsettle: 1 policy is fine"
+    return [note.removeprefix("podsettle: ") for note in notes]
+
+
+def test_of_two_policies_of_one_name_one_is_fine(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(HEAD + "  remedies: {kubeletGate: {}}\n")
+    done = podsettle("check", tmp_path)
+    assert done.stderr == "podsettle: 1 problem; 1 policy is fine\n"
+
+
+def test_registries_that_nobody_asks_are_a_note() -> None:
+    text = HEAD + "  imageConfig: {registries: [quay.io]}\n  remedies: {postInitSleep: {}}\n"
+    (note,) = notes_of("-", stdin=text)
+    assert note == "one: imageConfig asks no registry: lookup is Never; write lookup: Registry"
+    assert notes_of("-", stdin=text.replace("{reg", "{lookup: Registry, reg")) == []
+
+
+def test_a_short_life_is_a_note_with_what_was_measured() -> None:
+    text = HEAD + "  remedies: {postInitSleep: {minLifetime: 100ms}}\n"
+    (note,) = notes_of("-", stdin=text)
+    assert "minLifetime 100ms is short" in note
+    assert "1.7 %" in note
+    assert notes_of("-", stdin=text.replace("100ms", "250ms")) == []
+
+
+def test_a_class_that_is_not_beside_the_others_is_a_note(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(HEAD + "  remedies: {runtimeClass: {name: fast}}\n")
+    assert notes_of(tmp_path) == []
+    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "runc"}
+    (tmp_path / "b.json").write_text(json.dumps({**made, "metadata": {"name": "slow"}}))
+    assert notes_of(tmp_path) == ["one: RuntimeClass 'fast' is not among the manifests"]
+
+
+def test_nodes_are_not_missed(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(HEAD + "  remedies: {postInitSleep: {}}\n")
+    assert notes_of(file) == notes_of(tmp_path) == []

@@ -1,0 +1,260 @@
+"""What `podsettle node-config` prints is what nodes and clusters take."""
+
+from __future__ import annotations
+
+import base64
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.kube.cluster import KubeCluster
+from tests.support.process import podsettle
+
+V1 = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
+V2 = "try-skip-volume-selinux-label.crio.io"
+CRIO = ("crio", "--selinux")
+CONTAINERD = ("containerd", "--volatile", "--node-selector", "pool=volatile")
+
+
+def printed(*arguments: str) -> str:
+    found = podsettle("node-config", *arguments)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def toml(*arguments: str) -> dict[str, Any]:
+    return tomllib.loads(printed(*arguments, "-o", "dropin"))
+
+
+def refused(*arguments: str) -> str:
+    found = podsettle("node-config", *arguments)
+    assert found.returncode == 2
+    assert not found.stdout
+    return found.stderr
+
+
+def test_a_handler_allows_the_annotation_in_the_spelling_that_the_oldest_node_knows() -> None:
+    runtimes = toml(*CRIO, "--oldest", "1.33.12")["crio"]["runtime"]["runtimes"]
+    assert runtimes == {
+        "selinux-fix-runtime": {"inherit_default_runtime": True, "allowed_annotations": [V1]}
+    }
+    runtimes = toml(*CRIO, "--oldest", "1.35.0")["crio"]["runtime"]["runtimes"]
+    assert runtimes["selinux-fix-runtime"]["allowed_annotations"] == [V2, V1]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--oldest", "1.31.2"), ("--oldest", "1.29.0")])
+def test_an_older_crio_is_told_its_runtime(arguments: tuple[str, ...]) -> None:
+    runtimes = toml(*CRIO, *arguments, "--oci-runtime", "crun")["crio"]["runtime"]["runtimes"]
+    assert runtimes["selinux-fix-runtime"] == {
+        "runtime_path": "/usr/bin/crun",
+        "runtime_root": "/run/crun",
+        "runtime_type": "oci",
+        "allowed_annotations": [V1],
+    }
+
+
+def test_a_workload_is_switched_on_by_the_annotation_itself() -> None:
+    workloads = toml(*CRIO, "--mode", "workload", "--handler", "w")["crio"]["runtime"]["workloads"]
+    assert workloads == {"w": {"activation_annotation": V1, "allowed_annotations": [V1]}}
+    (only,) = yaml.safe_load_all(printed(*CRIO, "--mode", "workload"))
+    assert only["kind"] == "MachineConfig"
+    assert "needs no RuntimeClass" in refused(*CRIO, "--mode", "workload", "-o", "runtimeclass")
+
+
+def test_default_annotations_need_a_crio_that_has_them() -> None:
+    mode = ("--mode", "default-annotations")
+    runtimes = toml(*CRIO, *mode, "--oldest", "1.31.4")["crio"]["runtime"]["runtimes"]
+    assert runtimes["selinux-fix-runtime"]["default_annotations"] == {V1: "true"}
+    for arguments in ((), ("--oldest", "1.31.3")):
+        assert "1.31.4 and 1.32.0" in refused(*CRIO, *mode, *arguments)
+
+
+def test_a_crio_that_cannot_compare_levels_is_refused() -> None:
+    assert "1.24 is the first" in refused(*CRIO, "--oldest", "1.23.3")
+
+
+def test_the_machine_config_holds_the_drop_in() -> None:
+    documents = list(yaml.safe_load_all(printed(*CRIO, "--role", "infra")))
+    assert [document["kind"] for document in documents] == ["MachineConfig", "RuntimeClass"]
+    machine_config = documents[0]
+    assert machine_config["metadata"] == {
+        "name": "99-infra-podsettle-selinux",
+        "labels": {"machineconfiguration.openshift.io/role": "infra"},
+    }
+    (file,) = machine_config["spec"]["config"]["storage"]["files"]
+    assert file["path"] == "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
+    assert file["mode"] == 420
+    head, _, content = file["contents"]["source"].partition(",")
+    assert head == "data:text/plain;charset=utf-8;base64"
+    assert base64.b64decode(content).decode() == printed(*CRIO, "-o", "dropin")
+
+
+def test_the_comment_shows_the_drop_in_as_it_is() -> None:
+    comment = [line for line in printed(*CRIO).splitlines() if line.startswith("#")]
+    for line in printed(*CRIO, "-o", "dropin").splitlines():
+        assert f"# {line}" in comment
+
+
+@pytest.mark.parametrize(
+    ("arguments", "version"),
+    [
+        ((), 2),
+        (("--oldest", "1.7.29"), 2),
+        (("--oldest", "2.1.0"), 2),
+        (("--oldest", "2.1.0", "--config-version", "2"), 2),
+        (("--oldest", "2.1.0", "--config-version", "3"), 3),
+        (("--config-version", "3"), 3),
+    ],
+)
+def test_containerd_s_mounts_become_volatile(arguments: tuple[str, ...], version: int) -> None:
+    assert toml(*CONTAINERD, *arguments) == {
+        "version": version,
+        "plugins": {"io.containerd.snapshotter.v1.overlayfs": {"mount_options": ["volatile"]}},
+    }
+
+
+@pytest.mark.parametrize("oldest", ["1.5.9", "1.6.23", "1.7.3"])
+def test_a_containerd_without_the_option_is_refused(oldest: str) -> None:
+    assert "1.6.24, 1.7.4 and 2.0" in refused(*CONTAINERD, "--oldest", oldest)
+    assert "1.6.24" in refused(*CONTAINERD, "--oldest", oldest, "--config-version", "2")
+
+
+def test_a_containerd_that_cannot_read_the_configuration_is_refused() -> None:
+    message = refused(*CONTAINERD, "--oldest", "1.7.29", "--config-version", "3")
+    assert "cannot read --config-version 3" in message
+
+
+@pytest.mark.parametrize(
+    ("oldest", "message"),
+    [
+        ("4.20", "looks like OpenShift's version; its CRI-O is 1.33: see kubectl get nodes"),
+        ("4.19.3", "its CRI-O is 1.32"),
+        ("133.12", "there is no CRI-O 133.12"),
+        ("1.133.12", "there is no CRI-O 1.133.12 yet"),
+        ("1.99", "there is no CRI-O 1.99 yet: see"),
+        ("4.99", "4.99 looks like OpenShift's version; CRI-O's is another: see"),
+        ("1.33.rc1", "'1.33.rc1' is not a version such as 1.33.12"),
+        ("1.33.x", "'1.33.x' is not a version such as 1.33.12"),
+        ("0.9", "there is no CRI-O 0.9"),
+        ("2.1.5", "there is no CRI-O 2.1.5"),
+        ("1.31", "1.31 could be 1.31.0: give the whole release"),
+        ("1.31-3.rhaos4.18", "1.31-3.rhaos4.18 could be 1.31.0: give"),
+        ("containerd://2.1.5", "'containerd://2.1.5' is not a release of cri-o"),
+        ("new", "'new' is not a version"),
+    ],
+)
+def test_what_is_no_release_of_crio_is_refused(oldest: str, message: str) -> None:
+    assert message in refused(*CRIO, "--oldest", oldest)
+
+
+@pytest.mark.parametrize(
+    ("oldest", "message"),
+    [
+        ("5.10", "there is no containerd 5.10"),
+        ("1.8.0", "there is no containerd 1.8.0"),
+        ("2.133.0", "there is no containerd 2.133.0"),
+        ("1.7", "1.7 could be 1.7.0: give the whole release"),
+        ("1.6", "1.6 could be 1.6.0"),
+        ("1.7.x", "'1.7.x' is not a version such as 2.1.5"),
+        (
+            "v1.33.5+k3s1",
+            "v1.33.5+k3s1 looks like Kubernetes' version; the runtime's is under CONTAINER-RUNTIME",
+        ),
+        ("cri-o://1.33.5", "'cri-o://1.33.5' is not a release of containerd"),
+    ],
+)
+def test_what_is_no_release_of_containerd_is_refused(oldest: str, message: str) -> None:
+    assert message in refused(*CONTAINERD, "--oldest", oldest)
+
+
+def test_a_release_may_be_given_as_nodes_state_it() -> None:
+    as_stated = printed(*CRIO, "--oldest", "cri-o://1.33.5-3.rhaos4.20.gitabcdef.el9")
+    assert as_stated == printed(*CRIO, "--oldest", "1.33.5") == printed(*CRIO, "--oldest", "1.33")
+    as_stated = printed(*CONTAINERD, "--oldest", "containerd://2.1.5")
+    assert as_stated == printed(*CONTAINERD, "--oldest", "2.1.5")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--handler", "a.b"),
+        ("--handler", 'a"]'),
+        ("--handler", ""),
+        ("--runtime-class", "A"),
+        ("--runtime-class", "a..b"),
+    ],
+)
+def test_names_that_the_api_server_or_crio_would_not_take_are_refused(
+    wrong: tuple[str, str],
+) -> None:
+    assert wrong[0] in refused(*CRIO, *wrong)
+    assert wrong[0] in refused(*CONTAINERD, *wrong)
+    assert "--role" in refused(*CRIO, "--role", "Worker_1")
+
+
+@pytest.mark.parametrize("name", ["runc", "crun"])
+def test_the_handler_of_every_pod_is_not_replaced(name: str) -> None:
+    assert "may be the nodes' default handler" in refused(*CRIO, "--handler", name)
+    assert printed(*CONTAINERD, "--handler", name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--mode", "workload", "--runtime-class", "a"),
+        ("--mode", "workload", "--node-selector", "a=b"),
+        ("--mode", "workload", "--oci-runtime", "crun"),
+        ("--oldest", "1.33.12", "--oci-runtime", "crun"),
+    ],
+)
+def test_an_option_without_effect_is_refused(arguments: tuple[str, ...]) -> None:
+    assert f"{arguments[2]} has no effect" in refused(*CRIO, *arguments)
+
+
+def test_what_volatile_costs_is_said() -> None:
+    text = printed(*CONTAINERD)
+    for caveat in ("every container", "5.10", "crash", "VOLUME", "imports", "in the place of"):
+        assert caveat in text
+    assert "Bottlerocket" in text
+    assert "SystemdCgroup" not in text
+    assert "SystemdCgroup" in printed(*CONTAINERD, "--config-version", "3")
+
+
+def test_what_skipping_the_relabelling_takes_is_said() -> None:
+    text = printed(*CRIO, "--role", "infra", "--oldest", "1.35.0")
+    for caveat in ("before 1.35", "drains", "'infra'", "compact", "ContainerCreating", "deeper"):
+        assert caveat in text
+    assert "before 1.35 starts" in text
+    newer = (*CRIO, "--oldest", "1.35.0")
+    assert "before 1.35 does not start" in printed(*newer, "--mode", "workload")
+    assert "before 1.35" not in printed(*newer, "--mode", "default-annotations")
+    text = printed(*CRIO, "--oldest", "1.33.12", "--mode", "workload")
+    for other in ("before 1.35", "RuntimeClass"):
+        assert other not in text
+
+
+def test_the_workers_can_be_chosen_by_their_label() -> None:
+    selector = ("--node-selector", "node-role.kubernetes.io/worker=")
+    made = yaml.safe_load(printed(*CRIO, *selector, "-o", "runtimeclass"))
+    assert made["scheduling"] == {"nodeSelector": {"node-role.kubernetes.io/worker": ""}}
+
+
+def test_a_choice_that_is_none_is_refused_in_words() -> None:
+    assert "since 1.22" in refused("crio", "--volatile")
+    assert "--selinux" in refused("crio")
+    assert "--volatile" in refused("containerd")
+    assert "--node-selector" in refused("containerd", "--volatile")
+    assert "'pool' is not of the form key=value" in refused(*CRIO, "--node-selector", "pool")
+
+
+@pytest.mark.parametrize("arguments", [CRIO, (*CRIO, "--node-selector", "a=b"), CONTAINERD])
+def test_the_api_server_takes_the_runtime_class(
+    cluster: KubeCluster, arguments: tuple[str, ...]
+) -> None:
+    made = yaml.safe_load(printed(*arguments, "-o", "runtimeclass"))
+    path = "/apis/node.k8s.io/v1/runtimeclasses?dryRun=All"
+    answer = cluster.request("POST", path, made)
+    assert answer.status == 201, answer.body
+    assert answer.body.get("scheduling") == made.get("scheduling")

@@ -1,0 +1,205 @@
+"""podsettle preview."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.process import podsettle
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples"
+TEKTON = EXAMPLES / "pods" / "tekton-taskrun.yaml"
+UNCOVERED = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a}]}}"
+
+
+def test_text_gives_reasons_and_the_difference() -> None:
+    done = podsettle("preview", "--manifests", EXAMPLES, TEKTON)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Pod/build-run-8k2mz-unit-pod in namespace ci  policies: tekton")
+    wrapped = "Applied postInitSleep prepare: wrapped by the helper from"
+    assert f"  {wrapped} registry.example/podsettle/linger:" in done.stdout
+    assert "+    podsettle.dev/applied: tekton-on-crio/postInitSleep\n" in done.stdout
+    assert "\x1b[" not in done.stdout
+
+
+def test_diff_patch_yaml_and_json_say_the_same() -> None:
+    outputs = {
+        kind: podsettle("preview", "--manifests", EXAMPLES, "-o", kind, TEKTON).stdout
+        for kind in ("text", "diff", "patch", "yaml", "json")
+    }
+    assert outputs["diff"] in outputs["text"]
+    (pod,) = json.loads(outputs["json"])["pods"]
+    assert json.loads(outputs["patch"]) == pod["patch"]
+    assert yaml.safe_load(outputs["yaml"]) == pod["after"]
+    assert outputs["diff"] == pod["diff"]
+
+
+def test_a_directory_and_standard_input() -> None:
+    done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", EXAMPLES / "pods", "-",
+                     stdin=UNCOVERED)  # fmt: skip
+    pods = json.loads(done.stdout)["pods"]
+    assert len(pods) == len(list((EXAMPLES / "pods").iterdir())) + 1
+    assert pods[-1]["name"] == "a"
+    assert pods[-1]["patch"] == []
+
+
+def test_fail_on_change() -> None:
+    arguments = ("preview", "--manifests", EXAMPLES, "--fail-on-change")
+    assert podsettle(*arguments, TEKTON).returncode == 1
+    assert podsettle(*arguments, "-", stdin=UNCOVERED).returncode == 0
+
+
+def test_namespace_and_labels_can_be_given() -> None:
+    arguments = ("preview", "--manifests", EXAMPLES, "-o", "json", "-n", "kube-system", TEKTON)
+    (pod,) = json.loads(podsettle(*arguments).stdout)["pods"]
+    assert pod["outcomes"][0]["reason"] == "ProtectedNamespace"
+    labelled = (*arguments, "-n", "x", "--namespace-label", "podsettle.dev/enabled=false")
+    (pod,) = json.loads(podsettle(*labelled).stdout)["pods"]
+    assert pod["outcomes"][0]["reason"] == "NamespaceDisabled"
+
+
+def test_other_labels_leave_the_namespace_s_selinux_level_as_it_is() -> None:
+    volumes = "volumes: [{name: a, persistentVolumeClaim: {claimName: a}}]"
+    spec = f"{{containers: [{{name: a}}], {volumes}}}"
+    pod = f"{{kind: Pod, metadata: {{name: a, namespace: sample-namespace}}, spec: {spec}}}"
+    arguments = ("preview", "--manifests", EXAMPLES, "--namespace-label", "storage=large", "-")
+    done = podsettle(*arguments, stdin=pod)
+    assert "Applied skipSELinuxRelabel: annotated, put under selinux-fix" in done.stdout
+
+
+def test_the_environment_stands_in_for_options() -> None:
+    env = {"PODSETTLE_MANIFESTS": str(EXAMPLES), "PODSETTLE_LINGER_IMAGE": "image.example/l"}
+    done = podsettle("preview", TEKTON, env=env)
+    assert "wrapped by the helper from image.example/l" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("stdin", "words"),
+    [
+        (
+            "kind: Service",
+            "stdin:1: Service/(unnamed): a Service holds no pod\npodsettle: there is",
+        ),
+        ("kind: List\nitems: []", "there is no pod in what was given\n"),
+        ("# nothing", "there is no pod in what was given\n"),
+        ("a: 1\na: 2", "stdin:2: key 'a' stands twice"),
+        ("kind: Pod\nmetadata: {}", "stdin:1: Pod/(unnamed): spec of this Pod is missing"),
+    ],
+)
+def test_bad_input_is_exit_code_2_with_file_and_line(stdin: str, words: str) -> None:
+    done = podsettle("preview", "--manifests", EXAMPLES, "-", stdin=stdin)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"podsettle: {words}")
+    assert done.stdout == ""
+
+
+def test_a_missing_file_is_exit_code_2(tmp_path: Path) -> None:
+    done = podsettle("preview", "--manifests", EXAMPLES, tmp_path / "none.yaml")
+    assert done.returncode == 2
+    assert done.stderr == f"podsettle: {tmp_path / 'none.yaml'}: No such file or directory\n"
+
+
+def test_a_broken_policy_is_said_and_the_others_count(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text((EXAMPLES / "policies.yaml").read_text())
+    (tmp_path / "bad.yaml").write_text("apiVersion: podsettle.dev/v1alpha1\nkind: SettlePolicy\n")
+    done = podsettle("preview", "--manifests", tmp_path, TEKTON)
+    assert done.returncode == 2
+    assert done.stderr.count(f"{tmp_path / 'bad.yaml'}:1: metadata: is missing") == 1
+    assert "Applied postInitSleep" in done.stdout
+
+
+def test_a_view_without_a_node_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text((EXAMPLES / "policies.yaml").read_text())
+    done = podsettle("preview", "--manifests", tmp_path, TEKTON, TEKTON, "-n", "x",
+                     "--namespace-label", "a=b")  # fmt: skip
+    note = (
+        f"podsettle: no Node in {tmp_path}: remedies with `when: NodesNeedIt` are taken as needed\n"
+    )
+    assert (done.returncode, done.stderr) == (0, note)
+    assert "no Node" not in podsettle("preview", "--manifests", EXAMPLES, TEKTON).stderr
+
+
+SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: web}}"
+CERTIFICATE = "{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: c}, spec: {}}"
+ROLLOUT = """{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: r, namespace: ci},
+  spec: {template: {metadata: {labels: {tekton.dev/taskRun: x}}, spec: {
+  initContainers: [{name: prepare, image: a, command: [sh, -c, "true"]}],
+  containers: [{name: a}]}}}}
+"""
+TASK_RUN = "{apiVersion: tekton.dev/v1, kind: TaskRun, metadata: {name: build, namespace: ci}}"
+SETTLED = """{apiVersion: v1, kind: Pod, metadata: {name: settled, namespace: ci, labels:
+  {tekton.dev/taskRun: x}}, spec: {restartPolicy: Never,
+  initContainers: [{name: prepare, image: a, command: [sh, -c, "true"]}], containers: [{name: a}]}}
+"""
+
+
+def mixed(*items: str) -> str:
+    return "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- {item}\n" for item in items)
+
+
+def test_every_pod_of_a_mixed_list_is_shown_and_the_rest_is_named() -> None:
+    """As of `kubectl get all -o yaml` and `oc process`."""
+    text = mixed(SERVICE, UNCOVERED, TASK_RUN, SETTLED)
+    arguments = ("preview", "--manifests", EXAMPLES, "-n", "ci", "-")
+    done = podsettle(*arguments, "-o", "json", stdin=text)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert [pod["name"] for pod in answer["pods"]] == ["a", "settled"]
+    assert [(o["kind"], o["name"], o["line"], o["path"]) for o in answer["passedOver"]] == [
+        ("Service", "web", 4, "items[0]"),
+        ("TaskRun", "build", 6, "items[2]"),
+    ]
+    assert answer["unreadable"] == []
+    assert done.stderr == (
+        "podsettle: stdin:4: Service/web: a Service holds no pod\n"
+        "podsettle: stdin:6: TaskRun/build: Tekton makes the pods of a TaskRun; preview one of "
+        "those: kubectl get pod -n ci -l tekton.dev/taskRun=build -o yaml\n"
+    )
+    assert "Pod/settled" in podsettle(*arguments, stdin=text).stdout
+
+
+def test_fail_on_change_sees_pods_behind_objects_without_one() -> None:
+    arguments = ("preview", "--manifests", EXAMPLES, "--fail-on-change", "-")
+    assert podsettle(*arguments, stdin=mixed(SERVICE, UNCOVERED, SETTLED)).returncode == 1
+    assert podsettle(*arguments, stdin=mixed(SERVICE, UNCOVERED)).returncode == 0
+    # What cannot be read may hold a pod that would change.
+    assert podsettle(*arguments, stdin=mixed("{}", SETTLED)).returncode == 2
+    assert podsettle(*arguments, stdin=mixed(ROLLOUT, UNCOVERED)).returncode == 2
+    by_path = (*arguments, "--template-path", "spec.template")
+    assert podsettle(*by_path, stdin=mixed(CERTIFICATE, ROLLOUT, UNCOVERED)).returncode == 1
+
+
+def test_an_object_that_cannot_be_read_is_exit_code_2_and_the_rest_is_shown() -> None:
+    text = mixed("{metadata: {name: nothing}}", "{kind: Job, metadata: {name: j}}", UNCOVERED)
+    done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", "-", stdin=text)
+    assert done.returncode == 2
+    assert "podsettle: stdin:4: items[0] has no kind" in done.stderr
+    assert "podsettle: stdin:5: Job/j: items[1].spec of this Job is missing" in done.stderr
+    answer = json.loads(done.stdout)
+    assert [pod["name"] for pod in answer["pods"]] == ["a"]
+    assert [found["line"] for found in answer["unreadable"]] == [4, 5]
+
+
+def test_a_file_that_cannot_be_read_does_not_silence_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(UNCOVERED)
+    (tmp_path / "broken.yaml").write_text("a: [}")
+    (tmp_path / "values.yaml").write_text("image: {tag: v1}")
+    (tmp_path / "z.yaml").write_text(SERVICE + "\n---\n" + SETTLED)
+    none = tmp_path / "none.yaml"
+    done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", none, tmp_path)
+    assert done.returncode == 2
+    assert [pod["name"] for pod in json.loads(done.stdout)["pods"]] == ["a", "settled"]
+    assert f"podsettle: {none}: No such file or directory\n" in done.stderr
+    assert f"podsettle: {tmp_path / 'broken.yaml'}:1: not YAML" in done.stderr
+    assert f"podsettle: {tmp_path / 'values.yaml'}:1: the document has no kind" in done.stderr
+    assert f"podsettle: {tmp_path / 'z.yaml'}:1: Service/web: a Service" in done.stderr
+
+
+def test_a_name_cannot_send_escape_sequences_to_the_terminal() -> None:
+    hostile = r'{kind: Service, metadata: {name: "\e[31mred"}}'
+    done = podsettle("preview", "--manifests", EXAMPLES, "-", stdin=hostile)
+    assert "\x1b" not in done.stderr

@@ -1,0 +1,199 @@
+"""What `podsettle serve` says to options that do not go together, and to an early SIGTERM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.process import PODSETTLE, await_that, free_port, podsettle
+
+SERVE = ("serve", "--port", "0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--tls", "self-managed", "--manifests", "."), "--tls self-managed needs a cluster"),
+        (
+            ("--webhook-configuration", "podsettle", "--manifests", "."),
+            "--webhook-configuration needs a cluster",
+        ),
+        (("--tls", "self-managed"), "--tls self-managed needs --own-namespace NAME"),
+        (("--webhook-configuration", "podsettle"), "needs --own-namespace NAME"),
+        (
+            ("--manifests", ".", "--drain-quiet", "60s", "--drain-limit", "10s"),
+            "--drain-quiet is longer than --drain-limit",
+        ),
+        (
+            ("--tls", "self-managed", "--own-namespace", "n", "--ca-life", "1h"),
+            "--leaf-life and --ca-life: ",
+        ),
+        (("--drain-quiet", "ten"), "'ten' is not a duration: write it as"),
+        (("--manifests", ".", "--client-ca", "/none/such"), "/none/such: No such file"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_in_words(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
+    found = podsettle(*SERVE, "--certs-dir", tmp_path, *arguments, env={"KUBECONFIG": "/none"})
+    assert found.returncode == 2
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_policies_that_are_left_out_are_counted_where_it_starts(tmp_path: Path) -> None:
+    assert podsettle("certs", "--certs-dir", tmp_path / "certs").returncode == 0
+    head = "apiVersion: podsettle.dev/v1alpha1\nkind: SettlePolicy\nmetadata: {name: a}\n"
+    (tmp_path / "good.yaml").write_text(head + "spec: {remedies: {kubeletGate: {}}}\n")
+    (tmp_path / "bad.yaml").write_text(head + "spec: {remedies: {kubeletGat: {}}}\n")
+    log = tmp_path / "log"
+    command = [PODSETTLE, *SERVE, "--certs-dir", str(tmp_path / "certs")]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--manifests", str(tmp_path)], stdout=output, stderr=output
+        )
+    try:
+        await_that(lambda: "podsettle serves" in log.read_text(), "it serves")
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert " on 1 policy (left out: what has the 1 problem above) in " in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (("--host", "127.0.0.1"), "https://127.0.0.1:PORT"),
+        (("--host", "0.0.0.0"), "https://0.0.0.0:PORT (every address)"),
+        (
+            ("--host", "0.0.0.0", "--tls", "self-managed", "--own-namespace", "ns"),
+            "https://0.0.0.0:PORT (every address) as https://podsettle.ns.svc",
+        ),
+    ],
+)
+def test_the_first_line_beside_a_cluster_names_the_address_that_is_listened_on(
+    arguments: tuple[str, ...], where: str, tmp_path: Path
+) -> None:
+    assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
+    (tmp_path / "kubeconfig").write_text(
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "users: [{name: u, user: {}}]\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
+        "current-context: x\n"
+    )
+    port = free_port()
+    command = [PODSETTLE, "serve", "--certs-dir", str(tmp_path), "--port", str(port), *arguments]
+    process = subprocess.Popen(
+        command,
+        env={"KUBECONFIG": str(tmp_path / "kubeconfig")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+    where = where.replace("PORT", str(port))
+    assert line == f"podsettle serves {where} for the cluster at http://127.0.0.1:1"
+
+
+# As the first process of a container, which no signal ends by default
+
+
+PID_NAMESPACE = ("--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def _why_not() -> str:
+    """Why this machine lets nobody start a process in a PID namespace, if so."""
+    try:
+        done = subprocess.run(["unshare", *PID_NAMESPACE, "true"], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        return str(error)
+    return done.stderr
+
+
+REASON = _why_not()
+first_process = pytest.mark.skipif(bool(REASON), reason=f"no PID namespace: {REASON}")
+
+
+@contextmanager
+def as_first_process(
+    *arguments: str | Path | int, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
+    """The `unshare` around a podsettle that is the first process of its container."""
+    process = subprocess.Popen(
+        ["unshare", *PID_NAMESPACE, PODSETTLE, *map(str, arguments)],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+def terminate(unshare: subprocess.Popen[str]) -> None:
+    """Send SIGTERM to the process within."""
+    (child,) = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children").read_text().split()
+    os.kill(int(child), signal.SIGTERM)
+
+
+@first_process
+@pytest.mark.parametrize("held_up_by", ["click", "fastapi"])
+def test_sigterm_ends_the_first_process_while_it_imports(tmp_path: Path, held_up_by: str) -> None:
+    assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    # Not one long read: Python sees a signal only between two steps, and the signal may come when
+    # the last step before the read is over.
+    (tmp_path / f"{held_up_by}.py").write_text(
+        f"import select\ngate = open({str(gate)!r})\n"
+        "while not select.select([gate], [], [], 0.1)[0]: pass\n"
+    )
+    serve = (*SERVE, "--certs-dir", tmp_path, "--manifests", tmp_path)
+    ends: list[int] = []
+
+    def is_held_up() -> bool:
+        with suppress(OSError):  # Nobody reads yet.
+            ends.append(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(ends)
+
+    with as_first_process(*serve, PYTHONPATH=str(tmp_path)) as unshare:
+        await_that(is_held_up, "the import has begun")
+        terminate(unshare)
+        assert unshare.wait(30) == 128 + signal.SIGTERM
+    os.close(ends[0])
+
+
+@first_process
+def test_sigterm_drains_the_first_process_once_it_serves(tmp_path: Path) -> None:
+    assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
+    port = free_port()
+    serve = ("serve", "--port", port, "--certs-dir", tmp_path, "--manifests", tmp_path)
+    context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+
+    def answers() -> bool:
+        try:
+            return httpx.get(f"https://127.0.0.1:{port}/livez", verify=context).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    with as_first_process(*serve) as unshare:
+        await_that(answers, "it serves")
+        terminate(unshare)
+        assert unshare.wait(30) == 0

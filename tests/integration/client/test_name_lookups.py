@@ -1,0 +1,35 @@
+"""An API server whose name is not answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from tests.support.process import PODSETTLE
+from tests.support.silent_dns import silent_dns, silent_dns_needed
+
+
+@silent_dns_needed
+def test_a_command_ends_though_the_look_up_of_the_api_servers_name_goes_on(
+    tmp_path: Path,
+) -> None:
+    cluster = {"server": "https://api.example:6443"}
+    config = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    with silent_dns(tmp_path) as begin:
+        done = subprocess.run(
+            [*begin, PODSETTLE, "wait", "pod", "--backoff-total", "0s"],
+            env={"PATH": os.environ["PATH"], "KUBECONFIG": str(tmp_path / "kubeconfig")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 2
+    assert "GET /api/v1/namespaces/default/pods/pod: no answer in time" in done.stderr

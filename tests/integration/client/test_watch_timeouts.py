@@ -1,0 +1,282 @@
+"""Pods of which there is nothing to hear, behind what ends quiet connections; and pods of which
+there is more to hear than one end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.fake_apiserver import POD, Json, QuietServer, pod
+from tests.support.kubelet_status import RUNNING, running, terminated, waiting
+from webhook.client import (
+    Backoff,
+    PodDeletedError,
+    PodName,
+    Unreachable,
+    copy_logs,
+    logs,
+    wait_terminated,
+)
+from webhook.client import pod_watch as sight
+from webhook.client.pod import may_restart
+from webhook.cluster.client import WatchLimits
+
+ONCE = Backoff(first=0, total=0)
+PENDING = pod("Pending", waiting("ContainerCreating"), restartPolicy="Never")
+STARTED = pod("Running", RUNNING, restartPolicy="Never")
+ENDED = pod("Failed", terminated(3), restartPolicy="Never")
+ends = pytest.mark.parametrize("abort", [False, True], ids=["in good order", "broken"])
+
+
+@ends
+async def test_wait_outlives_watches_that_are_cut_in_silence(
+    abort: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a back-off that is spent by one failed attempt."""
+    monkeypatch.setattr(sight, "STOOD", 0)
+    async with (
+        QuietServer.started(STARTED, ENDED, quiet=3, abort=abort) as quiet,
+        quiet.client() as server,
+    ):
+        assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == 3
+        assert quiet.watches == 4
+
+
+@ends
+async def test_logs_of_a_pending_pod_outlive_watches_that_are_cut_in_silence(
+    abort: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sight, "STOOD", 0)
+    got: list[bytes] = []
+    async with (
+        QuietServer.started(PENDING, STARTED, ENDED, quiet=3, abort=abort) as quiet,
+        quiet.client() as server,
+    ):
+        await copy_logs(server, POD, got.append, follow=True, backoff=ONCE)
+        assert quiet.watches == 4
+    assert got == [b"text\n"]
+
+
+async def test_watches_that_stay_silent_are_followed_by_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a back-off that is spent by one failed attempt."""
+    monkeypatch.setattr(sight, "_LIMITS", WatchLimits(silent_seconds=0.05))
+    async with QuietServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
+        quiet.silent = True
+        assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == 3
+        assert quiet.watches == 4
+
+
+async def test_a_namespace_is_one_part_of_a_path() -> None:
+    async with QuietServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
+        odd = PodName("ci?x=y/..", "step-1")
+        assert (await wait_terminated(server, odd, backoff=ONCE)).exit_code == 3
+
+
+async def test_watches_that_always_break_are_an_error_of_the_way() -> None:
+    async with (
+        QuietServer.started(PENDING, quiet=99, abort=True) as quiet,
+        quiet.client() as server,
+    ):
+        with pytest.raises(Unreachable):
+            await wait_terminated(server, POD, backoff=ONCE)
+        with pytest.raises(Unreachable):
+            await copy_logs(server, POD, print, follow=True, backoff=ONCE)
+
+
+async def test_watches_that_always_break_are_no_exit_code(tmp_path: Path) -> None:
+    async with QuietServer.started(PENDING, quiet=99, abort=True) as quiet:
+        kubeconfig = quiet.kubeconfig(tmp_path)
+        for command in (("wait",), ("logs", "-f")):
+            arguments = (*command, "step-1", "-n", "ci", "--backoff-total", "0s")
+            with running(kubeconfig, tmp_path, *arguments) as ran:
+                assert await asyncio.to_thread(ran.end) == 2
+                assert ran.stdout == b""
+                assert ran.stderr.startswith("podsettle: gave up after 0ms (--backoff-total): ")
+
+
+BOOKMARK = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "0"}}}'
+TOLD = json.dumps(
+    {"type": "MODIFIED", "object": STARTED | {"metadata": {"uid": "u", "resourceVersion": "0"}}}
+).encode()
+EXPIRED = b'{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'
+
+
+@pytest.mark.parametrize("line", [None, BOOKMARK, TOLD, EXPIRED])
+async def test_between_two_watches_there_is_a_pause(
+    line: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(sight, "_pause", pause)
+    async with QuietServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
+        quiet.lines = [line] if line else []
+        ended = await wait_terminated(server, POD, backoff=Backoff(first=7, total=0))
+        assert ended.exit_code == 3
+        assert quiet.watches == 4
+    assert pauses[:3] == [7, 7, 7]
+
+
+@pytest.mark.parametrize("line", [BOOKMARK, b"<html>"])
+async def test_a_watch_that_breaks_early_and_told_nothing_is_a_failed_attempt(line: bytes) -> None:
+    async with QuietServer.started(STARTED, ENDED, quiet=1, abort=True) as quiet:
+        quiet.lines = [line]
+        async with quiet.client() as server:
+            with pytest.raises(Unreachable):
+                await wait_terminated(server, POD, backoff=ONCE)
+
+
+async def test_a_watch_that_is_not_answered_is_a_failed_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long that took."""
+    monkeypatch.setattr(sight, "_LIMITS", WatchLimits(answer_seconds=0.05))
+    monkeypatch.setattr(sight, "STOOD", 0)
+    async with QuietServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
+        quiet.unanswered = 99
+        with pytest.raises(Unreachable, match=r"/pods.*: no answer in time"):
+            await wait_terminated(server, POD, backoff=ONCE)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_the_log_of_an_ended_container_that_is_not_answered_is_a_failed_attempt(
+    follow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_SILENCE", 0.05)
+    monkeypatch.setattr(logs, "STOOD", 0)
+    async with QuietServer.started(ENDED) as quiet, quiet.client() as server:
+        quiet.unanswered = 9
+        got: list[bytes] = []
+        with pytest.raises(Unreachable):
+            await copy_logs(server, POD, got.append, follow=follow, backoff=ONCE)
+        assert quiet.logs < 9
+        assert got == []
+
+
+NOT_A_POD = "podsettle: pod ci/step-1: the answer is not a Pod\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("7", NOT_A_POD),
+        ('{"type": "MODIFIED"}', NOT_A_POD),
+        ('{"type": "MODIFIED", "object": {}}', NOT_A_POD),
+        ('{"type": "BOOKMARK", "object": {}}', NOT_A_POD),
+        ('{"type": "ERROR", "object": {"code": null}}', NOT_A_POD),
+        (
+            '{"type": "ERROR", "object": {"code": 403, "message": null}}',
+            "podsettle: the API server said 403: \n",
+        ),
+    ],
+)
+async def test_a_watch_that_says_what_it_may_not_is_no_exit_code(
+    line: str, told: str, tmp_path: Path
+) -> None:
+    async with QuietServer.started(STARTED, ENDED, quiet=1) as quiet:
+        quiet.lines = [line.encode()]
+        kubeconfig = quiet.kubeconfig(tmp_path)
+        with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
+            assert await asyncio.to_thread(ran.end) == 2
+            assert (ran.stdout, ran.stderr) == (b"", told)
+
+
+@pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
+async def test_what_nobody_foresaw_is_no_exit_code(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with QuietServer.started(STARTED | {"status": 7}) as quiet:
+        kubeconfig = quiet.kubeconfig(tmp_path)
+        with running(kubeconfig, tmp_path, *command, "step-1", "-n", "ci") as ran:
+            assert await asyncio.to_thread(ran.end) == 2
+            assert ran.stdout == b""
+            assert ran.stderr.count("\n") == 1
+            assert " is not known: AttributeError: " in ran.stderr
+
+
+async def test_an_exit_code_that_is_no_number_is_none(tmp_path: Path) -> None:
+    odd = pod("Failed", {"terminated": {"exitCode": None}}, restartPolicy="Never")
+    async with QuietServer.started(odd) as quiet:
+        kubeconfig = quiet.kubeconfig(tmp_path)
+        with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
+            assert await asyncio.to_thread(ran.end) == 2
+            assert ran.stdout == b""
+            assert "None is not an exit code" in ran.stderr
+
+
+LAST = terminated(1)
+RESTARTED: list[tuple[str, Json, Json | None]] = [
+    ("Running", RUNNING, None),
+    ("Running", LAST, None),
+    ("Running", waiting("CrashLoopBackOff"), LAST),
+    ("Running", RUNNING, LAST),
+]
+
+
+@pytest.mark.parametrize("first", range(6))
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"), [("OnFailure", 0, "Succeeded"), ("Always", 137, "Failed")]
+)
+async def test_of_a_container_that_restarts_the_last_run_counts_whenever_one_looks(
+    policy: str, code: int, phase: str, first: int
+) -> None:
+    end = [("Running", terminated(code), LAST), (phase, terminated(code), LAST)]
+    history = [pod(*each, restartPolicy=policy) for each in (*RESTARTED, *end)]
+    async with QuietServer.started(*history[first:]) as quiet, quiet.client() as server:
+        assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == code
+
+
+@pytest.mark.parametrize(("policy", "code"), [("Always", 7), ("OnFailure", 7), ("Never", 7)])
+@pytest.mark.parametrize("deleting", [False, True])
+async def test_of_a_pod_whose_deletion_was_missed_no_code_counts_that_a_run_may_have_followed(
+    policy: str, code: int, deleting: bool
+) -> None:
+    """Another pod has its name by now; nothing tells what the first was like in the end."""
+    ended = pod("Running", terminated(code), restartPolicy=policy)
+    if deleting:
+        ended["metadata"]["deletionTimestamp"] = "2026-05-30T10:00:00Z"
+    other = pod("Pending", {})
+    other["metadata"]["uid"] = "another"
+    history = (pod("Running", RUNNING, restartPolicy=policy), ended, other)
+    async with QuietServer.started(*history) as quiet, quiet.client() as server:
+        waited = wait_terminated(server, POD, backoff=ONCE)
+        if policy == "Never" or deleting:
+            assert (await waited).exit_code == code
+        else:
+            with pytest.raises(PodDeletedError, match="may have been started again after the exit"):
+                await waited
+
+
+RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}
+OTHERS = {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [255]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "own", "codes"),
+    [
+        ("containers", "Never", {}, []),
+        ("containers", "OnFailure", {}, [1, 255]),
+        ("containers", "Always", {}, [0, 1, 255]),
+        ("containers", None, {}, [0, 1, 255]),
+        ("containers", "Always", {"restartPolicy": "Never"}, []),
+        ("containers", "Never", {"restartPolicy": "Never", "restartPolicyRules": [RULE]}, [255]),
+        ("containers", "Never", {"restartPolicy": "Never", "restartPolicyRules": [OTHERS]}, [0, 1]),
+        ("initContainers", "Never", {}, []),
+        ("initContainers", "OnFailure", {}, [1, 255]),
+        ("initContainers", "Always", {}, [1, 255]),
+        ("initContainers", "Never", {"restartPolicy": "Always"}, [0, 1, 255]),
+        ("ephemeralContainers", "Always", {}, []),
+    ],
+)
+def test_what_the_kubelet_may_start_again(
+    kind: str, policy: str | None, own: Json, codes: list[int]
+) -> None:
+    found = {"spec": {"restartPolicy": policy, "containers": [], kind: [{"name": "c", **own}]}}
+    assert [code for code in (0, 1, 255) if may_restart(found, "c", code)] == codes

@@ -1,0 +1,27 @@
+"""The fixtures of image look-ups at real registries."""
+
+from __future__ import annotations
+
+from tests.support.image_fixtures import (
+    ca,
+    clock,
+    image,
+    linger,
+    lookup,
+    new_image,
+    new_lookup,
+    registry,
+    trusting,
+)
+
+__all__ = [
+    "ca",
+    "clock",
+    "image",
+    "linger",
+    "lookup",
+    "new_image",
+    "new_lookup",
+    "registry",
+    "trusting",
+]

@@ -1,0 +1,136 @@
+"""POST /mutate with look-ups: within its deadline, and never an error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+import yaml
+from aiohttp import web
+
+from tests.support.factories import SETTINGS, container, pod, policy_document
+from tests.support.image_factories import HELPER, images
+from tests.support.registry import Image, RunningRegistry, serving, start_server
+from tests.support.reviews import patch_of, review
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.server import admission as mutate
+from webhook.server import balance
+from webhook.server.app import create_app
+from webhook.server.drain import Drain
+from webhook.server.review_counts import BUCKETS
+from webhook.server.review_head import deadline_in
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch, ca: trustme.CA, tmp_path: Path) -> None:
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    monkeypatch.setattr(balance, "CHANCE_TO_CLOSE", 0)
+
+
+@asynccontextmanager
+async def webhook(directory: Path, host: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A webhook whose one policy allows look-ups at one registry."""
+    manifests = directory / "manifests"
+    manifests.mkdir()
+    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**images(host))))
+    source = ManifestsSource(manifests)
+    source.refresh()
+    app = create_app(
+        source,
+        SETTINGS,
+        certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
+        drain=Drain(quiet=10, limit=45),
+    )
+    transport = httpx.ASGITransport(app)
+    client = httpx.AsyncClient(transport=transport, base_url="https://podsettle")
+    async with app.router.lifespan_context(app), client:
+        yield client
+
+
+def new(host: str) -> dict[str, Any]:
+    quick = container("main", image=f"{host}/mutated:1")
+    return review(pod(containers=[quick], restartPolicy="Never"))
+
+
+async def test_five_hundred_reviews_at_once_are_one_look_up(
+    registry: RunningRegistry, image: Image, tmp_path: Path
+) -> None:
+    registry.push("mutated", "1", image)
+    async with webhook(tmp_path, registry.host) as client:
+        answers = await asyncio.gather(
+            *(client.post("/mutate?timeout=30s", json=new(registry.host)) for _ in range(500))
+        )
+    for answer in answers:
+        assert answer.status_code == 200
+        added = {op["path"]: op.get("value") for op in patch_of(answer.json())}
+        assert added["/spec/containers/0/command"] == [*HELPER, "/bin/app", "--x"]
+        assert added["/spec/containers/0/args"] == ["run", "$$(HOME)"]
+    methods = [line.split()[0] for line in registry.requests(path="mutated")]
+    assert methods == ["HEAD", "GET", "GET"]
+
+
+async def test_a_registry_that_hangs_costs_its_container_the_wrapper(
+    ca: trustme.CA, image: Image, tmp_path: Path
+) -> None:
+    go = asyncio.Event()
+    serve = serving(image)
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        await go.wait()
+        return await serve(request)
+
+    async with start_server(ca, hang) as server, webhook(tmp_path, server.host) as client:
+        answer = (await client.post("/mutate?timeout=500ms", json=new(server.host))).json()
+        assert answer["response"]["allowed"] is True
+        assert "patch" not in answer["response"]
+        (warning,) = answer["response"]["warnings"]
+        assert warning.startswith("podsettle: postInitSleep: ImageConfigUnavailable: main: the reg")
+        go.set()
+        later = (await client.post("/mutate?timeout=30s", json=new(server.host))).json()
+        assert patch_of(later)
+
+
+async def test_what_registries_were_asked_is_counted(
+    registry: RunningRegistry, image: Image, tmp_path: Path
+) -> None:
+    registry.push("mutated", "1", image)
+    missing = pod(containers=[container("main", image=f"{registry.host}/none:1")])
+    missing["spec"]["restartPolicy"] = "Never"
+    async with webhook(tmp_path, registry.host) as client:
+
+        async def counted() -> dict[str, float]:
+            lines = (await client.get("/metrics")).text.splitlines()
+            name = "podsettle_image_lookups_total{result="
+            found = [line.removeprefix(name) for line in lines if line.startswith(name)]
+            return {each.split('"')[1]: float(each.split()[1]) for each in found}
+
+        # There before anything happens, so that a rate sees the first time as well.
+        assert await counted() == {"found": 0, "failed": 0}
+        for _ in range(3):
+            await client.post("/mutate?timeout=30s", json=new(registry.host))
+        # What the tag stands for, and what the digest does; then from memory.
+        assert await counted() == {"found": 2, "failed": 0}
+        for _ in range(3):
+            await client.post("/mutate?timeout=30s", json=review(missing))
+        assert await counted() == {"found": 2, "failed": 1}
+        # A preview remembers for itself: it asks as nobody.
+        shown = await client.post(
+            "/preview?namespace=ci", json=new(registry.host)["request"]["object"]
+        )
+        assert shown.status_code == 200, shown.text
+        assert await counted() == {"found": 4, "failed": 1}
+
+
+def test_the_durations_that_are_told_apart_reach_the_longest_look_up() -> None:
+    longest = deadline_in(b"timeout=1h") * mutate._SHARE_FOR_IMAGES
+    assert BUCKETS[-1] >= longest + mutate._SECONDS_FOR_A_NAMESPACE
+    usual = deadline_in(b"timeout=10s") * mutate._SHARE_FOR_IMAGES
+    assert len([bucket for bucket in BUCKETS if 0.5 <= bucket <= usual]) >= 3

@@ -1,0 +1,124 @@
+"""The preview endpoint and the command line look images up as the webhook does, as nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import trustme
+import yaml
+from fastapi import FastAPI
+
+from tests.support.factories import SETTINGS, container, pod, policy, policy_document, view
+from tests.support.image_factories import HELPER, images
+from tests.support.image_fixtures import NewLookup
+from tests.support.process import podsettle
+from tests.support.registry import Image, RunningRegistry
+from webhook.images.lookup import ImageLookup
+from webhook.server.load_shedding import Room
+from webhook.server.preview import preview_router
+from webhook.server.previewer import Previewer
+
+
+def new(registry: RunningRegistry) -> dict[str, Any]:
+    return pod(container("a", image=f"{registry.host}/shown:1"), restartPolicy="Never")
+
+
+def many(registry: RunningRegistry) -> str:
+    """More pods than one pod may have images."""
+    images = [f"{registry.host}/many/{n}:1" for n in range(15)]
+    pods = [pod(container("a", image=image), restartPolicy="Never") for image in images]
+    return yaml.safe_dump_all(pods)
+
+
+async def answered(
+    registry: RunningRegistry, lookup: ImageLookup | None, body: str = ""
+) -> list[dict[str, Any]]:
+    app = FastAPI()
+    seen = view(policy(**images(registry.host)))
+    previewer = Previewer(lambda: seen, SETTINGS, lookup)
+    app.include_router(preview_router(previewer, Room()))
+    transport = httpx.ASGITransport(app)
+    async with (
+        aclosing(previewer),
+        httpx.AsyncClient(transport=transport, base_url="http://podsettle") as client,
+    ):
+        answer = await client.post("/preview", content=body or json.dumps(new(registry)))
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["pods"][0]
+    return found
+
+
+async def test_a_preview_looks_images_up(
+    registry: RunningRegistry, image: Image, new_lookup: NewLookup
+) -> None:
+    registry.push("shown", "1", image)
+    shown: Any = await answered(registry, new_lookup())
+    (init,) = [c for c in shown["after"]["spec"]["initContainers"] if c["name"] == "a"]
+    assert init["command"] == [*HELPER, "/bin/app", "--x"]
+    assert init["args"] == ["run", "$$(HOME)"]
+    without: Any = await answered(registry, None)
+    reasons = [(o["container"], o["reason"]) for o in without["outcomes"]]
+    assert ("a", "ImageConfigUnavailable") in reasons
+
+
+async def test_a_preview_looks_the_images_of_many_pods_up(
+    registry: RunningRegistry, new_lookup: NewLookup, tmp_path: Path, ca: trustme.CA
+) -> None:
+    await answered(registry, new_lookup(), many(registry))
+    assert len(registry.requests(path="/many/")) == 15
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**images(registry.host))))
+    (tmp_path / "pods.yaml").write_text(many(registry))
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    env = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
+    command = ("preview", "--manifests", manifests, "--linger-image", "linger:1")
+    podsettle(*command, "--look-up-images", tmp_path / "pods.yaml", env=env)
+    assert len(registry.requests(path="/many/")) == 30
+
+
+def test_the_command_line_asks_when_it_is_told_to(
+    registry: RunningRegistry, image: Image, tmp_path: Path, ca: trustme.CA
+) -> None:
+    registry.push("shown", "1", image)
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**images(registry.host))))
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(new(registry)))
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    command: list[str | Path] = [
+        "preview",
+        "--manifests",
+        manifests,
+        "--linger-image",
+        "linger:1",
+        "-o",
+        "json",
+    ]
+    env = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
+    before = len(registry.requests())
+    silent = podsettle(*command, tmp_path / "pod.yaml", env=env)
+    assert len(registry.requests()) == before
+    assert "ImageConfigUnavailable" in silent.stdout, silent.stderr
+    asked = podsettle(*command, "--look-up-images", tmp_path / "pod.yaml", env=env)
+    assert len(registry.requests()) == before + 3
+    (shown,) = json.loads(asked.stdout)["pods"]
+    (init,) = [c for c in shown["after"]["spec"]["initContainers"] if c["name"] == "a"]
+    assert init["command"][-2:] == ["/bin/app", "--x"]
+    assert init["args"] == ["run", "$$(HOME)"]
+
+
+def test_nobody_pays_for_look_ups_who_does_not_ask() -> None:
+
+    script = "import sys, webhook.images.lookup; print('aiohttp' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

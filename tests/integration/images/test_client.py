@@ -1,0 +1,496 @@
+"""What a registry may do to podsettle: nothing that costs more than the look-up."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import socket
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+import trustme
+from aiohttp import web
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from tests.support.image_fixtures import NewLookup
+from tests.support.pull_secrets import Secrets, docker_config
+from tests.support.registry import (
+    OCI_MANIFEST,
+    PASSWORD,
+    USER,
+    Handler,
+    Image,
+    Server,
+    basic,
+    digest_of,
+    found,
+    index_of,
+    on,
+    query,
+    serving,
+    start_server,
+)
+from webhook.core.policy.image_config import ImageConfig, Unavailable
+from webhook.images import client
+from webhook.images.client import _CheckingResolver
+from webhook.images.lookup import ImageLookup
+
+APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
+MEBI = 1024 * 1024
+
+
+async def why(lookup: ImageLookup, server: Server, **said: Any) -> str:
+    """Why `SERVER/a:1` is not available, without its name."""
+    answer = await found(lookup, query(f"{server.host}/a:1", server.host, **said))
+    assert isinstance(answer, Unavailable)
+    return answer.why.removeprefix(f"{server.host}/a:1: ").replace(server.host, "SERVER")
+
+
+def answering(**answers: Callable[[], web.StreamResponse]) -> Handler:
+    """A handler by the last-but-one part of the path: manifests, blobs, token."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return answers[request.path.split("/")[-2]]()
+
+    return handle
+
+
+# What is sent.
+
+
+@pytest.mark.parametrize("says_how_long", [True, False])
+async def test_a_manifest_of_40_mebibytes_is_not_read(
+    says_how_long: bool, ca: trustme.CA, lookup: ImageLookup
+) -> None:
+    sent = 0
+    total = 40 * MEBI
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        response.headers["Docker-Content-Digest"] = f"sha256:{'0' * 64}"
+        if says_how_long:
+            response.content_length = total
+        await response.prepare(request)
+        if request.method == "GET":
+            while sent < total and request.transport and not request.transport.is_closing():
+                await response.write(b" " * 65536)
+                sent += 65536
+                await asyncio.sleep(0)  # The loop may see now that nobody reads any more.
+        return response
+
+    async with start_server(ca, handle) as server:
+        assert await why(lookup, server) in (
+            "the registry would send more than the 262144 bytes it reads",
+            "the registry sends more than the 262144 bytes it reads",
+        )
+    # What the system's buffers took before the connection was closed.
+    assert sent < total / 2
+
+
+async def test_a_configuration_that_is_too_long_is_not_asked_for(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    document = json.loads(image.manifest)
+    document["config"]["size"] = 2 * MEBI
+    large = Image(json.dumps(document).encode(), OCI_MANIFEST, image.blobs)
+    async with start_server(ca, serving(large)) as server:
+        assert await why(lookup, server) == (
+            "the image's configuration has 2097152 bytes, more than it reads"
+        )
+        assert not [path for path in server.paths if "blobs" in path]
+
+
+@pytest.mark.parametrize("kind", ["manifests", "blobs"])
+async def test_what_has_another_digest_is_not_taken(
+    kind: str, ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    serve = serving(image)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = await serve(request)
+        if request.method == "GET" and kind in request.path:
+            assert isinstance(response, web.Response)
+            assert isinstance(response.body, bytes)
+            response.body = response.body.replace(b"linux", b"Linux").replace(b"{", b"{ ", 1)
+        return response
+
+    async with start_server(ca, handle) as server:
+        assert await why(lookup, server) == "the registry sent something else than the digest says"
+
+
+async def test_a_registry_that_does_not_say_the_digest(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    serve = serving(image)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = await serve(request)
+        response.headers.pop("Docker-Content-Digest", None)
+        return response
+
+    async with start_server(ca, handle) as server:
+        assert await found(lookup, query(f"{server.host}/a:1")) == APP
+
+
+NESTED = b"[" * 100_000
+NO_IMAGE = json.dumps({"config": {"mediaType": "text/x", "digest": digest_of(b""), "size": 1}})
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (b"", "what the registry sent is not a manifest"),
+        (b"<html>", "what the registry sent is not a manifest"),
+        (NESTED, "what the registry sent is not a manifest"),
+        (b'{"manifests": 5}', "what the registry sent is not a manifest"),
+        (b"{}", "the manifest is of a kind that podsettle does not read"),
+        (b'{"schemaVersion": 1, "fsLayers": []}', "the manifest is of a kind that podsettle"),
+        (NO_IMAGE.encode(), "the manifest is not that of an image"),
+        (b'{"manifests": []}', "the index has no image for linux/any"),
+        (b'{"manifests": null, "config": null}', "the manifest is of a kind that podsettle"),
+    ],
+)
+async def test_what_is_no_manifest(
+    manifest: bytes, expected: str, ca: trustme.CA, lookup: ImageLookup
+) -> None:
+    async with start_server(ca, serving(Image(manifest, OCI_MANIFEST, ()))) as server:
+        assert (await why(lookup, server)).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (b"x", "the image's configuration is not one"),
+        (b'{"config": {"Entrypoint": "sh -c"}}', "the image's configuration is not one"),
+        (b'{"os": "windows"}', "the image is not for Linux"),
+    ],
+)
+async def test_what_is_no_configuration(
+    config: bytes, expected: str, ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    document = json.loads(image.manifest)
+    document["config"] |= {"digest": digest_of(config), "size": len(config)}
+    broken = Image(json.dumps(document).encode(), OCI_MANIFEST, (config,))
+    async with start_server(ca, serving(broken)) as server:
+        assert await why(lookup, server) == expected
+
+
+async def test_an_index_has_an_end(ca: trustme.CA, image: Image, lookup: ImageLookup) -> None:
+    entries = [
+        (Image(str(number).encode(), OCI_MANIFEST, ()), on(f"cpu{number}")) for number in range(17)
+    ]
+    async with start_server(ca, serving(index_of(*entries), image)) as server:
+        assert await why(lookup, server) == "the index has 17 images that would have to be read"
+        assert len(server.seen) == 2
+
+
+async def test_an_index_in_an_index(ca: trustme.CA, image: Image, lookup: ImageLookup) -> None:
+    inner = index_of((image, on("amd64")))
+    async with start_server(ca, serving(index_of((inner, on("amd64"))), inner)) as server:
+        assert await why(lookup, server) == "the index holds another index"
+
+
+@pytest.mark.parametrize("digest", ["md5:x", "sha256:../../x", "", "sha256:" + "A" * 64])
+async def test_a_digest_that_is_none(digest: str, ca: trustme.CA, lookup: ImageLookup) -> None:
+    config = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest, "size": 1}
+    image = Image(json.dumps({"config": config}).encode(), OCI_MANIFEST, ())
+    async with start_server(ca, serving(image)) as server:
+        assert await why(lookup, server) == ("the registry named a digest that cannot be verified")
+        assert not [path for path in server.paths if "blobs" in path]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 204])
+async def test_an_answer_that_is_none(status: int, ca: trustme.CA, lookup: ImageLookup) -> None:
+    handler = answering(manifests=lambda: web.Response(status=status, text="a secret"))
+    async with start_server(ca, handler) as server:
+        assert await why(lookup, server) == f"the registry answers {status}"
+
+
+async def test_a_request_that_hangs_is_given_up_on(
+    ca: trustme.CA, lookup: ImageLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_LONGEST_REQUEST", 0.05)
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with start_server(ca, hang) as server:
+        assert await why(lookup, server) == "'SERVER' did not answer in time"
+
+
+async def test_one_platform_that_fails_ends_the_requests_for_the_others(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    other = image.as_docker
+    index = index_of((image, on("amd64")), (other, on("arm64")))
+    serve, arrived, stopped = serving(index), asyncio.Event(), asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith(image.digest):
+            await arrived.wait()
+            return web.Response(status=500)
+        if request.path.endswith(other.digest):
+            arrived.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+        return await serve(request)
+
+    async with start_server(ca, handle) as server:
+        assert await why(lookup, server) == "the registry answers 500"
+        async with asyncio.timeout(5):
+            await stopped.wait()
+
+
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+@pytest.mark.parametrize("where", ["manifests", "token"])
+async def test_whatever_one_credential_is_answered_the_next_one_is_tried(
+    status: int, where: str, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    serve, server = serving(image), Server()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        said = request.headers.get("Authorization", "")
+        if "/token" in request.path:
+            first = said == f"Basic {base64.b64encode(b'first:x').decode()}"
+            if first and where == "token":
+                return web.Response(status=status)
+            return web.json_response({"token": "first" if first else "second"})
+        if said == "Bearer second":
+            return await serve(request)
+        if said:
+            return web.Response(status=status)
+        value = f'Bearer realm="https://{server.host}/token"'
+        return web.Response(status=401, headers={"WWW-Authenticate": value})
+
+    async with start_server(ca, handle) as started:
+        server.host = started.host
+        secrets = Secrets(
+            docker_config({f"{server.host}/a": ("first", "x")}),
+            docker_config({server.host: ("second", "x")}),
+        )
+        assert await found(new_lookup(secrets), query(f"{server.host}/a:1")) == APP
+
+
+async def test_a_port_that_a_mirror_cannot_have_is_said_with_the_image(lookup: ImageLookup) -> None:
+    asked = query("quay.io/a:1", mirrors={"quay.io": "mirror.example:99999"})
+    assert await found(lookup, asked) == Unavailable("quay.io/a:1: Port out of range 0-65535")
+
+
+async def test_nobody_listens(ca: trustme.CA, lookup: ImageLookup) -> None:
+    async with start_server(ca, answering()) as server:
+        pass
+    assert await why(lookup, server) == "'SERVER': Connect call failed ('127.0.0.1', {})".format(
+        server.host.rpartition(":")[2]
+    ) or "refused" in await why(lookup, server)
+
+
+# Where a registry sends podsettle to.
+
+MAPPED = ip_address("::ffff:a9fe:a9fe")
+"""Python 3.13 spells it `::ffff:169.254.169.254`."""
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("https://169.254.169.254/latest", "'169.254.169.254' is an address that is never asked"),
+        ("https://[fe80::1]/", "'[fe80::1]' is an address that is never asked"),
+        (f"https://[{MAPPED}]/", f"'[{MAPPED}]' is an address that is never asked"),
+        ("https://127.0.0.1/", "'127.0.0.1' is an address that is never asked"),
+        ("https://127.0.0.1:1/", "'127.0.0.1:1' is an address that is never asked"),
+        ("https://127.1/", "'127.1' is not a host"),
+        ("https://2130706433/", "'2130706433' is not a host"),
+        ("https://localhost:1/", "'localhost:1': localhost has an address that is never asked"),
+        ("http://SERVER/v2/a/blobs/x", "'SERVER' would have to be asked without TLS"),
+        ("file:///etc/passwd", "'file:///etc/passwd' would have to be asked without TLS"),
+        ("https://user:pw@SERVER/", "the registry redirects to a URL with credentials in it"),
+        ("https://[::1", "the registry redirects to what is no URL"),
+        ("/v2/a/blobs/again", "the registry redirects more than 3 times"),
+    ],
+)
+async def test_redirects_that_are_not_followed(
+    location: str, expected: str, ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    serve = serving(image)
+    server = Server()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "/blobs/" not in request.path:
+            return await serve(request)
+        to = location.replace("SERVER", server.host)
+        return web.Response(status=307, headers={"Location": to})
+
+    async with start_server(ca, handle) as started:
+        server.host = started.host
+        assert await why(lookup, started) == expected
+
+
+async def test_a_redirect_does_not_take_the_credentials_along(
+    ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    serve = serving(image)
+    async with start_server(ca, serve) as storage:
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if request.headers.get("Authorization") != basic("")["Authorization"]:
+                return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+            if "/blobs/" in request.path:
+                raise web.HTTPFound(f"https://{storage.host}{request.path}")
+            return await serve(request)
+
+        async with start_server(ca, handle) as server:
+            auths = {server.host: (USER, PASSWORD), storage.host: (USER, PASSWORD)}
+            lookup = new_lookup(Secrets(docker_config(auths)))
+            asked = query(f"{server.host}/a:1", server.host, storage.host)
+            assert await found(lookup, asked) == APP
+            (request,) = storage.seen
+            assert "Authorization" not in request.headers
+            assert "Cookie" not in request.headers
+
+
+@pytest.mark.parametrize(
+    ("challenge", "expected"),
+    [
+        ('Bearer realm="https://169.254.169.254/t"', "'169.254.169.254' is an address that"),
+        ('Bearer realm="http://SERVER/token/x"', "'SERVER' would have to be asked without TLS"),
+        ('Bearer realm="/t"', "'/t?scope=repository:a:pull' would have to be asked"),
+        ('Bearer realm="https://[x"', "the registry names no token server that is a URL"),
+        ("Bearer", "the registry names no token server that is a URL"),
+        ('Basic realm="x"', "the registry answers 401"),
+        ("Negotiate", "the registry answers 401"),
+        ("", "the registry answers 401"),
+    ],
+)
+async def test_challenges_that_are_not_met(
+    challenge: str, expected: str, ca: trustme.CA, lookup: ImageLookup
+) -> None:
+    server = Server()
+
+    def challenged() -> web.Response:
+        value = challenge.replace("SERVER", server.host)
+        return web.Response(status=401, headers={"WWW-Authenticate": value})
+
+    handler = answering(manifests=challenged)
+    async with start_server(ca, handler) as started:
+        server.host = started.host
+        assert (await why(lookup, started)).startswith(expected)
+        assert len(started.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (web.Response, "the registry's token server sends no token"),
+        (lambda: web.Response(text="[]"), "the registry's token server sends no token"),
+        (lambda: web.Response(text='{"token": 5}'), "the registry's token server sends no token"),
+        (lambda: web.Response(text='{"token": ""}'), "the registry's token server sends no token"),
+        (lambda: web.json_response({"token": "a\r\nX: y"}), "the registry's token server sends no"),
+        (lambda: web.json_response({"token": "x" * 70_000}), "the registry would send more than"),
+        (lambda: web.Response(status=500), "the registry's token server answers 500"),
+        (lambda: web.Response(status=403), "the registry's token server answers 403"),
+        (lambda: web.Response(status=302), "the registry's token server answers 302"),
+        (lambda: web.json_response({"token": "fine"}), "the registry answers 401"),
+    ],
+)  # fmt: skip
+async def test_tokens_that_are_none(
+    answer: Callable[[], web.StreamResponse], expected: str, ca: trustme.CA, lookup: ImageLookup
+) -> None:
+    server = Server()
+
+    def challenged() -> web.Response:
+        value = f'Bearer realm="https://{server.host}/token/x",service="s",scope="wide"'
+        return web.Response(status=401, headers={"WWW-Authenticate": value})
+
+    async with start_server(ca, answering(manifests=challenged, token=answer)) as started:
+        server.host = started.host
+        assert (await why(lookup, started)).startswith(expected)
+        token = next(request for request in started.seen if "token" in request.path)
+        assert dict(token.query) == {"service": "s", "scope": "wide"}
+
+
+# Who is asked at all.
+
+
+class Fixed(AbstractResolver):
+    """Every name has these addresses."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            {"hostname": host, "host": address, "port": port, "family": family, "proto": 0,
+             "flags": 0}
+            for address in self.addresses
+        ]  # fmt: skip
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_of_a_names_addresses_the_refused_ones_are_left_out() -> None:
+    both = _CheckingResolver(Fixed("169.254.169.254", "10.0.0.1", "::1"))
+    assert [result["host"] for result in await both.resolve("x")] == ["10.0.0.1"]
+    with pytest.raises(OSError, match="x has an address that is never asked"):
+        await _CheckingResolver(Fixed("127.0.0.1")).resolve("x")
+    assert await _CheckingResolver(Fixed()).resolve("x") == []
+
+
+@pytest.mark.parametrize(
+    ("registries", "asked"),
+    [(["127.0.0.1:*"], False), (["*:*"], False), (["127.0.0.1"], False), (["quay.io"], False)],
+)
+async def test_an_address_that_the_operator_did_not_spell_out_is_not_asked(
+    registries: list[str], asked: bool, ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    async with start_server(ca, serving(image), "localhost") as server:
+        answer = await found(lookup, query(f"{server.host}/a:1", *registries))
+        assert isinstance(answer, Unavailable)
+        assert bool(server.seen) is asked
+        # A name that stands for such an address does not help, whoever wrote it.
+        name = f"localhost:{server.host.rpartition(':')[2]}"
+        answer = await found(lookup, query(f"{name}/a:1", name))
+        assert isinstance(answer, Unavailable)
+        assert "an address that is never asked" in answer.why
+        assert server.seen == []
+        assert await found(lookup, query(f"{server.host}/a:1", server.host)) == APP
+
+
+async def test_a_registry_that_the_policy_does_not_allow_is_not_asked(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    """Not even where its address may be asked, for it is the mirror of another."""
+    async with start_server(ca, serving(image)) as server:
+        mirrors = {"mirrored.example": server.host}
+        answer = await found(lookup, query(f"{server.host}/a:1", "*.example", mirrors=mirrors))
+        assert answer == Unavailable(
+            f"registry {server.host} is not among the policy's imageConfig.registries"
+        )
+        assert server.seen == []
+        assert await found(lookup, query("mirrored.example/a:1", "x", mirrors=mirrors)) == APP
+
+
+async def test_what_one_policy_spells_out_holds_for_no_other(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    async with start_server(ca, serving(image)) as server:
+        assert await found(lookup, query(f"{server.host}/a:1", server.host)) == APP
+        answer = await found(lookup, query(f"{server.host}/a:1", "127.0.0.1:*"))
+        assert isinstance(answer, Unavailable)
+
+
+def test_a_url_that_readers_disagree_on_is_none() -> None:
+    """yarl's view, which aiohttp connects by."""
+    with pytest.raises(ValueError, match="backslash"):
+        URL("https://127.0.0.1\\@quay.io/")
+    assert URL("https://\uff11\uff12\uff17.0.0.1/").raw_host == "127.0.0.1"

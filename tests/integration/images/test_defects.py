@@ -1,0 +1,421 @@
+"""The eleven defects of the best-known image look-up for wrapping containers, and none of them.
+
+vault-secrets-webhook 1.23 (`pkg/webhook/registry.go`), numbered as in its users' issues and in the
+comparison that podsettle was planned with. What settles pods here is all of it but the HTTP server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trustme
+from aiohttp import web
+
+from tests.support.factories import Json, container, pod, policy, view
+from tests.support.image_factories import HELPER, images, settle
+from tests.support.image_fixtures import Clock, NewLookup
+from tests.support.process import await_that
+from tests.support.pull_secrets import Secrets, docker_config
+from tests.support.registry import (
+    PASSWORD,
+    USER,
+    Image,
+    RunningRegistry,
+    basic,
+    digest_of,
+    found,
+    htpasswd,
+    index_of,
+    on,
+    query,
+    serving,
+    start_registry,
+    start_server,
+)
+from webhook.core.admission.decision import Outcome
+from webhook.core.policy.image_config import ImageConfig, Unavailable
+from webhook.core.pull_secrets import PullSecret
+from webhook.images import lookup as module
+from webhook.images.lookup import ImageLookup
+
+APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
+OTHER = ImageConfig(("/other",), ())
+NewImage = Callable[..., Image]
+
+
+def command(settled: Json, index: int = 0) -> list[str]:
+    found: list[str] = settled["spec"]["containers"][index]["command"]
+    return found
+
+
+async def test_1_what_is_remembered_expires_and_shrinks(
+    registry: RunningRegistry,
+    image: Image,
+    new_image: NewImage,
+    lookup: ImageLookup,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry.push("moving", "1", image)
+    asked = query(f"{registry.host}/moving:1")
+    assert await found(lookup, asked) == APP
+    registry.push("moving", "1", new_image(entrypoint=["/other"]))
+    assert await found(lookup, asked) == APP
+    clock.now += 60.1
+    assert await found(lookup, asked) == OTHER
+    # A tag that stayed where it was costs one HEAD.
+    clock.now += 60.1
+    assert await found(lookup, asked) == OTHER
+    heads = [line for line in registry.requests(path="moving") if line.startswith("HEAD")]
+    assert (len(heads), len(registry.requests(path="moving"))) == (3, 3 + 2 + 2)
+    monkeypatch.setattr(lookup._configs, "_entries", 3)
+    for number in range(5):
+        registry.push("moving", "n", new_image(entrypoint=[f"/{number}"]))
+        clock.now += 60.1
+        assert await found(lookup, query(f"{registry.host}/moving:n")) == ((f"/{number}",), ())
+    assert len(lookup._configs) == 3
+
+
+def with_command(image: Image, words: list[str]) -> Image:
+    """The image with another Cmd, of any length."""
+    manifest = json.loads(image.manifest)
+    (config,) = (json.loads(blob) for blob in image.blobs)
+    config["config"] = {"Cmd": words}
+    blob = json.dumps(config).encode()
+    manifest["config"] |= {"digest": digest_of(blob), "size": len(blob)}
+    return Image(json.dumps(manifest).encode(), image.media_type, (blob,))
+
+
+async def test_1_configurations_are_remembered_up_to_a_number_of_bytes(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    words = ["x" * 1_000] * 230  # A configuration may have 256 KiB.
+    asked = [query(f"{registry.host}/large:{number}") for number in range(80)]
+    for number, each in enumerate(asked):
+        registry.push("large", str(number), with_command(image, [str(number), *words]))
+        assert await found(lookup, each) == ((), (str(number), *words))
+    # The latest is remembered; 80 times 230 KB are too much for the first to be.
+    assert await found(lookup, asked[-1]) == ((), ("79", *words))
+    assert await found(lookup, asked[0]) == ((), ("0", *words))
+    # The registry writes its log a moment later than its answers.
+    await_that(lambda: len(registry.requests(path="/large/")) >= 80 * 3 + 2, "they were asked for")
+    assert len(registry.requests(path="/large/")) == 80 * 3 + 2
+
+
+async def test_1_a_command_of_too_many_words_is_not_read(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("words", "1", with_command(image, ["x"] * 1_000))
+    registry.push("words", "2", with_command(image, ["x"] * 1_001))
+    assert await found(lookup, query(f"{registry.host}/words:1")) == ((), ("x",) * 1_000)
+    refused = await found(lookup, query(f"{registry.host}/words:2"))
+    assert "a command of more than 1000 words" in str(refused)
+
+
+async def test_2_one_namespace_does_not_see_what_anothers_credentials_opened(
+    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
+        registry.push("private", "1", image)
+        secret = docker_config({registry.host: (USER, PASSWORD)})
+        lookup = new_lookup(Secrets(owners=(secret,)))
+        mine = query(f"{registry.host}/private:1", namespace="owners")
+        theirs = query(f"{registry.host}/private:1", namespace="others")
+        assert await found(lookup, mine) == APP
+        assert isinstance(await found(lookup, theirs), Unavailable)
+        assert await found(lookup, mine) == APP
+        # By digest as well.
+        by_digest = f"{registry.host}/private@{image.digest}"
+        assert await found(lookup, query(by_digest, namespace="owners")) == APP
+        answer = await found(lookup, query(by_digest, namespace="others"))
+        assert isinstance(answer, Unavailable)
+
+
+async def test_3_latest_and_always_do_not_ask_for_every_pod(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("often", "latest", image)
+    name = f"{registry.host}/often"
+    seen = view(policy(**images(registry.host)))
+    for tag in ("", ":latest") * 10:
+        always = container("main", image=name + tag, imagePullPolicy="Always")
+        settled = await settle(pod(containers=[always], restartPolicy="Never"), seen, lookup)
+        assert command(settled) == [*HELPER, "/bin/app", "--x"]
+    assert len(registry.requests(path="often")) == 3
+
+
+async def test_4_five_hundred_pods_at_once_are_one_look_up(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("rollout", "1", image)
+    seen = view(policy(**images(registry.host)))
+    new = pod(
+        containers=[container("main", image=f"{registry.host}/rollout:1")], restartPolicy="Never"
+    )
+    settled = await asyncio.gather(*(settle(new, seen, lookup) for _ in range(500)))
+    assert all(command(each) == [*HELPER, "/bin/app", "--x"] for each in settled)
+    methods = [line.split()[0] for line in registry.requests(path="rollout")]
+    assert methods == ["HEAD", "GET", "GET"]
+
+
+async def test_5_a_failure_is_remembered_for_a_while(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup, clock: Clock
+) -> None:
+    asked = query(f"{registry.host}/later:1")
+    for _ in range(5):
+        assert isinstance(await found(lookup, asked), Unavailable)
+    assert len(registry.requests(path="later")) == 1
+    registry.push("later", "1", image)
+    clock.now += 30.1
+    assert await found(lookup, asked) == APP
+
+
+async def test_5_a_registry_that_hangs_costs_the_share_and_no_more(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    """The pod goes without, the look-up goes on, and the next pod has it."""
+    arrived, go = asyncio.Event(), asyncio.Event()
+    serve = serving(image)
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        arrived.set()
+        await go.wait()
+        return await serve(request)
+
+    async with start_server(ca, hang) as server:
+        asked = query(f"{server.host}/slow:1")
+        answer = await found(lookup, asked, seconds=0.01)
+        assert answer == Unavailable("the registry did not answer within 0.01 s")
+        async with asyncio.timeout(30):
+            await arrived.wait()
+        go.set()
+        assert await found(lookup, asked) == APP
+        assert server.paths.count("HEAD /v2/slow/manifests/1") == 1
+
+
+async def test_5_what_comes_too_late_is_there_for_the_next_pod(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    """All of it, not just the step that was under way."""
+    go = asyncio.Event()
+    serve = serving(image)
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        await go.wait()
+        return await serve(request)
+
+    async with start_server(ca, hang) as server:
+        asked = query(f"{server.host}/slow:1")
+        assert isinstance(await found(lookup, asked, seconds=0.01), Unavailable)
+        go.set()
+        async with asyncio.timeout(10):
+            while not len(lookup._configs):  # noqa: ASYNC110 (it happens unseen)
+                await asyncio.sleep(0.01)
+        assert len(server.seen) == 3
+        assert await found(lookup, asked) == APP
+        assert len(server.seen) == 3
+        assert not lookup._late
+
+
+async def test_5_a_registry_that_hangs_for_ever_is_given_up_on(
+    ca: trustme.CA, lookup: ImageLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST_LOOK_UP", 3)
+    stopped = asyncio.Event()
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        raise AssertionError
+
+    async with start_server(ca, hang) as server:
+        asked = query(f"{server.host}/dead:1")
+        for _ in range(3):
+            assert await found(lookup, asked) == Unavailable(
+                f"{server.host}/dead:1: the registry did not answer within 3 s"
+            )
+        assert len(server.seen) == 1
+
+
+async def test_6_of_an_index_the_platforms_count_and_not_the_first_entry(
+    registry: RunningRegistry, new_image: NewImage, lookup: ImageLookup
+) -> None:
+    windows = new_image(entrypoint=["c:\\app.exe"])
+    attestation = new_image(entrypoint=["/attestation"])
+    arm = new_image(entrypoint=["/arm"], architecture="arm64")
+    app = new_image(entrypoint=["/amd"], architecture="amd64")
+    attested = {
+        **on("unknown", "unknown"),
+        "annotations": {
+            "vnd.docker.reference.type": "attestation-manifest",
+            "vnd.docker.reference.digest": app.digest,
+        },
+    }
+    disguised = {**on("amd64"), "annotations": {"vnd.docker.reference.type": "x"}}
+    index = index_of(
+        (windows, on("amd64", "windows")),
+        (attestation, attested),
+        (attestation, disguised),
+        (arm, on("arm64")),
+        (app, on("amd64")),
+    )
+    registry.push("index", "1", windows, attestation, arm, app, index)
+    for architecture, entrypoint in (("amd64", "/amd"), ("arm64", "/arm")):
+        asked = query(f"{registry.host}/index:1", architectures=frozenset({architecture}))
+        assert await found(lookup, asked) == ImageConfig((entrypoint,), ())
+
+
+async def test_7_every_matching_credential_is_tried(
+    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
+        registry.push("team/app", "1", image)
+        secrets = Secrets(
+            docker_config({f"{registry.host}/team/app": ("old", "gone")}, "first"),
+            docker_config({f"{registry.host}/team": (USER, "wrong")}, "second"),
+            docker_config({registry.host: (USER, PASSWORD)}, "third"),
+        )
+        assert await found(new_lookup(secrets), query(f"{registry.host}/team/app:1")) == APP
+
+
+async def test_8_mirrors_are_asked_in_the_place_of_their_registries(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("library/debian", "12", image)
+    registry.push("hub/library/debian", "12", image)
+    for mirror in (registry.host, f"{registry.host}/hub"):
+        for name in ("debian:12", "docker.io/library/debian:12", "index.docker.io/debian:12"):
+            asked = query(name, "none.example", mirrors={"docker.io": mirror})
+            assert await found(lookup, asked) == APP
+    assert registry.requests("HEAD", "debian") == [
+        "HEAD /v2/library/debian/manifests/12 200",
+        "HEAD /v2/hub/library/debian/manifests/12 200",
+    ]
+
+
+async def test_9_a_failure_costs_its_container_and_no_other(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("fine", "1", image)
+    names = {
+        "fine": f"{registry.host}/fine:1",
+        "missing": f"{registry.host}/none:1",
+        "foreign": "quay.io/a/b:1",
+        "broken": "Not An Image",
+    }
+    new = pod(
+        container("said", "/said"),
+        containers=[container(name, image=image) for name, image in names.items()],
+        restartPolicy="Never",
+    )
+    said: list[Outcome] = []
+    seen = view(policy(**images(registry.host)))
+    settled = await settle(new, seen, lookup, said)
+    assert [(o.container, o.reason) for o in said[:2]] == [("said", "Applied"), ("fine", "Applied")]
+    assert {o.reason for o in said[2:]} == {"ImageConfigUnavailable"}
+    assert {o.container: o.message for o in said[2:]} == {
+        "missing": f"{names['missing']}: the registry answers 404",
+        "foreign": "registry quay.io is not among the policy's imageConfig.registries",
+        "broken": "'Not An Image' is not an image reference",
+    }
+    assert settled["spec"]["initContainers"][1]["command"] == [*HELPER, "/said"]
+    assert command(settled) == [*HELPER, "/bin/app", "--x"]
+    assert [c.get("command") for c in settled["spec"]["containers"][1:]] == [None] * 3
+
+
+async def test_10_secrets_are_not_read_for_every_pod(
+    registry: RunningRegistry, image: Image, new_lookup: NewLookup, clock: Clock
+) -> None:
+    registry.push("read", "1", image)
+    secrets = Secrets(docker_config({}))
+    lookup = new_lookup(secrets)
+    asked = query(f"{registry.host}/read:1", pull_secrets=("a", "b"))
+    await asyncio.gather(*(found(lookup, asked) for _ in range(50)))
+    assert await found(lookup, asked) == APP
+    assert secrets.reads == [("ci", ("a", "b"), "default")]
+    clock.now += 30.1
+    await found(lookup, asked)
+    assert len(secrets.reads) == 2
+
+
+async def test_10_of_hundreds_of_unreadable_secrets_a_message_tells_a_few(
+    registry: RunningRegistry, new_lookup: NewLookup
+) -> None:
+    lookup = new_lookup(Secrets(*(PullSecret(f"s{n}", problem="is broken") for n in range(300))))
+    answer = await found(lookup, query(f"{registry.host}/none:1"))
+    assert isinstance(answer, Unavailable)
+    assert answer.why == (
+        f"{registry.host}/none:1: the registry answers 404; pull secret 's0' is broken; "
+        "pull secret 's1' is broken; pull secret 's2' is broken; "
+        "and 297 more problems with pull secrets"
+    )
+
+
+async def test_a_pod_of_many_images_has_the_first_few_looked_up(
+    registry: RunningRegistry, lookup: ImageLookup
+) -> None:
+    queries = [query(f"{registry.host}/many/{n}:1") for n in range(30)]
+    answers = await lookup.find(queries * 2, 30)
+    said = Unavailable("no more than 10 images of a pod are looked up")
+    assert [answers[each] == said for each in queries] == [False] * 10 + [True] * 20
+    assert len(registry.requests(path="/many/")) == 10
+    # A preview of many pods has them all looked up, in turn.
+    answers = await lookup.find(queries, 30, most=None)
+    assert all("the registry answers 404" in str(answers[each]) for each in queries)
+
+
+async def test_one_namespaces_slow_registry_does_not_take_every_look_up(
+    ca: trustme.CA, registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("room", "1", image)
+    go = asyncio.Event()
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await go.wait()
+        return web.Response(status=500)
+
+    async with start_server(ca, hang) as server:
+        slow = [query(f"{server.host}/slow/{n}:1", namespace="slow") for n in range(100)]
+        answers = [
+            answer
+            for first in range(0, 100, 10)
+            for answer in (await lookup.find(slow[first : first + 10], 0.01)).values()
+        ]
+        assert answers[-1] == Unavailable(
+            f"{server.host}/slow/99:1: 12 look-ups for namespace slow are under way"
+        )
+        assert await found(lookup, query(f"{registry.host}/room:1", namespace="quick")) == APP
+        go.set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+async def test_11_death_by_a_signal_stays_128_and_its_number(
+    number: signal.Signals,
+    registry: RunningRegistry,
+    new_image: NewImage,
+    lookup: ImageLookup,
+    linger: Path,
+) -> None:
+    """Of what an image starts by itself, under the wrapper that the pod gets."""
+    registry.push(
+        "dies", "1", new_image(entrypoint=["/usr/bin/env", "sh", "-c"], cmd=["kill -$0 $$"])
+    )
+    settings = {"postInitSleep": {"minLifetime": "0", "sleep": "1ms", "containers": ["*"]}}
+    seen = view(policy(**{**images(registry.host), "remedies": settings}))
+    new = pod(
+        containers=[container("main", image=f"{registry.host}/dies:1")], restartPolicy="Never"
+    )
+    settled = (await settle(new, seen, lookup))["spec"]["containers"][0]
+    assert settled["args"] == ["kill -$$0 $$$$"]
+    # As the kubelet hands it on: `$$` is one `$`.
+    argv = [text.replace("$$", "$") for text in (*settled["command"], *settled["args"])]
+    argv[0] = str(linger)
+    process = await asyncio.create_subprocess_exec(*argv, str(int(number)))
+    assert await process.wait() == 128 + number

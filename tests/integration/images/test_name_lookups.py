@@ -1,0 +1,192 @@
+"""Registries whose names nothing answers for, and the look-ups of everything else meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.support.factories import container, pod, policy_document
+from tests.support.image_factories import images
+from tests.support.process import PODSETTLE, await_that, free_port, podsettle
+from tests.support.registry import found, query
+from tests.support.reviews import review
+from tests.support.silent_dns import silent_dns, silent_dns_needed
+from webhook.core.policy.image_config import Unavailable
+from webhook.dns_resolver import Address, Resolver, resolve
+from webhook.images.lookup import ImageLookup
+
+NEVER_ASKED = "localhost has an address that is never asked"
+"""The answer for `localhost/a:1` once that name is looked up."""
+
+
+class Names:
+    """The names of this machine, and `hang-*`, which are not answered before the test's end."""
+
+    def __init__(self) -> None:
+        self.answer = threading.Event()
+
+    def __call__(self, host: str, port: int, family: int) -> list[Address]:
+        if host.startswith("hang-"):
+            self.answer.wait()
+            raise socket.gaierror(socket.EAI_AGAIN, "no name server answered")
+        return resolve(host, port, family)
+
+
+@pytest.fixture
+def names() -> Iterator[Names]:
+    made = Names()
+    yield made
+    made.answer.set()
+
+
+@pytest.fixture
+async def hanging(names: Names) -> AsyncIterator[ImageLookup]:
+    """Look-ups with a share of 3 names."""
+    lookup = ImageLookup(resolver=Resolver(64, 3, resolve=names))
+    yield lookup
+    await lookup.aclose()
+
+
+async def why(lookup: ImageLookup, image: str, **said: Any) -> str:
+    answer = await found(lookup, query(image, "*", **said))
+    assert isinstance(answer, Unavailable)
+    return answer.why.removeprefix(f"{image}: ")
+
+
+def begin_to_hang(lookup: ImageLookup, namespace: str) -> list[asyncio.Task[str]]:
+    """Three pods of a namespace, each from a registry whose name is not answered."""
+    return [
+        asyncio.create_task(why(lookup, f"hang-{n}.example/a:1", namespace=namespace))
+        for n in range(3)
+    ]
+
+
+async def test_registries_are_found_while_the_default_executor_is_busy() -> None:
+    loop, release = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    busy = asyncio.create_task(asyncio.to_thread(release.wait))
+    await asyncio.sleep(0)
+    lookup = ImageLookup()
+    try:
+        assert NEVER_ASKED in await why(lookup, "localhost/a:1")
+    finally:
+        release.set()
+        await busy
+        await lookup.aclose()
+
+
+async def test_three_pods_whose_registrys_name_hangs_delay_no_other_thread_and_no_namespace(
+    hanging: ImageLookup, names: Names
+) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    pods = begin_to_hang(hanging, "a")
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        await asyncio.to_thread(int)
+        assert NEVER_ASKED in await why(hanging, "localhost/a:1", namespace="b")
+    assert not any(each.done() for each in pods)
+    names.answer.set()
+    assert ["no name server answered" in each for each in await asyncio.gather(*pods)] == [True] * 3
+
+
+async def test_one_name_too_many_is_refused_with_a_reason_that_is_not_remembered(
+    hanging: ImageLookup, names: Names
+) -> None:
+    pods = begin_to_hang(hanging, "a")
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        assert await why(hanging, "localhost/a:1", namespace="a") == (
+            "3 look-ups of names for namespace a are under way; no more are begun until one ends"
+        )
+    names.answer.set()
+    await asyncio.gather(*pods)
+    assert NEVER_ASKED in await why(hanging, "localhost/a:1", namespace="a")
+
+
+async def test_a_namespace_does_not_share_the_refusal_of_another(hanging: ImageLookup) -> None:
+    """Both ask for one image, and the look-up is begun for the one whose share is used up."""
+    begin_to_hang(hanging, "a")
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        first, second = await asyncio.gather(
+            *(why(hanging, "localhost/a:1", namespace=namespace) for namespace in ("a", "b"))
+        )
+    assert "for namespace a are under way" in first
+    assert NEVER_ASKED in second
+
+
+# The whole server, on a machine whose name server does not answer
+
+
+@contextmanager
+def serving_without_dns(directory: Path) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """A server that may ask every registry, and whose name server is never heard from."""
+    certs, manifests, port = directory / "certs", directory / "manifests", free_port()
+    assert podsettle("certs", "--certs-dir", certs).returncode == 0
+    manifests.mkdir()
+    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**images("*"))))
+    arguments = ["--manifests", manifests, "--certs-dir", certs, "--port", port]
+    with silent_dns(directory) as begin, (directory / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*begin, PODSETTLE, "serve", *map(str, arguments)],
+            stdout=log,
+            stderr=log,
+            text=True,
+            env={"PATH": os.environ["PATH"], "KUBECONFIG": os.devnull},
+        )
+        context = ssl.create_default_context(cafile=certs / "ca.crt")
+        try:
+            with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=context) as client:
+                await_that(lambda: _is_ready(client), "the server is ready")
+                yield process, client
+        finally:
+            process.kill()
+            process.wait(30)
+
+
+def _is_ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def warnings(client: httpx.Client, namespace: str, *hosts: str) -> str:
+    """What the review of a pod with a container from each registry warns of."""
+    containers = [container(f"c{n}", image=f"{host}/a:1") for n, host in enumerate(hosts)]
+    made = pod(containers=containers, restartPolicy="Never")
+    made["metadata"]["namespace"] = namespace
+    answer = client.post("/mutate?timeout=2s", json=review(made))
+    return "\n".join(answer.json()["response"].get("warnings", []))
+
+
+def metric(client: httpx.Client, name: str) -> float:
+    lines = client.get("/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+@silent_dns_needed
+def test_a_name_server_that_does_not_answer_holds_up_one_namespace_alone(tmp_path: Path) -> None:
+    with serving_without_dns(tmp_path) as (process, client):
+        # The first reviews may be too early: what registries are asked with is loaded meanwhile.
+        full = "8 look-ups of names for namespace a are under way"
+        ten = [f"registry-{n}.example" for n in range(10)]
+        await_that(lambda: full in warnings(client, "a", *ten), "the share is used up")
+        await_that(lambda: NEVER_ASKED in warnings(client, "b", "localhost"), "b is served")
+        assert metric(client, "podsettle_dns_lookups_refused_total") >= 2
+        await_that(lambda: metric(client, "podsettle_dns_lookups_stuck") == 8, "they are stuck")
+        process.terminate()
+        assert process.wait(30) == 0

@@ -1,0 +1,223 @@
+"""Registries behind a proxy: HTTPS_PROXY and NO_PROXY."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+import trustme
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from tests.support.image_fixtures import NewLookup
+from tests.support.process import free_port
+from tests.support.registry import Image, found, query, serving, start_server
+from webhook.core.policy.image_config import ImageConfig, Unavailable
+from webhook.images.client import _CheckingResolver
+from webhook.images.proxy import Proxy
+
+APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
+NAME = "registry.test"
+"""Has no address but the one that the tests' proxy knows."""
+
+
+@dataclass
+class RunningProxy:
+    """A proxy that knows every name by the loopback address."""
+
+    host: str
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    """What was asked for with CONNECT, and by whom."""
+
+
+@asynccontextmanager
+async def start_proxy(
+    status: str = "200 OK", context: ssl.SSLContext | None = None
+) -> AsyncIterator[RunningProxy]:
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while block := await reader.read(65536):
+                writer.write(block)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        method, target, _ = head.split(" ", 2)
+        assert method == "CONNECT"
+        headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+        running.seen.append((target, headers.get("Proxy-Authorization", "")))
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+        if status.startswith("200"):
+            inner = await asyncio.open_connection("127.0.0.1", int(target.rpartition(":")[2]))
+            await asyncio.gather(copy(reader, inner[1]), copy(inner[0], writer))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    running = RunningProxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    try:
+        yield running
+    finally:
+        server.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("user", "authorization"),
+    [("", ""), ("me:p%40ss@", "Basic " + base64.b64encode(b"me:p@ss").decode())],
+)
+async def test_a_registry_is_asked_through_the_proxy_that_alone_knows_its_address(
+    user: str,
+    authorization: str,
+    ca: trustme.CA,
+    image: Image,
+    new_lookup: NewLookup,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with start_server(ca, serving(image), NAME) as server, start_proxy() as proxy:
+        port = server.host.rpartition(":")[2]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{user}{proxy.host}")
+        assert await found(new_lookup(), query(f"{NAME}:{port}/a:1")) == APP
+        assert set(proxy.seen) == {(f"{NAME}:{port}", authorization)}
+
+
+async def test_a_proxy_may_have_a_certificate_of_its_own(
+    ca: trustme.CA, image: Image, new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("127.0.0.1").configure_cert(context)
+    async with (
+        start_server(ca, serving(image), NAME) as server,
+        start_proxy(context=context) as proxy,
+    ):
+        target = f"{NAME}:{server.host.rpartition(':')[2]}"
+        monkeypatch.setenv("HTTPS_PROXY", f"https://{proxy.host}")
+        assert await found(new_lookup(), query(f"{target}/a:1")) == APP
+        assert {each for each, _ in proxy.seen} == {target}
+
+
+async def test_hosts_of_no_proxy_are_asked_directly(
+    ca: trustme.CA, image: Image, new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_server(ca, serving(image), NAME) as server, start_proxy() as proxy:
+        port = server.host.rpartition(":")[2]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
+        monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, .test")
+        answer = await found(new_lookup(), query(f"{NAME}:{port}/a:1"))
+        assert isinstance(answer, Unavailable)
+        assert "the proxy" not in answer.why
+        # The machine itself, too.
+        assert await found(new_lookup(), query(f"{server.host}/a:1")) == APP
+        assert proxy.seen == []
+
+
+async def test_addresses_that_are_never_asked_are_not_asked_through_a_proxy(
+    new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_proxy() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
+        answer = await found(new_lookup(), query("169.254.169.254/a:1", "*"))
+        assert answer == Unavailable(
+            "169.254.169.254/a:1: '169.254.169.254' is an address that is never asked"
+        )
+        assert proxy.seen == []
+
+
+async def test_a_proxy_that_refuses_is_named(
+    new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_proxy("407 Proxy Authentication Required") as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
+        answer = await found(new_lookup(), query(f"{NAME}/a:1"))
+    assert answer == Unavailable(f"{NAME}/a:1: '{NAME}': the proxy answers 407")
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
+    answer = await found(new_lookup(), query(f"{NAME}/a:1"))
+    assert answer == Unavailable(f"{NAME}/a:1: '{NAME}': the proxy: Connection refused")
+
+
+@pytest.mark.parametrize(
+    "value", ["socks5://me:hidden@p:1080", "http://", "http://me:hidden@p:x", "http://p:0"]
+)
+async def test_what_is_no_http_proxy_is_said_without_its_password(
+    value: str, new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", value)
+    assert await found(new_lookup(), query(f"{NAME}/a:1")) == Unavailable(
+        f"{NAME}/a:1: HTTPS_PROXY is not a URL such as http://proxy.example:3128"
+    )
+
+
+async def test_the_name_of_the_proxy_may_have_any_address() -> None:
+    """It is the operator's; names of images are not."""
+    checking = _CheckingResolver(ThreadedResolver(), unchecked="localhost")
+    assert [each["host"] for each in await checking.resolve("localhost")]
+    with pytest.raises(OSError, match="never asked"):
+        await _CheckingResolver(ThreadedResolver(), unchecked="other").resolve("localhost")
+
+
+def proxy_of(**environment: str) -> Proxy | None:
+    return Proxy.from_environment(environment)
+
+
+def test_without_https_proxy_there_is_none() -> None:
+    assert proxy_of() is None
+    assert proxy_of(HTTPS_PROXY="", NO_PROXY="*") is None
+    assert proxy_of(HTTP_PROXY="http://p:1") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "url"),
+    [
+        ("http://p.example:3128", "http://p.example:3128"),
+        ("p.example:3128", "http://p.example:3128"),
+        ("http://p.example", "http://p.example:80"),
+        ("https://p.example/", "https://p.example:443"),
+        ("http://[fd00::1]:3128", "http://[fd00::1]:3128"),
+    ],
+)
+def test_the_proxys_url(value: str, url: str) -> None:
+    found = proxy_of(https_proxy=value)
+    assert found is not None
+    wanted = URL(url)
+    assert (found.url.scheme, found.url.host, found.url.port) == (
+        wanted.scheme, wanted.host, wanted.port
+    )  # fmt: skip
+    assert found.headers == {}
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "direct", "proxied"),
+    [
+        ("", ["localhost", "127.0.0.1", "[::1]"], ["a.example", "10.0.0.1"]),
+        ("*", ["a.example", "10.0.0.1"], []),
+        ("x,*", ["a.example"], []),
+        ("example", ["example", "a.example", "A.EXAMPLE", "b.a.example"], ["anexample", "x.test"]),
+        (".example", ["a.example"], ["example"]),
+        ("*.example", ["a.example"], ["example", "anexample"]),
+        ("10.0.0.0/8, 192.0.2.7", ["10.1.2.3", "192.0.2.7"], ["192.0.2.8", "a.example"]),
+        ("fd00::/8", ["[fd00::1]", "[fd00::1]:5000"], ["[2001:db8::1]"]),
+        ("[fd00::1]:5000", ["[fd00::1]:5000"], ["[fd00::1]"]),
+        ("::ffff:10.0.0.1", ["10.0.0.1"], ["10.0.0.2"]),
+        ("a.example:5000", ["a.example:5000"], ["a.example"]),
+        ("10.0.0.1:443", ["10.0.0.1"], ["10.0.0.1:5000"]),
+        ("10.0.0.0/33,,.,*.,a b", [], ["10.0.0.1", "a.example"]),
+    ],
+)  # fmt: skip
+def test_who_is_asked_directly(
+    no_proxy: str, direct: Iterable[str], proxied: Iterable[str]
+) -> None:
+    """The cases of golang.org/x/net/http/httpproxy."""
+    proxy = proxy_of(HTTPS_PROXY="http://p:1", NO_PROXY=no_proxy)
+    assert proxy is not None
+    assert [host for host in direct if proxy.is_for(URL(f"https://{host}/v2/"))] == []
+    assert [host for host in proxied if not proxy.is_for(URL(f"https://{host}/v2/"))] == []

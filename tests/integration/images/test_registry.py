@@ -1,0 +1,326 @@
+"""Look-ups at a real registry: TLS, basic and token authentication, indexes, redirects."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+from tests.support.image_fixtures import NewLookup
+from tests.support.pull_secrets import Secrets, docker_config
+from tests.support.registry import (
+    DOCKER_LIST,
+    PASSWORD,
+    USER,
+    Image,
+    RunningRegistry,
+    basic,
+    found,
+    htpasswd,
+    index_of,
+    made_image,
+    on,
+    query,
+    start_registry,
+    start_server,
+)
+from webhook.core.policy.image_config import ImageConfig, Unavailable
+from webhook.images.lookup import ImageLookup
+
+APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
+NewImage = Callable[..., Image]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, ca: trustme.CA) -> Iterator[RunningRegistry]:
+    """A registry that wants a name and a password."""
+    home = tmp_path_factory.mktemp("guarded")
+    with start_registry(home, ca, authorize=basic, auth=htpasswd(home)) as running:
+        yield running
+
+
+async def test_a_tag_over_tls(registry: RunningRegistry, image: Image, lookup: ImageLookup) -> None:
+    registry.push("team/app", "1", image)
+    assert await found(lookup, query(f"{registry.host}/team/app:1")) == APP
+    assert registry.requests(path="team/app") == [
+        "HEAD /v2/team/app/manifests/1 200",
+        f"GET /v2/team/app/manifests/{image.digest} 200",
+        f"GET /v2/team/app/blobs/{json.loads(image.manifest)['config']['digest']} 200",
+    ]
+
+
+async def test_no_tag_is_the_latest(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    registry.push("latest", "latest", image)
+    assert await found(lookup, query(f"{registry.host}/latest")) == APP
+
+
+async def test_a_digest_needs_no_tag(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    digest = registry.push("by-digest", "1", image)
+    # A tag beside a digest says nothing, even one that does not exist.
+    assert await found(lookup, query(f"{registry.host}/by-digest:none@{digest}")) == APP
+    assert registry.requests("HEAD", "by-digest") == []
+
+
+async def test_dockers_media_types(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
+    made = image.as_docker
+    registry.push("docker", "1", made)
+    registry.push("docker", "list", made, index_of((made, on("amd64")), media_type=DOCKER_LIST))
+    assert await found(lookup, query(f"{registry.host}/docker:1")) == APP
+    assert await found(lookup, query(f"{registry.host}/docker:list")) == APP
+
+
+async def test_an_image_without_an_entrypoint(
+    registry: RunningRegistry, new_image: NewImage, lookup: ImageLookup
+) -> None:
+    registry.push("bare", "1", new_image(cmd=["sh"]))
+    registry.push("empty", "1", new_image())
+    assert await found(lookup, query(f"{registry.host}/bare:1")) == ImageConfig((), ("sh",))
+    assert await found(lookup, query(f"{registry.host}/empty:1")) == ImageConfig((), ())
+
+
+async def test_what_is_not_there_is_said(registry: RunningRegistry, lookup: ImageLookup) -> None:
+    missing = f"{registry.host}/none/such:1"
+    assert await found(lookup, query(missing)) == Unavailable(
+        f"{missing}: the registry answers 404"
+    )
+
+
+async def test_a_certificate_that_nobody_vouches_for(
+    registry: RunningRegistry, image: Image
+) -> None:
+    registry.push("tls", "1", image)
+    lookup = ImageLookup()
+    answer = await found(lookup, query(f"{registry.host}/tls:1"))
+    await lookup.aclose()
+    assert isinstance(answer, Unavailable)
+    assert "TLS: CERTIFICATE_VERIFY_FAILED" in answer.why
+    assert registry.requests(path="tls") == []
+
+
+# Indexes.
+
+
+@pytest.fixture(scope="module")
+def platforms(
+    registry: RunningRegistry, tmp_path_factory: pytest.TempPathFactory
+) -> RunningRegistry:
+    """`agree`: the same on both platforms; `differ`: not."""
+    made = [
+        made_image(tmp_path_factory.mktemp("platform"), entrypoint=[entrypoint], architecture=name)
+        for entrypoint, name in (("/app", "amd64"), ("/app", "arm64"), ("/other", "s390x"))
+    ]
+    amd64, arm64, s390x = made
+    assert len({image.digest for image in made}) == 3
+    agreeing = index_of((amd64, on("amd64")), (arm64, on("arm64")))
+    differing = index_of((amd64, on("amd64")), (arm64, on("arm64")), (s390x, on("s390x")))
+    registry.push("platforms", "agree", amd64, arm64, agreeing)
+    registry.push("platforms", "differ", amd64, arm64, s390x, differing)
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("tag", "architectures", "expected"),
+    [
+        ("agree", [], "/app"),
+        ("agree", ["arm64"], "/app"),
+        ("differ", ["arm64"], "/app"),
+        ("differ", ["amd64", "arm64"], "/app"),
+        ("differ", ["s390x"], "/other"),
+        ("differ", ["s390x", "ppc64le"], "/other"),
+    ],
+)
+async def test_the_platforms_that_the_pod_could_run_on(
+    tag: str,
+    architectures: list[str],
+    expected: str,
+    platforms: RunningRegistry,
+    lookup: ImageLookup,
+) -> None:
+    asked = query(f"{platforms.host}/platforms:{tag}", architectures=frozenset(architectures))
+    assert await found(lookup, asked) == ImageConfig((expected,), ())
+
+
+@pytest.mark.parametrize(
+    ("architectures", "why"),
+    [
+        ([], "it starts different things on the platforms that the pod could run on"),
+        (["arm64", "s390x"], "it starts different things on the platforms"),
+        (["ppc64le"], "the index has no image for linux/ppc64le"),
+    ],
+)
+async def test_platforms_that_leave_a_doubt(
+    architectures: list[str], why: str, platforms: RunningRegistry, lookup: ImageLookup
+) -> None:
+    asked = query(f"{platforms.host}/platforms:differ", architectures=frozenset(architectures))
+    answer = await found(lookup, asked)
+    assert isinstance(answer, Unavailable)
+    assert why in answer.why
+
+
+# Authentication.
+
+
+async def test_basic_authentication(
+    guarded: RunningRegistry, image: Image, new_lookup: NewLookup
+) -> None:
+    guarded.push("basic", "1", image)
+    asked = query(f"{guarded.host}/basic:1")
+    refused = await found(new_lookup(), asked)
+    assert refused == Unavailable(f"{guarded.host}/basic:1: the registry answers 401")
+    secrets = Secrets(docker_config({guarded.host: (USER, PASSWORD)}))
+    assert await found(new_lookup(secrets), asked) == APP
+    wrong = Secrets(docker_config({guarded.host: (USER, "wrong")}))
+    assert await found(new_lookup(wrong), asked) == refused
+    elsewhere = Secrets(docker_config({"quay.io": (USER, PASSWORD)}))
+    assert await found(new_lookup(elsewhere), asked) == refused
+
+
+def _b64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+class TokenServer:
+    """Signs tokens that docker-registry takes: https://distribution.github.io/distribution/spec/auth/."""
+
+    def __init__(self, home: Path) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tokens")])
+        now = datetime.now(UTC)
+        self._certificate = (
+            x509.CertificateBuilder(name, name, self._key.public_key())
+            .serial_number(1)
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(hours=1))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.bundle = home / "bundle.pem"
+        self.bundle.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
+        self.asked: list[Mapping[str, str]] = []
+
+    def token(self, scope: str) -> str:
+        kind, name, actions = scope.split(":")
+        der = self._certificate.public_bytes(serialization.Encoding.DER)
+        header = {"typ": "JWT", "alg": "ES256", "x5c": [base64.b64encode(der).decode()]}
+        now = int(time.time())
+        claims = {
+            "iss": "tokens",
+            "sub": "",
+            "aud": "registry",
+            "exp": now + 300,
+            "nbf": now - 60,
+            "iat": now,
+            "jti": "1",
+            "access": [{"type": kind, "name": name, "actions": actions.split(",")}],
+        }
+        signed = ".".join(_b64(json.dumps(part).encode()) for part in (header, claims))
+        r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{signed}.{_b64(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
+
+    def authorize(self, scope: str) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {self.token(scope)}"}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(dict(request.query))
+        if request.headers.get("Authorization") != basic("")["Authorization"]:
+            return web.Response(status=401)
+        return web.json_response({"access_token": self.token(request.query["scope"])})
+
+
+async def test_token_authentication(
+    tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    tokens = TokenServer(tmp_path)
+    async with start_server(ca, tokens.answer) as server:
+        auth = {
+            "token": {
+                "realm": f"https://{server.host}/token",
+                "service": "registry",
+                "issuer": "tokens",
+                "rootcertbundle": str(tokens.bundle),
+            }
+        }
+        with start_registry(tmp_path, ca, authorize=tokens.authorize, auth=auth) as registry:
+            registry.push("secret/app", "1", image)
+            name = f"{registry.host}/secret/app:1"
+            secrets = Secrets(docker_config({f"{registry.host}/secret": (USER, PASSWORD)}))
+            allowed = query(name, registry.host, server.host)
+            assert await found(new_lookup(secrets), allowed) == APP
+            assert tokens.asked == [{"service": "registry", "scope": "repository:secret/app:pull"}]
+            nobody = await found(new_lookup(), allowed)
+            assert nobody == Unavailable(f"{name}: the registry's token server answers 401")
+            # The token server is on the loopback address, and the policy does not say so.
+            unseen = await found(new_lookup(secrets), query(name))
+            assert unseen == Unavailable(
+                f"{name}: '{server.host}' is an address that is never asked"
+            )
+            assert len(tokens.asked) == 2
+
+
+# Redirects.
+
+
+async def test_a_real_redirect_to_a_link_local_address_is_not_followed(
+    tmp_path: Path, ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    aside = {"storage": [{"name": "redirect", "options": {"baseurl": "https://169.254.169.254/"}}]}
+    with start_registry(tmp_path, ca, middleware=aside) as registry:
+        registry.push("aside", "1", image)
+        answer = await found(lookup, query(f"{registry.host}/aside:1"))
+        assert answer == Unavailable(
+            f"{registry.host}/aside:1: '169.254.169.254' is an address that is never asked"
+        )
+        assert registry.requests("GET", "blobs")[0].endswith(" 307")
+
+
+def test_the_certificates_are_the_systems_or_those_that_the_environment_names(
+    registry: RunningRegistry, image: Image, ca: trustme.CA, tmp_path: Path
+) -> None:
+    """SSL_CERT_FILE, as OpenSSL has it: how a private CA is told to podsettle."""
+    registry.push("trusted", "1", image)
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    script = (
+        "import asyncio, sys\n"
+        "from tests.support.registry import found, query\n"
+        "from webhook.images.lookup import ImageLookup\n"
+        "async def main():\n"
+        "    lookup = ImageLookup()\n"
+        "    print(await found(lookup, query(sys.argv[1])))\n"
+        "    await lookup.aclose()\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, f"{registry.host}/trusted:1"],
+        env={"SSL_CERT_FILE": str(tmp_path / "ca.pem"), "PATH": ""},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.strip() == str(APP), done.stderr
+
+
+def test_the_default_context_checks_names_and_chains() -> None:
+    context = ssl.create_default_context()
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)

@@ -1,0 +1,251 @@
+"""What the build makes, for each architecture; and linger's durations, compiled by themselves."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.tls_listeners import alert, handshake, listening, server_context
+from webhook.linger import build as linger_build
+from webhook.linger.build import SOURCE, TARGETS, build, compile_c, host_arch, main
+
+MOST_BYTES = 32768
+OPEN_FILES = 250  # a quarter of the limit: Zig opens more on machines with more cores
+# Byte order and machine of the ELF header, and who can run it elsewhere.
+ELF = {
+    "amd64": ("<", 62, "qemu-x86_64-static"),
+    "arm64": ("<", 183, "qemu-aarch64-static"),
+    "s390x": (">", 22, "qemu-s390x-static"),
+    "ppc64le": ("<", 21, "qemu-ppc64le-static"),
+}
+PT_DYNAMIC, PT_INTERP = 2, 3
+
+
+@pytest.fixture(scope="module", params=sorted(TARGETS))
+def arch(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def executable(arch: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(arch, tmp_path_factory.mktemp("built"))
+
+
+def test_is_small_static_and_for_its_architecture(arch: str, executable: Path) -> None:
+    content = executable.read_bytes()
+    order, expected, _ = ELF[arch]
+    assert len(content) < MOST_BYTES
+    assert content[:6] == b"\x7fELF\x02" + (b"\x01" if order == "<" else b"\x02")
+    kind, machine = struct.unpack_from(f"{order}HH", content, 16)
+    assert (kind, machine) == (2, expected)
+    table, size, count = (
+        struct.unpack_from(f"{order}Q", content, 32)[0],
+        *struct.unpack_from(f"{order}HH", content, 54),
+    )
+    kinds = {struct.unpack_from(f"{order}I", content, table + size * n)[0] for n in range(count)}
+    assert not kinds & {PT_DYNAMIC, PT_INTERP}
+    assert os.access(executable, os.X_OK)
+
+
+def test_names_no_path_of_the_machine_that_built_it(executable: Path) -> None:
+    content = executable.read_bytes()
+    for path in (Path.home(), linger_build.HERE, executable.parent):
+        assert str(path).encode() + b"/" not in content
+
+
+def test_runs(arch: str, executable: Path) -> None:
+    emulator = [] if arch == host_arch() else [shutil.which(ELF[arch][2])]
+    if emulator == [None]:
+        pytest.skip(f"{ELF[arch][2]} is not installed")
+    command = [*filter(None, emulator), str(executable), "--min-lifetime", "10ms", "--"]
+    assert subprocess.run([*command, "sh", "-c", "exit 42"], check=False).returncode == 42
+    assert subprocess.run([*command, "sh", "-c", "kill -9 $$"], check=False).returncode == 137
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_says_hello_in_network_byte_order(arch: str, executable: Path, host: str) -> None:
+    emulator = [] if arch == host_arch() else [shutil.which(ELF[arch][2])]
+    if emulator == [None]:
+        pytest.skip(f"{ELF[arch][2]} is not installed")
+    with listening(alert(80), handshake(server_context()), host=host) as server:
+        wait = ["wait-kubelet", "--timeout", "1h", "--port", str(server.port)]
+        done = subprocess.run(
+            [*filter(None, emulator), str(executable), *wait],
+            env={"HOST_IP": host},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"linger: the kubelet at {host} is ready: it begins a TLS handshake\n",
+    )
+
+
+def test_same_source_gives_the_same_bytes(
+    arch: str, executable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(SOURCE, tmp_path / "elsewhere/src")
+    monkeypatch.setattr(linger_build, "SOURCE", tmp_path / "elsewhere/src")
+    # Another cache for what is compiled here; musl stays in the one that is shared.
+    monkeypatch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path / "cache"))
+    assert build(arch, tmp_path).read_bytes() == executable.read_bytes()
+
+
+def test_an_empty_cache_is_filled_with_few_open_files(tmp_path: Path) -> None:
+    """1,024 files is the hard limit in buildah's chroot isolation and in Tekton's buildah task."""
+    limit = f"--nofile={OPEN_FILES}:{OPEN_FILES}"
+    module = [sys.executable, "-m", "webhook.linger.build"]
+    done = subprocess.run(
+        ["prlimit", limit, *module, "--arch", host_arch(), "--out", str(tmp_path / "out")],
+        env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_undefined_symbol_names_the_list_to_add_its_file_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/main.c").write_text(
+        "#include <stdio.h>\nint main(void) { return fflush(0); }\n"
+    )
+    monkeypatch.setattr(linger_build, "SOURCE", tmp_path / "src")
+    assert main(["--out", str(tmp_path), "--arch", host_arch()]) == 1
+    error = capsys.readouterr().err
+    assert "undefined symbol: fflush" in error
+    assert "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/libc.py" in error
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arch = host_arch()
+    assert main(["--out", str(tmp_path), "--arch", arch]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == [f"linger-{arch}"]
+    assert capsys.readouterr().out.startswith(f"linger-{arch}: ")
+
+
+def test_unknown_architecture_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--out", str(tmp_path), "--arch", "amd64,vax"])
+    assert caught.value.code == 2
+    assert "'vax' is none of amd64, arm64" in capsys.readouterr().err
+
+
+def test_compiler_errors_are_shown_and_nothing_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/main.c").write_text("int main(void) { return nonsense; }\n")
+    monkeypatch.setattr(linger_build, "SOURCE", tmp_path / "src")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "linger-amd64").write_text("the last one that worked")
+    assert main(["--out", str(out), "--arch", "amd64"]) == 1
+    assert "nonsense" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["linger-amd64"]
+    assert (out / "linger-amd64").read_text() == "the last one that worked"
+
+
+UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+DURATION_MAX = (2**63 - 1) // 2
+
+
+@pytest.fixture(scope="module")
+def duration_c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """duration.c as a library of its own, for the C library of this machine."""
+    library = tmp_path_factory.mktemp("duration") / "duration.so"
+    target = TARGETS[host_arch()].replace("musl", "gnu")
+    flags = ["-std=c11", "-Os", "-shared", "-fPIC", "-fno-sanitize=all"]
+    compile_c([SOURCE / "duration.c"], library, target=target, flags=flags)
+    return ctypes.CDLL(str(library))
+
+
+def parse(duration_c: ctypes.CDLL, text: str) -> int | None:
+    value = ctypes.c_int64()
+    accepted = duration_c.parse_duration(text.encode(), ctypes.byref(value))
+    return value.value if accepted & 0xFF else None
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("0", 0),
+        ("0s", 0),
+        ("10ms", 10_000_000),
+        ("500ms", 500_000_000),
+        ("1.5s", 1_500_000_000),
+        ("1m30s", 90_000_000_000),
+        (".5h", 1_800_000_000_000),
+        ("1.s", 1_000_000_000),
+        ("0.0000000001s", 0),
+        ("1.9ns", 1),
+        ("0.100000000000000000000s", 100_000_000),
+        ("1281023h", 1281023 * UNITS["h"]),
+    ],
+)
+def test_durations(duration_c: ctypes.CDLL, text: str, nanoseconds: int) -> None:
+    assert parse(duration_c, text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "5", "00", "0 ", ".", ".s", "s", "ms", "1x", "1S", "1 s", " 1s", "1s ", "-1s"),
+        *("+1s", "1..5s", "1.5.5s", "1e3s", "1s5", "1,5s", "١s", "0x1s", "1d"),  # noqa: RUF001
+        *("1281024h", "99999999999999999999h", "9223372036854775807ns", "1281023h60m"),
+    ],
+)
+def test_no_durations(duration_c: ctypes.CDLL, text: str) -> None:
+    assert parse(duration_c, text) is None
+
+
+@given(
+    terms=st.lists(
+        st.tuples(
+            st.from_regex(r"[0-9]{1,12}(\.[0-9]{0,12})?|\.[0-9]{1,12}", fullmatch=True),
+            st.sampled_from(sorted(UNITS)),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_durations_are_sums(duration_c: ctypes.CDLL, terms: list[tuple[str, str]]) -> None:
+    exact = sum(_exact(number) * UNITS[unit] for number, unit in terms)
+    parsed = parse(duration_c, "".join(number + unit for number, unit in terms))
+    if exact >= DURATION_MAX + 1:
+        assert parsed is None
+    elif parsed is None:
+        assert exact > DURATION_MAX - len(terms)
+    else:
+        # Each digit after the point may lose less than a nanosecond.
+        assert 0 <= exact - parsed < 13 * len(terms)
+
+
+def _exact(number: str) -> Fraction:
+    whole, _, fraction = number.partition(".")
+    return int(whole or "0") + Fraction(int(fraction or "0"), 10 ** len(fraction))

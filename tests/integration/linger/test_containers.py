@@ -1,0 +1,428 @@
+"""linger and the shell wrapper as PID 1 of real containers, which have a read-only root."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.linger.conftest import Wrapper
+from tests.support.process import await_that
+from tests.support.runc import PATIENCE, Container, Machine, make_rootfs
+from webhook.linger.build import TARGETS, compile_c, host_arch
+
+TERMINATING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+AN_HOUR = 3_600_000  # milliseconds: a test that has to wait for it to pass has failed
+MIB = 1024 * 1024
+NOT_FORWARDED = {
+    *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS),
+    *(32, 33),  # glibc, which the shells here are linked with, lets no program handle these
+}
+
+
+def test_orphans_do_not_keep_the_container_alive(machine: Machine, wrapper: Wrapper) -> None:
+    """Process 1 inherits them; they may be servers that never end."""
+    script = "(sleep 3600 &); (sleep 3600 &); sleep 0.5; exit 7"
+    for min_lifetime_ms in (0, 20, 1000):
+        command = wrapper.script(script, min_lifetime_ms=min_lifetime_ms)
+        assert machine.run(command) == (7, "", "")
+
+
+@pytest.mark.parametrize("code", [0, 1, 42, 126, 127, 255])
+def test_exit_code_is_the_commands(machine: Machine, wrapper: Wrapper, code: int) -> None:
+    command = wrapper.script(f"echo out; echo err >&2; exit {code}", min_lifetime_ms=20)
+    assert machine.run(command) == (code, "out\n", "err\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_death_by_signal_is_128_plus_n_without_a_word(
+    machine: Machine, wrapper: Wrapper, number: signal.Signals
+) -> None:
+    command = wrapper.script(f"kill -{int(number)} $$")
+    assert machine.run(command) == (128 + number, "", "")
+
+
+def test_missing_command_is_127_and_settles(machine: Machine, wrapper: Wrapper) -> None:
+    started = time.monotonic()
+    code, out, err = machine.run(wrapper.around(["/bin/missing", "x"], min_lifetime_ms=1_000))
+    assert time.monotonic() - started >= 1
+    assert (code, out) == (127, "")
+    assert "/bin/missing" in err
+    assert "not found" in err or "No such file" in err
+
+
+def test_unfit_command_is_126_and_settles(machine: Machine, wrapper: Wrapper) -> None:
+    started = time.monotonic()
+    code, out, err = machine.run(wrapper.around(["/tmp"], min_lifetime_ms=1_000))
+    assert time.monotonic() - started >= 1
+    assert (code, out) == (126, "")
+    assert "/tmp" in err
+
+
+@pytest.mark.parametrize("number", [*TERMINATING, signal.SIGUSR1, signal.SIGUSR2])
+def test_command_handles_signal(machine: Machine, wrapper: Wrapper, number: signal.Signals) -> None:
+    handled = _as_delivered(wrapper, number)
+    # The signal that reached the command decides the code, so that no other can be mistaken for it.
+    script = (
+        'for n in 1 2 3 10 12 15; do trap "exit $((n + 40))" $n; done; echo ready;'
+        "while :; do sleep 1000 & wait; done"
+    )
+    with machine.start(wrapper.script(script)) as container:
+        _await_ready(container)
+        container.signal(number)
+        assert container.finish() == (40 + handled, "", "")
+
+
+def _as_delivered(wrapper: Wrapper, number: signal.Signals) -> signal.Signals:
+    """dash and BusyBox start the command without INT and QUIT, and a shell cannot undo that."""
+    if wrapper.name in ("ash", "dash") and number in (signal.SIGINT, signal.SIGQUIT):
+        return signal.SIGTERM
+    return number
+
+
+def _await_ready(container: Container) -> None:
+    assert container.read_line() == "ready"
+    # A shell starts the command before it has set its own traps; as PID 1 it would miss a signal.
+    if container.pid and "linger" not in container.status("Name"):
+        await_that(lambda: _has_traps(container), "the traps were set")
+    # And bash may keep a signal to itself that comes in the instant in which it begins to wait.
+    await_that(lambda: container.status("State")[0] == "S", "it waits")
+    await_that(lambda: all(c[0] in "SZ" for c in container.children().values()), "so do the others")
+
+
+def _has_traps(container: Container) -> bool:
+    """Whether the last trap of the shell wrapper is set, or no longer: it ends with ignoring it."""
+    fields = (container.status(name) for name in ("SigCgt", "SigIgn"))
+    return any(int(field, 16) >> (signal.SIGWINCH - 1) & 1 for field in fields)
+
+
+FORWARDED_BY_BOTH = [
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCONT, signal.SIGWINCH),
+    *(signal.SIGPWR, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
+]
+
+
+@pytest.fixture(scope="module")
+def with_handler(
+    machine: Machine, linger: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Machine:
+    """The machine, with a program that handles a signal, whatever it was started with."""
+    rootfs = make_rootfs(tmp_path_factory.mktemp("rootfs"), linger)
+    flags = ("-std=gnu11", "-static", "-Os")
+    source = Path(__file__).with_name("handler.c")
+    compile_c([source], rootfs / "handler", target=TARGETS[host_arch()], flags=flags)
+    return Machine(rootfs, machine.scratch)
+
+
+@pytest.mark.parametrize("number", FORWARDED_BY_BOTH)
+def test_command_with_a_handler_gets_the_signal_itself(
+    with_handler: Machine, wrapper: Wrapper, number: signal.Signals
+) -> None:
+    command = wrapper.around(["/handler", str(int(number))])
+    with with_handler.start(command) as container:
+        _await_ready(container)
+        container.signal(number)
+        assert container.finish() == (40 + number, "", "")
+
+
+def test_process_that_writes_to_the_standard_error_of_process_1_is_heard(
+    machine: Machine, wrapper: Wrapper
+) -> None:
+    """Not in dash and BusyBox: their own report of the command's death would be heard as well."""
+    script = "echo one > /proc/1/fd/2; sleep 1; echo two > /proc/1/fd/2; kill -9 $$"
+    command = wrapper.script(script, min_lifetime_ms=500)
+    heard = "" if wrapper.name in ("ash", "dash") else "one\ntwo\n"
+    assert machine.run(command) == (137, "", heard)
+
+
+@pytest.mark.parametrize("wrapper", ["ash", "dash"], indirect=True)
+def test_dash_and_busybox_leave_the_command_in_a_group_that_nothing_stops(
+    machine: Machine, wrapper: Wrapper
+) -> None:
+    """It shares the group of process 1, which is orphaned: the kernel drops TSTP, TTIN and TTOU."""
+    script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
+    with machine.start(wrapper.script(script)) as container:
+        _await_ready(container)
+        for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+            container.signal(number)
+        container.signal(signal.SIGTERM)
+        assert container.finish() == (9, "", "")
+
+
+@pytest.mark.parametrize("wrapper", ["linger", "bash"], indirect=True)
+def test_stopped_command_goes_on_when_it_is_continued(machine: Machine, wrapper: Wrapper) -> None:
+    """A command that leads its own group and has no handler stops, which process 1 would not."""
+    script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
+    with machine.start(wrapper.script(script)) as container:
+        _await_ready(container)
+        container.signal(signal.SIGTSTP)
+        await_that(lambda: _states(container) == {"T"}, "the command stopped")
+        assert container.status("State")[0] == "S"
+        container.signal(signal.SIGCONT)
+        await_that(lambda: _states(container) == {"S"}, "the command goes on")
+        container.signal(signal.SIGTERM)
+        assert container.finish() == (9, "", "")
+
+
+def _states(container: Container) -> set[str]:
+    """Of the command; the timers of the shell wrapper are none."""
+    return {child[0] for child in container.children().values() if "the-command" in child}
+
+
+def test_linger_forwards_every_signal(machine: Machine) -> None:
+    numbers = [n for n in range(1, 65) if n not in NOT_FORWARDED]
+    script = (
+        f'for n in {" ".join(map(str, numbers))}; do trap "echo got $n" $n; done; echo ready;'
+        "while :; do sleep 1000 & wait; done"
+    )
+    with machine.start(Wrapper("linger").script(script)) as container:
+        assert container.read_line() == "ready"
+        for number in numbers:
+            container.signal(number)
+            line = container.read_line()
+            while line == f"got {signal.SIGURG}" and number != signal.SIGURG:
+                line = container.read_line()  # Go's scheduler uses it, and `runc run` forwards it
+            assert line == f"got {number}"
+
+
+@pytest.mark.parametrize("number", TERMINATING)
+def test_terminating_signal_ends_the_sleep_at_once(
+    machine: Machine, wrapper: Wrapper, number: signal.Signals
+) -> None:
+    command = wrapper.script("echo ready; exit 7", sleep_ms=AN_HOUR, min_lifetime_ms=AN_HOUR)
+    with machine.start(command) as container:
+        _await_ready(container)
+        container.await_end_of_command()
+        container.signal(number)
+        assert container.finish() == (7, "", "")
+
+
+def test_other_signals_do_not_cut_the_sleep_short(machine: Machine, wrapper: Wrapper) -> None:
+    started = time.monotonic()
+    with machine.start(wrapper.script("echo ready; exit 7", min_lifetime_ms=4_000)) as container:
+        _await_ready(container)
+        container.await_end_of_command()
+        container.signal(signal.SIGUSR1)
+        assert container.finish() == (7, "", "")
+    assert time.monotonic() - started >= 4
+
+
+def test_no_sleep_after_a_terminating_signal(machine: Machine, wrapper: Wrapper) -> None:
+    script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
+    with machine.start(wrapper.script(script, sleep_ms=AN_HOUR)) as container:
+        _await_ready(container)
+        container.signal(signal.SIGTERM)
+        assert container.finish() == (9, "", "")
+
+
+def test_container_lives_for_the_minimum_lifetime(machine: Machine, wrapper: Wrapper) -> None:
+    started = time.monotonic()
+    assert machine.run(wrapper.script("exit 4", min_lifetime_ms=1_000)) == (4, "", "")
+    assert time.monotonic() - started >= 1
+
+
+def test_orphans_are_reaped_while_the_command_runs(machine: Machine, wrapper: Wrapper) -> None:
+    script = (
+        "for n in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'echo gone' &); done;"
+        "while :; do sleep 1000 & wait; done"
+    )
+    with machine.start(wrapper.script(script)) as container:
+        assert [container.read_line() for _ in range(10)] == ["gone"] * 10
+        await_that(
+            lambda: all("the-command" in child for child in container.children().values()),
+            "all orphans were reaped",
+        )
+        assert any("the-command" in child for child in container.children().values())
+
+
+def test_linger_reaps_orphans_while_it_sleeps(machine: Machine) -> None:
+    orphan = "(while [ ! -e /tmp/go ]; do usleep 1000; done) &"
+    command = Wrapper("linger").script(f"({orphan}); exit 3", sleep_ms=AN_HOUR)
+    with machine.start(command) as container:
+        await_that(
+            lambda: [c[0] for c in container.children().values()] in (["S"], ["R"]),
+            "only the orphan was left",
+        )
+        Path(f"/proc/{container.pid}/root/tmp/go").touch()
+        await_that(lambda: not container.children(), "the orphan was reaped")
+        container.signal(signal.SIGTERM)
+        assert container.finish() == (3, "", "")
+
+
+def test_runs_as_a_user_without_a_name(machine: Machine, wrapper: Wrapper) -> None:
+    uid = machine.unprivileged_uid
+    assert machine.run(wrapper.script("id -u; exit 5"), uid=uid) == (5, f"{uid}\n", "")
+
+
+def test_runs_where_nothing_can_be_forked(machine: Machine) -> None:
+    command = Wrapper("linger").around(["/bin/ash", "-c", "echo ran; exit 5"], sleep_ms=AN_HOUR)
+    code, out, err = machine.run(command, uid=machine.unprivileged_uid, rlimits={"RLIMIT_NPROC": 1})
+    assert (code, out) == (5, "ran\n")
+    assert "cannot fork" in err
+
+
+def test_installs_as_any_user_on_a_read_only_root(machine: Machine) -> None:
+    script = (
+        "umask 077; /linger install /shared && /linger install /shared/linger &&"
+        " ls /shared && stat -c %a /shared/linger && cmp /linger /shared/linger &&"
+        " /shared/linger -- sh -c 'exit 8'"
+    )
+    command = ["/bin/ash", "-c", script]
+    assert machine.run(command, uid=machine.unprivileged_uid) == (8, "linger\n755\n", "")
+
+
+def test_install_says_what_it_could_not_write(machine: Machine) -> None:
+    code, out, err = machine.run(["/linger", "install", "/bin"])
+    assert (code, out) == (1, "")
+    assert "/bin/linger: Read-only file system" in err
+
+
+# Woodpecker's permission container: 5m of CPU, for which the kubelet sets the smallest quota there
+# is, and 5Mi of memory.
+TIGHT = {"memory": {"limit": 5 * MIB}, "cpu": {"quota": 1_000, "period": 100_000}}
+
+
+def _cgroup_value(container: Container, controller: str, v1: str, v2: str) -> str:
+    for line in Path(f"/proc/{container.pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return Path(f"/sys/fs/cgroup/{controller}{path}/{v1}").read_text().strip()
+    path = Path(f"/proc/{container.pid}/cgroup").read_text().strip().removeprefix("0::")
+    return Path(f"/sys/fs/cgroup{path}/{v2}").read_text().strip()
+
+
+_CGROUPS = Path("/sys/fs/cgroup")
+with_limits = pytest.mark.skipif(
+    not any(os.access(path, os.W_OK) for path in (_CGROUPS, _CGROUPS / "memory")),
+    reason="cgroups cannot be written here",
+)
+
+
+@with_limits
+def test_fits_into_the_tightest_limits(machine: Machine, wrapper: Wrapper) -> None:
+    script = "trap 'exit 42' TERM; echo ready; while :; do sleep 1000 & wait; done"
+    command = wrapper.script(script, min_lifetime_ms=20)
+    with machine.start(command, resources=TIGHT) as container:
+        _await_ready(container)
+        assert _cgroup_value(container, "memory", "memory.limit_in_bytes", "memory.max") == str(
+            5 * MIB
+        )
+        assert _cgroup_value(container, "cpu", "cpu.cfs_quota_us", "cpu.max").split()[0] == "1000"
+        container.signal(signal.SIGTERM)
+        assert container.finish() == (42, "", "")
+
+
+@with_limits
+def test_memory_limit_is_one(machine: Machine) -> None:
+    """The control of the test above: what does not fit is killed."""
+    hungry = ["/bin/ash", "-c", "x=$(head -c 20000000 /dev/zero | tr '\\0' x); echo ${#x}"]
+    command = Wrapper("linger").around(hungry)
+    code, out, _ = machine.run(command, resources={"memory": {"limit": 5 * MIB}})
+    assert (code, out) == (137, "")
+
+
+def test_linger_stays_below_a_mebibyte(machine: Machine) -> None:
+    with machine.start(Wrapper("linger").script("echo ready; exec sleep 1000")) as container:
+        assert container.read_line() == "ready"
+        assert container.status("Name") == "linger"
+        assert int(container.status("VmHWM").removesuffix(" kB")) < 1024
+
+
+@pytest.mark.parametrize("shell", ["ash", "dash", "bash"])
+def test_interactive_shell_starts_without_complaint(machine: Machine, shell: str) -> None:
+    command = Wrapper("linger").around([f"/bin/{shell}", "-i"])
+    with machine.start(command, terminal=True) as container:
+        shown = container.read_until("prompt> ")
+        assert "job control" not in shown
+        assert "ioctl" not in shown
+        container.type("exit 6\n")
+        assert container.runc.wait(PATIENCE) == 6
+
+
+@pytest.mark.parametrize(
+    ("shell", "job"),
+    [(["/linger", "--", "/bin/dash", "-i"], "cat"), (["/bin/dash", "-i"], "/linger -- cat")],
+    ids=["linger runs the shell", "the shell runs linger"],
+)
+def test_job_control(machine: Machine, shell: list[str], job: str) -> None:
+    with machine.start(shell, terminal=True) as container:
+        assert container.read_until("prompt> ") == "prompt> "
+        container.type(f"{job}\n")
+        container.read_until(f"{job}\r\n")
+        _await_cat(container, "one")
+        container.type("\x03")
+        container.read_until("prompt> ")
+        container.type(f"{job}\n")
+        container.read_until(f"{job}\r\n")
+        _await_cat(container, "two")
+        container.type("\x1a")
+        container.read_until("Stopped")
+        container.read_until("prompt> ")
+        container.type("fg\n")
+        container.read_until(f"{job}\r\n")
+        _await_cat(container, "three")
+        container.type("\x03")
+        container.read_until("prompt> ")
+        container.type("exit 5\n")
+        assert container.runc.wait(PATIENCE) == 5
+
+
+def _await_cat(container: Container, line: str) -> None:
+    """Wait until `cat` has the terminal: it shows what is typed a second time."""
+    container.type(f"{line}\n")
+    container.read_until(f"{line}\r\n{line}\r\n")
+
+
+def test_control_c_arrives_once(machine: Machine) -> None:
+    script = (
+        "n=0; trap 'n=$((n + 1)); echo interrupted $n.' INT; echo ready;"
+        "while :; do read line && exit $n; done"
+    )
+    with machine.start(Wrapper("linger").script(script), terminal=True) as container:
+        container.read_until("ready")
+        for count in range(1, 21):
+            container.type("\x03")
+            container.read_until(f"interrupted {count}.")
+        container.type("\n")
+        assert container.runc.wait(PATIENCE) == 20
+
+
+def test_linger_leaves_control_c_to_the_terminal(machine: Machine) -> None:
+    """A command that has left the foreground is not told: here it left the session."""
+    script = (
+        'exec setsid ash -c \'n=0; trap n=1 INT; trap "echo interrupted \\$n times; exit 6" USR1;'
+        " echo ready; while :; do sleep 1000 & wait; done'"
+    )
+    with machine.start(Wrapper("linger").script(script), terminal=True) as container:
+        container.read_until("ready")
+        container.type("\x03")
+        container.read_until("^C")
+        # Of two pending signals the lower number is fetched first: USR1 would come after INT.
+        container.signal(signal.SIGUSR1)
+        container.read_until("interrupted 0 times")
+        assert container.runc.wait(PATIENCE) == 6
+
+
+def test_control_z_cannot_stop_what_nobody_would_continue(machine: Machine) -> None:
+    script = "echo ready; read line; echo read $line; exit 6"
+    with machine.start(Wrapper("linger").script(script), terminal=True) as container:
+        container.read_until("ready")
+        container.type("\x1a")
+        container.read_until("^Z")
+        container.type("on\n")
+        container.read_until("read on")
+        assert container.runc.wait(PATIENCE) == 6
+
+
+def test_hangup_of_the_terminal_reaches_the_command(machine: Machine) -> None:
+    script = "trap 'exit 7' HUP; echo ready; while :; do read line; done"
+    with machine.start(Wrapper("linger").script(script), terminal=True) as container:
+        container.read_until("ready")
+        container.runc.kill()  # it holds the other end of the container's terminal
+        container.runc.wait(PATIENCE)
+        await_that(lambda: not Path(f"/proc/{container.pid}").exists(), "the container ended")

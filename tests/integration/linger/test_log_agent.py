@@ -1,0 +1,149 @@
+"""docs/short-containers.md: a log agent ships the log of a quick container with the policy only."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import log_agent, runc
+from tests.support.factories import Json, container, namespace, node, pod, settled, view, why
+from tests.support.factories import decided as decide_pod
+from tests.support.log_agent import LogAgent
+from tests.support.markdown import DOCS, ROOT, Page
+from tests.support.process import await_that, podsettle
+from webhook.core.cluster.view import ClusterView
+from webhook.core.constants import HELPER_PATH
+from webhook.core.policy.model import is_policy, parse_policy
+
+PAGE = Page(DOCS / "short-containers.md")
+JOB = {"batch.kubernetes.io/job-name": "report"}
+CONTAINERD = node("worker", "containerd://2.1.9", "v1.35.3")
+
+
+@pytest.fixture
+def policy() -> Json:
+    (only,) = PAGE.policies
+    return copy.deepcopy(only)
+
+
+def cluster(policy: Json) -> ClusterView:
+    """A cluster of containerd nodes, in which the namespace asks for the policy."""
+    labels = {"podsettle.dev/policy": policy["metadata"]["name"]}
+    return view(parse_policy(policy), namespaces=[namespace("ci", labels)], nodes=[CONTAINERD])
+
+
+def job(*command: str) -> Json:
+    return pod(containers=[container("main", *command)], labels=JOB, restartPolicy="Never")
+
+
+def command_of(admitted: Json) -> list[str]:
+    (main,) = admitted["spec"]["containers"]
+    return [*main["command"], *main.get("args", ())]
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[LogAgent]:
+    """A log agent; where there is none, the test is skipped, and fails in CI."""
+    reason = log_agent.missing()
+    if reason and os.environ.get("CI") == "true":
+        pytest.fail(f"no log agent: {reason}")
+    if reason:
+        pytest.skip(f"no log agent: {reason}")
+    with LogAgent.running(tmp_path / "agent") as started:
+        yield started
+
+
+@pytest.fixture
+def machine_with_helper(machine: runc.Machine, linger: Path, tmp_path: Path) -> runc.Machine:
+    """What runs containers, with the helper where an admitted pod finds it."""
+    rootfs = tmp_path / "rootfs"
+    rootfs.mkdir()
+    runc.make_rootfs(rootfs, linger)
+    helper = rootfs / HELPER_PATH.lstrip("/")
+    helper.parent.mkdir()
+    shutil.copy2(linger, helper)
+    return runc.Machine(rootfs, machine.scratch)
+
+
+def test_an_agent_ships_the_log_of_a_short_pod_only_with_the_policy(
+    agent: LogAgent, machine_with_helper: runc.Machine, policy: Json
+) -> None:
+    shell = job("/bin/sh", "-c", "echo said by the shell $0.; exit 3", "without")
+    for_shell, for_program = (
+        command_of(settled(each, cluster(policy)))
+        for each in (
+            job("/bin/sh", "-c", "echo said by the shell $0.; exit 3", "with"),
+            job("/bin/busybox", "echo", "said by the program"),
+        )
+    )
+    assert for_shell[0] == "/bin/sh"
+    assert for_program[0] == HELPER_PATH
+
+    # Between two scans: one that comes while the container runs proves nothing.
+    for _ in range(5):
+        agent.await_scan()
+        next_scan = agent.place_probe()
+        code = agent.run_pod(machine_with_helper, "plain", command_of(shell))
+        if not agent.has_shipped(next_scan):
+            break
+    else:
+        pytest.fail("each time the agent scanned during the life of the container")
+    assert code == 3
+
+    with ThreadPoolExecutor() as threads:
+        codes = [
+            threads.submit(agent.run_pod, machine_with_helper, name, command)
+            for name, command in (("shell", for_shell), ("program", for_program))
+        ]
+        assert [code.result() for code in codes] == [3, 0]
+    for text in (next_scan, "said by the shell with.", "said by the program"):
+        await_that(partial(agent.has_shipped, text), f"the agent shipped {text!r}")
+    assert not agent.has_shipped("said by the shell without.")
+
+
+def test_the_policy_outlasts_the_interval_of_the_agent_that_it_is_tried_with(policy: Json) -> None:
+    remedy = parse_policy(policy).spec.remedies.post_init_sleep
+    assert remedy is not None
+    assert remedy.min_lifetime > log_agent.INTERVAL_SECONDS * 1000
+
+
+def test_the_default_leaves_containerd_s_pods_as_they_are(policy: Json) -> None:
+    quick = job("/bin/true")
+    assert why(decide_pod(quick, cluster(policy))) == ["main: Applied"]
+    del policy["spec"]["remedies"]["postInitSleep"]["when"]
+    assert why(decide_pod(quick, cluster(policy))) == ["main: NotNeeded"]
+
+
+def test_the_preview_prints_what_the_page_shows(policy: Json, tmp_path: Path) -> None:
+    template = job("sh", "-c", "echo done")["spec"]
+    template["containers"][0]["name"] = "quick"
+    made = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "quick"},
+        "spec": {"template": {"metadata": {}, "spec": template}},
+    }
+    (tmp_path / "logs.yaml").write_text(yaml.safe_dump(policy))
+    of_node = {"apiVersion": "v1", "kind": "Node", **CONTAINERD}
+    (tmp_path / "view.yaml").write_text(yaml.safe_dump(of_node))
+    typed = PAGE.command("preview")
+    arguments = [str(tmp_path) if word == "cluster" else word for word in typed.arguments]
+    done = podsettle(*arguments, stdin=json.dumps(made))
+    assert done.returncode == 0, done.stderr
+    assert typed.output
+    assert set(typed.output) <= set(done.stdout.splitlines())
+
+
+def test_the_policy_is_among_the_examples(policy: Json) -> None:
+    documents = yaml.safe_load_all((ROOT / "examples" / "policies.yaml").read_text())
+    examples = [document for document in documents if is_policy(document)]
+    assert policy in examples

@@ -1,0 +1,227 @@
+"""Every container of a fixture pod that postInitSleep wraps, run as it was and as it is settled.
+
+What the image holds is not there, so a program of this test's own stands for it: one static
+executable, in a root file system without a shell, as upstream Tekton's images are, and in one with
+shells, as Red Hat's are.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+import pytest
+
+from tests.data.expected_outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
+from tests.support import runc
+from tests.support.factories import Json, container, pod, policy, settled, view
+from tests.support.reviews import PODS, load_pod
+from tests.unit.core.policy.test_image_config import kubelet_expands
+from webhook.core.constants import HELPER_PATH
+from webhook.core.remedies import shell_wrapper
+from webhook.linger.build import TARGETS, compile_c, host_arch
+
+Root: TypeAlias = Literal["without a shell", "with shells"]
+ROOTS: tuple[Root, Root] = ("without a shell", "with shells")
+Delivery: TypeAlias = Literal["Auto", "Binary"]
+
+LIFETIME = 0.2
+PATHS = {path.stem: path for path in PODS if set(OUTCOMES[path.stem].values()) & {*WRAPPED}}
+TEKTON = pod(
+    container(
+        "prepare",
+        *("/ko-app/entrypoint", "init", "/ko-app/entrypoint", "/tekton/bin/entrypoint", "step-a"),
+        workingDir="/",
+    ),
+    container(
+        "place-scripts",
+        "sh",
+        args=[
+            "-c",
+            'scriptfile="/tekton/scripts/script-0"\n'
+            "touch ${scriptfile} && chmod +x ${scriptfile}\n"
+            "cat > ${scriptfile} << '_EOF_'\nIyEvYmluL3NoCg==\n_EOF_\n"
+            '/tekton/bin/entrypoint decode-script "${scriptfile}"\n',
+        ],
+    ),
+    container(
+        "working-dir-initializer",
+        "/ko-app/workingdirinit",
+        args=["/workspace/src", "/workspace/a b"],
+        workingDir="/workspace",
+    ),
+    restartPolicy="Never",
+)
+"""Its three init containers, after tektoncd/pipeline pkg/pod/pod.go."""
+PROGRAMS = (
+    *("/bin/argoexec", "/bin/cp", "/bin/gradle", "/bin/php", "/bin/tar", "/argo-bin/bin/argoexec"),
+    *("/home/runner/run.sh", "/job/run.sh", "/ko-app/entrypoint", "/ko-app/workingdirinit"),
+    *("/tekton/bin/entrypoint", "/worker"),
+)
+"""What the wrapped containers start, or what their scripts do."""
+DIRECTORIES = ("/shard", "/tekton/scripts", "/woodpecker", "/workspace")
+"""Volumes that scripts write to, and working directories."""
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("stand-in") / "program"
+    source = Path(__file__).with_name("stand_in.c")
+    compile_c([source], output, target=TARGETS[host_arch()], flags=("-std=gnu11", "-static", "-Os"))
+    return output
+
+
+@pytest.fixture(scope="module")
+def machines(
+    machine: runc.Machine, stand_in: Path, linger: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Root, runc.Machine]:
+    """A machine for each root file system."""
+    made: dict[Root, runc.Machine] = {}
+    for root in ROOTS:
+        rootfs = tmp_path_factory.mktemp("rootfs")
+        if root == "with shells":
+            runc.make_rootfs(rootfs, linger)
+        rootfs.chmod(0o755)
+        for name in ("dev", "proc", "shared", "sys", "tmp"):
+            (rootfs / name).mkdir(exist_ok=True)
+        for program, source in [(HELPER_PATH, linger), *((each, stand_in) for each in PROGRAMS)]:
+            place = rootfs / program.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.unlink(missing_ok=True)
+            place.write_bytes(source.read_bytes())
+            place.chmod(0o755)
+        for directory in DIRECTORIES:
+            place = rootfs / directory.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to("/tmp")
+        made[root] = runc.Machine(rootfs, machine.scratch)
+    return made
+
+
+def _after(before: Json, delivery: Delivery) -> Json:
+    chosen = {"when": "Always", "initContainers": ["*"], "containers": ["*"]}
+    durations = {"minLifetime": f"{LIFETIME * 1000:.0f}ms", "sleep": "1ms"}
+    seen = view(policy(remedies={"postInitSleep": {**chosen, **durations, "delivery": delivery}}))
+    return settled(before, seen, namespace=before["metadata"]["namespace"])
+
+
+def _containers(of: Json) -> dict[str, Json]:
+    return {
+        c["name"]: c for c in (*of["spec"].get("initContainers", ()), *of["spec"]["containers"])
+    }
+
+
+def _command(of: Json) -> list[str]:
+    """What the kubelet has the runtime start."""
+    return [kubelet_expands(text) for text in (*of["command"], *of.get("args", ()))]
+
+
+def _environment(of: Json, how: str) -> dict[str, str]:
+    said = {each["name"]: each["value"] for each in of.get("env", ()) if "value" in each}
+    # The root file systems have their own.
+    return {**said, "PATH": "/bin", "STAND_IN": how}
+
+
+def _run(machine: runc.Machine, of: Json, how: str) -> Ran:
+    environment, where = _environment(of, how), of.get("workingDir") or "/"
+    return Ran(*machine.run(_command(of), env=environment, cwd=where))
+
+
+def _pairs(before: Json, delivery: Delivery) -> Iterator[tuple[Json, Json, Root]]:
+    """Each container that is wrapped: before, after, and where it can run."""
+    after = _containers(_after(before, delivery))
+    for name, old in _containers(before).items():
+        new = after[name]
+        if new.get("command") != old.get("command"):
+            for root in ROOTS:
+                if root == "with shells" or not shell_wrapper.is_shell(old["command"][0]):
+                    yield old, new, root
+
+
+@pytest.mark.parametrize("delivery", ["Auto", "Binary"])
+@pytest.mark.parametrize("name", PATHS)
+def test_a_settled_container_does_what_it_did(
+    name: str, delivery: Delivery, machines: dict[Root, runc.Machine]
+) -> None:
+    """The same program with the same arguments in the same place, and its exit code."""
+    before = load_pod(PATHS[name])
+    pairs = list(_pairs(before, delivery))
+    wrapped = {old["name"] for old, _, _ in pairs}
+    assert wrapped == {c for c, how in OUTCOMES[name].items() if how in WRAPPED}
+    done: set[tuple[str, Root]] = set()
+    for old, new, root in pairs:
+        # Of many containers that differ in a number, one.
+        kind = (re.sub(r"\d+", "", "\0".join(_command(old))), root)
+        # The helper is the same in both deliveries.
+        same = delivery == "Binary" and OUTCOMES[name][old["name"]] == HELPER
+        if same or kind in done:
+            continue
+        done.add(kind)
+        as_it_was = _run(machines[root], old, "7")
+        started = time.monotonic()
+        assert _run(machines[root], new, "7") == as_it_was, f"{old['name']} {root}"
+        assert time.monotonic() - started >= LIFETIME
+        if OUTCOMES[name][old["name"]] == HELPER:
+            assert as_it_was.code == 7
+            said = [f"{len(text.encode())} {text}" for text in _command(old)]
+            assert as_it_was.out.split("\n", 1)[1] == "\n".join([*said, ""])
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_settled_container_is_ended_by_the_signal_that_ended_it(
+    name: str, machines: dict[Root, runc.Machine]
+) -> None:
+    before = load_pod(PATHS[name])
+    done: set[tuple[str, Root]] = set()
+    for old, new, root in _pairs(before, "Auto"):
+        if OUTCOMES[name][old["name"]] == SHELL or (old["command"][0], root) in done:
+            continue
+        done.add((old["command"][0], root))
+        environment = _environment(old, "wait")
+        ended = []
+        for each in (old, new):
+            with machines[root].start(_command(each), env=environment) as running:
+                while running.read_line() != "ready":
+                    assert running.runc.poll() is None
+                running.signal(signal.SIGTERM)
+                ended.append(running.finish())
+        assert ended == [(43, "", "")] * 2, f"{old['name']} {root}"
+
+
+@pytest.mark.parametrize("code", [0, 1, 255])
+@pytest.mark.parametrize("image", ["upstream", "Red Hat"])
+def test_tektons_init_containers(image: str, code: int, machines: dict[Root, runc.Machine]) -> None:
+    """Upstream's images have no shell but that of place-scripts; Red Hat's have one, unused.
+
+    The command says whether a shell is there, not the image, which podsettle does not know.
+    """
+    after = _containers(_after(TEKTON, "Auto"))
+    for old in TEKTON["spec"]["initContainers"]:
+        new = after[old["name"]]
+        of_shell = old["name"] == "place-scripts"
+        assert shell_wrapper.is_wrapped(new["command"]) is of_shell
+        assert (new["command"][0] == HELPER_PATH) is not of_shell
+        assert new.get("args") == old.get("args")
+        root: Root = "with shells" if of_shell or image == "Red Hat" else "without a shell"
+        as_it_was = _run(machines[root], old, str(code))
+        assert as_it_was.code == code
+        assert as_it_was.out.startswith(f"{3 if of_shell else len(_command(old))} in ")
+        started = time.monotonic()
+        assert _run(machines[root], new, str(code)) == as_it_was
+        assert time.monotonic() - started >= LIFETIME
+
+
+def test_the_images_differ_in_having_a_shell(machines: dict[Root, runc.Machine]) -> None:
+    """So that what runs in the one without is known to need none."""
+    for root, has in zip(ROOTS, (False, True), strict=True):
+        assert (machines[root].rootfs / "bin/sh").exists() is has

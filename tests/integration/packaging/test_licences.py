@@ -1,0 +1,78 @@
+"""The project's licence, and those of what is linked into the helper, go where its files go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from webhook.linger.zig import zig_library
+
+ROOT = Path(__file__).parents[3]
+FILES = ("LICENSE", "THIRD_PARTY_NOTICES")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    directory = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", directory, ROOT], check=True)
+    return zipfile.ZipFile(next(directory.glob("*.whl")))
+
+
+def test_the_wheel_names_its_licence_and_holds_its_text(wheel: zipfile.ZipFile) -> None:
+    with wheel:
+        names = wheel.namelist()
+        folder = next(name for name in names if name.endswith(".dist-info/METADATA"))[:-8]
+        metadata = Parser().parsestr(wheel.read(f"{folder}METADATA").decode())
+        assert metadata["License-Expression"] == "Apache-2.0"
+        assert metadata.get_all("License-File") == list(FILES)
+        for name in FILES:
+            assert wheel.read(f"{folder}licenses/{name}") == (ROOT / name).read_bytes()
+        assert not [name for name in names if name.startswith("webhook/linger/bin/")]
+
+
+def test_the_chart_names_the_licence() -> None:
+    chart = yaml.safe_load((ROOT / "charts/podsettle/Chart.yaml").read_text())
+    assert chart["annotations"]["artifacthub.io/license"] == PROJECT["license"] == "Apache-2.0"
+
+
+def test_the_licence_is_the_whole_apache_licence() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert "Grant of Patent License" in text
+
+
+def test_the_notices_are_those_of_the_zig_that_links_the_helper() -> None:
+    notices = (ROOT / "THIRD_PARTY_NOTICES").read_text()
+    library = zig_library()
+    for text in (library.parent / "LICENSE", library / "libc/musl/COPYRIGHT"):
+        assert text.read_text() in notices, f"copy {text.name} into THIRD_PARTY_NOTICES"
+
+
+def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
+    for text in PROJECT["dependencies"]:
+        operators = {bound.operator for bound in Requirement(text).specifier}
+        assert operators == {">=", "<"}, text
+
+
+def test_the_lowest_versions_are_the_lower_bounds() -> None:
+    """A bound that another package's bound lies above is one that nothing tests."""
+    locked = dict(
+        line.split(" ")[0].split("==")
+        for line in (ROOT / "requirements/lowest.txt").read_text().splitlines()
+        if "==" in line and not line.startswith(" ")
+    )
+    for text in PROJECT["dependencies"]:
+        wanted = Requirement(text)
+        lower = next(bound.version for bound in wanted.specifier if bound.operator == ">=")
+        assert f"{locked[wanted.name]}.".startswith(f"{lower}."), text

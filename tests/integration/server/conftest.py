@@ -1,0 +1,17 @@
+"""The application without a socket, and a real server process with one."""
+
+from __future__ import annotations
+
+from tests.support.server_fixtures import (
+    client,
+    connections_stay,
+    server,
+    source,
+)
+
+__all__ = [
+    "client",
+    "connections_stay",
+    "server",
+    "source",
+]

@@ -1,0 +1,68 @@
+"""The page in a real browser, where a token is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.support.chromium import Chromium, start_chromium
+from tests.support.http_client import InProcess, in_process
+from tests.unit.server.test_auth import Known
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
+from webhook.server.app import create_app
+from webhook.server.drain import Drain
+
+pytestmark = pytest.mark.xdist_group("chromium")
+
+
+@pytest.fixture
+def server(source: ManifestsSource) -> Iterator[InProcess]:
+    drain = Drain(quiet=3600, limit=3600)
+    app = create_app(
+        source,
+        Settings(),
+        certificate_expires=lambda: datetime.now(UTC),
+        drain=drain,
+        authorizer=Known(),
+    )
+    with in_process(app, drain) as running:
+        yield running
+
+
+@pytest.fixture
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with start_chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+def answer_on(page: Chromium) -> str:
+    page.click("#preview")
+    page.wait_for("document.querySelector('.pod, #error:not([hidden])')")
+    return page.text("#results") + page.text("#error")
+
+
+def test_who_signed_in_with_a_token_sees_previews_without_another_question(
+    server: InProcess, chromium: Chromium
+) -> None:
+    host, port = server.address
+    # What a person types into the browser's own dialog, which no driver can.
+    chromium.open(f"https://me:good@{host}:{port}/")
+    chromium.open(f"https://{host}:{port}/")
+    chromium.paste("#workload", json.dumps({"kind": "Pod", "apiVersion": "v1", "spec": {}}))
+    assert "The server" not in answer_on(chromium)
+
+
+def test_a_token_in_the_pages_own_field_counts_instead(
+    server: InProcess, chromium: Chromium
+) -> None:
+    host, port = server.address
+    chromium.open(f"https://me:good@{host}:{port}/")
+    chromium.open(f"https://{host}:{port}/")
+    chromium.paste("#workload", json.dumps({"kind": "Pod", "apiVersion": "v1", "spec": {}}))
+    chromium.paste("#token", "poor")
+    assert "The token does not allow previews (403" in answer_on(chromium)
+    assert "kubectl create clusterrole" in chromium.text("#error")

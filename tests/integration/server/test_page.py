@@ -1,0 +1,536 @@
+"""The preview page: what it is made of, and how it behaves in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.support.chromium import (
+    CONTROL,
+    END,
+    ENTER,
+    LEFT,
+    SHIFT,
+    TAB,
+    Chromium,
+    start_chromium,
+)
+from tests.support.process import RunningServer
+
+pytestmark = pytest.mark.xdist_group("chromium")
+
+_EXAMPLES = Path(__file__).parents[3] / "examples"
+
+# At most 63 characters: a longer container name matches no glob, and the page would not show it.
+_HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>'
+
+_QUIET = """
+apiVersion: v1
+kind: Pod
+metadata: {name: quiet, namespace: kube-system}
+spec: {containers: [{name: main, image: registry.example/main}]}
+"""
+
+_WARNED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: warned, namespace: ci, labels: {tekton.dev/taskRun: warned}}
+spec:
+  restartPolicy: Never
+  initContainers:
+  - {name: wrapped, image: registry.example/a, command: [sh, -c, "true"]}
+  - {name: bare, image: registry.example/b}
+  - {name: naked, image: registry.example/b}
+  containers: [{name: main, image: registry.example/main}]
+"""
+
+# What a writer of YAML gets wrong: other types, syntax, indentation, line ends, odd characters.
+_TEXTS = "|".join(
+    (
+        "-|--|-c|---|~|#|=|<<|%|{|*|!|'|\"|\\|null|Yes|off|.5|.inf|1|0x1f|1e3|1_0|1:30|10ms",
+        "2001-01-01||- a|a: b|a #b|a:|a | a|!x|tab\there|\u00e9|\ufeff|\x85|\u2028a|\U0001f600",
+        "a\n|a\nb|a\n\n|a\n \nb| a\nb|\na|a\n  b\n\n c\n|a\r\nb|a\n |a\u2028\nb",
+    )
+).split("|")
+
+_BROKEN = "apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {a: b: c}\n"
+
+
+@pytest.fixture(scope="module")
+def http(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with start_chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
+    """The page, just opened. Whatever a test does with it has to leave the console clean."""
+    chromium.emulate()
+    chromium.open(f"{server.url}/")
+    yield chromium
+    # A refused preview is logged as a resource that failed to load: the tests know of it.
+    logged = [entry for entry in chromium.console() if entry["source"] != "network"]
+    assert logged == []
+    elsewhere = [
+        request["url"]
+        for request in chromium.requests()
+        if not request["url"].startswith((f"{server.url}/", "data:", "about:"))
+    ]
+    assert elsewhere == []
+
+
+def preview(page: Chromium, workload: str) -> None:
+    """Paste a workload, preview it and wait for what becomes of it."""
+    page.paste("#workload", workload)
+    page.click("#preview")
+    wait_for_answer(page)
+
+
+def answer_to(http: httpx.Client, workload: str) -> dict[str, Any]:
+    """What the server says of the first pod, without the page."""
+    answer = http.post("/preview", content=workload).raise_for_status().json()
+    pod: dict[str, Any] = answer["pods"][0]
+    return pod
+
+
+def wait_for_answer(page: Chromium) -> None:
+    page.wait_for(
+        "document.querySelector('#results').getAttribute('aria-busy') === 'false' &&"
+        "document.querySelector('.pod:not(.stale *), #error:not([hidden])')"
+    )
+
+
+# What it is made of
+
+
+def test_page_is_one_small_document(http: httpx.Client) -> None:
+    response = http.get("/")
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert response.headers["Content-Encoding"] == "gzip"
+    assert int(response.headers["Content-Length"]) < 12_000
+    plain = http.get("/", headers={"Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers
+    assert plain.text == response.text
+
+
+def test_policy_allows_only_the_pages_own_style_and_script(http: httpx.Client) -> None:
+    response = http.get("/")
+    policy = dict(
+        directive.split(" ", 1)
+        for directive in response.headers["Content-Security-Policy"].split("; ")
+    )
+    assert policy["default-src"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    for tag in ("style", "script"):
+        (block,) = re.findall(f"<{tag}>(.*?)</{tag}>", response.text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()
+        assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
+
+
+def test_links_lead_to_what_the_server_has(page: Chromium, http: httpx.Client) -> None:
+    links = page.run("return [...document.links].map((link) => link.href)")
+    origin = page.run("return origin")
+    assert links == [f"{origin}/{path}" for path in ("readyz?verbose", "metrics", "openapi.json")]
+    assert [http.get(link).status_code for link in links] == [200, 200, 200]
+
+
+# Previews
+
+
+def test_example_shows_reasons_and_difference(page: Chromium) -> None:
+    page.click("#example")
+    wait_for_answer(page)
+    assert page.texts(".pod h3") == ["Pod/echo-run-pod"]
+    assert page.text("#status") == "1 pod, 1 changed, 0 warnings"
+    assert "tekton-on-crio" in page.text(".facts")
+    reasons = [text for text in page.texts(".reasons li") if "postInitSleep" in text]
+    assert any("Applied" in text and "prepare" in text for text in reasons)
+    added = page.texts("[role=tabpanel] ins")
+    assert "+    podsettle.dev/applied: tekton-on-crio/postInitSleep\n" in added
+    assert all(line.startswith("+") for line in added)
+
+
+def test_states_are_told_in_words(page: Chromium) -> None:
+    preview(page, _WARNED)
+    assert page.texts("summary .chip") == ["Changed", "1 warning"]
+    applied, missing, *_ = page.texts(".reasons li")
+    assert applied.startswith("ChangedpostInitSleep · Appliedby tekton-on-crioContainer wrapped: ")
+    assert missing.startswith(
+        "WarningpostInitSleep · NoCommandby tekton-on-crioContainers bare, naked: "
+    )
+    assert "podsettle: postInitSleep: NoCommand: bare, naked:" in page.text(".warnings")
+
+
+def test_pod_that_stays_as_it_is(page: Chromium) -> None:
+    preview(page, _QUIET)
+    assert page.texts("summary .chip") == ["Unchanged"]
+    assert page.text(".reasons").startswith("UnchangedProtectedNamespace")
+    assert "Nothing changes" in page.text("[role=tabpanel]")
+    assert page.texts(".warns") == []
+
+
+def test_views_are_what_the_server_answered(page: Chromium, http: httpx.Client) -> None:
+    expected = answer_to(http, _WARNED)
+    preview(page, _WARNED)
+    assert page.text("[role=tabpanel]") == expected["diff"]
+    page.click("[role=tab]", "Patch")
+    assert json.loads(page.text("[role=tabpanel]")) == expected["patch"]
+    page.click("[role=tab]", "JSON")
+    assert json.loads(page.text("[role=tabpanel]")) == expected["after"]
+
+
+def test_yaml_reads_back(page: Chromium) -> None:
+    values = [{text: text, "l": [text, [text, []], {"a": text, "b": {}}]} for text in _TEXTS]
+    written = page.run("return arguments[0].map((value) => yaml(value))", values)
+    assert [yaml.safe_load(text) for text in written] == values
+    assert page.run("return yaml({a: [1, 0.5, null, true]})") == "a:\n- 1\n- 0.5\n- null\n- true"
+
+
+def test_admitted_yaml_is_the_admitted_pod(page: Chromium, http: httpx.Client) -> None:
+    workload = (_EXAMPLES / "pods" / "tekton-taskrun.yaml").read_text()
+    preview(page, workload)
+    page.click("[role=tab]", "YAML")
+    assert yaml.safe_load(page.text("[role=tabpanel]")) == answer_to(http, workload)["after"]
+
+
+def test_many_pods_are_folded_until_they_are_opened(page: Chromium) -> None:
+    preview(page, "---\n".join([_QUIET] * 6 + [_WARNED]))
+    assert page.text("#status") == "7 pods, 1 changed, 1 warning"
+    assert page.texts(".reasons") == []
+    page.click("summary", "Pod/warned")
+    page.wait_for("document.querySelector('.reasons li')")
+    assert len(page.texts(".reasons")) == 1
+
+
+_MIXED = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Service, metadata: {name: web}}
+- {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a}]}}
+- {metadata: {name: odd}}
+- {apiVersion: tekton.dev/v1, kind: TaskRun, metadata: {name: build, namespace: ci}}
+"""
+
+
+def test_objects_without_a_pod_are_listed_behind_the_pods(page: Chromium) -> None:
+    preview(page, _MIXED)
+    assert page.texts(".pod h3") == ["Pod/p"]
+    expected = "1 pod, 0 changed, 0 warnings, 1 object not readable, 2 objects without a pod"
+    assert page.text("#status") == expected
+    unreadable, passed_over = page.texts(".without")
+    assert unreadable.startswith("These cannot be readLine 7 items[2] has no kind")
+    assert passed_over.startswith("No pod in theseLine 5 Service/web: a Service holds no pod")
+    assert "kubectl get pod -n ci -l tekton.dev/taskRun=build -o yaml" in passed_over
+    page.click(".without button", "Line 8")
+    selected = page.run(
+        "const area = document.querySelector('#workload');"
+        "return area.value.slice(area.selectionStart, area.selectionEnd)"
+    )
+    assert selected.startswith("- {apiVersion: tekton.dev/v1")
+    preview(page, _QUIET)
+    assert page.texts(".without") == []
+
+
+def test_fields_are_sent(page: Chromium) -> None:
+    page.type("#namespace", "elsewhere")
+    page.type("#labels", "team=build, storage=large")
+    page.type("#path", "spec.worker.template")
+    template = "{spec: {containers: [{name: main, image: registry.example/main}]}}"
+    head = "apiVersion: example.com/v1\nkind: Farm\nmetadata: {name: x}"
+    preview(page, f"{head}\nspec: {{worker: {{template: {template}}}}}")
+    assert page.texts(".pod h3") == ["Farm/x"]
+    assert page.texts(".facts dd") == [
+        "elsewhere",
+        "large-volumes, relabel-on-1-37, would-it-help",
+        "spec.worker.template",
+    ]
+    (sent,) = [request for request in page.requests() if request["method"] == "POST"]
+    assert sent["url"].endswith(
+        "/preview?namespace=elsewhere&namespaceLabel=team%3Dbuild&namespaceLabel=storage%3Dlarge"
+        "&templatePath=spec.worker.template"
+    )
+
+
+def test_results_of_an_older_input_say_so(page: Chromium) -> None:
+    preview(page, _QUIET)
+    page.type("#namespace", "x")
+    assert page.text("#status") == "Of the input before it was changed"
+    assert len(page.texts(".stale .pod")) == 1
+    page.click("#preview")
+    wait_for_answer(page)
+    assert page.texts(".facts dd")[0] == "x"
+
+
+def test_copy(page: Chromium, http: httpx.Client) -> None:
+    page.devtools(
+        "Browser.grantPermissions",
+        origin=page.run("return origin"),
+        permissions=["clipboardReadWrite", "clipboardSanitizedWrite"],
+    )
+    preview(page, _WARNED)
+    page.click(".tools button")
+    page.wait_for("document.querySelector('.tools button').textContent === 'Copied'")
+    assert page.run("return navigator.clipboard.readText()") == answer_to(http, _WARNED)["diff"]
+
+
+# Refusals
+
+
+def test_servers_message_is_shown_beside_the_input(page: Chromium, http: httpx.Client) -> None:
+    detail = http.post("/preview", content=_BROKEN).json()["detail"]
+    preview(page, _BROKEN)
+    assert page.text("#error .mono") == detail
+    assert page.texts("#error") != []
+    assert page.run(
+        "const area = document.querySelector('#workload');"
+        "return area.getAttribute('aria-invalid') === 'true'"
+        " && area.getAttribute('aria-describedby').includes('error')"
+    )
+    page.click("#error button", "Go to line 4")
+    selected = "return getSelection().toString()"
+    assert page.run(selected) == "  labels: {a: b: c}"
+
+
+def test_refusal_takes_the_older_result_away(page: Chromium) -> None:
+    preview(page, _QUIET)
+    preview(page, _BROKEN)
+    assert page.texts(".pod") == []
+    preview(page, _QUIET)
+    assert page.texts("#error") == []
+    assert page.run("return document.querySelector('[aria-invalid]')") is None
+
+
+def test_empty_input_is_the_servers_to_refuse(page: Chromium) -> None:
+    page.click("#preview")
+    wait_for_answer(page)
+    assert "the body is empty" in page.text("#error")
+
+
+@pytest.mark.parametrize(
+    ("status", "title"),
+    [
+        (401, "The server wants a valid bearer token (401 Refused)"),
+        (403, "The token does not allow previews (403 Refused)"),
+        (502, "The server failed (502 Refused)"),
+    ],
+)
+def test_other_refusals(page: Chromium, status: int, title: str) -> None:
+    page.run(
+        "window.fetch = async () => new Response(JSON.stringify({detail: 'said <b>so</b>'}),"
+        "{status: arguments[0], statusText: 'Refused'})",
+        status,
+    )
+    preview(page, _QUIET)
+    assert page.text("#error .label") == title
+    assert page.text("#error .mono") == "said <b>so</b>"
+    focused = page.run("return document.activeElement.id")
+    assert (focused == "token") is (status in {401, 403})
+
+
+def test_server_that_is_gone(page: Chromium) -> None:
+    page.run("window.fetch = async () => { throw new TypeError('Failed to fetch'); }")
+    preview(page, _QUIET)
+    assert page.text("#error") == "No answer from the serverFailed to fetch"
+
+
+# Safety
+
+
+def test_hostile_pod_runs_nothing(page: Chromium) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": _HOSTILE,
+            "namespace": _HOSTILE,
+            "labels": {"tekton.dev/taskRun": _HOSTILE, _HOSTILE: _HOSTILE},
+            "annotations": {_HOSTILE: f"{_HOSTILE}\n</pre>{_HOSTILE}"},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "initContainers": [{"name": _HOSTILE, "image": _HOSTILE, "command": ["sh", _HOSTILE]}],
+            "containers": [{"name": f"`{_HOSTILE}`", "image": _HOSTILE}],
+        },
+    }
+    page.run("window.elements = document.querySelectorAll('img, script').length")
+    page.type("#labels", "team=ci")
+    preview(page, json.dumps(pod))
+    assert page.texts(".pod h3") == [f"Pod/{_HOSTILE}"]
+    assert f"Container {_HOSTILE}: " in page.text(".reasons")
+    for tab in ("Diff", "Patch", "YAML", "JSON"):
+        page.click("[role=tab]", tab)
+        assert "<img src=x" in page.text("[role=tabpanel]")
+    # Kinds and paths come back in the messages of refusals.
+    preview(page, json.dumps({"kind": _HOSTILE}))
+    assert f"a {_HOSTILE} holds no pod" in page.text("#error")
+    preview(page, json.dumps({"kind": "List", "items": [{"kind": _HOSTILE}, pod]}))
+    assert f"a {_HOSTILE} holds no pod" in page.text(".without")
+    assert page.run("return document.querySelectorAll('img, script').length === window.elements")
+    assert page.run("return window.pwned") is None
+    assert [r["url"] for r in page.requests() if r["url"].endswith("/x")] == []
+
+
+def test_browser_refuses_what_is_not_the_pages_own(page: Chromium) -> None:
+    refused = page.run(
+        "const script = document.createElement('script');"
+        "try { script.text = 'window.pwned = true'; document.body.append(script); }"
+        "catch { return true; }"
+    )
+    assert refused
+    assert page.run("return window.pwned") is None
+    # This once, the violation is what was wanted.
+    assert [entry["source"] for entry in page.console()] != []
+
+
+def test_token_is_sent_and_nowhere_kept(page: Chromium) -> None:
+    preview(page, _QUIET)
+    page.type("#token", "Bearer s3cret.token")
+    preview(page, _QUIET)
+    requests = page.requests()
+    sent = [request["headers"] for request in requests if request["method"] == "POST"]
+    assert [headers.get("Authorization") for headers in sent] == [None, "Bearer s3cret.token"]
+    assert not any("s3cret" in request["url"] for request in requests)
+    assert page.run("return document.querySelector('#token').type") == "password"
+    kept = "return localStorage.length + sessionStorage.length + document.cookie.length"
+    assert page.run(f"{kept} + location.search.length") == 0
+
+
+def test_token_that_no_header_can_carry(page: Chromium) -> None:
+    page.type("#token", "naïve token")
+    page.click("#preview")
+    wait_for_answer(page)
+    assert "not a token" in page.text("#error")
+    assert page.run("return document.activeElement.id") == "token"
+    assert [request for request in page.requests() if request["method"] == "POST"] == []
+
+
+# Keyboard, reading and small windows
+
+
+def test_keyboard_is_enough(page: Chromium) -> None:
+    assert page.run("return document.activeElement.id") == "workload"
+    page.paste("#workload", _WARNED)
+    page.press(CONTROL, ENTER)
+    wait_for_answer(page)
+    assert page.texts(".pod h3") == ["Pod/warned"]
+    visited = []
+    for _ in range(6):
+        page.press(TAB)
+        visited.append(page.run("return document.activeElement.id"))
+    assert visited == ["namespace", "labels", "path", "token", "preview", "example"]
+    page.press(TAB)
+    assert page.run("return document.activeElement.tagName") == "SUMMARY"
+    page.press(ENTER)
+    page.wait_for("!document.querySelector('.pod').open")
+    page.press(ENTER)
+    page.wait_for("document.querySelector('.pod').open")
+    page.press(TAB)
+    for key, tab in ((END, "JSON"), (LEFT, "YAML")):
+        page.press(key)
+        assert page.run("return document.activeElement.textContent") == tab
+        assert page.texts("[role=tab][aria-selected=true]") == [tab]
+    assert page.text("[role=tabpanel]").startswith("apiVersion: v1\nkind: Pod\n")
+    page.press(SHIFT, TAB)
+    assert page.run("return document.activeElement.tagName") == "SUMMARY"
+
+
+def test_example_can_be_undone(page: Chromium) -> None:
+    page.paste("#workload", "mine")
+    page.click("#example")
+    wait_for_answer(page)
+    page.run("document.querySelector('#workload').focus()")
+    page.press(CONTROL, "z")
+    page.wait_for("document.querySelector('#workload').value === 'mine'")
+
+
+def test_every_field_and_result_has_a_name(page: Chromium) -> None:
+    preview(page, _WARNED)
+    tree = page.devtools("Accessibility.getFullAXTree")["nodes"]
+    controls = {"textbox", "button", "tab", "tabpanel", "link", "form", "region", "navigation"}
+    found = {
+        (node["role"]["value"], node["name"]["value"])
+        for node in tree
+        if not node["ignored"] and node["role"]["value"] in controls
+    }
+    assert {role for role, _ in found} == controls
+    assert [role for role, name in found if not name] == []
+    assert {"main", "banner"} <= {node["role"]["value"] for node in tree if not node["ignored"]}
+    assert page.run("return document.querySelector('[role=status]').id") == "status"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "workload",
+    [_WARNED, _QUIET, _BROKEN, _MIXED],
+    ids=["warned", "quiet", "broken", "mixed"],
+)
+def test_text_stands_out(page: Chromium, scheme: str, workload: str) -> None:
+    """WCAG AA, for every text that is visible: 4.5 to 1."""
+    page.emulate(scheme=scheme)
+    preview(page, workload)
+    assert page.run(_CONTRAST) == []
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [_WARNED, _QUIET, _BROKEN, _MIXED],
+    ids=["warned", "quiet", "broken", "mixed"],
+)
+def test_narrow_window_needs_no_sideways_scrolling(page: Chromium, workload: str) -> None:
+    page.emulate(width=400, height=800)
+    preview(page, re.sub(r"\b(warned|quiet|wrapped|bare|registry)\b", "long" * 40, workload))
+    root = "document.documentElement"
+    assert page.run(f"return {root}.scrollWidth - {root}.clientWidth") == 0
+
+
+def test_results_come_into_view(page: Chromium) -> None:
+    page.emulate(width=400, height=800)
+    preview(page, _QUIET)
+    top = page.run("return document.querySelector('.pod').getBoundingClientRect().top")
+    assert 0 <= top < 400
+
+
+_CONTRAST = """
+const parse = (color) => {
+  const [r, g, b, a = 1] = color.match(/[\\d.]+/g).map(Number);
+  // color-mix() computes to color(srgb …), whose channels go to 1.
+  return color.startsWith("color(") ? [r * 255, g * 255, b * 255, a] : [r, g, b, a];
+};
+const over = (color, back) =>
+  [0, 1, 2].map((i) => color[i] * color[3] + back[i] * (1 - color[3])).concat(1);
+const behind = (element) => {
+  if (!element) return [255, 255, 255, 1];
+  const color = parse(getComputedStyle(element).backgroundColor);
+  return color[3] === 1 ? color : over(color, behind(element.parentElement));
+};
+const luminance = (color) => color.slice(0, 3)
+  .map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const poor = [];
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const element = walker.currentNode.parentElement;
+  if (!walker.currentNode.data.trim() || !element.checkVisibility()) continue;
+  const back = behind(element);
+  const [a, b] = [luminance(over(parse(getComputedStyle(element).color), back)), luminance(back)];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) poor.push(`${ratio.toFixed(2)} ${element.className} ${walker.currentNode.data}`);
+}
+return poor;
+"""

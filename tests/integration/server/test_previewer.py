@@ -1,0 +1,585 @@
+"""The worker process of previews: its limits, its end, and what reaches it. On a real server."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from http.client import HTTPResponse
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.factories import node, pod, policy, runtime_class
+from tests.support.factories import view as make_view
+from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
+from tests.support.process import await_that, process_status, start_server
+from tests.support.reviews import PODS, load_pod, review
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import Settings
+from webhook.core.policy.model import SettlePolicy
+from webhook.server.app import Application, create_app
+from webhook.server.drain import Drain
+from webhook.server.preview_messages import (
+    MAX_FRAME_BYTES,
+    PART_BYTES,
+    NodesPart,
+    PoliciesPart,
+    ViewComplete,
+    decode_for_worker,
+    frame,
+    frame_length,
+    view_parts,
+)
+from webhook.server.preview_process import PreviewProcess, niceness_beside
+from webhook.server.previewer import DEFAULT_LIMITS, PreviewLimits
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
+SMALL = json.dumps(TEKTON).encode()
+POLICY = """\
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: all}
+spec:
+  namespaceSelector: {}
+  remedies: {postInitSleep: {}}
+"""
+
+
+def large(pods: int = 490) -> bytes:
+    """Ordinary pods of Tekton, 4 MiB of JSON: seconds of work."""
+    items = [copy.deepcopy(TEKTON) for _ in range(pods)]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
+
+
+def request(body: bytes) -> bytes:
+    return b"POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def body_of(answer: HTTPResponse) -> Any:
+    return json.loads(answer.body)  # type: ignore[attr-defined]
+
+
+def detail(client: Client, status: int) -> str:
+    answer = client.answer()
+    assert answer.status == status, answer.body  # type: ignore[attr-defined]
+    text: str = body_of(answer)["detail"]
+    return text
+
+
+def pods_in(client: Client) -> list[dict[str, Any]]:
+    answer = client.answer()
+    assert answer.status == 200, answer.body  # type: ignore[attr-defined]
+    found: list[dict[str, Any]] = body_of(answer)["pods"]
+    return found
+
+
+def workers(parent: int | None = None) -> list[int]:
+    """The worker processes of a process, by default of this one."""
+    found = []
+    for task in Path(f"/proc/{parent or os.getpid()}/task").iterdir():
+        with suppress(OSError):
+            found += [int(pid) for pid in (task / "children").read_text().split()]
+    return [pid for pid in found if is_worker(pid)]
+
+
+def is_worker(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"webhook.server.preview_worker" in command and not is_gone(pid)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; its command line is lost before its files are closed."""
+    try:
+        return process_status(pid, "State")[0] == "Z"
+    except OSError:
+        return True
+
+
+def cpu_ticks(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A worker that does not get on, until it is killed or the block ends."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+UNHURRIED = replace(DEFAULT_LIMITS, deadline_seconds=120, start_seconds=120)
+"""For what takes seconds of CPU, on a machine that is busy with other tests."""
+Serve = Callable[..., tuple[Application, InProcess]]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """A server with other limits."""
+    contexts = []
+
+    def start(
+        limits: PreviewLimits = DEFAULT_LIMITS,
+        source: ManifestsSource | None = None,
+        settings: Settings = Settings(linger_image="registry.example/linger:1"),  # noqa: B008
+    ) -> tuple[Application, InProcess]:
+        if source is None:
+            source = ManifestsSource(EXAMPLES)
+            source.refresh()
+        drain = Drain(quiet=3600, limit=3600)
+        app = create_app(
+            source,
+            settings,
+            certificate_expires=lambda: datetime.now(UTC),
+            drain=drain,
+            preview_limits=limits,
+        )
+        running = in_process(app, drain)
+        server = running.__enter__()
+        contexts.append(running)
+        return app, server
+
+    yield start
+    for running in contexts:
+        running.__exit__(None, None, None)
+    await_that(lambda: not workers(), "the server's end is the worker's")
+
+
+def counted(server: InProcess, result: str) -> bool:
+    text = server.connect().get("/metrics").body  # type: ignore[attr-defined]
+    return f'podsettle_previews_total{{result="{result}"}} 1.0' in text.decode()
+
+
+def under_way(app: Application, number: int) -> Callable[[], bool]:
+    return lambda: app.state.load.under_way == number
+
+
+# Its life
+
+
+def test_the_first_preview_starts_the_worker_and_the_next_use_it(serve: Serve) -> None:
+    _, server = serve()
+    assert workers() == []
+    client = server.connect()
+    client.send(request(SMALL))
+    assert pods_in(client)[0]["outcomes"][0]["reason"] == "Applied"
+    (pid,) = workers()
+    client.send(request(SMALL))
+    assert pods_in(client)
+    assert workers() == [pid]
+    assert counted(server, "answered") is False
+    assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_a_worker_is_ended_after_a_long_text(serve: Serve) -> None:
+    _, server = serve(replace(DEFAULT_LIMITS, reuse_bytes=len(SMALL) - 1))
+    client = server.connect()
+    for _ in range(2):
+        client.send(request(SMALL))
+        assert pods_in(client)
+        await_that(lambda: not workers(), "the worker is ended")
+
+
+def test_an_idle_worker_is_ended_and_started_again(serve: Serve) -> None:
+    _, server = serve(replace(DEFAULT_LIMITS, idle_seconds=0.2))
+    client = server.connect()
+    for _ in range(2):
+        client.send(request(SMALL))
+        assert pods_in(client)
+        await_that(lambda: not workers(), "the idle worker is ended")
+
+
+def test_the_worker_does_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
+    with start_server(EXAMPLES, tmp_path) as server:
+        with server.client() as client:
+            assert client.post("/preview", content=SMALL).status_code == 200
+        (pid,) = workers(server.process.pid)
+        server.process.kill()
+        server.process.wait()
+        await_that(lambda: is_gone(pid), "the worker ends")
+
+
+def test_a_worker_at_work_does_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
+    with start_server(EXAMPLES, tmp_path) as server:
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        client = Client(address, ssl.create_default_context(cafile=server.ca))
+        with closing(client):
+            client.send(request(SMALL))
+            assert pods_in(client)
+            (pid,) = workers(server.process.pid)
+            before = cpu_ticks(pid)
+            client.send(request(large()))
+            await_that(lambda: cpu_ticks(pid) > before + 10, "it is at work")
+            used = [cpu_ticks(pid)]
+            server.process.kill()
+
+            def ended() -> bool:
+                with suppress(OSError):
+                    used.append(cpu_ticks(pid))
+                return is_gone(pid)
+
+            await_that(ended, "the worker ends")
+        # Of the hundred and more that the preview takes, by the CPU's clock.
+        assert used[-1] - used[0] < 50
+
+
+def test_a_worker_that_was_killed_while_idle_is_replaced(serve: Serve) -> None:
+    _, server = serve()
+    client = server.connect()
+    client.send(request(SMALL))
+    assert pods_in(client)
+    (pid,) = workers()
+    os.kill(pid, signal.SIGKILL)
+    await_that(lambda: is_gone(pid), "it is gone")
+    # The loop sees the end of the socket before the next request.
+    assert client.get("/livez").status == 200
+    client.send(request(SMALL))
+    assert pods_in(client)
+
+
+# Its limits
+
+
+def test_a_preview_that_takes_too_long_is_ended_and_the_next_is_made(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, server = serve(replace(DEFAULT_LIMITS, deadline_seconds=0.3))
+    client = server.connect()
+    client.send(request(large()))
+    text = detail(client, 422)
+    assert text.startswith("a preview of this takes longer than 0.3 s: send it in parts, or use ")
+    assert "preview: killed after 0.3 s" in caplog.text
+    assert counted(server, "deadline")
+    client.send(request(b"kind: Service"))
+    assert "a Service holds no pod" in detail(client, 422)
+
+
+def test_a_preview_that_takes_too_much_memory_is_refused_and_the_next_is_made(
+    serve: Serve,
+) -> None:
+    _, server = serve(replace(UNHURRIED, memory_bytes=64 * 1024 * 1024))
+    client = server.connect()
+    client.send(request(SMALL))
+    assert pods_in(client)
+    client.send(request(large()))
+    assert "takes more than 64 MiB of memory: send it in parts" in detail(client, 422)
+    assert counted(server, "memory")
+    client.send(request(SMALL))
+    assert pods_in(client)
+
+
+def test_an_answer_that_is_too_long_is_refused(serve: Serve) -> None:
+    _, server = serve(replace(UNHURRIED, answer_bytes=1024 * 1024))
+    client = server.connect()
+    client.send(request(large(100)))
+    assert detail(client, 422) == "the answer is longer than 1 MiB: send it in parts"
+    assert counted(server, "refused")
+    client.send(request(SMALL))
+    assert pods_in(client)
+
+
+def test_five_hundred_pods_of_tekton_are_within_the_limits(serve: Serve) -> None:
+    _, server = serve(UNHURRIED)
+    client = server.connect()
+    client.socket.settimeout(UNHURRIED.deadline_seconds)
+    client.send(request(large()))
+    found = pods_in(client)
+    assert len(found) == 490
+    assert all(each["patch"] for each in found)
+
+
+def test_too_many_previews_at_once_are_refused_and_those_that_wait_are_answered(
+    serve: Serve,
+) -> None:
+    app, server = serve(replace(DEFAULT_LIMITS, max_waiting=2))
+    first, second, third = (server.connect() for _ in range(3))
+    first.send(request(SMALL))
+    assert pods_in(first)
+    (pid,) = workers()
+    with stopped(pid):
+        first.send(request(SMALL))
+        second.send(request(SMALL))
+        await_that(under_way(app, 2), "they wait")
+        third.send(request(SMALL))
+        assert detail(third, 503) == "2 previews are waiting already; try again in a minute"
+        # Reviews are answered all the while.
+        third.send(mutate(review(TEKTON)))
+        assert "patch" in review_in(third.answer())
+    assert pods_in(first)
+    assert pods_in(second)
+    assert counted(server, "overloaded")
+
+
+def test_a_preview_does_not_wait_without_end(serve: Serve) -> None:
+    app, server = serve(replace(DEFAULT_LIMITS, queue_seconds=0.2))
+    first, second = server.connect(), server.connect()
+    first.send(request(SMALL))
+    assert pods_in(first)
+    (pid,) = workers()
+    with stopped(pid):
+        first.send(request(SMALL))
+        await_that(under_way(app, 1), "one is under way")
+        second.send(request(SMALL))
+        assert detail(second, 503) == "other previews take long; try again in a minute"
+    assert pods_in(first)
+
+
+# What goes wrong
+
+
+def test_the_end_of_a_worker_is_an_error_of_one_preview_alone(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, server = serve()
+    client, waiting = server.connect(), server.connect()
+    client.send(request(SMALL))
+    assert pods_in(client)
+    (pid,) = workers()
+    with stopped(pid):
+        client.send(request(SMALL))
+        await_that(under_way(app, 1), "one is under way")
+        waiting.send(request(SMALL))
+        await_that(under_way(app, 2), "another one waits")
+        os.kill(pid, signal.SIGKILL)
+        assert "the process that made the preview ended unexpectedly" in detail(client, 500)
+    assert pods_in(waiting)
+    assert counted(server, "crashed")
+    assert "preview: the worker process failed: it ended (exit code -9)" in caplog.text
+
+
+@pytest.mark.parametrize("at_work", [True, False], ids=["at work", "waiting"])
+def test_a_client_that_disconnects_frees_its_place(serve: Serve, at_work: bool) -> None:
+    app, server = serve(replace(DEFAULT_LIMITS, max_waiting=2))
+    clients = [server.connect() for _ in range(3)]
+    clients[0].send(request(SMALL))
+    assert pods_in(clients[0])
+    (pid,) = workers()
+    with stopped(pid):
+        for number in (0, 1):
+            clients[number].send(request(SMALL))
+            await_that(under_way(app, number + 1), "it is under way")
+        clients[0 if at_work else 1].close()
+        await_that(under_way(app, 1), "it is given up")
+        assert counted(server, "disconnected")
+        if at_work:
+            await_that(lambda: pid not in workers(), "its worker is ended")
+        clients[2].send(request(SMALL))
+        await_that(lambda: at_work or under_way(app, 2)(), "there is a place")
+    assert pods_in(clients[1 if at_work else 0])
+    assert pods_in(clients[2])
+
+
+def test_a_client_that_disconnects_while_the_worker_starts_leaves_it_to_the_next(
+    serve: Serve,
+) -> None:
+    app, server = serve()
+    client, later = server.connect(), server.connect()
+    client.send(request(SMALL))
+    await_that(workers, "it is being started")
+    (pid,) = workers()
+    with stopped(pid):
+        client.close()
+        await_that(under_way(app, 0), "the preview is given up")
+    later.send(request(SMALL))
+    assert pods_in(later)
+    assert workers() == [pid]
+
+
+# What reaches it
+
+
+def test_changes_of_the_cluster_reach_the_worker(serve: Serve, tmp_path: Path) -> None:
+    source = ManifestsSource(tmp_path)
+    source.refresh()
+    _, server = serve(source=source)
+    client = server.connect()
+    names = count()
+
+    def reasons(**files: str) -> set[str]:
+        for name, text in files.items():
+            (tmp_path / f"{name}.yaml").write_text(text)
+        source.refresh()
+        changed = copy.deepcopy(TEKTON)
+        changed["metadata"]["name"] = f"p{next(names)}"
+        client.send(request(json.dumps(changed).encode()))
+        return {outcome["reason"] for outcome in pods_in(client)[0]["outcomes"]}
+
+    namespace = TEKTON["metadata"]["namespace"]
+    labels = "{podsettle.dev/enabled: 'false'}"
+    head = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}, labels: "
+    assert reasons() == {"NoPolicy"}
+    assert "Applied" in reasons(policy=POLICY)
+    assert reasons(namespace=f"{head}{labels}}}") == {"NamespaceDisabled"}
+    assert "Applied" in reasons(namespace=f"{head}{{}}}}")
+    modern = "{kubeletVersion: v1.36.0, containerRuntimeVersion: 'containerd://2.1.0'}"
+    nodes = (
+        f"apiVersion: v1\nkind: Node\nmetadata: {{name: node-1}}\nstatus: {{nodeInfo: {modern}}}"
+    )
+    assert "NotNeeded" in reasons(node=nodes)
+    wanted = POLICY.replace("postInitSleep: {}", "runtimeClass: {name: fast}")
+    assert reasons(policy=wanted) == {"RuntimeClassMissing"}
+    fast = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: fast}\nhandler: f"
+    assert reasons(fast=fast) == {"Applied"}
+    assert len(workers()) == 1
+
+
+def test_the_settings_reach_the_worker(serve: Serve) -> None:
+    namespace = TEKTON["metadata"]["namespace"]
+    _, server = serve(settings=Settings(own_namespace=namespace))
+    client = server.connect()
+    client.send(request(SMALL))
+    (outcome,) = pods_in(client)[0]["outcomes"]
+    assert outcome["reason"] == "ProtectedNamespace"
+
+
+@pytest.mark.parametrize("length", [64, 300, 1024 * 1024])
+def test_a_namespace_of_any_length_is_taken_as_unknown(serve: Serve, length: int) -> None:
+    _, server = serve()
+    client = server.connect()
+    client.send(request(json.dumps(pod() | {"metadata": {"namespace": "n" * length}}).encode()))
+    assert pods_in(client)[0]["namespace"] == "n" * length
+
+
+def test_the_view_goes_in_small_parts_and_without_namespaces() -> None:
+    """So that no part keeps reviews waiting: what they hold is counted, not timed."""
+    several = [policy(f"p{n}", podSelector={"matchLabels": {"app": f"a{n}"}}) for n in range(1_000)]
+    spaces = [{"metadata": {"name": f"ns{n}"}} for n in range(10_000)]
+    nodes = [node(f"n{n}", labels={f"label-{k}": f"v{n}" for k in range(15)}) for n in range(5_000)]
+    large = make_view(*several, namespaces=spaces, nodes=nodes, classes=[runtime_class("fast")])
+    parts = list(view_parts(None, large))
+    policies = [part for part in parts if isinstance(part, PoliciesPart)]
+    assert sum(len(part.documents) for part in policies) == 1_000
+    assert sum(len(part.nodes) for part in parts if isinstance(part, NodesPart)) == 5_000
+    assert [part.first for part in policies] == [True, *[False] * (len(policies) - 1)]
+    assert max(map(len, map(frame, parts))) < 256 * 1024
+    assert not any(b"ns1234" in frame(part) for part in parts)
+    # Of what did not change, nothing goes again.
+    assert list(view_parts(large, replace(large, namespaces={}))) == []
+    changed = replace(large, nodes=make_view(nodes=nodes[:1]).nodes)
+    assert [type(part) for part in view_parts(large, changed)] == [NodesPart, ViewComplete]
+
+
+def wide_policy(name: str, values: int) -> SettlePolicy:
+    """A policy with so many values of 63 characters."""
+    wanted = [f"value-{n:057}" for n in range(values)]
+    selector = {"matchExpressions": [{"key": "team", "operator": "In", "values": wanted}]}
+    return policy(name, namespaceSelector=selector)
+
+
+def test_long_policies_and_nodes_with_many_labels_go_in_parts_of_their_own() -> None:
+    wide = [wide_policy(f"p{n}", 5_000) for n in range(20)]
+    labels = {f"label.example/key-{k}": "v" * 63 for k in range(400)}
+    large = make_view(*wide, nodes=[node(f"n{n}", labels=labels) for n in range(200)])
+    parts = list(view_parts(None, large))
+    policies = [part for part in parts if isinstance(part, PoliciesPart)]
+    assert [len(part.documents) for part in policies] == [1] * 20
+    nodes = [part for part in parts if isinstance(part, NodesPart)]
+    assert [found for part in nodes for found in part.nodes] == list(large.nodes.all)
+    assert [part.first for part in nodes] == [True, *[False] * (len(nodes) - 1)]
+    longest = max(len(document) for part in policies for document in part.documents)
+    assert max(map(len, map(frame, parts))) < longest + PART_BYTES
+
+
+def test_policies_longer_than_a_message_together_reach_the_worker(
+    serve: Serve, tmp_path: Path
+) -> None:
+    wide = (wide_policy(f"p{n}", 5_000) for n in range(16))
+    texts = [each.model_dump_json(by_alias=True, exclude_unset=True) for each in wide]
+    assert sum(map(len, texts)) > MAX_FRAME_BYTES
+    (tmp_path / "policies.yaml").write_text("\n---\n".join([*texts, POLICY]))
+    source = ManifestsSource(tmp_path)
+    source.refresh()
+    assert len(source.documents) == len(texts) + 1
+    _, server = serve(UNHURRIED, source)
+    client = server.connect()
+    client.send(request(SMALL))
+    assert pods_in(client)[0]["patch"]
+
+
+def test_policies_read_back_as_they_were() -> None:
+    source = ManifestsSource(EXAMPLES)
+    source.refresh()
+    parts = [p for p in view_parts(None, source.view) if isinstance(p, PoliciesPart)]
+    read = [SettlePolicy.model_validate_json(text) for part in parts for text in part.documents]
+    assert {found.metadata.name: found for found in read} == source.documents
+
+
+def test_a_length_that_no_message_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="a message of"):
+        frame_length((MAX_FRAME_BYTES + 1).to_bytes(4, "big"))
+    with pytest.raises(msgspec.DecodeError):
+        decode_for_worker(b"\xc1")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        "os.nice(15)",
+        "resource.setrlimit(resource.RLIMIT_CPU, (60, 60))",
+        "resource.setrlimit(resource.RLIMIT_DATA, (100 * MIB, 100 * MIB))",
+    ],
+)
+def test_a_server_whose_own_limits_are_lower_starts_a_worker(limits: str) -> None:
+    script = f"""import asyncio, os, resource
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import Settings
+from webhook.server.previewer import MIB, Previewer, Request
+async def main():
+    {limits}
+    previewer = Previewer(Snapshot, Settings())
+    answer = await previewer.preview(Request(), [{SMALL!r}])
+    print(answer.length)
+    await previewer.aclose()
+asyncio.run(main())
+"""
+    # Without the capability by which root may raise priorities.
+    drop = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*drop, sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > len(SMALL)
+
+
+@pytest.mark.parametrize(("servers", "workers_own"), [(0, 10), (9, 10), (10, 11), (19, 19)])
+def test_a_worker_is_below_its_server_and_no_lower_than_it_has_to_be(
+    servers: int, workers_own: int
+) -> None:
+    assert niceness_beside(servers) == workers_own
+
+
+def test_a_client_that_disconnects_before_its_body_has_come_is_no_error(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, server = serve()
+    client = server.connect()
+    client.send(request(SMALL)[:-100])
+    await_that(lambda: app.state.preview_room.held > 0, "it is read")
+    client.close()
+    await_that(lambda: app.state.load.under_way == 0, "it is given up")
+    assert app.state.preview_room.held == 0
+    assert caplog.records == []
+
+
+async def test_a_worker_that_cannot_be_started_in_time_is_an_error() -> None:
+    with pytest.raises(TimeoutError):
+        await PreviewProcess.start(64 * 1024 * 1024, seconds=0)
+    assert workers() == []

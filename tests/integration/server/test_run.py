@@ -1,0 +1,175 @@
+"""A real server process: TLS, connections that stay, manifests that change under it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.process import RunningServer, await_that, free_port, podsettle, start_server
+from tests.support.reviews import PODS, load_pod, patch_of, review
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
+
+POLICY = """\
+apiVersion: podsettle.dev/v1alpha1
+kind: SettlePolicy
+metadata: {name: all}
+spec:
+  namespaceSelector: {}
+  remedies: {postInitSleep: {}}
+"""
+
+
+def test_it_patches_over_tls_and_keeps_the_connection(server: RunningServer) -> None:
+    with server.client() as client:
+        for _ in range(3):
+            answer = client.post("/mutate", json=review(TEKTON))
+            assert patch_of(answer.json())
+            assert answer.http_version == "HTTP/1.1"
+        # All but one in a thousand.
+        answers = [client.post("/mutate", json=review(TEKTON)) for _ in range(5)]
+        assert any("connection" not in answer.headers for answer in answers)
+
+
+def test_plain_http_is_not_answered(server: RunningServer) -> None:
+    with pytest.raises(httpx.TransportError):
+        httpx.get(server.url.replace("https", "http") + "/livez")
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_tls_below_1_2_is_refused(server: RunningServer) -> None:
+    context = ssl.create_default_context(cafile=server.ca)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    host, port = server.url.removeprefix("https://").split(":")
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        # Refused by an alert, or by hanging up, as uvloop does.
+        pytest.raises(ssl.SSLError, match=r"PROTOCOL_VERSION|EOF occurred"),
+        context.wrap_socket(plain, server_hostname=host),
+    ):
+        pass
+
+
+def test_a_chunked_body_is_read_whole(server: RunningServer) -> None:
+    body = json.dumps(review(TEKTON)).encode()
+    chunks = (body[start : start + 100] for start in range(0, len(body), 100))
+    with server.client() as client:
+        answer = client.post(
+            "/mutate", content=chunks, headers={"content-type": "application/json"}
+        )
+    assert patch_of(answer.json())
+
+
+def test_a_manifest_that_changes_breaks_and_is_mended(tmp_path: Path) -> None:
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    policy = manifests / "policy.yaml"
+    with start_server(manifests, tmp_path / "certs") as server, server.client() as client:
+
+        def patched() -> bool:
+            return bool(patch_of(client.post("/mutate", json=review(TEKTON)).json()))
+
+        assert not patched()
+        policy.write_text(POLICY)
+        await_that(patched, "the new policy is in force")
+        policy.write_text(POLICY.replace("postInitSleep", "postInitSlep"))
+        await_that(
+            lambda: "did you mean postInitSleep?" in client.get("/readyz?verbose").text,
+            "the broken policy is reported",
+        )
+        assert patched()
+        await_that(lambda: "did you mean postInitSleep?" in server.log.read_text(), "it is logged")
+        policy.write_text(POLICY.replace("{postInitSleep: {}}", "{runtimeClass: {name: none}}"))
+        await_that(lambda: not patched(), "the mended policy is in force")
+        assert "[+]manifests ok\n" in client.get("/readyz?verbose").text
+        policy.unlink()
+        await_that(
+            lambda: "podsettle_policies 0.0" in client.get("/metrics").text, "the policy is gone"
+        )
+
+
+def test_new_certificates_are_served_without_a_restart(tmp_path: Path) -> None:
+    with start_server(EXAMPLES, tmp_path) as server:
+        podsettle("certs", "--certs-dir", tmp_path, "--name", "podsettle.example")
+
+        def trusted() -> bool:
+            try:
+                with server.client() as client:
+                    return client.get("/livez").status_code == 200
+            except httpx.TransportError:
+                return False
+
+        await_that(trusted, "the new certificate, of a new CA, is served")
+        (tmp_path / "tls.key").write_text("no key")
+        await_that(lambda: "is not the private key" in server.log.read_text(), "it is refused")
+        assert trusted()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_it_and_then_it_ends_well(tmp_path: Path, how: signal.Signals) -> None:
+    slow = ("--drain-quiet", "5s", "--drain-limit", "5s")
+    with start_server(EXAMPLES, tmp_path, *slow) as server, server.client() as client:
+        server.process.send_signal(how)
+        await_that(lambda: client.get("/readyz").status_code == 503, "it is not ready any more")
+        assert "[-]shutdown" in client.get("/readyz").text
+        assert patch_of(client.post("/mutate", json=review(TEKTON)).json())
+        assert server.process.wait(30) == 0
+        assert "asked to leave" in server.log.read_text()
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    slow = ("--drain-quiet", "1h", "--drain-limit", "1h")
+    with start_server(EXAMPLES, tmp_path, *slow) as server, server.client() as client:
+        context = ssl.create_default_context(cafile=server.ca)
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        with (
+            socket.create_connection(address) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as stuck,
+        ):
+            head = "POST /mutate?timeout=30s HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
+            stuck.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode())
+            in_flight = "podsettle_requests_in_flight 2.0"
+            await_that(lambda: in_flight in client.get("/metrics").text, "a review is under way")
+            server.process.terminate()
+            await_that(lambda: client.get("/readyz").status_code == 503, "it drains")
+            server.process.terminate()
+            # Well before what is under way would be given up.
+            assert server.process.wait(8) == 0
+
+
+def test_without_certificates_it_says_how_to_make_some(tmp_path: Path) -> None:
+    done = podsettle("serve", "--manifests", tmp_path, "--certs-dir", tmp_path / "none")
+    assert done.returncode == 2
+    assert f"podsettle certs --certs-dir {tmp_path / 'none'}" in done.stderr
+
+
+def test_without_the_manifests_it_says_what_is_missing(tmp_path: Path) -> None:
+    podsettle("certs", "--certs-dir", tmp_path)
+    done = podsettle("serve", "--manifests", tmp_path / "none", "--certs-dir", tmp_path)
+    assert done.returncode == 2
+    assert f"{tmp_path / 'none'}: No such file or directory" in done.stderr
+
+
+def test_a_port_in_use_ends_it(tmp_path: Path) -> None:
+    podsettle("certs", "--certs-dir", tmp_path)
+    port = free_port()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        done = podsettle(
+            "serve", "--manifests", tmp_path, "--certs-dir", tmp_path, "--port", str(port)
+        )
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == f"podsettle: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    )
+    assert done.stdout == ""

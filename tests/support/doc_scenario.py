@@ -1,0 +1,103 @@
+"""A report's page, tried as it says: its policies, its commands, and pods as in the report."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jsonpatch
+import yaml
+
+from tests.support.factories import IMAGE, SETTINGS, Json
+from tests.support.markdown import DOCS, Page
+from tests.support.process import podsettle
+from tests.support.reviews import patch_of, review
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.handler import admit
+
+PODS = Path(__file__).parents[1] / "data" / "pods"
+
+
+class Admitted(NamedTuple):
+    """A pod that went through the webhook."""
+
+    before: Json
+    after: Json
+    reasons: dict[str, str]
+    """By remedy and container, such as `postInitSleep prepare`."""
+    warnings: list[str]
+
+    @property
+    def unchanged(self) -> bool:
+        return self.before == self.after
+
+
+class Trial:
+    """A page, and a directory to try it in."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.page = Page(DOCS / "reports" / f"{name}.md")
+        self._cluster = directory / "cluster"
+        self._policy = directory / "no-policy.yaml"
+
+    def apply(self, *objects: Json, policies: slice = slice(1)) -> None:
+        """Have the page's policies, by default the first, beside the cluster's objects."""
+        self._cluster.mkdir(exist_ok=True)
+        text = yaml.safe_dump_all(self.page.policies[policies], sort_keys=False)
+        _, file = self.page.command("check").arguments
+        Path(file).write_text(text)
+        (self._cluster / file).write_text(text)
+        view = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        (self._cluster / "view.yaml").write_text(json.dumps(view))
+
+    def admit(self, pod: Json) -> Admitted:
+        """The pod's creation, as the API server asks and acts on the answer."""
+        source = ManifestsSource(self._cluster)
+        source.refresh()
+        assert not source.problems
+        answer = admit(json.dumps(review(pod)).encode(), source.view, SETTINGS)
+        assert answer.defect is None
+        body: Json = json.loads(answer.body)
+        assert body["response"]["allowed"] is True
+        after = jsonpatch.apply_patch(pod, patch_of(body))
+        reasons = {
+            f"{o.remedy} {o.container}".strip(): str(o.reason) for o in answer.decision.outcomes
+        }
+        return Admitted(pod, after, reasons, body["response"].get("warnings", []))
+
+    def run(self, *words: str, stdin: str | None = None) -> str:
+        """What the page's first command that begins so prints; it is what the page says."""
+        typed = self.page.command(*words)
+        arguments = [IMAGE if word == "IMAGE" else word for word in typed.arguments]
+        done = podsettle(*arguments, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        printed = [line.rstrip() for line in done.stdout.splitlines()]
+        # A line of its own stands for lines that are left out; within one, for the rest of a text.
+        shown = [line.rstrip() for line in typed.output if line.strip() != "…"]
+        patterns = {line: ".*".join(map(re.escape, line.split("…"))) for line in shown}
+        missing = [
+            line
+            for line, pattern in patterns.items()
+            if not any(re.fullmatch(pattern, found) for found in printed)
+        ]
+        assert missing == []
+        return done.stdout
+
+    def preview(self, pod: Json) -> None:
+        """Type what the page tells to try before the policy is applied."""
+        self.run("check")
+        assert self.page.command("preview").output
+        self.run("preview", stdin=json.dumps(pod))
+
+
+def containers(pod: Json, kind: str = "initContainers") -> dict[str, Any]:
+    """A pod's containers by name."""
+    return {container["name"]: container for container in pod["spec"].get(kind, ())}
+
+
+def of_kind(kind: str, document: Json) -> Json:
+    """A document as the API server would have it."""
+    versions = {"RuntimeClass": "node.k8s.io/v1"}
+    return {"apiVersion": versions.get(kind, "v1"), "kind": kind, **document}

@@ -1,0 +1,61 @@
+"""A watch whose packets are dropped, by the kernel: run in a network namespace of its own.
+
+Prints what happened, one word a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from urllib.parse import urlsplit
+
+import yaml
+
+from tests.e2e.cluster.conftest import eventually
+from tests.support.kube.cluster import KubeCluster
+from webhook.cluster.client import ApiServer, Json, WatchLimits
+from webhook.cluster.reflector import Reflector
+from webhook.tasks import background
+
+LIMITS = WatchLimits(answer_seconds=2, silent_seconds=0.5)
+
+
+def _drop(port: int) -> None:
+    """Drop what arrives for, and from, a port of this namespace."""
+    for side in ("--dport", "--sport"):
+        subprocess.run(
+            ["iptables", "-A", "INPUT", "-p", "tcp", side, str(port), "-j", "DROP"], check=True
+        )
+
+
+def _pass() -> None:
+    subprocess.run(["iptables", "-F", "INPUT"], check=True)
+
+
+def _name(item: Json) -> str:
+    return str(item["metadata"]["name"])
+
+
+async def _watch(cluster: KubeCluster) -> None:
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    port = urlsplit(config["clusters"][0]["cluster"]["server"]).port
+    assert port is not None
+    async with await ApiServer.connect(kubeconfig=str(cluster.kubeconfig)) as server:
+        namespaces = Reflector(server, "/api/v1/namespaces", _name, lambda: None, limits=LIMITS)
+        async with background(namespaces.run):
+            before = cluster.namespace("before-")
+            await eventually(lambda: before in namespaces.objects)
+            print("watching", flush=True)
+            _drop(port)
+            await eventually(lambda: not namespaces.connected)
+            print("noticed", flush=True)
+            _pass()
+            after = cluster.namespace("after-")
+            await eventually(lambda: after in namespaces.objects and namespaces.connected)
+            print("resumed", flush=True)
+
+
+if __name__ == "__main__":
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    with KubeCluster.start() as started:
+        asyncio.run(_watch(started))

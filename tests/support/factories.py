@@ -1,0 +1,175 @@
+"""Small pods, policies and views, for tests that want to see every field that matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jsonpatch
+
+from tests.support import reviews
+from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.handler import review_of
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.cluster.view import ClusterView
+from webhook.core.defects.versions import Version
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.remedies.shell_wrapper import wrapper
+
+Json = dict[str, Any]
+
+IMAGE = "registry.example/podsettle/linger:test"
+SETTINGS = Settings(own_namespace="podsettle-system", linger_image=IMAGE)
+UID = reviews.UID
+LINGER = ["/podsettle/linger", "--sleep", "10ms", "--min-lifetime", "500ms", "--"]
+
+
+def container(name: str, *command: str, **fields: Any) -> Json:
+    found: Json = {"name": name, "image": "registry.example/app:1", **fields}
+    return {**found, "command": list(command)} if command else found
+
+
+def pod(
+    *init: Json,
+    containers: Iterable[Json] = (),
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Json:
+    metadata: Json = {"name": "p", "namespace": "ci"}
+    if labels is not None:
+        metadata["labels"] = dict(labels)
+    if annotations is not None:
+        metadata["annotations"] = dict(annotations)
+    made: Json = {"containers": list(containers) or [container("main", "/bin/main")], **spec}
+    if init:
+        made["initContainers"] = list(init)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
+
+
+def policy_document(name: str = "p", *, remedies: Json | None = None, **spec: Any) -> Json:
+    """A SettlePolicy, cluster-wide unless the keywords say otherwise."""
+    chosen = {"postInitSleep": {}} if remedies is None else remedies
+    return {
+        "apiVersion": "podsettle.dev/v1alpha1",
+        "kind": "SettlePolicy",
+        "metadata": {"name": name},
+        "spec": {"namespaceSelector": {}, "remedies": chosen, **spec},
+    }
+
+
+def policy(name: str = "p", *, remedies: Json | None = None, **spec: Any) -> SettlePolicy:
+    return parse_policy(policy_document(name, remedies=remedies, **spec))
+
+
+def namespace(
+    name: str, labels: Json | None = None, annotations: Mapping[str, str] | None = None
+) -> Json:
+    return {"metadata": {"name": name, "labels": labels, "annotations": annotations}}
+
+
+def node(
+    name: str = "n",
+    runtime: str = "cri-o://1.33.12",
+    kubelet: str = "v1.33.12",
+    labels: Json | None = None,
+) -> Json:
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"nodeInfo": {"containerRuntimeVersion": runtime, "kubeletVersion": kubelet}},
+    }
+
+
+MODERN = node("modern", "containerd://2.1.5", "v1.36.0")
+"""A node that mounts image volumes."""
+
+
+def runtime_class(name: str, overhead: Json | None = None, selector: Json | None = None) -> Json:
+    return {
+        "metadata": {"name": name},
+        "handler": name,
+        "overhead": {"podFixed": overhead} if overhead else None,
+        "scheduling": {"nodeSelector": selector} if selector else None,
+    }
+
+
+def in_shell(command: Sequence[str], *, sleep_ms: int = 0, min_lifetime_ms: int = 0) -> list[str]:
+    """A command with the shell wrapper in front."""
+    prefix = wrapper(command[0], sleep_ms=sleep_ms, min_lifetime_ms=min_lifetime_ms)
+    return [*prefix, *command]
+
+
+def view(
+    *policies: SettlePolicy,
+    namespaces: Iterable[Json] = (),
+    classes: Iterable[Json] = (),
+    nodes: Iterable[Json] = (),
+    server: Version | None = None,
+) -> Snapshot:
+    spaces = [read_namespace(document) for document in namespaces]
+    known = [read_runtime_class(document) for document in classes]
+    return Snapshot(
+        PolicySet(policies),
+        {space.name: space for space in spaces},
+        {found.name: found for found in known},
+        Nodes(read_node(document) for document in nodes),
+        server,
+    )
+
+
+def decided(
+    pod: object, seen: ClusterView, *, namespace: str = "ci", settings: Settings = SETTINGS
+) -> Decision:
+    return decide(review_of(pod, namespace), seen, settings)
+
+
+def review(document: Any, **request: Any) -> Json:
+    """An AdmissionReview, as the API server sends it."""
+    options = {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
+    made = reviews.review({}, namespace="ci", options=options)
+    made["request"] |= {"object": document, **request}
+    return made
+
+
+def patched(pod: Json, decision: Decision) -> Json:
+    """The full pod once the API server has applied the patch."""
+    after: Json = jsonpatch.apply_patch(pod, list(decision.operations))
+    return after
+
+
+def settled(pod: Json, seen: ClusterView, **options: Any) -> Json:
+    return patched(pod, decided(pod, seen, **options))
+
+
+def why(decision: Decision) -> list[str]:
+    """Each outcome's reason, after its container where it has one."""
+    return [
+        f"{o.container}: {o.reason}" if o.container else str(o.reason) for o in decision.outcomes
+    ]
+
+
+def qos(document: Json) -> str:
+    """The QoS class by Kubernetes' rules: pkg/apis/core/v1/helper/qos. Init containers count."""
+    spec = document["spec"]
+    all_ = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    counted = [
+        {
+            kind: {
+                key: value
+                for key, value in ((c.get("resources") or {}).get(kind) or {}).items()
+                if key in ("cpu", "memory") and value not in (0, "0")
+            }
+            for kind in ("limits", "requests")
+        }
+        for c in all_
+    ]
+    if not any(c["limits"] or c["requests"] for c in counted):
+        return "BestEffort"
+    guaranteed = all(c["limits"].keys() == {"cpu", "memory"} for c in counted) and all(
+        c["requests"] == c["limits"] for c in counted
+    )
+    return "Guaranteed" if guaranteed else "Burstable"

@@ -1,0 +1,298 @@
+"""A release of the chart on a real API server, and podsettle with exactly the rights that it gives.
+
+There is no kubelet: podsettle runs as a process of this machine, with the arguments of the
+Deployment and a token of the ServiceAccount. What the controllers of a cluster would do for the
+Service, an EndpointSlice does here; that is why podsettle listens on an address of this machine
+that is not a loopback one, which no endpoint may have.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx
+
+from tests.support.helm import CHART, NAMESPACE, run
+from tests.support.kube.build import programs, tool
+from tests.support.kube.cluster import KubeCluster
+from tests.support.process import PODSETTLE, free_port
+
+Json: TypeAlias = dict[str, Any]
+
+DOCS = CHART.parents[1] / "docs"
+RELEASE = "podsettle"
+IMAGES = "--set=image.repository=registry.example/podsettle,lingerImage=registry.example/linger:1"
+"""The values without which there is no release."""
+QUIET = "--set=drain.quiet=4s"
+"""No long waiting for more reviews in the end."""
+FAIL = ("--set=webhook.failurePolicy=Fail", QUIET)
+HOST = f"{RELEASE}.{NAMESPACE}.svc"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
+CONFIGURATION = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{RELEASE}"
+POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
+OWN = f"/api/v1/namespaces/{NAMESPACE}"
+ROUTING = "--enable-aggregator-routing=true"
+"""To a Service's endpoints, since nothing here makes its address lead there."""
+OPT_IN, BY_SELECTOR = "opt-in.podsettle.dev", "cluster.podsettle.dev"
+
+
+def policy(name: str, **spec: Any) -> Json:
+    return {
+        "apiVersion": "podsettle.dev/v1alpha1",
+        "kind": "SettlePolicy",
+        "metadata": {"name": name},
+        "spec": {"remedies": {"postInitSleep": {"when": "Always"}}} | spec,
+    }
+
+
+def own_address() -> str:
+    """An address of this machine that is not a loopback one. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        address: str = probe.getsockname()[0]
+        return address
+
+
+class Installation:
+    """A release on a cluster, and the replicas that run."""
+
+    def __init__(self, cluster: KubeCluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.address = own_address()
+        self.replicas: list[Replica] = []
+        self._directory = directory
+        self._numbers = count()
+
+    def helm(self, *arguments: str | Path) -> str:
+        """Run helm as the administrator; it has to succeed, and to warn of nothing."""
+        done = run("helm", *arguments, "--namespace", NAMESPACE, kubeconfig=self.cluster.kubeconfig)
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr, done.stderr
+        return done.stdout
+
+    def get(self, path: str) -> Json:
+        status, body, _ = self.cluster.request("GET", path)
+        assert status == 200, body
+        return body
+
+    def webhooks(self) -> dict[str, Json]:
+        """The entries of the webhook configuration by their names."""
+        return {each["name"]: each for each in self.get(CONFIGURATION).get("webhooks", ())}
+
+    def written_by_podsettle(self) -> dict[str, object]:
+        """The CA bundles, the certificates and the Lease: what an upgrade has to leave alone."""
+        lease = self.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}")
+        bundles = {n: each["clientConfig"]["caBundle"] for n, each in self.webhooks().items()}
+        return {
+            **bundles,
+            "certificates": self.get(f"{OWN}/secrets/{RELEASE}-tls").get("data"),
+            "holder": lease.get("spec", {}).get("holderIdentity"),
+        }
+
+    def left(self) -> list[str]:
+        """What carries the release's name or labels, of every kind that there is."""
+        not_the_release_s = ("APIService", "EndpointSlice", "Namespace", "Pod")
+        found = []
+        for group in self._api_groups():
+            # A group that has just gone is still listed for a moment.
+            for resource in self.cluster.request("GET", group).body.get("resources", ()):
+                if "list" not in resource["verbs"] or resource["name"] == "events":
+                    continue
+                for each in self.get(f"{group}/{resource['name']}").get("items") or ():
+                    name, labels = each["metadata"]["name"], each["metadata"].get("labels", {})
+                    ours = (
+                        labels.get("app.kubernetes.io/instance") == RELEASE or "podsettle" in name
+                    )
+                    if ours and resource["kind"] not in not_the_release_s:
+                        found.append(f"{resource['kind']} {name}")
+        return sorted(set(found))
+
+    def _api_groups(self) -> list[str]:
+        groups = self.get("/apis")["groups"]
+        versions = (each["preferredVersion"]["groupVersion"] for each in groups)
+        return ["/api/v1", *(f"/apis/{version}" for version in versions)]
+
+    def start(self, *mounted: str) -> Replica:
+        """Another replica, with what the Deployment says; flags for certificates that it mounts."""
+        replica = self.launch(*mounted)
+        self.admit(replica)
+        return replica
+
+    def launch(self, *mounted: str, sources: Path | None = None) -> Replica:
+        """The same, but not behind the Service yet; of other sources, where these are given."""
+        deployment = self.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}")
+        pod = deployment["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        kubeconfig = self._directory / f"kubeconfig-{next(self._numbers)}"
+        kubeconfig.write_text(json.dumps(self._kubeconfig()))
+        environment, program = self._environment(pod), [PODSETTLE]
+        if sources is not None:
+            environment["PYTHONPATH"] = str(sources)
+            program = [sys.executable, "-P", "-c", "from webhook.cli import main; main()"]
+        command = [*program, *container["args"], *mounted]
+        replica = Replica(self, command, kubeconfig, environment)
+        self.replicas.append(replica)
+        return replica
+
+    def _environment(self, pod: Json) -> dict[str, str]:
+        """The container's variables. What they name in a ConfigMap is written as the kubelet would,
+        and named where it is here."""
+        (container,) = pod["containers"]
+        found = {each["name"]: each["value"] for each in container.get("env", ())}
+        mounts = {each["name"]: each["mountPath"] for each in container.get("volumeMounts", ())}
+        for volume in pod.get("volumes", ()):
+            if "configMap" not in volume:
+                continue
+            directory = self._directory / volume["name"]
+            directory.mkdir(exist_ok=True)
+            data = self.get(f"{OWN}/configmaps/{volume['configMap']['name']}")["data"]
+            for key, text in data.items():
+                (directory / key).write_text(text)
+            for name, value in found.items():
+                found[name] = value.replace(mounts[volume["name"]], str(directory))
+        return found
+
+    def _kubeconfig(self) -> Json:
+        """With the rights of the chart's ServiceAccount and no others."""
+        made: Json = json.loads(self.cluster.kubeconfig.read_text())
+        token = self.cluster.token_for(RELEASE, NAMESPACE)
+        made["users"] = [{"name": "admin", "user": {"token": token}}]
+        return made
+
+    def admit(self, replica: Replica) -> None:
+        """What the controller for EndpointSlices does once a pod is ready."""
+        self.cluster.create(
+            f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
+            {
+                "metadata": {
+                    "name": f"{RELEASE}-{replica.port}",
+                    "labels": {"kubernetes.io/service-name": RELEASE},
+                },
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": [self.address], "conditions": {"ready": True}}],
+                "ports": [{"name": "https", "port": replica.port, "protocol": "TCP"}],
+            },
+        )
+
+    def stop_all(self, how: signal.Signals) -> None:
+        while self.replicas:
+            replica = self.replicas.pop()
+            replica.end(how)
+            self._dismiss(replica)
+
+    def retire(self, replica: Replica) -> None:
+        """What becomes of a pod that is deleted: no endpoint any more, and time to end."""
+        self.replicas.remove(replica)
+        self._dismiss(replica)
+        replica.end(signal.SIGTERM)
+
+    def _dismiss(self, replica: Replica) -> None:
+        slice_ = f"{RELEASE}-{replica.port}"
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{slice_}"
+        self.cluster.request("DELETE", path)
+
+    def documented(self, page: str, heading: str, number: int = 0) -> str:
+        """The command in a section of the documentation."""
+        text = (DOCS / page).read_text()
+        _, _, section = text.partition(f"\n## {heading}\n")
+        section = section.partition("\n## ")[0]
+        commands = re.findall(r"^ *```sh\n(.*?)^ *```$", section, re.DOTALL | re.MULTILINE)
+        command: str = commands[number]
+        return command
+
+    def shell(self, script: str) -> str:
+        """Run what the documentation says, with kubectl and helm as they are there."""
+        done = subprocess.run(
+            ["sh", "-eu", "-c", script],
+            env={
+                "PATH": f"{self._programs()}:{os.environ['PATH']}",
+                "HOME": str(self._directory),
+                "KUBECONFIG": str(self.cluster.kubeconfig),
+            },
+            cwd=CHART.parents[1],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _programs(self) -> str:
+        kubectl = programs().kubectl
+        assert kubectl
+        return f"{kubectl.parent}:{tool('helm').parent}"
+
+
+class Replica:
+    """A process that stands for a pod of the Deployment."""
+
+    def __init__(
+        self,
+        of: Installation,
+        command: list[str],
+        kubeconfig: Path,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.port = free_port()
+        self.log = kubeconfig.with_suffix(".log")
+        # All that a pod would not say: where it listens. The last one counts.
+        here = [f"--host={of.address}", f"--port={self.port}"]
+        own = {k: v for k, v in os.environ.items() if not k.startswith("PODSETTLE_")}
+        with self.log.open("w") as output:
+            self._process = subprocess.Popen(
+                [*command, *here],
+                stdout=output,
+                stderr=output,
+                env={**own, **environment, "KUBECONFIG": str(kubeconfig)},
+            )
+        self._url = f"https://{of.address}:{self.port}"
+        self._of = of
+
+    def request(
+        self, method: str, path: str, *, token: str | None = None, content: object = None
+    ) -> httpx.Response:
+        """Ask it as the Service's clients do, with what the Secret says is to be trusted."""
+        secret = self._of.get(f"{OWN}/secrets/{RELEASE}-tls")
+        trust = ssl.create_default_context(
+            cadata=base64.b64decode(secret["data"]["ca.crt"]).decode()
+        )
+        with httpx.Client(base_url=self._url, verify=trust, trust_env=False) as client:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return client.request(
+                method, path, json=content, headers=headers, extensions={"sni_hostname": HOST}
+            )
+
+    def is_ready(self) -> bool:
+        assert self._process.poll() is None, self.log.read_text()
+        context = ssl._create_unverified_context()
+        try:
+            with httpx.Client(base_url=self._url, verify=context, trust_env=False) as client:
+                return client.get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def end(self, how: signal.Signals) -> None:
+        self._process.send_signal(how)
+        self._process.wait(60)
+
+
+@contextmanager
+def installed(cluster: KubeCluster, directory: Path) -> Iterator[Installation]:
+    installation = Installation(cluster, directory)
+    try:
+        yield installation
+    finally:
+        installation.stop_all(signal.SIGKILL)

@@ -1,0 +1,39 @@
+"""A pod settled as the server does it: decide, look up what is lacking, decide again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.factories import LINGER, SETTINGS, Json, patched
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import decide
+from webhook.core.admission.decision import Outcome
+from webhook.core.admission.handler import review_of
+from webhook.images.lookup import ImageLookup
+
+HELPER = LINGER
+
+
+def images(*registries: str, **mirrors: str) -> dict[str, Any]:
+    """The parts of a policy that wraps every container, from these registries."""
+    return {
+        "remedies": {"postInitSleep": {"containers": ["*"]}},
+        "imageConfig": {
+            "lookup": "Registry",
+            "registries": list(registries),
+            "mirrors": mirrors,
+        },
+    }
+
+
+async def settle(
+    pod: Json, seen: Snapshot, lookup: ImageLookup, said: list[Outcome] | None = None
+) -> Json:
+    request = review_of(pod, "ci")
+    decision = decide(request, seen, SETTINGS)
+    if decision.lacking:
+        known = await lookup.find(decision.lacking, 30)
+        decision = decide(request, seen, SETTINGS, known)
+    if said is not None:
+        said += decision.outcomes
+    return patched(pod, decision)

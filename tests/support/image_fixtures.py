@@ -1,0 +1,87 @@
+"""One CA for all servers, and look-ups that trust it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.support.registry import Image, RunningRegistry, made_image, start_registry
+from webhook.core.pull_secrets import PullSecrets
+from webhook.images.lookup import ImageLookup
+from webhook.linger.build import build, host_arch
+
+
+class Clock:
+    """A clock that stands still until a test moves it."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+NewLookup = Callable[..., ImageLookup]
+
+
+@pytest.fixture(scope="session")
+def ca() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trusting(ca: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    ca.configure_trust(context)
+    return context
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def new_lookup(trusting: ssl.SSLContext, clock: Clock) -> AsyncIterator[NewLookup]:
+    made: list[ImageLookup] = []
+
+    def new(secrets: PullSecrets | None = None) -> ImageLookup:
+        made.append(ImageLookup(secrets, context=trusting, clock=clock))
+        return made[-1]
+
+    yield new
+    for lookup in made:
+        await lookup.aclose()
+
+
+@pytest.fixture
+async def lookup(new_lookup: NewLookup) -> ImageLookup:
+    return new_lookup()
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory, ca: trustme.CA) -> Iterator[RunningRegistry]:
+    """One that lets everybody in."""
+    with start_registry(tmp_path_factory.mktemp("registry"), ca) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    return made_image(
+        tmp_path_factory.mktemp("image"), entrypoint=["/bin/app", "--x"], cmd=["run", "$(HOME)"]
+    )
+
+
+@pytest.fixture(scope="session")
+def linger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The helper for this machine."""
+    return build(host_arch(), tmp_path_factory.mktemp("linger"))
+
+
+@pytest.fixture
+def new_image(tmp_path: Path) -> Callable[..., Image]:
+    return lambda **settings: made_image(tmp_path, **settings)

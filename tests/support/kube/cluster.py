@@ -1,0 +1,468 @@
+"""A real kube-apiserver on a real etcd, for the tests.
+
+    with KubeCluster.start() as cluster:
+        cluster.namespace("ci", labels={"podsettle.dev/policy": "tekton-on-crio"})
+        status, created, warnings = cluster.create_pod(pod)
+
+There is no controller manager, no scheduler and no kubelet, and what those would do, nobody does.
+`namespace` makes the ServiceAccount that a pod needs, and `quota` fills in the status without which
+no quota can be enforced. A deleted namespace stays `Terminating`: take a new name instead. A pod
+that has a node or a finalizer goes away only with a grace period of 0 and without its finalizer.
+
+What governs admission (webhook configurations, labels of namespaces) reaches the API server's
+caches some milliseconds after it was written: await its effect, for example with dry runs.
+
+A cluster takes three seconds to start and 330 MiB, so share one: the fixture `cluster` does, and
+keeps its tests on one worker under `pytest -n N --dist loadgroup`. A test that stops servers starts
+a cluster of its own. A cluster belongs to the thread that started it: when that thread ends, Linux
+kills its processes. That is what leaves none behind when pytest is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import httpx
+import trustme
+
+from tests.support.kube.build import Programs, programs
+
+Json = dict[str, Any]
+
+_LEASH = Path(__file__).parents[1] / "die_with_parent.py"
+_PATIENCE = 60.0
+_POLL = 0.02
+_TAIL = 30
+_ISSUER = "https://kubernetes.default.svc"
+_WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
+
+AUDIT_POLICY: Json = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "users": ["system:apiserver"]},
+        {"level": "Metadata", "verbs": ["create", "update", "patch", "delete"]},
+        {"level": "None"},
+    ],
+}
+
+
+class Answer(NamedTuple):
+    """What the API server answered."""
+
+    status: int
+    body: Json
+    warnings: list[str]
+    """The texts of its Warning headers, as kubectl prints them."""
+
+
+class ServerError(Exception):
+    """A server does not start; the message ends with its log."""
+
+
+class KubeCluster:
+    """A running API server. `start` makes one."""
+
+    def __init__(self, directory: Path, found: Programs, flags: Iterable[str]) -> None:
+        self.directory = directory
+        """Everything the servers write, their logs too; removed in the end."""
+        self.ca_file = directory / "ca.crt"
+        self.kubeconfig = directory / "kubeconfig"
+        self.audit_log = directory / "audit.log"
+        self.token = secrets.token_hex()
+        """Of a member of system:masters."""
+        self.etcd_url = f"unix://{directory}/etcd.sock"
+        self._etcd_http = directory / "etcd-http.sock"
+        self._programs = found
+        # Bound, and never listened on: this keeps the port ours, also between two API servers.
+        self._port = socket.socket()
+        self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._port.bind(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._port.getsockname()[1]}"
+        self._write_configuration()
+        self._etcd = _Server(found.etcd, self._etcd_flags(), directory / "etcd.log")
+        self._apiserver = _Server(
+            found.kube_apiserver,
+            [*self._apiserver_flags(), *flags],
+            directory / "kube-apiserver.log",
+        )
+        self._client = self._new_client()
+
+    @classmethod
+    @contextmanager
+    def start(cls, *flags: str) -> Iterator[Self]:
+        """A cluster that is ready, until the block ends; flags are further ones of the API server.
+
+        Builds the programs where they are not there yet: see `tests.support.kube.build`.
+        """
+        found = programs()
+        with ExitStack() as stack:
+            # Not pytest's tmp_path: the path of a Unix socket has to be short.
+            directory = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="podsettle-", ignore_cleanup_errors=True)
+            )
+            cluster = cls(Path(directory), found, flags)
+            stack.callback(cluster._close)
+            cluster.start_etcd()
+            cluster.start_apiserver()
+            cluster.namespace("default")
+            cluster.namespace("kube-system")
+            yield cluster
+
+    def start_apiserver(self) -> None:
+        """Start the API server at the same address as before, and wait until it is ready."""
+        self._apiserver.start()
+        self._apiserver.await_that(self._is_ready)
+
+    def stop_apiserver(self) -> None:
+        """Let the API server finish what it does, and end."""
+        self._client.close()
+        self._apiserver.stop()
+        self._client = self._new_client()
+
+    def kill_apiserver(self) -> None:
+        """End the API server as an outage does: a graceful stop waits for watches to end."""
+        self._client.close()
+        self._apiserver.kill()
+        self._client = self._new_client()
+
+    def restart_apiserver(self) -> None:
+        """Stop the API server and start it: every watch ends, every cache is read anew."""
+        self.stop_apiserver()
+        self.start_apiserver()
+
+    def start_etcd(self) -> None:
+        """Start etcd on the data it had, and wait until it and a running API server are ready."""
+        self._etcd.start()
+        self._etcd.await_that(self._etcd_is_healthy)
+        if self._apiserver.running:
+            self._apiserver.await_that(self._is_ready)
+
+    def stop_etcd(self) -> None:
+        """Kill etcd, as an outage does: the API server goes on, and what it is asked times out."""
+        self._etcd.kill()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        token: str | None = None,
+        timeout: float = 30,
+    ) -> Answer:
+        """Send JSON as it is, with no typed round trip; the query belongs to the path.
+
+        A PATCH is a JSON patch if its body is a list, else a merge patch.
+        """
+        sent = {"Authorization": f"Bearer {token or self.token}"}
+        content = None
+        if body is not None:
+            content = json.dumps(body)
+            kind = "application/json"
+            if method == "PATCH":
+                kind = f"application/{'json' if isinstance(body, list) else 'merge'}-patch+json"
+            sent["Content-Type"] = kind
+        answer = self._client.request(
+            method, path, content=content, headers=sent | dict(headers or {}), timeout=timeout
+        )
+        return Answer(answer.status_code, _decoded(answer), _warnings(answer))
+
+    def create(self, path: str, body: Json) -> Json:
+        """Create an object that nothing may refuse."""
+        status, created, _ = self.request("POST", path, body)
+        assert status == 201, f"POST {path}: {status} {created.get('message', created)}"
+        return created
+
+    def create_pod(
+        self,
+        pod: Json,
+        *,
+        dry_run: bool = False,
+        headers: Mapping[str, str] | None = None,
+        token: str | None = None,
+    ) -> Answer:
+        """Create a pod in the namespace that it names, with the warnings that kubectl gets."""
+        path = f"/api/v1/namespaces/{pod['metadata'].get('namespace', 'default')}/pods"
+        query = "fieldValidation=Warn" + ("&dryRun=All" if dry_run else "")
+        return self.request("POST", f"{path}?{query}", pod, headers, token=token)
+
+    def namespace(
+        self,
+        name: str,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        service_accounts: Iterable[str] = ("default",),
+    ) -> str:
+        """Make a namespace in which pods can be created; one that exists gets what it lacks.
+
+        A name that ends in `-` is a prefix, to which the API server adds what makes it unique.
+        """
+        metadata: Json = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
+        key = "generateName" if name.endswith("-") else "name"
+        body = {"metadata": metadata | {key: name}}
+        status, made, _ = self.request("POST", "/api/v1/namespaces", body)
+        if status == 409:
+            path = f"/api/v1/namespaces/{name}"
+            status, made, _ = self.request("PATCH", path, {"metadata": metadata})
+        assert status in (200, 201), made
+        actual: str = made["metadata"]["name"]
+        for account in service_accounts:
+            path = f"/api/v1/namespaces/{actual}/serviceaccounts"
+            status, made, _ = self.request("POST", path, {"metadata": {"name": account}})
+            assert status in (201, 409), made
+        return actual
+
+    def quota(
+        self,
+        namespace: str,
+        hard: Mapping[str, str],
+        used: Mapping[str, str] | None = None,
+        name: str = "quota",
+    ) -> None:
+        """Make a ResourceQuota that is in force on return.
+
+        In place of the quota controller this says what is used: nothing, or what `used` says.
+        """
+        self._quota(namespace, name, hard, used or {})
+        # The plugin learns of quotas in their order: once it knows the second it knows the first.
+        probe = "podsettle-probe"
+        self._quota(namespace, probe, {"count/podtemplates": "0"}, {})
+        template = {
+            "metadata": {"name": probe, "labels": {"app": probe}},
+            "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+        }
+        path = f"/api/v1/namespaces/{namespace}/podtemplates?dryRun=All"
+
+        def refused() -> bool:
+            return "exceeded quota" in str(self.request("POST", path, template).body)
+
+        self._apiserver.await_that(refused)
+        self.request("DELETE", f"/api/v1/namespaces/{namespace}/resourcequotas/{probe}")
+
+    def _quota(
+        self, namespace: str, name: str, hard: Mapping[str, str], used: Mapping[str, str]
+    ) -> None:
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+        quota = {"metadata": {"name": name}, "spec": {"hard": dict(hard)}}
+        self.create(path, quota)
+        status = {"hard": dict(hard), "used": dict.fromkeys(hard, "0") | dict(used)}
+        code, answer, _ = self.request("PATCH", f"{path}/{name}/status", {"status": status})
+        assert code == 200, answer
+
+    def token_for(
+        self, service_account: str, namespace: str = "default", audiences: Iterable[str] = ()
+    ) -> str:
+        """A token of a ServiceAccount, for the API server or for the given audiences."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
+        spec = {"audiences": list(audiences)} if audiences else {}
+        token: str = self.create(path, {"spec": spec})["status"]["token"]
+        return token
+
+    def kubectl(
+        self, *arguments: str | Path, input: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as the administrator."""
+        assert self._programs.kubectl, "there is no kubectl: see tests.support.kube.build"
+        cache = self.directory / "kubectl"
+        flags = [f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}"]
+        return subprocess.run(
+            [str(self._programs.kubectl), *flags, *map(str, arguments)],
+            input=input,
+            env={**os.environ, "HOME": str(self.directory)},
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+
+    def audit_events(self) -> list[Json]:
+        """The audit events of every write so far. A request's own may follow its answer."""
+        # The last line may be half written; all that precede it are whole.
+        whole = self.audit_log.read_text().rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def audit_event(self, audit_id: str) -> Json:
+        """The event of the request that carried this `Audit-ID` header, awaited."""
+        found: list[Json] = []
+
+        def written() -> bool:
+            found.extend(event for event in self.audit_events() if event["auditID"] == audit_id)
+            return bool(found)
+
+        self._apiserver.await_that(written)
+        return found[0]
+
+    def _close(self) -> None:
+        # Nobody needs what they would still write.
+        self._client.close()
+        self._apiserver.kill()
+        self._etcd.kill()
+        self._port.close()
+
+    def _is_ready(self) -> bool:
+        # /readyz goes by what it last heard of etcd; the namespace is read from etcd itself.
+        paths = ("/readyz", "/api/v1/namespaces/kube-system")
+        try:
+            return all(self.request("GET", path, timeout=2).status == 200 for path in paths)
+        except httpx.TransportError:
+            return False
+
+    def _etcd_is_healthy(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_PATIENCE)
+            try:
+                connection.connect(str(self._etcd_http))
+                connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+                return b" 200 OK" in connection.recv(64)
+            except OSError:
+                return False
+
+    def _new_client(self) -> httpx.Client:
+        trust = ssl.create_default_context(cafile=self.ca_file)
+        return httpx.Client(base_url=self.url, verify=trust, trust_env=False)
+
+    def _write_configuration(self) -> None:
+        ca = trustme.CA()
+        ca.cert_pem.write_to_path(self.ca_file)
+        serving = ca.issue_cert("127.0.0.1", "localhost")
+        serving.private_key_and_cert_chain_pem.write_to_path(self.directory / "serving.pem")
+        accounts = ca.issue_cert("service-accounts.test")
+        accounts.private_key_pem.write_to_path(self.directory / "service-accounts.key")
+        tokens = f'{self.token},admin,admin,"system:masters"\n'
+        (self.directory / "tokens.csv").write_text(tokens)
+        (self.directory / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
+        cluster = {"server": self.url, "certificate-authority": str(self.ca_file)}
+        kubeconfig = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "tests", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "admin"}}],
+            "current-context": "tests",
+        }
+        self.kubeconfig.write_text(json.dumps(kubeconfig, indent=2))
+        self.audit_log.touch()
+
+    def _etcd_flags(self) -> list[str]:
+        return [
+            f"--data-dir={self.directory}/etcd",
+            "--unsafe-no-fsync",
+            f"--listen-client-urls={self.etcd_url}",
+            f"--listen-client-http-urls=unix://{self._etcd_http}",
+            # Nobody asks for it, and it may not be a socket.
+            "--advertise-client-urls=http://localhost:2379",
+            f"--listen-peer-urls=unix://{self.directory}/peers.sock",
+            "--log-level=warn",
+        ]
+
+    def _apiserver_flags(self) -> list[str]:
+        here = self.directory
+        return [
+            f"--etcd-servers={self.etcd_url}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            # The endpoints of the Service `kubernetes` may not be on the loopback address.
+            "--endpoint-reconciler-type=none",
+            f"--secure-port={self._port.getsockname()[1]}",
+            "--permit-port-sharing",
+            f"--tls-cert-file={here}/serving.pem",
+            f"--tls-private-key-file={here}/serving.pem",
+            f"--client-ca-file={self.ca_file}",
+            f"--token-auth-file={here}/tokens.csv",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--allow-privileged",
+            f"--service-account-issuer={_ISSUER}",
+            f"--service-account-key-file={here}/service-accounts.key",
+            f"--service-account-signing-key-file={here}/service-accounts.key",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            f"--audit-policy-file={here}/audit-policy.json",
+            f"--audit-log-path={self.audit_log}",
+            "--audit-log-mode=blocking",
+        ]
+
+
+class _Server:
+    """A program that runs in the background and writes a log."""
+
+    def __init__(self, program: Path, flags: Iterable[str], log: Path) -> None:
+        self._name = program.name
+        self._command = [str(program), *flags]
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid())]
+        with self._log.open("ab") as log:
+            # A session of its own: the terminal's Ctrl-C is for pytest, which then stops the rest.
+            self._process = subprocess.Popen(
+                [*leash, *self._command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def await_that(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while not condition():
+            if not self.running:
+                raise ServerError(f"{self._name} ended:\n{self._tail()}")
+            if time.monotonic() > deadline:
+                raise ServerError(f"waited {_PATIENCE:.0f} s for {self._name}:\n{self._tail()}")
+            time.sleep(_POLL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise ServerError(f"{self._name} did not end:\n{self._tail()}") from None
+        self._process = None
+
+    def _tail(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-_TAIL:])
+
+
+def _decoded(answer: httpx.Response) -> Json:
+    # By its looks: the Status of a request that timed out is announced as plain text.
+    if answer.text.startswith("{"):
+        decoded: Json = answer.json()
+        return decoded
+    return {"text": answer.text}
+
+
+def _warnings(answer: httpx.Response) -> list[str]:
+    found = _WARNING.findall(", ".join(answer.headers.get_list("Warning")))
+    return [re.sub(r"\\(.)", r"\1", text) for text in found]

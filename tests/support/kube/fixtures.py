@@ -1,0 +1,65 @@
+"""What must exist before the pods in `tests/data/pods` can be created.
+
+Little does. An API server checks that a pod's namespace, ServiceAccount, RuntimeClass and
+PriorityClass exist, that the class's overhead is the pod's, and nothing else that a pod names: no
+PersistentVolumeClaim, ConfigMap, Secret, image pull secret, owner or node.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from tests.support.kube.cluster import Json, KubeCluster
+
+PODS = Path(__file__).parents[2] / "data" / "pods"
+_NODE_API = "/apis/node.k8s.io/v1/runtimeclasses"
+_SCHEDULING_API = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def load_pods(directory: Path = PODS) -> dict[str, Json]:
+    """The pods by the names of their files."""
+    return {
+        path.stem: yaml.safe_load(path.read_text()) for path in sorted(directory.glob("*.yaml"))
+    }
+
+
+def prepare_for_fixture_pods(cluster: KubeCluster, directory: Path = PODS) -> None:
+    """Make the pods' namespaces, ServiceAccounts, RuntimeClasses and PriorityClasses."""
+    accounts: dict[str, set[str]] = {}
+    runtime_classes: dict[str, Json] = {}
+    for pod in load_pods(directory).values():
+        spec = pod["spec"]
+        account = spec.get("serviceAccountName", "default")
+        accounts.setdefault(pod["metadata"]["namespace"], {"default"}).add(account)
+        if name := spec.get("runtimeClassName"):
+            wanted = _runtime_class(name, spec)
+            assert runtime_classes.setdefault(name, wanted) == wanted, f"two kinds of {name}"
+        if name := spec.get("priorityClassName"):
+            _priority_class(cluster, name, spec["priority"])
+    for namespace, names in accounts.items():
+        cluster.namespace(namespace, service_accounts=sorted(names))
+    for runtime_class in runtime_classes.values():
+        status, answer, _ = cluster.request("POST", _NODE_API, runtime_class)
+        assert status in (201, 409), answer
+
+
+def _runtime_class(name: str, spec: Json) -> Json:
+    """The class whose overhead the pod carries.
+
+    It selects no nodes, though the pod may carry what its class once merged into it: the pods of
+    one class were made in different clusters.
+    """
+    made: Json = {"metadata": {"name": name}, "handler": name}
+    if overhead := spec.get("overhead"):
+        made["overhead"] = {"podFixed": overhead}
+    return made
+
+
+def _priority_class(cluster: KubeCluster, name: str, value: int) -> None:
+    """The API server brings the `system-` classes itself, and lets nobody make more of them."""
+    found = cluster.request("GET", f"{_SCHEDULING_API}/{name}").body
+    if found.get("code") == 404:
+        found = cluster.create(_SCHEDULING_API, {"metadata": {"name": name}, "value": value})
+    assert found["value"] == value, f"the priority of {name} is {found['value']}, not {value}"

@@ -1,0 +1,145 @@
+"""A steady load of pod creations on a real API server, and what became of each.
+
+    with creating_pods(cluster, pod, per_second=100) as load:
+        ...                            # restart, rotate, break things
+    assert load.failed == []
+    assert load.unsettled == []
+
+The pods are dry runs: they pass admission like any other and are not kept.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.support.kube.cluster import KubeCluster
+
+_TIMEOUT = 30
+_SETTLED = b'"podsettle.dev/applied":'
+
+
+class Load:
+    """What came of the creations so far."""
+
+    def __init__(self) -> None:
+        self.created = 0
+        """Pods that the API server took, settled or not."""
+        self.failed: list[str] = []
+        """Why each of the others was not created."""
+        self.unsettled: list[str] = []
+        """When a pod was created without a remedy, and the warnings that came with it."""
+        self.seconds = 0.0
+        """How long it went on; known at the end."""
+        self.slowest = 0.0
+        """Seconds that the slowest creation took."""
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+
+    @property
+    def per_second(self) -> float:
+        """The rate that was reached; known at the end."""
+        return (self.created + len(self.failed)) / self.seconds
+
+    def __str__(self) -> str:
+        return (
+            f"{self.created} created in {self.seconds:.1f} s ({self.per_second:.0f}/s), "
+            f"{len(self.failed)} failed, {len(self.unsettled)} unsettled, "
+            f"slowest {self.slowest:.2f} s"
+        )
+
+
+@contextmanager
+def creating_pods(
+    cluster: KubeCluster, pod: dict[str, Any], *, per_second: float, threads: int = 20
+) -> Iterator[Load]:
+    """Create pods until the block ends, all alike, each at its time.
+
+    A thread waits for an answer before it takes its next turn, so that `threads` creations are
+    under way at the most, and the rate falls where the API server cannot keep up.
+    """
+    load = Load()
+    turns = _Turns(1 / per_second)
+    workers = [_Worker(cluster, pod, turns, load) for _ in range(threads)]
+    start = time.monotonic()
+    for worker in workers:
+        worker.start()
+    try:
+        yield load
+    finally:
+        load._over.set()
+        for worker in workers:
+            worker.join()
+        load.seconds = time.monotonic() - start
+
+
+class _Turns:
+    """Moments at even distances, each given away once."""
+
+    def __init__(self, distance: float) -> None:
+        self._distance = distance
+        self._next = time.monotonic()
+        self._lock = threading.Lock()
+
+    def take(self) -> float:
+        with self._lock:
+            # What could not be sent in time is not made up for.
+            self._next = max(self._next + self._distance, time.monotonic() - 0.1)
+            return self._next
+
+
+class _Worker(threading.Thread):
+    def __init__(
+        self, cluster: KubeCluster, pod: dict[str, Any], turns: _Turns, load: Load
+    ) -> None:
+        super().__init__(name="creating pods", daemon=True)
+        namespace = pod["metadata"].get("namespace", "default")
+        self._path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+        self._body = json.dumps(pod).encode()
+        self._headers = {
+            "Authorization": f"Bearer {cluster.token}",
+            "Content-Type": "application/json",
+        }
+        address = urlsplit(cluster.url)
+        self._connection = http.client.HTTPSConnection(
+            address.hostname or "",
+            address.port,
+            timeout=_TIMEOUT,
+            context=ssl.create_default_context(cafile=cluster.ca_file),
+        )
+        self._turns = turns
+        self._load = load
+
+    def run(self) -> None:
+        while not self._load._over.wait(max(0.0, self._turns.take() - time.monotonic())):
+            self._create()
+        self._connection.close()
+
+    def _create(self) -> None:
+        load = self._load
+        start = time.monotonic()
+        try:
+            self._connection.request("POST", self._path, self._body, self._headers)
+            answer = self._connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            with load._lock:
+                load.failed.append(f"{time.monotonic():.2f}: {error!r}")
+            return
+        with load._lock:
+            load.slowest = max(load.slowest, time.monotonic() - start)
+            if answer.status != 201:
+                text = body.decode(errors="replace")
+                load.failed.append(f"{time.monotonic():.2f}: {answer.status} {text[:500]}")
+                return
+            load.created += 1
+            if _SETTLED not in body:
+                load.unsettled.append(f"{time.monotonic():.2f}: {answer.getheader('Warning')}")

@@ -1,0 +1,297 @@
+"""Real registries (Debian's docker-registry) with images made by umoci, and servers that misbehave.
+
+    with start_registry(tmp_path, ca) as registry:
+        registry.push("team/app", "1", made_image(tmp_path, entrypoint=["/app"]))
+        registry.requests("HEAD")   # what the registry logged
+
+All listen on the loopback address, which podsettle asks only because the tests' policies spell it
+out.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+import trustme
+import yaml
+from aiohttp import web
+
+from tests.support.process import await_that, free_port
+from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.images.lookup import ImageLookup
+
+REGISTRY = "docker-registry"
+UMOCI = "umoci"
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
+
+USER, PASSWORD = "tester", "s3cret:with é"
+_HASHED = "tester:$2y$05$Nnz6mXzB9ISZfUs2ZpkzgOLmtk1R.HPaVzvtF0TA6fS3Cw9g1jvL6"
+
+
+def require(program: str) -> None:
+    """Skip where a program is not installed; in CI a skip is a failure."""
+    if not any(os.access(Path(d) / program, os.X_OK) for d in os.get_exec_path()):
+        pytest.skip(f"{program} is not installed")
+
+
+class Image(NamedTuple):
+    """An image as a registry holds it: a manifest, and the blobs that it names."""
+
+    manifest: bytes
+    media_type: str
+    blobs: tuple[bytes, ...]
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.manifest)
+
+    @property
+    def as_docker(self) -> Image:
+        """The same under Docker's media types."""
+        document = json.loads(self.manifest)
+        document["mediaType"] = DOCKER_MANIFEST
+        document["config"]["mediaType"] = DOCKER_CONFIG
+        return Image(json.dumps(document).encode(), DOCKER_MANIFEST, self.blobs)
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def made_image(
+    directory: Path,
+    *,
+    entrypoint: Sequence[str] = (),
+    cmd: Sequence[str] = (),
+    architecture: str = "amd64",
+) -> Image:
+    """An image without files, made by umoci."""
+    require(UMOCI)
+    layout = directory / f"layout-{len(list(directory.iterdir()))}"
+    options = ["--architecture", architecture, "--os", "linux"]
+    for name, texts in (("entrypoint", entrypoint), ("cmd", cmd)):
+        for text in texts:
+            options += [f"--config.{name}", text]
+    for command in (
+        ["init", "--layout", str(layout)],
+        ["new", "--image", f"{layout}:made"],
+        ["config", "--image", f"{layout}:made", *options],
+    ):
+        subprocess.run([UMOCI, *command], check=True, capture_output=True)
+
+    def blob(digest: str) -> bytes:
+        return (layout / "blobs" / digest.replace(":", "/")).read_bytes()
+
+    (entry,) = json.loads((layout / "index.json").read_text())["manifests"]
+    manifest = blob(entry["digest"])
+    config = json.loads(manifest)["config"]["digest"]
+    return Image(manifest, OCI_MANIFEST, (blob(config),))
+
+
+def index_of(*images: tuple[Image, Mapping[str, Any]], media_type: str = OCI_INDEX) -> Image:
+    """An index; each image comes with what its entry says beside the digest."""
+    entries = [
+        {"mediaType": i.media_type, "digest": i.digest, "size": len(i.manifest), **said}
+        for i, said in images
+    ]
+    document = {"schemaVersion": 2, "mediaType": media_type, "manifests": entries}
+    return Image(json.dumps(document).encode(), media_type, ())
+
+
+def on(architecture: str, os: str = "linux") -> dict[str, Any]:
+    """What an index says of an image for a platform."""
+    return {"platform": {"os": os, "architecture": architecture}}
+
+
+@dataclass
+class RunningRegistry:
+    """A registry that answers."""
+
+    host: str
+    log: Path
+    client: httpx.Client
+    authorize: Callable[[str], Mapping[str, str]]
+
+    def push(self, repository: str, tag: str, *images: Image) -> str:
+        """Store images, an index after what it names; the last gets the tag. Gives its digest."""
+        for image in images:
+            headers = self.authorize(f"repository:{repository}:pull,push")
+            for blob in image.blobs:
+                begun = self.client.post(f"/v2/{repository}/blobs/uploads/", headers=headers)
+                assert begun.status_code == 202, begun.text
+                done = self.client.put(
+                    httpx.URL(begun.headers["Location"]).copy_add_param("digest", digest_of(blob)),
+                    content=blob,
+                    headers=headers,
+                )
+                assert done.status_code == 201, done.text
+            reference = tag if image is images[-1] else image.digest
+            put = self.client.put(
+                f"/v2/{repository}/manifests/{reference}",
+                content=image.manifest,
+                headers={"Content-Type": image.media_type, **headers},
+            )
+            assert put.status_code == 201, put.text
+        return images[-1].digest
+
+    def requests(self, method: str = "", path: str = "") -> list[str]:
+        """`METHOD /path STATUS` of what podsettle asked, by the registry's own log."""
+        found = re.findall(
+            r'"([A-Z]+) (\S+) HTTP/1.1" (\d+) \d+ "[^"]*" "podsettle"', self.log.read_text()
+        )
+        return [" ".join(each) for each in found if method in each[0] and path in each[1]]
+
+
+def _nobody(_scope: str) -> Mapping[str, str]:
+    return {}
+
+
+@contextmanager
+def start_registry(
+    directory: Path,
+    ca: trustme.CA,
+    *,
+    authorize: Callable[[str], Mapping[str, str]] = _nobody,
+    **configuration: Any,
+) -> Iterator[RunningRegistry]:
+    """A registry; keywords are sections of its configuration."""
+    require(REGISTRY)
+    host = f"127.0.0.1:{free_port()}"
+    home = directory / f"registry-{host.rpartition(':')[2]}"
+    home.mkdir()
+    issued = ca.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(home / "tls.crt")
+    issued.private_key_pem.write_to_path(home / "tls.key")
+    tls = {"certificate": str(home / "tls.crt"), "key": str(home / "tls.key")}
+    written = {
+        "version": "0.1",
+        "log": {"accesslog": {"disabled": False}},
+        "storage": {"filesystem": {"rootdirectory": str(home / "data")}},
+        "http": {"addr": host, "tls": tls, "secret": "s"},
+        **configuration,
+    }
+    (home / "config.yml").write_text(yaml.safe_dump(written))
+    log = home / "log"
+    context = ssl.create_default_context()
+    ca.configure_trust(context)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [REGISTRY, "serve", str(home / "config.yml")], stdout=output, stderr=output
+        )
+    try:
+        with httpx.Client(base_url=f"https://{host}", verify=context) as client:
+
+            def answers() -> bool:
+                assert process.poll() is None, log.read_text()
+                try:
+                    return client.get("/v2/").status_code in (200, 401)
+                except httpx.TransportError:
+                    return False
+
+            await_that(answers, "the registry answers")
+            yield RunningRegistry(host, log, client, authorize)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def basic(_scope: str) -> Mapping[str, str]:
+    """What USER sends."""
+    pair = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}
+
+
+def htpasswd(directory: Path) -> dict[str, Any]:
+    """`auth` of a registry for USER."""
+    file = directory / "htpasswd"
+    file.write_text(f"{_HASHED}\n")
+    return {"htpasswd": {"realm": "tests", "path": str(file)}}
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Server:
+    """A server of the test's own: it plays a registry that no honest one would be."""
+
+    host: str = ""
+    seen: list[web.Request] = field(default_factory=list)
+
+    @property
+    def paths(self) -> list[str]:
+        return [f"{request.method} {request.path}" for request in self.seen]
+
+
+@asynccontextmanager
+async def start_server(ca: trustme.CA, handler: Handler, *names: str) -> AsyncIterator[Server]:
+    """A server with one handler for everything."""
+    server = Server()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        server.seen.append(request)
+        return await handler(request)
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("127.0.0.1", *names).configure_cert(context)
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        server.host = f"127.0.0.1:{runner.addresses[0][1]}"
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+def serving(image: Image, *more: Image) -> Handler:
+    """A handler that serves images by any tag, the first, and by digest."""
+    blobs = {digest_of(blob): blob for each in (image, *more) for blob in each.blobs}
+    manifests = {each.digest: each for each in (image, *more)}
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        kind, _, reference = request.path.rpartition("/")
+        if kind.endswith("/blobs"):
+            return web.Response(body=blobs[reference])
+        found = manifests.get(reference, image)
+        headers = {"Docker-Content-Digest": found.digest, "Content-Type": found.media_type}
+        return web.Response(body=found.manifest, headers=headers)
+
+    return handle
+
+
+def query(
+    image: str, *registries: str, mirrors: Mapping[str, str] | None = None, **said: Any
+) -> ImageQuery:
+    """A query; without registries, the image's own may be asked."""
+    allowed = registries or (image.partition("/")[0],)
+    rules = LookupRules(allowed, tuple((mirrors or {}).items()))
+    return ImageQuery(image, rules, **{"namespace": "ci", "service_account": "default", **said})
+
+
+async def found(
+    lookup: ImageLookup, asked: ImageQuery, seconds: float = 30
+) -> ImageConfig | Unavailable:
+    return (await lookup.find([asked], seconds))[asked]

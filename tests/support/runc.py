@@ -1,0 +1,253 @@
+"""Containers made by a real `runc`, from a root filesystem of BusyBox, dash, bash and linger."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.process import await_that, process_status
+
+PATIENCE = 60.0
+
+
+def missing() -> str | None:
+    """Why no container can be run here, or None."""
+    for program in ("runc", "busybox", "dash", "bash"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return None if os.geteuid() == 0 else "runc needs root here"
+
+
+def make_rootfs(directory: Path, linger: Path) -> Path:
+    """Fill a directory with the three shells, BusyBox' applets, and linger."""
+    directory.chmod(0o755)
+    for name in ("bin", "dev", "proc", "shared", "sys", "tmp"):
+        (directory / name).mkdir()
+    for name in ("shared", "tmp"):
+        (directory / name).chmod(0o1777)  # runc gives a tmpfs the mode of the directory below
+    shutil.copy2(linger, directory / "linger")
+    busybox = shutil.which("busybox") or ""
+    shutil.copy2(busybox, directory / "bin/busybox")
+    listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
+    for applet in {*listed.stdout.split()} - {"busybox", "dash", "bash"}:
+        (directory / "bin" / applet).symlink_to("busybox")
+    for shell in ("dash", "bash"):
+        _copy_with_libraries(Path(shutil.which(shell) or "").resolve(), directory, f"bin/{shell}")
+    return directory
+
+
+def _copy_with_libraries(program: Path, root: Path, name: str) -> None:
+    shutil.copy2(program, root / name)
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
+    for library in re.findall(r"(/\S+) \(0x", listed.stdout):
+        copy = root / library.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(Path(library).resolve(), copy)
+
+
+@dataclass
+class Container:
+    """A running container: the process of `runc run`, and what is known of PID 1 in it."""
+
+    runc: subprocess.Popen[bytes]
+    pid: int
+    """PID 1 of the container, as this machine counts."""
+    terminal: int | None = None
+    _unread: str = ""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to PID 1, as `runc kill` does."""
+        os.kill(self.pid, number)
+
+    def read_line(self) -> str:
+        """The next line of the standard output."""
+        assert self.runc.stdout is not None
+        return self.runc.stdout.readline().decode().rstrip("\n")
+
+    def finish(self) -> tuple[int, str, str]:
+        """Await the end; the exit code, and what is left of standard output and error."""
+        out, err = self.runc.communicate(timeout=PATIENCE)
+        return self.runc.returncode, out.decode(), err.decode()
+
+    def type(self, text: str) -> None:
+        """Type at the terminal."""
+        assert self.terminal is not None
+        os.write(self.terminal, text.encode())
+
+    def read_until(self, text: str) -> str:
+        """What the terminal shows up to and with a text; what follows is kept for the next call."""
+        assert self.terminal is not None
+        while text not in self._unread:
+            try:
+                some = os.read(self.terminal, 4096)
+            except OSError:  # Linux' way to say that nobody has the other end open
+                some = b""
+            assert some, f"the terminal closed before {text!r}: {self._unread!r}"
+            self._unread += some.decode()
+        before, _, self._unread = self._unread.partition(text)
+        return before + text
+
+    def status(self, field_name: str) -> str:
+        """A field of PID 1's /proc/PID/status."""
+        return process_status(self.pid, field_name)
+
+    def children(self) -> dict[int, str]:
+        """The children of PID 1: state and command line of each; a zombie has only a state."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                try:
+                    if int(process_status(int(entry.name), "PPid")) != self.pid:
+                        continue
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found[int(entry.name)] = (
+                        f"{process_status(int(entry.name), 'State')[0]} {command}"
+                    )
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+        return found
+
+    def await_end_of_command(self) -> None:
+        """Wait until PID 1 has no child but the timers of the shell wrapper."""
+        await_that(
+            lambda: all(": podsettle;" in child for child in self.children().values()),
+            "the command ended",
+        )
+        # bash runs on then, and may keep a signal to itself as it begins to wait again.
+        await_that(lambda: self.status("State")[0] == "S", "it waits")
+
+
+@dataclass
+class Machine:
+    """Runs containers from one root filesystem, which all of them find read-only."""
+
+    rootfs: Path
+    scratch: Path
+    unprivileged_uid: int = field(default_factory=lambda: 20_000 + os.getpid() % 40_000)
+    """In nobody's passwd file, and of this process alone: Linux counts a user's processes on the
+    whole machine, those of tests that run beside this one too, when RLIMIT_NPROC is set."""
+
+    @contextmanager
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        uid: int = 0,
+        terminal: bool = False,
+        resources: Mapping[str, object] | None = None,
+        rlimits: Mapping[str, int] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "/",
+    ) -> Iterator[Container]:
+        """A container that is running, or has run already; it is removed in the end."""
+        name = f"podsettle-test-{uuid.uuid4().hex}"
+        bundle = self.scratch / name
+        bundle.mkdir(parents=True)
+        config = _config(self.rootfs, command, uid, terminal, resources or {}, rlimits or {})
+        config["process"] |= {"cwd": cwd}
+        config["process"]["env"] += [f"{key}={value}" for key, value in (env or {}).items()]
+        (bundle / "config.json").write_text(json.dumps(config))
+        pid_file = bundle / "pid"
+        run = ["runc", "run", "--bundle", str(bundle), "--pid-file", str(pid_file), name]
+        ours = theirs = None
+        if terminal:
+            # runc makes the container's terminal itself, puts this one in raw mode and copies
+            # between the two, so that what is typed here is interpreted in the container.
+            ours, theirs = pty.openpty()
+            process = subprocess.Popen(run, stdin=theirs, stdout=theirs, stderr=theirs)
+            os.close(theirs)
+        else:
+            process = subprocess.Popen(
+                run, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        # Whoever reads from a container that says nothing would wait for ever.
+        watchdog = threading.Timer(PATIENCE, _remove, (name,))
+        watchdog.start()
+        try:
+            await_that(
+                lambda: process.poll() is not None or (pid_file.exists() and pid_file.read_text()),
+                "the container started",
+            )
+            yield Container(process, _pid(pid_file, process), ours)
+        finally:
+            watchdog.cancel()
+            _remove(name)
+            process.kill()
+            process.communicate()
+            if ours is not None:
+                os.close(ours)
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        uid: int = 0,
+        resources: Mapping[str, object] | None = None,
+        rlimits: Mapping[str, int] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "/",
+    ) -> tuple[int, str, str]:
+        """Run a container to its end; exit code, standard output, standard error."""
+        with self.start(
+            command, uid=uid, resources=resources, rlimits=rlimits, env=env, cwd=cwd
+        ) as container:
+            return container.finish()
+
+
+def _remove(name: str) -> None:
+    subprocess.run(["runc", "delete", "--force", name], capture_output=True, check=False)
+
+
+def _pid(pid_file: Path, process: subprocess.Popen[bytes]) -> int:
+    if pid_file.exists():
+        return int(pid_file.read_text())
+    _, err = process.communicate(timeout=PATIENCE)
+    raise AssertionError(f"runc: {(err or b'').decode()}")
+
+
+def _config(
+    rootfs: Path,
+    command: Sequence[str],
+    uid: int,
+    terminal: bool,
+    resources: Mapping[str, object],
+    rlimits: Mapping[str, int],
+) -> dict[str, Any]:
+    def mount(kind: str, where: str, *options: str) -> dict[str, object]:
+        return {"destination": where, "type": kind, "source": kind, "options": list(options)}
+
+    return {
+        "ociVersion": "1.0.2",
+        "process": {
+            "terminal": terminal,
+            "user": {"uid": uid, "gid": uid},
+            "args": list(command),
+            "env": ["PATH=/bin", "TERM=dumb", "PS1=prompt> "],
+            "cwd": "/",
+            "noNewPrivileges": True,
+            "rlimits": [{"type": t, "hard": n, "soft": n} for t, n in rlimits.items()],
+        },
+        "root": {"path": str(rootfs), "readonly": True},
+        "mounts": [
+            mount("proc", "/proc"),
+            mount("tmpfs", "/dev", "nosuid", "mode=755"),
+            mount("devpts", "/dev/pts", "newinstance", "ptmxmode=0666", "mode=0620"),
+            mount("tmpfs", "/tmp", "mode=1777"),
+            mount("tmpfs", "/shared", "mode=1777"),
+        ],
+        "linux": {
+            "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts")],
+            "resources": dict(resources),
+        },
+    }

@@ -1,0 +1,57 @@
+"""A ServiceAccount that may do what it is given, and podsettle's connection as that account."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.kube.cluster import KubeCluster
+from tests.support.process import await_that
+from webhook.cluster.client import ApiServer
+
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def await_grant(cluster: KubeCluster, account: str, asked: dict[str, Any]) -> None:
+    """Wait until `namespace:name` may do what is asked: a binding is not in force at once."""
+    review = {"spec": {"user": f"system:serviceaccount:{account}", **asked}}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    await_that(
+        lambda: cluster.request("POST", path, review).body["status"]["allowed"],
+        f"{account} has what it was given",
+    )
+
+
+@asynccontextmanager
+async def connected_as_an_account_with(
+    cluster: KubeCluster, namespace: str, rules: list[dict[str, Any]], directory: Path
+) -> AsyncIterator[ApiServer]:
+    """A connection that may do what `rules` say in one namespace, and nothing else."""
+    token = cluster.token_for("default", namespace)
+    name, group = namespace, "rbac.authorization.k8s.io"
+    role = {"metadata": {"name": name}, "rules": rules}
+    cluster.create(f"{_RBAC}/namespaces/{namespace}/roles", role)
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+    }
+    cluster.create(f"{_RBAC}/namespaces/{namespace}/rolebindings", binding)
+    for rule in rules:
+        asked = {"namespace": namespace, "verb": rule["verbs"][0], "group": rule["apiGroups"][0]}
+        asked |= {"resource": rule["resources"][0], "name": rule.get("resourceNames", [""])[0]}
+        await_grant(cluster, f"{namespace}:default", {"resourceAttributes": asked})
+    configuration = json.loads(cluster.kubeconfig.read_text())
+    configuration["users"][0]["user"] = {"token": token}
+    kubeconfig = directory / f"kubeconfig-{namespace}"
+    kubeconfig.write_text(json.dumps(configuration))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(kubeconfig))
+        server = await ApiServer.connect()
+    async with server:
+        yield server

@@ -1,0 +1,75 @@
+"""From rounds to figures, and from figures to verdicts and pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench import floor
+from bench.failure import BenchError
+from bench.measure import Measure, percentile
+from bench.part import Part
+from bench.report import as_json, as_markdown, filled, from_json
+from bench.rounds import interleave
+from bench.run import CONNECTIONS
+from bench.targets import verdicts
+from bench.text import figure, measured
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def floor_part(ours: tuple[float, ...]) -> Part:
+    part = Part(floor.NAME, "Floor")
+    figures = {"podsettle": ours, "echo": (20_000, 10_000), "agnhost": (4_000, 2_000)}
+    for name, values in figures.items():
+        measure = Measure(values, "/CPU-s")
+        part.rows[floor.row(name, CONNECTIONS)] = {"reviews per CPU-second": measure}
+    return part
+
+
+def test_contenders_take_turns_in_changing_order() -> None:
+    order: list[str] = []
+    turns = {name: lambda name=name: order.append(name) for name in "abc"}
+    interleave(turns, rounds=2, warm_up=lambda name: order.append(name.upper()))
+    assert "".join(order) == "ABCabccba"
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    ratio = Measure((10, 5), "/s").over(Measure((5, 1), "/s"))
+    assert ratio.values == (2, 5)
+    assert Measure((3, 4), "ms").less(Measure((1, 1), "ms")) == Measure((2, 3), "ms")
+
+
+def test_percentiles() -> None:
+    assert percentile([3.0, 1.0, 2.0], 50) == 2
+    assert percentile(list(range(300)), 99) == 297
+    assert percentile([1.0], 99) == 1
+
+
+def test_verdicts() -> None:
+    words = [verdict.word for verdict in verdicts({floor.NAME: floor_part((12_000, 6_000))})]
+    assert words[:3] == ["met", "met", "not measured"]
+    words = [verdict.word for verdict in verdicts({floor.NAME: floor_part((10_000, 5_000))})]
+    assert words[:2] == ["MISSED", "MISSED"]
+
+
+def test_results_can_be_read_again() -> None:
+    parts = {floor.NAME: floor_part((12_000, 6_000))}
+    again, environment = from_json(as_json(parts, {"commit": "c"}))
+    assert (again, environment) == (parts, {"commit": "c"})
+
+
+def test_figures_show_what_means_something() -> None:
+    assert figure(12_345.6, "/s") == "12,346"
+    assert measured(Measure((0.7, 0.712, 0.8), "s")) == "0.71 s (0.70–0.80)"
+
+
+def test_the_page_has_a_place_for_the_results() -> None:
+    page = (DOCS / "performance.md").read_text(encoding="utf-8")
+    parts = {floor.NAME: floor_part((12_000, 6_000))}
+    new = filled(page, as_markdown(parts, {"commit": "c"}))
+    assert "against agnhost | ≥ 3.00 × | 3.00 × (3.00–3.00) | met |" in new
+    assert filled(new, "") == filled(page, "")
+    with pytest.raises(BenchError):
+        filled("nothing", "")

@@ -1,0 +1,139 @@
+"""However a log is cut into streams and chunks, each byte is delivered once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.support.fake_kubelet import Record, read_logs, stamp
+from webhook.client.log_cursor import Position
+
+T = 1_780_000_000_000_000_000
+MS = 1_000_000
+SECOND = 1000 * MS
+
+texts = st.binary(max_size=6).map(lambda text: text.replace(b"\n", b""))
+gaps = st.sampled_from([0, 1, 300 * MS, 700 * MS, 999 * MS, SECOND, 3 * SECOND])
+parts = st.lists(st.tuples(gaps, texts), min_size=1, max_size=3)
+
+
+@st.composite
+def files(draw: Any) -> list[Record]:
+    """Log files: lines of one moment, long lines in parts, and lines a little out of order.
+
+    Text may look like a stamp, but not where a later part of a line begins: a stream that begins
+    there does not tell the two apart.
+    """
+    records: list[Record] = []
+    at = T
+    for line in draw(st.lists(parts, max_size=12)):
+        early = draw(st.sampled_from([0, 0, 1, 900 * MS])) if len(line) == 1 else 0
+        for gap, text in line:
+            at += gap
+            # A part without text would be followed by a stamp.
+            records.append(Record(at - early, text or b"-", partial=True))
+        begin = len(records) - len(line)
+        like_a_stamp = stamp(T) if draw(st.booleans()) else b""
+        records[begin] = records[begin]._replace(text=like_a_stamp + records[begin].text)
+        last = records[-1]
+        records[-1] = last._replace(partial=False, text=last.text.removesuffix(b"-"))
+    if records and draw(st.booleans()):
+        records[-1] = records[-1]._replace(partial=True, text=records[-1].text or b"-")
+    return records
+
+
+def stream(records: list[Record], since: str | None) -> bytes:
+    """What the kubelet sends, asked by way of an API server."""
+    begin = int(datetime.fromisoformat(since).timestamp()) * SECOND if since else 0
+    return b"".join(read_logs(records, begin, stamps=True))
+
+
+def plain(records: list[Record]) -> bytes:
+    return b"".join(read_logs(records, 0, stamps=False))
+
+
+def read(position: Position, sent: bytes, size: int) -> bytes:
+    """What is new in one stream that comes in chunks of this size."""
+    position.rewind()
+    chunks = [sent[at : at + size] for at in range(0, len(sent), size)]
+    return b"".join(map(position.feed, chunks))
+
+
+breaks = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 400), st.integers(1, 50)), max_size=6
+)
+
+
+@given(files(), breaks)
+@example([Record(T, b"a"), Record(T, b"a"), Record(T, b"a")], [(2, 400, 9), (3, 400, 50)])
+def test_each_byte_is_delivered_once(
+    records: list[Record], broken: list[tuple[int, int, int]]
+) -> None:
+    position = Position()
+    got = b""
+    present = 0
+    for written, length, size in broken:
+        present = max(present, min(written, len(records)))
+        got += read(position, stream(records[:present], position.since)[:length], size)
+    got += read(position, stream(records, position.since), 1000)
+    assert got == plain(records)
+    assert read(position, stream(records, position.since), 1000) == b""
+
+
+@given(files(), st.integers(0, 400), st.integers(1, 50))
+def test_stamps_are_left_where_they_are_wanted(
+    records: list[Record], length: int, size: int
+) -> None:
+    position = Position(keep_stamps=True)
+    got = read(position, stream(records, None)[:length], size)
+    got += read(position, stream(records, position.since), size)
+    assert got == stream(records, None)
+
+
+@given(
+    st.text("a\n 2-", max_size=200).map(str.encode),
+    st.lists(st.integers(0, 200), max_size=4),
+    st.integers(1, 50),
+)
+def test_a_server_that_does_not_stamp_is_read_from_the_start_each_time(
+    log: bytes, broken: list[int], size: int
+) -> None:
+    position = Position()
+    got = b"".join(read(position, log[:length], size) for length in broken)
+    assert position.since is None
+    assert got + read(position, log + b"\n", size) == log + b"\n"
+
+
+def test_a_moment_that_none_is_is_text() -> None:
+    position = Position()
+    assert read(position, b"2026-13-45T99:00:00Z text\n", 99) == b"2026-13-45T99:00:00Z text\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "since"),
+    [
+        (b"2026-05-30T10:00:05.000000001Z a\n", "2026-05-30T10:00:04Z"),
+        (b"2026-05-30T12:00:05.5+02:00 a\n", "2026-05-30T10:00:04Z"),
+        # A clock that was set back: what it wrote since must not be passed by.
+        (
+            b"2026-05-30T10:00:05.0Z a\n2026-05-30T09:00:00.0Z b\n",
+            "2026-05-30T09:00:00Z",
+        ),
+    ],
+)
+def test_the_log_is_asked_for_from_a_second_before(sent: bytes, since: str) -> None:
+    position = Position()
+    read(position, sent, 99)
+    assert position.since == since
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    position = Position()
+    for second in range(100):
+        lines = [Record(T + second * SECOND + n, b"") for n in range(10)]
+        read(position, stream(lines, None), 9999)
+    assert len(position._begun) <= 30

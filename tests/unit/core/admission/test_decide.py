@@ -1,0 +1,353 @@
+"""From a request and a view to a decision: who is left alone, and whose remedy counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.support.factories import (
+    IMAGE,
+    SETTINGS,
+    container,
+    decided,
+    namespace,
+    patched,
+    pod,
+    policy,
+    runtime_class,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.handler import review_of
+from webhook.core.cluster.view import Namespace
+
+APPLIED = "podsettle.dev/applied"
+SKIP = "podsettle.dev/skip"
+QUICK = container("prepare", "/entrypoint", "init")
+FAST = [runtime_class("fast"), runtime_class("slow")]
+
+
+def relabel(**fields: Any) -> dict[str, Any]:
+    return {"skipSELinuxRelabel": {"pods": "All", **fields}}
+
+
+def test_no_policy_covers_the_namespace_or_the_pod() -> None:
+    elsewhere = policy("a", namespaceSelector={"matchLabels": {"team": "b"}})
+    others = policy("b", podSelector={"matchLabels": {"app": "x"}})
+    for seen in (view(), view(elsewhere), view(others), view(elsewhere, others)):
+        assert why(decided(pod(QUICK), seen)) == ["NoPolicy"]
+
+
+def test_a_pod_selector_covers_the_pods_that_it_selects() -> None:
+    tekton = {"matchExpressions": [{"key": "tekton.dev/taskRun", "operator": "Exists"}]}
+    seen = view(policy(podSelector=tekton))
+    assert why(decided(pod(QUICK, labels={"tekton.dev/taskRun": "x"}), seen)) == [
+        "prepare: Applied"
+    ]
+    assert why(decided(pod(QUICK, labels={"app": "x"}), seen)) == ["NoPolicy"]
+    assert why(decided(pod(QUICK), seen)) == ["NoPolicy"]
+
+
+def test_a_policy_may_want_pods_without_a_label() -> None:
+    absent = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
+    seen = view(policy(podSelector=absent))
+    assert why(decided(pod(QUICK), seen)) == ["prepare: Applied"]
+    assert why(decided(pod(QUICK, labels={"app": "x"}), seen)) == ["NoPolicy"]
+
+
+def test_a_namespace_that_asks_for_a_policy_gets_it() -> None:
+    ci = namespace("ci", {"podsettle.dev/policy": "p"})
+    asked = view(policy(namespaceSelector=None), namespaces=[ci])
+    decision = decided(pod(QUICK), asked)
+    assert why(decision) == ["prepare: Applied"]
+    assert decision.policies == ("p",)
+
+
+@pytest.mark.parametrize(
+    ("policies", "others"),
+    [([], []), ([policy(podSelector={"matchLabels": {"a": "b"}})], []), ([policy()], ["Applied"])],
+)
+def test_a_namespace_that_asks_for_a_missing_policy_is_told_of_it(
+    policies: list[Any], others: list[str]
+) -> None:
+    ci = namespace("ci", {"podsettle.dev/policy": "gone"})
+    decision = decided(pod(QUICK), view(*policies, namespaces=[ci]))
+    assert why(decision) == ["PolicyNotFound", *(f"prepare: {reason}" for reason in others)]
+    assert decision.warnings == [
+        "podsettle: PolicyNotFound: namespace 'ci' asks for policy 'gone', which does not exist"
+    ]
+
+
+def test_a_namespace_that_is_switched_off_is_left_alone() -> None:
+    off = namespace("ci", {"podsettle.dev/enabled": "false", "podsettle.dev/policy": "p"})
+    decision = decided(pod(QUICK), view(policy(), namespaces=[off]))
+    assert why(decision) == ["NamespaceDisabled"]
+    assert decision.operations == ()
+
+
+@pytest.mark.parametrize("name", ["kube-system", "openshift-etcd", "podsettle-system"])
+def test_protected_namespaces_are_left_alone(name: str) -> None:
+    asking = namespace(name, {"podsettle.dev/policy": "gone"})
+    seen = view(policy(), namespaces=[asking])
+    assert why(decided(pod(QUICK), seen, namespace=name)) == ["ProtectedNamespace"]
+
+
+@dataclass(frozen=True)
+class Forgetful(Snapshot):
+    """A view that knows only what it was told, as one on an API server does."""
+
+    def namespace(self, name: str) -> Namespace | None:
+        return self.namespaces.get(name)
+
+
+def test_a_namespace_that_the_view_does_not_know_is_told_of() -> None:
+    decision = decided(pod(QUICK), Forgetful(view(policy()).policies))
+    assert why(decision) == ["NamespaceUnknown"]
+    assert decision.warnings == ["podsettle: NamespaceUnknown: namespace 'ci' is not known"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "reason"),
+    [
+        ({"kubernetes.io/config.mirror": "hash"}, {}, "MirrorPod"),
+        ({"kubernetes.io/config.mirror": ""}, {}, "MirrorPod"),
+        ({SKIP: "true"}, {}, "PodOptedOut"),
+        ({SKIP: " true "}, {}, "PodOptedOut"),
+        ({}, {"os": {"name": "windows"}}, "WindowsPod"),
+        ({}, {"nodeSelector": {"kubernetes.io/os": "windows"}}, "WindowsPod"),
+        (
+            {},
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchExpressions": [
+                                        {
+                                            "key": "kubernetes.io/os",
+                                            "operator": "In",
+                                            "values": ["windows"],
+                                        }
+                                    ]
+                                }
+                            ]
+                        }
+                    }
+                }
+            },
+            "WindowsPod",
+        ),
+    ],
+)
+def test_a_pod_is_left_alone(
+    annotations: dict[str, str], spec: dict[str, Any], reason: str
+) -> None:
+    decision = decided(pod(QUICK, annotations=annotations, **spec), view(policy()))
+    assert why(decision) == [reason]
+    assert decision.operations == ()
+    assert decision.warnings == []
+
+
+@pytest.mark.parametrize("spec", [{"os": {"name": "linux"}}, {"os": None}, {"nodeSelector": None}])
+def test_a_linux_pod_is_not(spec: dict[str, Any]) -> None:
+    assert why(decided(pod(QUICK, **spec), view(policy()))) == ["prepare: Applied"]
+
+
+@pytest.mark.parametrize(
+    ("skip", "reasons"),
+    [
+        ("runtimeClass", ["PodOptedOut", "prepare: Applied"]),
+        ("postInitSleep", ["Applied", "PodOptedOut"]),
+        ("runtimeClass,postInitSleep", ["PodOptedOut", "PodOptedOut"]),
+        (" postInitSleep , runtimeClass ", ["PodOptedOut", "PodOptedOut"]),
+        ("false", ["Applied", "prepare: Applied"]),
+        ("", ["Applied", "prepare: Applied"]),
+        ("nothing-of-ours", ["UnknownRemedy", "Applied", "prepare: Applied"]),
+    ],
+)
+def test_a_pod_opts_out_of_single_remedies(skip: str, reasons: list[str]) -> None:
+    both = policy(remedies={"postInitSleep": {}, "runtimeClass": {"name": "fast"}})
+    decision = decided(pod(QUICK, annotations={SKIP: skip}), view(both, classes=FAST))
+    assert why(decision) == reasons
+
+
+@pytest.mark.parametrize(
+    "request_fields",
+    [
+        {"operation": "UPDATE"},
+        {"operation": "DELETE"},
+        {"operation": "CONNECT"},
+        {"sub_resource": "ephemeralcontainers"},
+        {"sub_resource": "status"},
+    ],
+)
+def test_only_the_creation_of_a_pod_is_covered(request_fields: dict[str, str]) -> None:
+    request = review_of(pod(QUICK), "ci")
+    for name, value in request_fields.items():
+        setattr(request, name, value)
+    assert why(decide(request, view(policy()), SETTINGS)) == ["NotPodCreate"]
+
+
+@pytest.mark.parametrize(
+    ("group", "resource"), [("", "services"), ("metrics.k8s.io", "pods"), ("", "pods/log")]
+)
+def test_only_pods_of_the_core_group_are_covered(group: str, resource: str) -> None:
+    request = review_of(pod(QUICK), "ci")
+    request.resource.group, request.resource.resource = group, resource
+    assert why(decide(request, view(policy()), SETTINGS)) == ["NotPodCreate"]
+
+
+def test_the_policy_with_the_higher_priority_decides_and_then_the_name() -> None:
+    def chosen(**priorities: int) -> str:
+        policies = [
+            policy(name, priority=priority, remedies={"runtimeClass": {"name": name}})
+            for name, priority in priorities.items()
+        ]
+        return str(settled(pod(), view(*policies, classes=FAST))["spec"]["runtimeClassName"])
+
+    assert chosen(fast=1, slow=0) == "fast"
+    assert chosen(fast=0, slow=1) == "slow"
+    assert chosen(slow=0, fast=0) == "fast"
+
+
+def test_each_remedy_comes_from_the_first_policy_that_sets_it() -> None:
+    policies = [
+        policy("a", priority=3, remedies={"runtimeClass": {"name": "fast"}}),
+        policy("b", priority=2, remedies={"runtimeClass": {"name": "slow"}, **relabel()}),
+        policy("c", priority=1, remedies={"postInitSleep": {}, **relabel(runtimeClassName="slow")}),
+    ]
+    seen = view(*policies, classes=FAST)
+    before = pod(QUICK)
+    decision = decided(before, seen)
+    assert [(o.policy, o.remedy) for o in decision.outcomes] == [
+        ("a", "runtimeClass"),
+        ("b", "skipSELinuxRelabel"),
+        ("c", "postInitSleep"),
+    ]
+    assert decision.policies == ("a", "b", "c")
+    after = patched(before, decision)
+    assert after["spec"]["runtimeClassName"] == "fast"
+    assert after["metadata"]["annotations"][APPLIED] == (
+        "a/runtimeClass,b/skipSELinuxRelabel,c/postInitSleep"
+    )
+
+
+def test_a_policy_that_does_not_select_the_pod_shadows_nothing() -> None:
+    policies = [
+        policy("a", priority=9, podSelector={"matchLabels": {"app": "x"}}),
+        policy("b"),
+    ]
+    decision = decided(pod(QUICK), view(*policies))
+    assert [(o.policy, str(o.reason)) for o in decision.outcomes] == [("b", "Applied")]
+
+
+def test_an_audit_changes_nothing_and_reports_what_it_would_do() -> None:
+    remedies = {"postInitSleep": {}, "runtimeClass": {"name": "gone"}, **relabel()}
+    decision = decided(pod(QUICK), view(policy(action="Audit", remedies=remedies)))
+    assert why(decision) == ["RuntimeClassMissing", "WouldApply", "prepare: WouldApply"]
+    assert decision.operations == ()
+    assert "applied" not in decision.audit_annotations
+
+
+def test_an_audit_never_shadows_a_policy_that_mutates() -> None:
+    audit = policy(
+        "audit",
+        priority=100,
+        action="Audit",
+        remedies={"postInitSleep": {}, "runtimeClass": {"name": "slow"}},
+    )
+    mutate = policy("mutate", remedies={"postInitSleep": {}, "runtimeClass": {"name": "fast"}})
+    before = pod(QUICK)
+    decision = decided(before, view(audit, mutate, classes=FAST))
+    assert [(o.policy, o.remedy, str(o.reason)) for o in decision.outcomes] == [
+        ("mutate", "runtimeClass", "Applied"),
+        ("mutate", "postInitSleep", "Applied"),
+        ("audit", "runtimeClass", "WouldApply"),
+        ("audit", "postInitSleep", "WouldApply"),
+    ]
+    after = patched(before, decision)
+    assert after == settled(before, view(mutate, classes=FAST))
+    assert after["metadata"]["annotations"][APPLIED] == "mutate/runtimeClass,mutate/postInitSleep"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, "p/postInitSleep"),
+        ("", "p/postInitSleep"),
+        ("p/postInitSleep", "p/postInitSleep"),
+        ("old/runtimeClass", "old/runtimeClass,p/postInitSleep"),
+    ],
+)
+def test_what_was_applied_is_added_to_what_the_pod_carries(before: str | None, after: str) -> None:
+    annotations = {} if before is None else {APPLIED: before}
+    found = settled(pod(QUICK, annotations=annotations), view(policy()))
+    assert found["metadata"]["annotations"][APPLIED] == after
+
+
+def test_a_settled_pod_says_how_large_it_was_left() -> None:
+    labels = {"a": "b", "c": "d"}
+    document = pod(QUICK, container("late"), labels=labels)
+    found = settled(document, view(policy()))
+    spec = found["spec"]
+    assert found["metadata"]["annotations"]["podsettle.dev/settled"] == "/".join(
+        str(len(part))
+        for part in (spec["containers"], spec["initContainers"], spec["volumes"], labels)
+    )
+    # Another webhook adds a container; once that is settled too, the annotation is true again.
+    spec["initContainers"].append(container("later", "/later"))
+    again = settled(found, view(policy()))
+    assert again["metadata"]["annotations"]["podsettle.dev/settled"] == (
+        f"{len(spec['containers'])}/{len(spec['initContainers'])}/{len(spec['volumes'])}/2"
+    )
+
+
+def test_a_pod_to_which_nothing_is_applied_carries_no_annotation() -> None:
+    decision = decided(pod(container("a")), view(policy()))
+    assert why(decision) == ["a: NoCommand"]
+    assert decision.operations == ()
+
+
+def test_a_patch_applies_to_a_pod_without_metadata_too() -> None:
+    """The API server always sends metadata; who pastes a pod into the preview may not."""
+    before = pod(QUICK)
+    del before["metadata"]
+    patched(before, decided(before, view(policy())))
+
+
+def test_the_helper_image_is_the_one_that_the_operator_named() -> None:
+    found = settled(pod(QUICK), view(policy()))
+    assert [c["image"] for c in found["spec"]["initContainers"]] == [IMAGE, QUICK["image"]]
+    nobody = decided(pod(QUICK), view(policy()), settings=Settings())
+    assert why(nobody) == ["prepare: HelperImageMissing"]
+
+
+def test_a_pod_opts_out_of_audits_too() -> None:
+    remedies: dict[str, object] = {"postInitSleep": {}}
+    audit = policy(remedies=remedies, action="Audit")
+    before = pod(QUICK, annotations={"podsettle.dev/skip": "postInitSleep"})
+    assert why(decided(before, view(audit))) == ["PodOptedOut"]
+
+
+@pytest.mark.parametrize(("count", "applied"), [(499, 499), (500, 0)])
+def test_a_pod_of_more_containers_than_anybody_has_is_left_alone(count: int, applied: int) -> None:
+    large = pod(*(container(f"c{n}", "/c") for n in range(count)))
+    outcomes = decided(large, view(policy())).outcomes
+    assert sum(outcome.changed for outcome in outcomes) == applied
+    if not applied:
+        assert [outcome.reason for outcome in outcomes] == ["PodTooLarge"]
+
+
+def test_an_annotation_that_skips_what_does_not_exist_costs_one_line() -> None:
+    skip = ",".join(f"x{n}" for n in range(20_000))
+    skipping = pod(QUICK, annotations={"podsettle.dev/skip": skip})
+    first, *rest = decided(skipping, view(policy())).outcomes
+    assert first.reason == "UnknownRemedy"
+    assert "'x0', 'x1', 'x10' and " in first.message
+    assert [outcome.reason for outcome in rest] == ["Applied"]

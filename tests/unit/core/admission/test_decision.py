@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.support.factories import (
+    SETTINGS,
+    Json,
+    container,
+    decided,
+    namespace,
+    node,
+    pod,
+    policy,
+    runtime_class,
+    view,
+)
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decision import Decision, Outcome, Reason
+from webhook.core.admission.handler import admit, review_of
+from webhook.core.cluster.view import Namespace
+from webhook.core.defects.versions import Version
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_is_a_camel_case_code_with_a_sentence_about_it(reason: Reason) -> None:
+    assert reason.value.isalnum()
+    assert reason.value[0].isupper()
+    assert reason.meaning.endswith(".")
+    assert isinstance(reason.warns, bool)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Applied", "NoPolicy", "NamespaceDisabled", "PodOptedOut", "MirrorPod", "WindowsPod",
+        "NoCommand", "NativeSidecar", "RuntimeClassMissing", "RuntimeClassConflict",
+        "RuntimeClassPreset", "UnstableSELinuxLevel", "ServerTooOld", "NotNeeded", "InternalError",
+    ],
+)  # fmt: skip
+def test_the_reasons_of_the_contract_are_there(reason: str) -> None:
+    assert reason in list(Reason)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        Reason.APPLIED, Reason.WOULD_APPLY, Reason.ALREADY_SETTLED, Reason.NO_POLICY,
+        Reason.NAMESPACE_DISABLED, Reason.PROTECTED_NAMESPACE, Reason.NOT_POD_CREATE,
+        Reason.POD_OPTED_OUT, Reason.MIRROR_POD, Reason.WINDOWS_POD, Reason.NATIVE_SIDECAR,
+        Reason.MESH_INIT_CONTAINER, Reason.LONG_RUNNING, Reason.NOT_NEEDED,
+        Reason.NO_PERSISTENT_VOLUME,
+    ],
+)  # fmt: skip
+def test_nobody_is_warned_of_what_is_as_it_should_be(reason: Reason) -> None:
+    assert Decision((Outcome(reason, "postInitSleep", "p", "a"),)).warnings == []
+
+
+def test_a_warning_names_the_remedy_the_reason_and_the_container() -> None:
+    decision = Decision((Outcome(Reason.NO_SHELL, "postInitSleep", "p", "prepare"),))
+    assert decision.warnings == [
+        "podsettle: postInitSleep: NoShell: prepare: "
+        "`delivery: Shell` and the command does not start with a known shell."
+    ]
+
+
+def test_a_message_says_more_than_the_meaning_of_the_reason() -> None:
+    missing = Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p", message="no such class")
+    assert Decision((missing,)).warnings == [
+        "podsettle: runtimeClass: RuntimeClassMissing: no such class"
+    ]
+
+
+def test_many_containers_make_one_warning() -> None:
+    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}") for n in range(40))
+    (warning,) = Decision(outcomes).warnings
+    assert warning.startswith("podsettle: postInitSleep: NoCommand: c0, c1, c2 and 37 more: ")
+
+
+def test_three_containers_are_all_named() -> None:
+    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", name) for name in "abc")
+    (warning,) = Decision(outcomes).warnings
+    assert warning.startswith("podsettle: postInitSleep: NoCommand: a, b, c: ")
+
+
+def test_each_reason_of_each_remedy_has_its_own_warning() -> None:
+    outcomes = (
+        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "a"),
+        Outcome(Reason.NO_SHELL, "postInitSleep", "p", "b"),
+        Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p"),
+        Outcome(Reason.RUNTIME_CLASS_MISSING, "skipSELinuxRelabel", "p"),
+    )
+    assert len(Decision(outcomes).warnings) == 4
+
+
+SUBJECT = "podsettle: postInitSleep: NoCommand: a: "
+
+
+@pytest.mark.parametrize("length", [1, 255, 256, 257, 10_000])
+def test_no_warning_is_longer_than_the_api_server_keeps(length: int) -> None:
+    message = "m" * (length - len(SUBJECT))
+    outcome = Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "a", message=message or "m")
+    (warning,) = Decision((outcome,)).warnings
+    if length > 256:
+        assert warning == f"{SUBJECT}{message}"[:253] + "..."
+    else:
+        assert warning == SUBJECT + (message or "m")
+
+
+def test_long_names_do_not_make_a_long_warning() -> None:
+    outcomes = tuple(
+        Outcome(Reason.NO_COMMAND, "skipSELinuxRelabel", "p", "n" * 63) for _ in range(9)
+    )
+    (warning,) = Decision(outcomes).warnings
+    assert len(warning) == 256
+
+
+def test_audit_annotations_tell_what_was_applied_and_what_was_not() -> None:
+    outcomes = (
+        Outcome(Reason.APPLIED, "postInitSleep", "p", "a", changed=True),
+        Outcome(Reason.UNSTABLE_SELINUX_LEVEL, "skipSELinuxRelabel", "q", changed=True),
+        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "b"),
+        Outcome(Reason.NO_POLICY),
+    )
+    assert Decision(outcomes).audit_annotations == {
+        "applied": "p/postInitSleep[a]=Applied q/skipSELinuxRelabel=UnstableSELinuxLevel",
+        "skipped": "p/postInitSleep[b]=NoCommand NoPolicy",
+    }
+
+
+def test_a_decision_about_nothing_says_nothing() -> None:
+    assert Decision().audit_annotations == {}
+    assert Decision().warnings == []
+
+
+# Each reason, brought about.
+
+QUICK = container("prepare", "/entrypoint")
+SLEEP = view(policy())
+
+
+@dataclass(frozen=True)
+class Forgetful(Snapshot):
+    def namespace(self, name: str) -> Namespace | None:
+        return self.namespaces.get(name)
+
+
+def ask(document: Json, seen: Snapshot = SLEEP, options: Settings = SETTINGS) -> Decision:
+    return decided(document, seen, settings=options)
+
+
+def sleep(document: Json, **settings: Any) -> Decision:
+    return ask(document, view(policy(remedies={"postInitSleep": settings})))
+
+
+def relabel(document: Json) -> Decision:
+    return ask(document, view(policy(remedies={"skipSELinuxRelabel": {}})))
+
+
+def classed(document: Json, *classes: Json) -> Decision:
+    return ask(document, view(policy(remedies={"runtimeClass": {"name": "fast"}}), classes=classes))
+
+
+def labelled(labels: Json) -> Decision:
+    return ask(pod(QUICK), view(policy(), namespaces=[namespace("ci", labels)]))
+
+
+def updated() -> Decision:
+    request = review_of(pod(QUICK), "ci")
+    request.operation = "UPDATE"
+    return decide(request, SLEEP, SETTINGS)
+
+
+def admitted(pod_: Any = None, kind: str = "AdmissionReview", seen: Snapshot = SLEEP) -> Decision:
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    request = {"uid": "u", "operation": "CREATE", "resource": resource, "object": pod_}
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": kind, "request": request}
+    return admit(json.dumps(body).encode(), seen, SETTINGS).decision
+
+
+def defective() -> Decision:
+    @dataclass(frozen=True)
+    class Broken(Snapshot):
+        def namespace(self, name: str) -> Namespace | None:
+            raise ZeroDivisionError(name)
+
+    return admitted(pod(QUICK), seen=Broken())
+
+
+def retried(document: Json) -> Decision:
+    remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
+    return ask(document, view(policy(remedies=remedies), server=Version(1, 36)))
+
+
+def gated(document: Json) -> Decision:
+    return ask(document, view(policy(remedies={"kubeletGate": {}})))
+
+
+def change_policy(document: Json) -> Decision:
+    remedies: Json = {"seLinuxChangePolicy": "Recursive"}
+    return ask(document, view(policy(remedies=remedies), server=Version(1, 36)))
+
+
+CLAIM: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+SETTLED = container("prepare", "/podsettle/linger", "--", "/entrypoint")
+AUDIT = view(policy(action="Audit"))
+OLD = view(policy(remedies={"postInitSleep": {"delivery": "ImageVolume"}}), server=Version(1, 33))
+QUAY = {"lookup": "Registry", "registries": ["quay.io"]}
+CASES: dict[Reason, Callable[[], Decision]] = {
+    Reason.APPLIED: lambda: ask(pod(QUICK)),
+    Reason.WOULD_APPLY: lambda: ask(pod(QUICK), AUDIT),
+    Reason.ALREADY_SETTLED: lambda: ask(pod(SETTLED)),
+    Reason.NO_POLICY: lambda: ask(pod(QUICK), view()),
+    Reason.POLICY_NOT_FOUND: lambda: labelled({"podsettle.dev/policy": "x"}),
+    Reason.NAMESPACE_DISABLED: lambda: labelled({"podsettle.dev/enabled": "false"}),
+    Reason.NAMESPACE_UNKNOWN: lambda: ask(pod(QUICK), Forgetful()),
+    Reason.PROTECTED_NAMESPACE: lambda: decided(pod(QUICK), SLEEP, namespace="kube-system"),
+    Reason.NOT_POD_CREATE: updated,
+    Reason.POD_OPTED_OUT: lambda: ask(pod(QUICK, annotations={"podsettle.dev/skip": "true"})),
+    Reason.MIRROR_POD: lambda: ask(pod(QUICK, annotations={"kubernetes.io/config.mirror": "x"})),
+    Reason.WINDOWS_POD: lambda: ask(pod(QUICK, os={"name": "windows"})),
+    Reason.POD_TOO_LARGE: lambda: ask(pod(*[QUICK] * 1000)),
+    Reason.NO_COMMAND: lambda: ask(pod(container("a"))),
+    Reason.IMAGE_CONFIG_UNAVAILABLE: lambda: ask(
+        pod(container("a")), view(policy(imageConfig=QUAY))
+    ),
+    Reason.NO_SHELL: lambda: sleep(pod(QUICK), delivery="Shell"),
+    Reason.INTERACTIVE: lambda: sleep(pod(container("a", "sh", tty=True)), delivery="Shell"),
+    Reason.NATIVE_SIDECAR: lambda: ask(pod(container("a", "/a", restartPolicy="Always"))),
+    Reason.MESH_INIT_CONTAINER: lambda: ask(pod(container("istio-init", "/a"))),
+    Reason.LONG_RUNNING: lambda: sleep(pod(restartPolicy="Always"), containers=["*"]),
+    Reason.NAME_CONFLICT: lambda: ask(pod(container("podsettle-linger", "/x"), QUICK)),
+    Reason.HELPER_IMAGE_MISSING: lambda: ask(pod(QUICK), SLEEP, Settings()),
+    Reason.NOT_NEEDED: lambda: ask(pod(QUICK), view(policy(), nodes=[node("n", "cri-o://1.36.0")])),
+    Reason.SERVER_TOO_OLD: lambda: ask(pod(QUICK), OLD),
+    Reason.RUNTIME_CLASS_MISSING: lambda: classed(pod()),
+    Reason.RUNTIME_CLASS_CONFLICT: lambda: classed(
+        pod(overhead={"cpu": "1"}), runtime_class("fast")
+    ),
+    Reason.RUNTIME_CLASS_PRESET: lambda: classed(pod(runtimeClassName="kata")),
+    Reason.NO_PERSISTENT_VOLUME: lambda: relabel(pod()),
+    Reason.ANNOTATION_PRESET: lambda: relabel(
+        pod(annotations={"try-skip-volume-selinux-label.crio.io": "false"}, **CLAIM)
+    ),
+    Reason.UNSTABLE_SELINUX_LEVEL: lambda: relabel(pod(**CLAIM)),
+    Reason.RESTART_POLICY_PRESET: lambda: retried(pod(QUICK | {"restartPolicy": "Never"})),
+    Reason.SYSTEM_POD: lambda: gated(pod(tolerations=[{"operator": "Exists"}])),
+    Reason.MESH_TRAFFIC: lambda: gated(pod(container("istio-validation", "/x"))),
+    Reason.SELINUX_CHANGE_POLICY_PRESET: lambda: change_policy(
+        pod(securityContext={"seLinuxChangePolicy": "MountOption"})
+    ),
+    Reason.MALFORMED_POD: lambda: admitted(5),
+    Reason.UNKNOWN_REMEDY: lambda: ask(
+        pod(QUICK, annotations={"podsettle.dev/skip": "postinitsleep"})
+    ),
+    Reason.ANNOTATIONS_FULL: lambda: ask(pod(QUICK, annotations={"full": "x" * 256 * 1024})),
+    Reason.UNSUPPORTED_REVIEW: lambda: admitted(pod(QUICK), kind="ConversionReview"),
+    Reason.INTERNAL_ERROR: defective,
+}
+OF_THE_SERVER = {Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED}
+
+
+def test_every_reason_of_the_core_has_a_case() -> None:
+    assert CASES.keys() == set(Reason) - OF_THE_SERVER
+
+
+@pytest.mark.parametrize("reason", CASES)
+def test_the_reason_comes_about(reason: Reason) -> None:
+    assert reason in [outcome.reason for outcome in CASES[reason]().outcomes]
+
+
+def test_what_is_told_has_an_end() -> None:
+    outcomes = tuple(
+        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}", message=f"m{n}")
+        for n in range(1000)
+    )
+    decision = Decision(outcomes)
+    assert len(decision.warnings) == 16
+    assert decision.warnings[-1] == "podsettle: 985 more"
+    assert sum(map(len, decision.warnings)) <= 4096
+    assert max(map(len, decision.audit_annotations.values())) <= 10_240

@@ -1,0 +1,285 @@
+"""Bytes in, bytes out: always an answer, always allowed."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from tests.support.factories import (
+    SETTINGS,
+    UID,
+    Json,
+    container,
+    patched,
+    pod,
+    policy,
+    review,
+    settled,
+    view,
+)
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decision import Reason
+from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
+from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.view import ClusterView
+from webhook.core.patch.verify import PatchError
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.model import REMEDIES
+from webhook.core.remedies.base import Finding
+
+SEEN = view(policy())
+QUICK = container("prepare", "/entrypoint")
+
+
+def ask(body: Json | bytes, seen: ClusterView = SEEN) -> tuple[Answer, Json]:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer = admit(raw, seen, SETTINGS)
+    return answer, json.loads(answer.body)
+
+
+def unpatched(body: Json | bytes, seen: ClusterView = SEEN) -> tuple[Answer, Json]:
+    """An answer that lets the pod pass as it is."""
+    answer, found = ask(body, seen)
+    assert found["kind"] == "AdmissionReview"
+    assert found["response"]["uid"] == UID
+    assert found["response"]["allowed"] is True
+    assert "patch" not in found["response"]
+    assert "patchType" not in found["response"]
+    return answer, found
+
+
+def test_a_review_is_answered_with_a_patch_that_settles_the_pod() -> None:
+    document = pod(QUICK)
+    answer, found = ask(review(document))
+    response = found["response"]
+    assert (found["apiVersion"], found["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert (response["uid"], response["allowed"]) == (UID, True)
+    assert response["patchType"] == "JSONPatch"
+    operations = json.loads(base64.b64decode(response["patch"]))
+    assert jsonpatch.apply_patch(document, operations) == settled(document, SEEN)
+    assert operations == list(answer.decision.operations)
+    assert response["auditAnnotations"] == {"applied": "p/postInitSleep[prepare]=Applied"}
+    assert "warnings" not in response
+    assert answer.defect is None
+    assert answer.request is not None
+    assert answer.request.uid == UID
+
+
+def test_a_review_of_a_pod_that_needs_nothing_is_answered_without_a_patch() -> None:
+    _, found = unpatched(review(pod()))
+    assert found["response"].keys() == {"uid", "allowed"}
+
+
+def test_a_covered_pod_for_which_there_is_nothing_to_say_passes() -> None:
+    seen = view(policy())
+    found = admit(json.dumps(review(pod())).encode(), seen, SETTINGS)
+    assert found.decision.outcomes == ()
+    assert found.unknown_namespace is None
+    assert json.loads(found.body)["response"] == {"uid": UID, "allowed": True}
+
+
+def test_warnings_are_passed_on_one_line_for_many_containers() -> None:
+    _, found = unpatched(review(pod(*(container(f"c{n}") for n in range(40)))))
+    (warning,) = found["response"]["warnings"]
+    assert "c0, c1, c2 and 37 more" in warning
+    assert len(warning) <= 256
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b"\x00",
+        b'{"request": null}',
+        b'{"request": {}}',
+        b'{"request": {"uid": 5}}',
+        b'{"request": {"uid": null}}',
+        b'{"request": {"uid": "\xff"}}',
+        b"[" * 200_000,
+        b'{"a":' * 200_000 + b"1" + b"}" * 200_000,
+    ],
+    ids=lambda body: body[:40].decode("latin-1"),
+)
+def test_what_has_no_uid_to_answer_to_is_the_one_thing_refused(body: bytes) -> None:
+    with pytest.raises(UnreadableReviewError, match="not an AdmissionReview"):
+        admit(body, SEEN, SETTINGS)
+
+
+@pytest.mark.parametrize("rest", [b"", b"} trailing", b',"object":' + b"[" * 200_000])
+def test_a_uid_at_the_head_of_a_body_is_answered_to_whatever_follows(rest: bytes) -> None:
+    head = b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"%s"'
+    unpatched(head % UID.encode() + rest)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"operation": 5},
+        {"namespace": []},
+        {"resource": "pods"},
+    ],
+)
+def test_a_review_that_cannot_be_read_is_answered_by_its_uid(broken: Json) -> None:
+    answer, found = unpatched(review(pod(QUICK), **broken))
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.UNSUPPORTED_REVIEW]
+    assert found["apiVersion"] == "admission.k8s.io/v1"
+    assert found["response"]["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("version", "answered"),
+    [
+        ("admission.k8s.io/v1beta1", "admission.k8s.io/v1beta1"),
+        ("admission.k8s.io/v2", "admission.k8s.io/v2"),
+        ("v1", "admission.k8s.io/v1"),
+        ("", "admission.k8s.io/v1"),
+    ],
+)
+def test_another_version_is_answered_in_it(version: str, answered: str) -> None:
+    answer, found = unpatched({**review(pod(QUICK)), "apiVersion": version})
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.UNSUPPORTED_REVIEW]
+    assert found["apiVersion"] == answered
+
+
+@pytest.mark.parametrize("kind", ["ConversionReview", "Pod", ""])
+def test_another_kind_is_no_review(kind: str) -> None:
+    answer, found = unpatched({**review(pod(QUICK)), "kind": kind})
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.UNSUPPORTED_REVIEW]
+    assert found["apiVersion"] == "admission.k8s.io/v1"
+
+
+@pytest.mark.parametrize(
+    "request_fields",
+    [
+        {"operation": "UPDATE"},
+        {"operation": "DELETE", "object": None},
+        {"subResource": "ephemeralcontainers"},
+        {"resource": {"group": "", "version": "v1", "resource": "services"}},
+        {"resource": {"group": "metrics.k8s.io", "version": "v1beta1", "resource": "pods"}},
+        {"resource": {}},
+    ],
+)
+def test_anything_but_the_creation_of_a_pod_passes(request_fields: Json) -> None:
+    answer, found = unpatched(review(pod(QUICK), **request_fields))
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.NOT_POD_CREATE]
+    assert "warnings" not in found["response"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        "pod",
+        [],
+        pod(QUICK | {"command": "/entrypoint"}),
+        pod(QUICK | {"command": [5]}),
+        pod(QUICK | {"volumeMounts": {}}),
+        pod(QUICK | {"resources": {"limits": []}}),
+        pod(initContainers={}),
+        pod(volumes="all"),
+        pod(nodeSelector=["a"]),
+        {**pod(QUICK), "metadata": {"annotations": {"a": 1}}},
+        {**pod(QUICK), "spec": []},
+    ],
+)
+def test_a_pod_that_kubernetes_would_not_send_passes(document: Any) -> None:
+    answer, _ = unpatched(review(document))
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
+    assert answer.defect is None
+
+
+def test_a_pod_that_is_absent_passes() -> None:
+    body = review(None)
+    del body["request"]["object"]
+    answer, _ = unpatched(body)
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
+
+
+def test_a_pod_in_another_encoding_is_the_askers_fault_and_not_a_defect() -> None:
+    body = json.dumps(review(pod(container("NAME", "x")))).encode().replace(b"NAME", b"\xff")
+    answer, _ = unpatched(body)
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
+    assert answer.defect is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"[" * 200_000 + b"]" * 200_000,
+        b'{"metadata":{},"spec":{"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}}",
+    ],
+    ids=["the pod", "a field nobody reads"],
+)
+def test_a_pod_that_is_nested_too_deeply_passes_or_is_no_review(document: bytes) -> None:
+    body = json.dumps(review("POD")).encode().replace(b'"POD"', document)
+    with suppress(UnreadableReviewError):
+        unpatched(body)
+
+
+def test_fields_that_are_not_read_do_not_matter() -> None:
+    body = review(pod(QUICK), userInfo={"extra": {"a": [1]}}, requestKind=5)
+    body["unknown"] = [{}]
+    _, found = ask(body)
+    assert "patch" in found["response"]
+
+
+@dataclass(frozen=True)
+class Broken(Snapshot):
+    """A view with a defect in it."""
+
+    def runtime_class(self, name: str) -> RuntimeClass | None:
+        raise ZeroDivisionError(f"no {name}")
+
+
+def test_a_defect_costs_the_pod_nothing_but_its_remedies() -> None:
+    document = policy(remedies={"runtimeClass": {"name": "fast"}, "postInitSleep": {}})
+    answer, found = unpatched(review(pod(QUICK)), Broken(PolicySet([document])))
+    (outcome,) = answer.decision.outcomes
+    assert outcome.reason is Reason.INTERNAL_ERROR
+    assert isinstance(answer.defect, ZeroDivisionError)
+    (warning,) = found["response"]["warnings"]
+    assert warning == (
+        "podsettle: InternalError: the pod was admitted unchanged: ZeroDivisionError('no fast')"
+    )
+
+
+def test_a_long_defect_makes_a_short_warning() -> None:
+    document = policy(remedies={"runtimeClass": {"name": "f" * 253}})
+    _, found = unpatched(review(pod(QUICK)), Broken(PolicySet([document])))
+    (warning,) = found["response"]["warnings"]
+    assert len(warning) == 256
+
+
+def test_a_patch_that_the_self_check_refuses_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def intrude(_pod: Any, _settings: Any, _context: Any, patch: Any) -> Iterator[Finding]:
+        patch.put_init_container_first({"name": "intruder"})
+        yield Finding(Reason.APPLIED, "prepare", changed=True)
+
+    monkeypatch.setitem(REMEDIES, "postInitSleep", intrude)
+    answer, _ = unpatched(review(pod(QUICK)), view(policy()))
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.INTERNAL_ERROR]
+    assert isinstance(answer.defect, PatchError)
+
+
+def test_an_exotic_quantity_is_copied_as_it_is() -> None:
+    huge = {"limits": {"cpu": 10**30, "memory": 1.5}}
+    document = pod(QUICK | {"resources": huge})
+    answer, found = ask(review(document))
+    operations = json.loads(base64.b64decode(found["response"]["patch"]))
+    after = jsonpatch.apply_patch(document, operations)
+    assert after["spec"]["initContainers"][0]["resources"] == huge
+    assert after == patched(document, answer.decision)

@@ -1,0 +1,564 @@
+"""What holds of every pod, every policy and every view of the cluster."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jsonpatch
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+from tests.support.factories import (
+    IMAGE,
+    MODERN,
+    Json,
+    container,
+    in_shell,
+    namespace,
+    node,
+    policy,
+    qos,
+    review,
+    runtime_class,
+    view,
+)
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import Settings
+from webhook.core.admission.handler import UnreadableReviewError, admit
+from webhook.core.defects.versions import Version
+from webhook.core.policy.model import SettlePolicy
+
+HELPER = "podsettle-linger"
+GATE = "podsettle-kubelet-gate"
+HELPER_PATH = "/podsettle/linger"
+OWN_ANNOTATIONS = {
+    "podsettle.dev/applied",
+    "podsettle.dev/settled",
+    "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",
+    "try-skip-volume-selinux-label.crio.io",
+}
+
+
+# Pods: every field that is read, in each way it may stand there, among fields that nobody reads.
+
+TEXTS = st.text('ab1/~.-_ "\\\n$é\U0001f600', max_size=6)
+LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e6, 1e6) | TEXTS
+JUNK = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
+UNKNOWN = st.dictionaries(TEXTS.map(lambda text: f"x-{text}"), JUNK, max_size=2)
+
+
+def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(values, values, values, st.none())
+
+
+@st.composite
+def objects(
+    draw: st.DrawFn, /, required: dict[str, Any] | None = None, **optional: st.SearchStrategy[Any]
+) -> Json:
+    """A mapping with some of the optional fields, some of them null, and unknown ones."""
+    known = st.fixed_dictionaries(
+        required or {}, optional={key: maybe(value) for key, value in optional.items()}
+    )
+    return {**draw(UNKNOWN), **draw(known)}
+
+
+QUANTITIES = st.sampled_from(["5m", "1", 2, "5Mi", "1Gi", "0.5"])
+RESOURCE_NAMES = ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"]
+AMOUNTS = st.dictionaries(st.sampled_from(RESOURCE_NAMES), QUANTITIES, max_size=3)
+RESOURCES = objects(limits=AMOUNTS, requests=AMOUNTS)
+SELINUX = objects(level=st.sampled_from(["", "s0:c1,c2"]), type=st.sampled_from(["spc_t", "x_t"]))
+SECURITY = objects(
+    runAsUser=st.sampled_from([0, 1000]),
+    seLinuxOptions=SELINUX,
+    seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
+)
+RULES = st.lists(
+    objects(
+        {"action": st.sampled_from(["Restart", "RestartAllContainers"])},
+        exitCodes=objects(
+            {"operator": st.sampled_from(["In", "NotIn"])},
+            values=st.lists(st.sampled_from([1, 255]), max_size=2),
+        ),
+    ),
+    max_size=2,
+)
+COMMANDS = st.lists(TEXTS, max_size=3) | st.sampled_from(
+    [
+        ["/bin/sh", "-c", "x"],
+        ["sh"],
+        ["/entrypoint", "$(A)"],
+        ["/linger"],
+        [HELPER_PATH, "--", "x"],
+        in_shell(["sh", "-c", "x"], sleep_ms=1, min_lifetime_ms=2),
+    ]
+)
+MOUNTS = st.lists(
+    objects(
+        {
+            "name": st.sampled_from(["data", "tmp", HELPER]),
+            "mountPath": st.sampled_from(["/data", "/tmp", "/podsettle", "/podsettle/"]),
+        },
+        readOnly=st.booleans(),
+    ),
+    max_size=2,
+)
+NAMES = st.sampled_from(
+    [
+        *("prepare", "a", "b", "main", "sidecar-x", "wp-1", "é/~", "", HELPER, GATE),
+        *("istio-init", "istio-validation", "istio-proxy"),
+    ]
+)
+
+
+def container_lists(least: int = 0) -> st.SearchStrategy[Any]:
+    return st.lists(
+        objects(
+            {"name": NAMES, "command": maybe(COMMANDS)},
+            args=st.lists(TEXTS, max_size=2),
+            stdin=st.booleans(),
+            tty=st.booleans(),
+            restartPolicy=st.sampled_from(["Always", "Never"]),
+            restartPolicyRules=RULES,
+            volumeMounts=MOUNTS,
+            resources=RESOURCES,
+            securityContext=SECURITY,
+            livenessProbe=UNKNOWN,
+            startupProbe=UNKNOWN,
+        ),
+        min_size=least,
+        max_size=4,
+        unique_by=lambda found: str(found["name"]),
+    )
+
+
+VOLUMES = st.lists(
+    objects(
+        {"name": st.sampled_from(["data", "tmp", HELPER])},
+        emptyDir=UNKNOWN,
+        image=UNKNOWN,
+        persistentVolumeClaim=UNKNOWN,
+        ephemeral=UNKNOWN,
+        configMap=UNKNOWN,
+    ),
+    max_size=3,
+    unique_by=lambda found: str(found["name"]),
+)
+ANNOTATIONS = st.dictionaries(TEXTS, TEXTS, max_size=2) | st.dictionaries(
+    st.sampled_from([*OWN_ANNOTATIONS, "podsettle.dev/skip", "a/b~c"]),
+    st.sampled_from(["true", "false", "", "p0/postInitSleep", "runtimeClass, x", "é,/~"]),
+    max_size=3,
+)
+NODE_SELECTORS = st.dictionaries(
+    st.sampled_from(["disk", "kubernetes.io/os"]), st.sampled_from(["ssd", "linux"]), max_size=2
+)
+TERMS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "matchExpressions": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "key": st.sampled_from(["disk", "n"]),
+                        "operator": st.sampled_from(["In", "NotIn", "Exists", "Gt", "Lt", "Odd"]),
+                    },
+                    optional={"values": st.lists(st.sampled_from(["ssd", "5"]), max_size=2)},
+                ),
+                max_size=2,
+            )
+        },
+    ),
+    max_size=2,
+)
+AFFINITIES = objects(
+    nodeAffinity=objects(
+        requiredDuringSchedulingIgnoredDuringExecution=objects(nodeSelectorTerms=TERMS)
+    )
+)
+SPECS = objects(
+    {
+        "containers": container_lists(1),
+        "initContainers": st.one_of(container_lists(2), maybe(container_lists())),
+    },
+    volumes=VOLUMES,
+    restartPolicy=st.sampled_from(["Never", "Never", "OnFailure", "Always"]),
+    hostNetwork=st.booleans(),
+    priorityClassName=st.sampled_from(["high", "high", "system-node-critical"]),
+    tolerations=st.lists(
+        objects(key=st.sampled_from(["a", "a", ""]), operator=st.sampled_from(["Equal", "Exists"])),
+        max_size=1,
+    ),
+    runtimeClassName=st.sampled_from(["fast", "kata"]),
+    overhead=st.dictionaries(st.just("cpu"), QUANTITIES),
+    nodeName=st.sampled_from(["n1", "elsewhere"]),
+    nodeSelector=NODE_SELECTORS,
+    affinity=AFFINITIES,
+    securityContext=SECURITY,
+    os=st.just({"name": "linux"}),
+)
+PODS = st.builds(
+    lambda extra, metadata, spec: {**extra, "metadata": metadata, "spec": spec},
+    UNKNOWN,
+    objects(
+        annotations=ANNOTATIONS,
+        labels=st.dictionaries(TEXTS, TEXTS, max_size=1),
+        ownerReferences=st.lists(
+            objects({"kind": st.sampled_from(["Job", "Job", "DaemonSet"])}), max_size=1
+        ),
+    ),
+    SPECS,
+)
+INJECTED = objects(
+    {
+        "name": st.sampled_from(["injected", "injected", "istio-init", "istio-validation"]),
+        "command": maybe(COMMANDS),
+    },
+    restartPolicy=st.sampled_from(["Always", "Never"]),
+    volumeMounts=MOUNTS,
+    resources=RESOURCES,
+)
+
+
+# Policies and views.
+
+GLOBS = st.sampled_from([["*"], ["*"], ["inj*", "a"], ["?", "prepare"], []])
+CLASSES = st.sampled_from(["fast", "slow", "gone"])
+WHEN = st.sampled_from(["NodesNeedIt", "Always"])
+SLEEP = st.fixed_dictionaries(
+    {},
+    optional={
+        "when": WHEN,
+        "minLifetime": st.sampled_from(["100ms", "2s"]),
+        "sleep": st.sampled_from(["0s", "1.5s"]),
+        "initContainers": GLOBS,
+        "containers": GLOBS,
+        "delivery": st.sampled_from(["Auto", "Shell", "Binary", "ImageVolume"]),
+    },
+).filter(lambda sleep: sleep.get("initContainers", ["*"]) or sleep.get("containers"))
+RELABEL = st.fixed_dictionaries(
+    {"pods": st.sampled_from(["All", "WithPersistentVolumes"])},
+    optional={"runtimeClassName": CLASSES, "when": WHEN},
+)
+RETRY = st.fixed_dictionaries(
+    {"initContainers": st.sampled_from([["prepare"], ["a", "b", "injected", GATE, HELPER]])},
+    optional={"when": WHEN},
+)
+FURTHER = {
+    "retryInitExit255": RETRY,
+    "kubeletGate": st.fixed_dictionaries({}, optional={"timeout": st.just("1s")}),
+    "seLinuxChangePolicy": st.just("Recursive"),
+}
+REMEDIES = st.one_of(
+    st.fixed_dictionaries(
+        {"postInitSleep": SLEEP}, optional={"skipSELinuxRelabel": RELABEL, **FURTHER}
+    ),
+    st.fixed_dictionaries({"skipSELinuxRelabel": RELABEL}, optional=FURTHER),
+    st.fixed_dictionaries(
+        {"runtimeClass": st.fixed_dictionaries({"name": CLASSES}, optional={"when": WHEN})},
+        optional={"postInitSleep": SLEEP, **FURTHER},
+    ),
+    st.fixed_dictionaries({"seLinuxChangePolicy": st.just("Recursive")}),
+    st.fixed_dictionaries(
+        {"kubeletGate": FURTHER["kubeletGate"]}, optional={"retryInitExit255": RETRY}
+    ),
+)
+
+
+def _policies(specs: list[Json]) -> list[SettlePolicy]:
+    return [policy(f"p{n}", **spec) for n, spec in enumerate(specs)]
+
+
+POLICIES = st.lists(
+    st.fixed_dictionaries(
+        {"remedies": REMEDIES},
+        optional={
+            "priority": st.integers(-1, 1),
+            "action": st.sampled_from(["Mutate", "Mutate", "Audit"]),
+            "namespaceSelector": st.sampled_from([{}, {}, {"matchLabels": {"team": "a"}}, None]),
+        },
+    ),
+    min_size=1,
+    max_size=3,
+).map(_policies)
+NODES = st.lists(
+    st.sampled_from(
+        [
+            node("n1", "cri-o://1.33.12", labels={"disk": "ssd"}),
+            node("n2", "cri-o://1.36.0", "v1.36.0", {"n": "6"}),
+            MODERN,
+        ]
+    ),
+    max_size=2,
+)
+KNOWN_CLASSES = st.sampled_from(
+    [
+        [],
+        [runtime_class("fast"), runtime_class("slow")],
+        [runtime_class("fast", {"cpu": "1"}, {"disk": "ssd"}), runtime_class("slow")],
+    ]
+)
+VIEWS = st.builds(
+    lambda policies, nodes, classes, server, labels: view(
+        *policies,
+        nodes=nodes,
+        classes=classes,
+        server=server,
+        namespaces=[namespace("ci", labels)],
+    ),
+    POLICIES,
+    NODES,
+    KNOWN_CLASSES,
+    st.sampled_from([None, Version(1, 33), Version(1, 36)]),
+    st.sampled_from([{}, {"team": "a"}, {"podsettle.dev/policy": "p0"}]),
+)
+SETTINGS = st.sampled_from([IMAGE, IMAGE, None]).map(lambda image: Settings("own", image))
+
+
+class Answered(NamedTuple):
+    operations: list[Json]
+    after: Any
+
+
+def ask(document: Any, seen: Snapshot, options: Settings) -> Answered:
+    """What the API server gets to see, and the pod once it has applied the patch."""
+    body = review(document, uid="u")
+    answer = admit(json.dumps(body).encode(), seen, options)
+    assert answer.defect is None, answer.defect
+    found = json.loads(answer.body)
+    response = found["response"]
+    assert (found["kind"], response["uid"], response["allowed"]) == ("AdmissionReview", "u", True)
+    assert all(len(warning) <= 256 for warning in response.get("warnings", []))
+    operations = json.loads(base64.b64decode(response.get("patch", "W10=")))
+    assert ("patchType" in response) is bool(operations)
+    assert all(operation["op"] in ("add", "replace", "move") for operation in operations)
+    return Answered(operations, jsonpatch.apply_patch(document, operations))
+
+
+# An oracle that knows what may change, and nothing of how it is done.
+
+
+def forbidden(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """Each change that podsettle must never make."""
+    match path:
+        case "/metadata/annotations":
+            before, after = before or {}, after or {}
+            yield from (f"{path}: {k}" for k in before.keys() - after.keys())
+            changed = (k for k, value in after.items() if before.get(k) != value)
+            yield from (f"{path}: {k}" for k in changed if k not in OWN_ANNOTATIONS)
+        case "/spec/runtimeClassName":
+            if before not in (None, after):
+                yield path
+        case "/spec/securityContext":
+            kept = {k: v for k, v in (after or {}).items() if k != "seLinuxChangePolicy"}
+            had = {k: v for k, v in (before or {}).items() if k != "seLinuxChangePolicy"}
+            old, new = ((each or {}).get("seLinuxChangePolicy") for each in (before, after))
+            if kept != had or old not in (None, new) or new not in (old, "Recursive"):
+                yield path
+        case "/spec/volumes":
+            if after != before:
+                before = before or []
+                if after[:-1] != before or after[-1]["name"] != HELPER:
+                    yield path
+        case "/spec/initContainers" | "/spec/containers":
+            yield from _containers(before, after, path)
+        case _ if isinstance(before, dict) and isinstance(after, dict):
+            open_to_change = {
+                "/metadata": {"annotations"},
+                "/spec": {"runtimeClassName", "securityContext", "volumes", "initContainers"},
+            }.get(path, set())
+            for key in before.keys() | after.keys():
+                if key not in open_to_change and (key in before) != (key in after):
+                    yield f"{path}/{key}"
+                else:
+                    yield from forbidden(before.get(key), after.get(key), f"{path}/{key}")
+        case _ if before != after:
+            yield path
+
+
+def _containers(before: Any, after: Any, path: str) -> Iterator[str]:
+    if before == after:
+        return
+    before, after = before or [], after or []
+    if path == "/spec/initContainers":
+        for own in (HELPER, GATE):
+            found = [c for c in after if c["name"] == own]
+            had = [c for c in before if c["name"] == own]
+            if len(found) > 1 or (had and found != had):
+                yield f"{path}: {own}"
+            if own == HELPER and found and after[0] != found[0] and not had:
+                yield f"{path}: helper is not first"
+        before = [c for c in before if c["name"] not in (HELPER, GATE)]
+        after = [c for c in after if c["name"] not in (HELPER, GATE)]
+    if [c["name"] for c in before] != [c["name"] for c in after]:
+        yield f"{path}: names"
+        return
+    for old, new in zip(before, after, strict=True):
+        for key in old.keys() | new.keys():
+            if old.get(key) == new.get(key) and (key in old) == (key in new):
+                continue
+            if key == "command":
+                if not old.get(key) or new[key][-len(old[key]) :] != old[key]:
+                    yield f"{path}: command of {old['name']}"
+            elif key in ("restartPolicy", "restartPolicyRules"):
+                given = (new.get("restartPolicy"), len(new.get("restartPolicyRules") or ()))
+                if path != "/spec/initContainers" or old.get(key) or given != ("Never", 1):
+                    yield f"{path}: {key} of {old['name']}"
+            elif key == "volumeMounts":
+                if new[key][:-1] != (old.get(key) or []) or new[key][-1]["name"] != HELPER:
+                    yield f"{path}: mounts of {old['name']}"
+            else:
+                yield f"{path}: {key} of {old['name']}"
+
+
+def unserved(before: Any, after: Any) -> list[str]:
+    """Init containers that were wrapped by the helper and start before it is there."""
+    if any(
+        v["name"] == HELPER and v.get("image") is not None
+        for v in after["spec"].get("volumes") or ()
+    ):
+        return []
+    old = {c["name"]: c.get("command") for c in before["spec"].get("initContainers") or ()}
+    found = []
+    there = False
+    for each in after["spec"].get("initContainers") or ():
+        command = each.get("command")
+        there = there or each["name"] == HELPER
+        wrapped = (command or [""])[0] == HELPER_PATH and command != old.get(each["name"])
+        if wrapped and not there:
+            found.append(each["name"])
+    return found
+
+
+def misplaced(before: Any, after: Any) -> bool:
+    """Whether the gate was put where a mesh takes its connections, or before one that finishes."""
+    old, new = (each["spec"].get("initContainers") or [] for each in (before, after))
+    names = [c["name"] for c in new]
+    if GATE not in names or GATE in [c["name"] for c in old]:
+        return False
+    behind = names[names.index(GATE) + 1 :]
+    if "istio-init" in names:
+        return behind[:1] != ["istio-init"]
+    return bool(behind)
+
+
+@settings(max_examples=300)
+@given(document=PODS, seen=VIEWS, options=SETTINGS)
+def test_only_what_may_change_changes_and_once_is_enough(
+    document: Json, seen: Snapshot, options: Settings
+) -> None:
+    received = copy.deepcopy(document)
+    first = ask(document, seen, options)
+    event("patched" if first.operations else "unpatched")
+    assert document == received
+    assert list(forbidden(document, first.after)) == []
+    assert unserved(document, first.after) == []
+    assert not misplaced(document, first.after)
+    assert qos(first.after) == qos(document)
+    assert ask(first.after, seen, options).operations == []
+
+
+@settings(max_examples=300)
+@given(document=PODS, injected=INJECTED, where=st.integers(0, 6), seen=VIEWS, options=SETTINGS)
+def test_another_webhook_may_add_a_container_in_between(
+    document: Json, injected: Json, where: int, seen: Snapshot, options: Settings
+) -> None:
+    between = ask(document, seen, options).after
+    inits = between["spec"].get("initContainers") or []
+    # The API server refuses two containers of one name.
+    assume(injected["name"] not in [c["name"] for c in inits])
+    between["spec"]["initContainers"] = [*inits[:where], injected, *inits[where:]]
+    second = ask(between, seen, options)
+    event("patched again" if second.operations else "nothing to do")
+    assert list(forbidden(between, second.after)) == []
+    assert unserved(between, second.after) == []
+    assert ask(second.after, seen, options).operations == []
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield path
+    steps = list(value.items()) if isinstance(value, dict) else []
+    if isinstance(value, list):
+        steps = list(enumerate(value))
+    for step, inner in steps:
+        yield from places(inner, (*path, step))
+
+
+@given(document=PODS, junk=JUNK, data=st.data(), seen=VIEWS, options=SETTINGS)
+def test_junk_in_any_field_costs_the_pod_nothing(
+    document: Json, junk: Any, data: st.DataObject, seen: Snapshot, options: Settings
+) -> None:
+    *path, last = data.draw(st.sampled_from([p for p in places(document) if p]))
+    found: Any = document
+    for step in path:
+        found = found[step]
+    found[last] = junk
+    first = ask(document, seen, options)
+    assert ask(first.after, seen, options).operations == []
+
+
+@given(document=JUNK, seen=VIEWS, options=SETTINGS)
+def test_any_json_for_a_pod_is_answered(document: Any, seen: Snapshot, options: Settings) -> None:
+    first = ask(document, seen, options)
+    assert ask(first.after, seen, options).operations == []
+
+
+REVIEWISH = st.fixed_dictionaries(
+    {},
+    optional={
+        "apiVersion": st.sampled_from(["admission.k8s.io/v1", "admission.k8s.io/v1beta1"]) | JUNK,
+        "kind": st.just("AdmissionReview") | JUNK,
+        "request": JUNK
+        | st.fixed_dictionaries(
+            {"uid": TEXTS | JUNK},
+            optional={
+                "operation": st.just("CREATE") | JUNK,
+                "resource": st.just({"resource": "pods"}) | JUNK,
+                "namespace": TEXTS | JUNK,
+                "object": JUNK,
+            },
+        ),
+    },
+).map(lambda body: json.dumps(body).encode())
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    body = draw(REVIEWISH)
+    at = draw(st.integers(0, len(body)))
+    return body[:at] + draw(st.binary(max_size=2)) + body[at + draw(st.integers(0, 2)) :]
+
+
+SEEN = view(policy(), nodes=[node()])
+
+
+@given(body=st.binary(max_size=30) | REVIEWISH | damaged())
+def test_any_body_is_answered_or_is_no_review(body: bytes) -> None:
+    try:
+        answer = admit(body, SEEN, Settings())
+    except UnreadableReviewError:
+        return
+    found = json.loads(answer.body)
+    assert found["response"]["allowed"] is True
+    assert found["response"]["uid"] == json.loads(body)["request"]["uid"]
+    assert found["apiVersion"].startswith("admission.k8s.io/")
+
+
+@given(count=st.integers(50, 300), seen=VIEWS)
+def test_a_pod_may_have_very_many_containers(count: int, seen: Snapshot) -> None:
+    document = {
+        "metadata": {},
+        "spec": {
+            "initContainers": [container(f"c{n}", "/x") for n in range(count)],
+            "containers": [container("main")],
+        },
+    }
+    first = ask(document, seen, Settings(linger_image=IMAGE))
+    assert list(forbidden(document, first.after)) == []
+    assert ask(first.after, seen, Settings(linger_image=IMAGE)).operations == []

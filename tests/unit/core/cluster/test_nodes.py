@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.factories import MODERN, node, pod
+from webhook.cluster.decode import read_node
+from webhook.core.admission.handler import review_of
+from webhook.core.cluster.nodes import Nodes, any_could_run
+from webhook.core.defects.versions import Version
+from webhook.core.pod import PodSpec
+
+AFFECTED, CURED = "cri-o://1.33.12", "cri-o://1.33.13"
+
+LABELS = {"disk": "ssd", "cores": "8"}
+
+
+def spec(**fields: Any) -> PodSpec:
+    return review_of(pod(**fields), "ci").pod.spec
+
+
+def nodes(*documents: dict[str, Any]) -> Nodes:
+    return Nodes(read_node(document) for document in documents)
+
+
+def affinity(*terms: dict[str, Any], kind: str = "required") -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    preferred = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "preference": term} for term in terms
+        ]
+    }
+    return {"affinity": {"nodeAffinity": required if kind == "required" else preferred}}
+
+
+def term(key: str, operator: str, *values: str, fields: bool = False) -> dict[str, Any]:
+    requirement = {"key": key, "operator": operator, "values": list(values)}
+    return {"matchFields" if fields else "matchExpressions": [requirement]}
+
+
+def could_run(**fields: Any) -> bool:
+    return any_could_run(nodes(node("worker-1", labels=LABELS)).all, spec(**fields))
+
+
+NOWHERE = term("nope", "Exists")["matchExpressions"]
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [{"matchExpressions": [*NOWHERE * 600]}],
+        [{"matchFields": [*NOWHERE * 600]}],
+        [term("nope", "In", *map(str, range(600)))],
+        [{"matchExpressions": NOWHERE}] * 600,
+    ],
+)
+def test_an_affinity_that_takes_too_long_is_left_out(terms: list[dict[str, Any]]) -> None:
+    assert could_run(**affinity(*terms))
+
+
+def test_so_is_one_that_takes_too_long_for_many_nodes() -> None:
+    wanted = spec(**affinity({"matchExpressions": NOWHERE * 20}))
+    few, many = (nodes(*[node(f"n{i}") for i in range(count)]).all for count in (100, 2000))
+    assert not any_could_run(few, wanted)
+    assert any_could_run(many, wanted)
+    assert not any_could_run((), wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        (None, True),
+        ({}, True),
+        ({"disk": "ssd"}, True),
+        ({"disk": "hdd"}, False),
+        ({"disk": "ssd", "gpu": "yes"}, False),
+    ],
+)
+def test_a_node_selector_has_to_match(wanted: dict[str, str] | None, fits: bool) -> None:
+    assert could_run(nodeSelector=wanted) is fits
+
+
+@pytest.mark.parametrize(
+    ("terms", "fits"),
+    [
+        ([term("disk", "In", "ssd", "nvme")], True),
+        ([term("disk", "In", "hdd")], False),
+        ([term("disk", "NotIn", "hdd")], True),
+        ([term("disk", "NotIn", "ssd")], False),
+        ([term("gpu", "NotIn", "a100")], True),  # As the scheduler has it: a missing key is not in.
+        ([term("disk", "Exists")], True),
+        ([term("gpu", "Exists")], False),
+        ([term("gpu", "DoesNotExist")], True),
+        ([term("disk", "DoesNotExist")], False),
+        ([term("cores", "Gt", "4")], True),
+        ([term("cores", "Gt", "8")], False),
+        ([term("cores", "Lt", "16")], True),
+        ([term("cores", "Lt", "8")], False),
+        ([term("disk", "Gt", "4")], False),
+        ([term("gpu", "Gt", "4")], False),
+        ([term("cores", "Gt", "many")], False),
+        ([term("cores", "Gt")], False),
+        ([term("cores", "Near", "8")], False),
+        ([term("metadata.name", "In", "worker-1", fields=True)], True),
+        ([term("metadata.name", "In", "worker-2", fields=True)], False),
+        ([term("metadata.name", "NotIn", "worker-1", fields=True)], False),
+        ([term("disk", "In", "hdd"), term("disk", "In", "ssd")], True),  # One term is enough.
+        ([term("disk", "In", "ssd") | term("metadata.name", "In", "x", fields=True)], False),
+        ([{}], False),
+        ([{"matchExpressions": [], "matchFields": None}], False),
+        ([], False),
+    ],
+)
+def test_required_node_affinity_has_to_match(terms: list[dict[str, Any]], fits: bool) -> None:
+    assert could_run(**affinity(*terms)) is fits
+
+
+def test_all_requirements_of_a_term_have_to_hold() -> None:
+    both = [
+        {"key": "disk", "operator": "In", "values": ["ssd"]},
+        {"key": "gpu", "operator": "Exists"},
+    ]
+    assert not could_run(**affinity({"matchExpressions": both}))
+
+
+def test_node_selector_and_affinity_both_have_to_match() -> None:
+    assert not could_run(nodeSelector={"disk": "hdd"}, **affinity(term("disk", "Exists")))
+
+
+def test_preferred_affinity_binds_nothing() -> None:
+    assert could_run(**affinity(term("gpu", "Exists"), kind="preferred"))
+
+
+def test_affinity_without_a_node_part_binds_nothing() -> None:
+    assert could_run(affinity={"podAntiAffinity": {}, "nodeAffinity": None})
+
+
+def test_a_bound_pod_looks_at_its_node_alone() -> None:
+    assert could_run(nodeName="worker-1", nodeSelector={"disk": "hdd"})
+    assert not could_run(nodeName="worker-2")
+
+
+def test_without_any_node_known_a_pod_may_lose_exit_codes_and_has_no_image_volume() -> None:
+    assert nodes().may_lose_exit_codes(spec())
+    assert not nodes().mount_image_volumes(spec())
+
+
+def test_one_affected_node_that_the_pod_could_land_on_is_enough() -> None:
+    mixed = nodes(node("a", AFFECTED, labels={"os": "old"}), node("b", CURED, labels={"os": "new"}))
+    assert mixed.may_lose_exit_codes(spec())
+    assert mixed.may_lose_exit_codes(spec(nodeSelector={"os": "old"}))
+    assert not mixed.may_lose_exit_codes(spec(nodeSelector={"os": "new"}))
+    assert not mixed.may_lose_exit_codes(spec(nodeName="b"))
+    assert not nodes(node("b", CURED), node("c", "containerd://1.7.0")).may_lose_exit_codes(spec())
+
+
+def test_a_pod_may_run_on_the_nodes_that_its_selector_and_its_affinity_leave() -> None:
+    crio, other = {"runtime": "crio"}, {"runtime": "other"}
+    mixed = nodes(node("a", CURED, labels=crio), node("b", "containerd://2.1.5", labels=other))
+    for wanted, on_cri_o, on_other in (
+        ({}, True, True),
+        ({"nodeSelector": crio}, True, False),
+        ({"nodeSelector": other}, False, True),
+        (affinity(term("runtime", "In", "crio")), True, False),
+        (affinity(term("runtime", "NotIn", "crio")), False, True),
+        (affinity(term("runtime", "In", "other"), kind="preferred"), True, True),
+        ({"nodeName": "a"}, True, False),
+        ({"nodeName": "b"}, False, True),
+        ({"nodeName": "unknown"}, True, True),
+        ({"nodeSelector": {"runtime": "new"}}, True, True),
+    ):
+        assert mixed.may_run_cri_o(spec(**wanted)) is on_cri_o, wanted
+        assert mixed.may_lack_volatile_mounts(spec(**wanted)) is on_other, wanted
+    assert nodes().may_run_cri_o(spec())
+    assert nodes().may_lack_volatile_mounts(spec())
+
+
+def test_every_node_that_the_pod_could_land_on_has_to_mount_image_volumes() -> None:
+    old = node("old", "containerd://1.7.0", "v1.36.0", {"os": "old"})
+    assert nodes(MODERN).mount_image_volumes(spec())
+    assert not nodes(MODERN, old).mount_image_volumes(spec())
+    assert nodes(MODERN, old).mount_image_volumes(spec(nodeName="modern"))
+
+
+def test_nodes_that_need_restart_rules_have_to_know_them() -> None:
+    old = node("old", AFFECTED, "v1.34.9", {"os": "old"})
+    cured = node("cured", CURED, "v1.34.9", {"os": "cured"})
+    new = node("new", AFFECTED, "v1.35.0", {"os": "new"})
+    mixed = nodes(old, cured, new)
+    assert mixed.may_lack_restart_rules(spec(), among_all=False)
+    for where, lacks, lacks_among_all in (
+        ("old", True, True), ("cured", False, True), ("new", False, False),
+    ):  # fmt: skip
+        placed = spec(nodeSelector={"os": where})
+        assert mixed.may_lack_restart_rules(placed, among_all=False) is lacks
+        assert mixed.may_lack_restart_rules(placed, among_all=True) is lacks_among_all
+    assert not nodes().may_lack_restart_rules(spec(), among_all=True)
+
+
+def test_the_newest_kubelet_tells_how_old_the_server_may_be_at_most() -> None:
+    kubelets = ("v1.34.9", "v1.36.0", "", "v1.35.2")
+    found = nodes(*(node(f"n{n}", kubelet=text) for n, text in enumerate(kubelets)))
+    assert found.newest_kubelet == Version(1, 36)
+    assert nodes(node(kubelet="")).newest_kubelet is None
+    assert nodes().newest_kubelet is None
+
+
+# A pod that fits no known node waits for one that nobody knows: an autoscaler makes it, or it has
+# just joined. It is decided about as with no node known.
+NOWHERE = [{"nodeName": "new"}, {"nodeSelector": {"pool": "new"}}]
+
+
+@pytest.mark.parametrize("placed", NOWHERE)
+def test_a_pod_that_fits_no_known_node_may_lose_exit_codes(placed: dict[str, Any]) -> None:
+    assert nodes(node("n", CURED)).may_lose_exit_codes(spec(**placed))
+
+
+@pytest.mark.parametrize("placed", NOWHERE)
+def test_a_pod_that_fits_no_known_node_has_no_image_volume(placed: dict[str, Any]) -> None:
+    assert not nodes(MODERN).mount_image_volumes(spec(**placed))

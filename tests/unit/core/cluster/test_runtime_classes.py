@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.factories import (
+    Json,
+    container,
+    decided,
+    node,
+    patched,
+    pod,
+    policy,
+    runtime_class,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decision import Decision
+
+POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
+
+
+def decision(selector: dict[str, Any] | None = None, **spec: Any) -> Decision:
+    return decided(pod(**spec), view(POLICY, classes=[runtime_class("fast", None, selector)]))
+
+
+def test_a_class_that_the_api_server_will_take_is_set() -> None:
+    assert why(decision()) == ["Applied"]
+
+
+def test_a_class_that_does_not_exist_would_get_the_pod_refused() -> None:
+    seen = view(POLICY)
+    assert why(decided(pod(), seen)) == ["RuntimeClassMissing"]
+    assert settled(pod(), seen) == pod()
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_class"),
+    [
+        ({"cpu": "250m"}, {"cpu": "0.25"}),
+        ({"cpu": "1"}, {"cpu": 1}),
+        ({"cpu": "1000m", "memory": "1Gi"}, {"memory": "1024Mi", "cpu": "1"}),
+        ({"memory": "1e3"}, {"memory": "1k"}),
+        ({"memory": "1E"}, {"memory": "1e18"}),
+        ({"memory": "128974848"}, {"memory": "123Mi"}),
+        ({"memory": "128974848000m"}, {"memory": "123Mi"}),
+        ({"cpu": "500000u"}, {"cpu": "500000000n"}),
+        ({"cpu": ".5"}, {"cpu": "500m"}),
+        ({}, {"cpu": "1"}),
+        (None, {"cpu": "1"}),
+    ],
+)
+def test_overhead_is_compared_as_quantities(of_pod: Any, of_class: dict[str, Any]) -> None:
+    seen = view(POLICY, classes=[runtime_class("fast", of_class)])
+    assert why(decided(pod(overhead=of_pod), seen)) == ["Applied"]
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_class"),
+    [
+        ({"cpu": "250m"}, {"cpu": "0.251"}),
+        ({"cpu": "250m"}, {"cpu": "250m", "memory": "1Mi"}),
+        ({"cpu": "250m", "memory": "1Mi"}, {"cpu": "250m"}),
+        ({"cpu": "250m"}, None),
+        ({"memory": "1M"}, {"memory": "1Mi"}),
+        ({"memory": "1E"}, {"memory": "1e1"}),
+        ({"cpu": "1.2.3"}, {"cpu": "1.2"}),
+        ({"cpu": "lots"}, {"cpu": "1"}),
+        # Python refuses numbers of more than 4,300 digits, in one way or another.
+        *(
+            ({"cpu": text}, {"cpu": "1"})
+            for text in (
+                "1" * 5000,
+                "0." + "1" * 5000,
+                "1e" + "9" * 5000,
+                "1e-" + "9" * 5000,
+                "1e" + "9" * 30,
+                "." * 5000,
+                "1" * 4_000_000,
+            )
+        ),
+        ({"cpu": int("1" * 4300)}, {"cpu": "1"}),
+    ],
+)
+def test_another_overhead_would_get_the_pod_refused(
+    of_pod: dict[str, Any], of_class: dict[str, Any] | None
+) -> None:
+    seen = view(POLICY, classes=[runtime_class("fast", of_class)])
+    assert why(decided(pod(overhead=of_pod), seen)) == ["RuntimeClassConflict"]
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "reason"),
+    [
+        (None, "Applied"),
+        ({"arch": "arm64"}, "Applied"),
+        ({"rootfs": "volatile"}, "Applied"),
+        ({"rootfs": "durable"}, "RuntimeClassConflict"),
+        ({"rootfs": ""}, "RuntimeClassConflict"),
+    ],
+)
+def test_a_node_selector_that_contradicts_would_get_the_pod_refused(
+    of_pod: dict[str, str] | None, reason: str
+) -> None:
+    assert why(decision(selector={"rootfs": "volatile"}, nodeSelector=of_pod)) == [reason]
+
+
+def test_a_pod_that_is_bound_to_a_node_gets_no_class_that_chooses_nodes() -> None:
+    bound = decision(selector={"rootfs": "volatile"}, nodeName="worker-1")
+    assert why(bound) == ["RuntimeClassConflict"]
+    assert why(decision(nodeName="worker-1")) == ["Applied"]
+
+
+def test_a_class_that_the_pod_names_is_never_replaced() -> None:
+    preset = decision(runtimeClassName="kata")
+    assert why(preset) == ["RuntimeClassPreset"]
+    assert preset.operations == ()
+    assert "'kata'" in preset.outcomes[0].message
+
+
+# Where a pod lands with its class, which the API server merges in before and after the webhook.
+
+POOL = {"pool": "ci"}
+AFFECTED, CURED = "cri-o://1.33.12", "cri-o://1.33.13"
+QUICK = container("prepare", "/entrypoint", "init")
+
+
+def two_pools(in_pool: str, elsewhere: str, **remedies: Any) -> Snapshot:
+    nodes = [
+        node("ci", in_pool, labels={**POOL, "zone": "a"}),
+        node("other", elsewhere, labels={"pool": "other", "zone": "b"}),
+    ]
+    chosen: Json = {"postInitSleep": {}, **remedies}
+    return view(policy(remedies=chosen), classes=[runtime_class("fast", None, POOL)], nodes=nodes)
+
+
+SET_BY_THE_POLICY: list[Json] = [
+    {"runtimeClass": {"name": "fast"}},
+    {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"}},
+]
+
+
+@pytest.mark.parametrize("remedies", SET_BY_THE_POLICY)
+@pytest.mark.parametrize(
+    ("in_pool", "elsewhere", "reason"),
+    [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
+)
+def test_of_a_class_that_the_policy_sets_only_the_nodes_that_it_schedules_to_count(
+    remedies: Json, in_pool: str, elsewhere: str, reason: str
+) -> None:
+    seen = two_pools(in_pool, elsewhere, **remedies)
+    first = decided(pod(QUICK), seen)
+    assert why(first)[-1] == f"prepare: {reason}"
+    merged = patched(pod(QUICK), first)
+    assert decided(merged, seen).operations == ()
+    merged["spec"]["nodeSelector"] = POOL
+    assert decided(merged, seen).operations == ()
+
+
+@pytest.mark.parametrize(
+    ("in_pool", "elsewhere", "reason"),
+    [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
+)
+def test_so_they_do_of_a_class_that_the_pod_names_itself(
+    in_pool: str, elsewhere: str, reason: str
+) -> None:
+    """Before the API server has merged it, as in a preview, and after."""
+    seen = two_pools(in_pool, elsewhere)
+    for selector in (None, POOL):
+        asked = decided(pod(QUICK, runtimeClassName="fast", nodeSelector=selector), seen)
+        assert why(asked) == [f"prepare: {reason}"]
+
+
+def test_a_class_and_a_required_affinity_have_to_fit_the_same_node() -> None:
+    nodes = [
+        node("ci-a", AFFECTED, labels={**POOL, "zone": "a"}),
+        node("ci-b", CURED, labels={**POOL, "zone": "b"}),
+        node("other-b", AFFECTED, labels={"pool": "other", "zone": "b"}),
+    ]
+    remedies: Json = {"runtimeClass": {"name": "fast"}, "postInitSleep": {}}
+    classes = [runtime_class("fast", None, POOL)]
+    seen = view(policy(remedies=remedies), classes=classes, nodes=nodes)
+    for zone, reason in (("a", "Applied"), ("b", "NotNeeded")):
+        term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        asked = pod(QUICK, affinity={"nodeAffinity": required})
+        assert why(decided(asked, seen)) == ["Applied", f"prepare: {reason}"]
+
+
+def test_an_image_volume_is_mounted_where_the_class_leads() -> None:
+    """Not refused for nodes that the pod cannot land on any more."""
+    nodes = [
+        node("ci", "cri-o://1.35.2", "v1.36.0", POOL),
+        node("other", AFFECTED, "v1.33.0", {"pool": "other"}),
+    ]
+    remedies: Json = {
+        "runtimeClass": {"name": "fast"},
+        "postInitSleep": {"delivery": "ImageVolume"},
+    }
+    classes = [runtime_class("fast", None, POOL)]
+    seen = view(policy(remedies=remedies), classes=classes, nodes=nodes)
+    assert why(decided(pod(QUICK), seen)) == ["Applied", "prepare: Applied"]

@@ -1,0 +1,144 @@
+"""A shape is proven once, and proves nothing about another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.factories import Json, container, pod
+from webhook.core.admission.handler import review_of
+from webhook.core.patch import verify as proof
+from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.verify import PatchError, Proofs
+
+Edit = Callable[[PodPatch], object]
+
+
+@pytest.fixture
+def proofs() -> Proofs:
+    return Proofs()
+
+
+def check(document: Json, edit: Edit, proofs: Proofs) -> None:
+    patch = PodPatch(review_of(document, "ci").pod)
+    edit(patch)
+    patch.checked_operations(proofs)
+
+
+WRAP: Edit = lambda patch: patch.wrap("initContainers", 0, ["w"])  # noqa: E731
+CLASS: Edit = lambda patch: patch.set_runtime_class("fast")  # noqa: E731
+RULES: Edit = lambda patch: patch.set_restart_rules(0, [{"action": "Restart"}])  # noqa: E731
+SELINUX: Edit = lambda patch: patch.set_selinux_change_policy("Recursive")  # noqa: E731
+VOLUME: Edit = lambda patch: patch.add_volume({"name": "podsettle-linger"})  # noqa: E731
+IMAGE: Edit = lambda patch: patch.wrap_image(  # noqa: E731
+    "initContainers", 0, ["w"], ["e"], ["c"]
+)
+MOVE: Edit = lambda patch: patch.move_init_container_first(1)  # noqa: E731
+
+
+def first(name: str) -> Edit:
+    return lambda patch: patch.put_init_container_first({"name": name})
+
+
+def last(name: str) -> Edit:
+    return lambda patch: patch.put_init_container({"name": name}, None)
+
+
+def annotate(key: str) -> Edit:
+    return lambda patch: patch.annotate(key, "x")
+
+
+ONE = pod(container("a", "x"))
+HELPED = pod(container("podsettle-linger", "/linger"))
+OWN = "podsettle.dev/applied"
+
+
+@pytest.mark.parametrize(
+    ("proven", "edit", "other", "other_edit"),
+    [
+        (ONE, WRAP, pod(container("a")), WRAP),
+        (ONE, WRAP, HELPED, WRAP),
+        (ONE, CLASS, pod(runtimeClassName="kata"), CLASS),
+        (pod(runtimeClassName="fast"), CLASS, pod(runtimeClassName="kata"), CLASS),
+        (pod(securityContext={}), SELINUX,
+         pod(securityContext={"seLinuxChangePolicy": "MountOption"}), SELINUX),
+        (ONE, RULES, pod(container("a", "x", restartPolicy="Always")), RULES),
+        (pod(container("a", restartPolicy="Never", restartPolicyRules=[{"action": "Restart"}])),
+         RULES, pod(container("a", restartPolicy="Always")), RULES),
+        (ONE, first("podsettle-linger"), ONE, first("intruder")),
+        (ONE, first("podsettle-linger"), HELPED, first("podsettle-linger")),
+        (ONE, last("podsettle-kubelet-gate"), ONE, last("intruder")),
+        (ONE, VOLUME, pod(volumes=[{"name": "podsettle-linger"}]), VOLUME),
+        (pod(container("a")), IMAGE, pod(container("a", args=["mine"])), IMAGE),
+        (pod(container("a")), IMAGE, ONE, IMAGE),
+        (pod(*map(container, ("a", "podsettle-linger"))), MOVE, pod(*map(container, "ab")), MOVE),
+        (pod(*map(container, ("a", "podsettle-linger"))), MOVE, ONE, MOVE),
+    ],
+)  # fmt: skip
+def test_a_shape_proves_no_other(
+    proven: Json, edit: Edit, other: Json, other_edit: Edit, proofs: Proofs
+) -> None:
+    try:
+        check(proven, edit, proofs)
+    except PatchError as error:
+        pytest.fail(str(error))
+    with pytest.raises(PatchError):
+        check(other, other_edit, proofs)
+
+
+def test_a_proven_shape_is_not_tried_again(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(ONE, WRAP, proofs)
+    monkeypatch.delattr(proof, "jsonpatch")
+    check(pod(container("b", "other", "command")), WRAP, proofs)
+    with pytest.raises(NameError):
+        check(ONE, CLASS, proofs)
+
+
+def test_what_is_refused_is_not_proven(proofs: Proofs) -> None:
+    for _ in range(2):
+        with pytest.raises(PatchError):
+            check(ONE, first("intruder"), proofs)
+
+
+@pytest.mark.parametrize("annotations", [{}, {"theirs": "x"}])
+def test_only_own_annotations_are_set(annotations: dict[str, str], proofs: Proofs) -> None:
+    with pytest.raises(PatchError, match="annotation theirs"):
+        check(pod(container("a", "x"), annotations=annotations), annotate("theirs"), proofs)
+
+
+def test_two_mounts_are_refused_not_lost(proofs: Proofs) -> None:
+    def twice(patch: PodPatch) -> None:
+        patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
+        patch.add_mount("initContainers", 0, {"name": "w", "mountPath": "/w"})
+
+    with pytest.raises(PatchError, match="mounts of a"):
+        check(ONE, twice, proofs)
+
+
+def test_memory_has_an_end(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "_MOST_PARTS", 60)
+    for count in range(1, 41):
+        containers = [container(f"c{n}", "x") for n in range(count)]
+
+        def wrap_all(patch: PodPatch, count: int = count) -> None:
+            for index in range(count):
+                patch.wrap("initContainers", index, ["w"])
+
+        check(pod(*containers), wrap_all, proofs)
+        assert _parts(proofs) <= max(60, count + 12)
+    inits = [container("podsettle-linger", "/linger") for _ in range(100)]
+    for position in range(10):
+        mixed = [*inits[:position], container("a", "x"), *inits[position:]]
+        check(
+            pod(*mixed),
+            lambda patch, at=position: patch.wrap("initContainers", at, ["w"]),  # type: ignore[misc]
+            proofs,
+        )
+        assert _parts(proofs) <= 120
+
+
+def _parts(proofs: Proofs) -> int:
+    return sum(
+        len(part) if isinstance(part, tuple) else 1 for shape in proofs._shapes for part in shape
+    )

@@ -1,0 +1,310 @@
+"""The CRD and the editors' schema say what the model says, in forms that their readers take."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from tests.data.invalid_policies import EXAMPLES, RIGHT, WRONG
+from tests.support.factories import Json
+from webhook.core.policy import crd as module
+from webhook.core.policy.crd import crd, editor_schema
+from webhook.core.policy.model import InvalidPolicyError, SettlePolicySpec, parse_policy
+
+CRD = crd()
+(VERSION,) = CRD["spec"]["versions"]
+OPENAPI: Json = VERSION["schema"]["openAPIV3Schema"]
+EDITOR = editor_schema()
+
+
+def nodes(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
+    """Every schema in a structural schema, with its path."""
+    yield path, schema
+    for key, inner in schema.get("properties", {}).items():
+        yield from nodes(inner, f"{path}.{key}")
+    if "items" in schema:
+        yield from nodes(schema["items"], f"{path}[]")
+    if "additionalProperties" in schema:
+        yield from nodes(schema["additionalProperties"], f"{path}{{}}")
+
+
+NODES = dict(nodes(OPENAPI))
+
+# https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
+# #specifying-a-structural-schema, without the parts for which a SettlePolicy has no use.
+STRUCTURAL: dict[str, set[str]] = {
+    "object": {"properties", "required", "additionalProperties", "maxProperties"}
+    | {"x-kubernetes-map-type"},
+    "array": {"items", "minItems", "maxItems"}
+    | {"x-kubernetes-list-type", "x-kubernetes-list-map-keys"},
+    "string": {"enum", "format", "pattern", "minLength", "maxLength"},
+    "integer": {"format", "minimum", "maximum"},
+}
+ANYWHERE = {"type", "description", "default", "nullable", "x-kubernetes-validations"}
+
+
+@pytest.mark.parametrize("path", NODES)
+def test_the_schema_is_structural(path: str) -> None:
+    schema = NODES[path]
+    assert schema.keys() <= ANYWHERE | STRUCTURAL[schema["type"]]
+    if schema["type"] == "array":
+        assert "items" in schema
+    if schema["type"] == "object":
+        assert ("properties" in schema) != ("additionalProperties" in schema)
+        assert set(schema.get("required", ())) <= schema.get("properties", {}).keys()
+    if schema.get("format") == "int32":
+        assert -(2**31) <= schema["minimum"] <= schema.get("maximum", 0) < 2**31
+    if "default" in schema:
+        assert schema["default"] is not None
+        assert list(errors(schema, schema["default"])) == []
+    for rule in schema.get("x-kubernetes-validations", ()):
+        assert rule["message"].strip() == rule["message"] != ""
+        assert "\n" not in rule["rule"] + rule["message"]
+
+
+def test_of_the_metadata_it_only_narrows_the_name() -> None:
+    assert NODES[".metadata"].keys() == {"type", "properties"}
+    assert NODES[".metadata"]["properties"].keys() == {"name"}
+
+
+def test_every_field_is_described() -> None:
+    fields = [path for path in NODES if not path.endswith(("[]", "{}")) and ".metadata" not in path]
+    assert len(fields) > 30
+    assert [path for path in fields if not NODES[path].get("description", "").endswith(".")
+            and path not in (".apiVersion", ".kind")] == []  # fmt: skip
+
+
+def test_it_is_the_crd_of_the_contract() -> None:
+    assert CRD["metadata"]["name"] == "settlepolicies.podsettle.dev"
+    assert CRD["spec"]["scope"] == "Cluster"
+    assert CRD["spec"]["names"]["shortNames"] == ["settle"]
+    assert (VERSION["name"], VERSION["served"], VERSION["storage"]) == ("v1alpha1", True, True)
+    assert VERSION["subresources"] == {"status": {}}
+
+
+def test_nobody_can_change_it_for_others() -> None:
+    changed = crd()
+    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"].clear()
+    changed["spec"]["versions"][0]["additionalPrinterColumns"].clear()
+    assert crd() == CRD
+
+
+# The model, the CRD and the editors' schema agree.
+
+
+class Field(typing.NamedTuple):
+    info: FieldInfo
+    required: bool
+
+    @property
+    def default(self) -> Any:
+        """As a person would write it."""
+        value = self.info.get_default(call_default_factory=True)
+        if value is None:
+            return None
+        # pydantic keeps the constraints apart; the last one is for there to be any.
+        annotation: Any = typing.Annotated[self.info.annotation, *self.info.metadata, None]
+        return TypeAdapter(annotation).dump_python(value, mode="json", by_alias=True)
+
+
+def fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Field]]:
+    for name, info in model.model_fields.items():
+        path = f"{prefix}.{info.alias or name}"
+        yield path, Field(info, info.is_required())
+        inner = model_in(info.annotation)
+        if inner is not None:
+            many = "[]" if typing.get_origin(info.annotation) is tuple else ""
+            yield from fields(inner, path + many)
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (model_in(part) for part in typing.get_args(annotation))
+    return next((model for model in found if model is not None), None)
+
+
+FIELDS = dict(fields(SettlePolicySpec, ".spec"))
+EMPTY: tuple[Any, ...] = (None, "", [], {}, {"matchLabels": {}, "matchExpressions": []})
+
+
+def editor_nodes(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
+    if "anyOf" in schema:
+        (only,) = [option for option in schema["anyOf"] if option != {"type": "null"}]
+        schema = {**only, **schema}
+    if "$ref" in schema:
+        schema = {**EDITOR["$defs"][schema["$ref"].rpartition("/")[2]], **schema}
+    yield path, schema
+    for key, inner in schema.get("properties", {}).items():
+        yield from editor_nodes(inner, f"{path}.{key}")
+    if "items" in schema:
+        yield from editor_nodes(schema["items"], f"{path}[]")
+
+
+EDITOR_NODES = dict(editor_nodes(EDITOR))
+
+
+def test_model_and_schemas_have_the_same_keys() -> None:
+    def keys(of: dict[str, Json]) -> set[str]:
+        return {path for path in of if path.startswith(".spec.") and path[-1] not in "]}"}
+
+    assert keys(NODES) == FIELDS.keys() == keys(EDITOR_NODES)
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_a_field_is_as_in_the_model(path: str) -> None:
+    field, node, editor = FIELDS[path], NODES[path], EDITOR_NODES[path]
+    assert node["description"] == editor["description"] == field.info.description
+    parent, _, key = path.rpartition(".")
+    assert (key in NODES[parent].get("required", ())) is field.required
+    assert (key in EDITOR_NODES[parent].get("required", ())) is field.required
+    if field.required:
+        assert "default" not in node
+    elif field.default in EMPTY:
+        # What is there anyway is not written into the objects.
+        assert "default" not in node
+    else:
+        assert node["default"] == editor["default"] == field.default
+
+
+def test_editors_refuse_unknown_keys_everywhere_but_in_the_metadata() -> None:
+    for path, schema in EDITOR_NODES.items():
+        if schema.get("type") == "object":
+            assert schema["additionalProperties"] is (path == ".metadata"), path
+
+
+def test_editors_are_spared_what_is_for_kubernetes() -> None:
+    text = repr(EDITOR)
+    assert "x-kubernetes" not in text
+    assert "nullable" not in text
+    assert "$id" not in text
+    assert EDITOR["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+# Documents under the schemas.
+
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "null": (type(None),),
+    "boolean": (bool,),
+}
+
+
+def errors(schema: Json, value: Any, path: str = "") -> Iterator[str]:
+    """The paths at which a value is not what a schema wants: as much of JSON Schema as is used."""
+    if "$ref" in schema:
+        yield from errors(EDITOR["$defs"][schema["$ref"].rpartition("/")[2]], value, path)
+    if "anyOf" in schema and all(list(errors(option, value)) for option in schema["anyOf"]):
+        yield path
+    if "if" in schema:
+        branch = "else" if list(errors(schema["if"], value)) else "then"
+        yield from errors(schema[branch], value, path)
+    if "type" in schema:
+        wanted = TYPES[schema["type"]]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            yield path
+            return
+    yield from _value_errors(schema, value, path)
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from errors(schema.get("items", {}), item, f"{path}[{index}]")
+    if isinstance(value, dict):
+        yield from _key_errors(schema, value, path)
+
+
+def _value_errors(schema: Json, value: Any, path: str) -> Iterator[str]:
+    size = len(value) if isinstance(value, str | list | dict) else 0
+    wrong = (
+        ("const" in schema and value != schema["const"])
+        or ("enum" in schema and value not in schema["enum"])
+        or ("pattern" in schema and not re.search(schema["pattern"].replace("$", r"\Z"), value))
+        or (isinstance(value, int) and not _in_range(schema, value))
+        or any(size < schema.get(f"min{of}", 0) for of in ("Length", "Items", "Properties"))
+        or any(size > schema.get(f"max{of}", size) for of in ("Length", "Items", "Properties"))
+    )
+    if wrong:
+        yield path
+
+
+def _in_range(schema: Json, value: int) -> bool:
+    return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
+
+
+def _key_errors(schema: Json, value: Json, path: str) -> Iterator[str]:
+    yield from (f"{path}.{key}" for key in schema.get("required", ()) if key not in value)
+    properties, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for key, inner in value.items():
+        at = f"{path}.{key}"
+        matching = [patterns[p] for p in patterns if re.search(p.replace("$", r"\Z"), key)]
+        if key in properties:
+            yield from errors(properties[key], inner, at)
+        for schema_of_key in matching:
+            yield from errors(schema_of_key, inner, at)
+        if key not in properties and not matching:
+            further = schema.get("additionalProperties", True)
+            if further is False:
+                yield at
+            elif isinstance(further, dict):
+                yield from errors(further, inner, at)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_right_by_both_schemas(name: str) -> None:
+    assert list(errors(OPENAPI, EXAMPLES[name])) == []
+    assert list(errors(EDITOR, EXAMPLES[name])) == []
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_is_right_for_editors_and_the_model(name: str) -> None:
+    parse_policy(RIGHT[name])
+    assert list(errors(EDITOR, RIGHT[name])) == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_wrong_for_the_model_and_for_editors(name: str) -> None:
+    wrong = WRONG[name]
+    with pytest.raises(InvalidPolicyError) as raised:
+        parse_policy(wrong.document)
+    paths = [str(problem) for problem in raised.value.problems]
+    assert all(path.startswith(wrong.path) for path in paths), paths
+    assert bool(list(errors(EDITOR, wrong.document))) is not wrong.only_rule
+
+
+# What the generator cannot express is an error when the files are made, and no silent gap.
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "contentEncoding": "base64"},
+        {"type": "integer", "exclusiveMaximum": 5},
+        {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        {"type": "object", "properties": {"a": {"oneOf": []}}},
+    ],
+)
+def test_what_a_crd_cannot_say_is_an_error(schema: Json) -> None:
+    with pytest.raises(ValueError, match=r"a CRD cannot say|too many values"):
+        module._structural(schema, {})
+
+
+def test_a_constant_becomes_the_only_choice() -> None:
+    made = module._structural({"const": "Recursive", "type": "string", "title": "T"}, {})
+    assert made == {"type": "string", "enum": ["Recursive"]}
+
+
+def test_a_mapping_of_anything_keeps_what_its_values_are() -> None:
+    schema = {"type": "object", "additionalProperties": {"type": "integer", "title": "T"}}
+    assert module._structural(schema, {}) == {
+        "type": "object",
+        "additionalProperties": {"type": "integer"},
+    }

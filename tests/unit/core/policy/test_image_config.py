@@ -1,0 +1,147 @@
+"""Which registries a policy lets be asked, and what is asked of an image."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.factories import Json, node, pod
+from webhook.cluster.decode import read_node
+from webhook.core.admission.handler import review_of
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.pod import PodSpec
+from webhook.core.policy.image_config import (
+    NO_IMAGES,
+    ImageConfig,
+    ImageConfigSettings,
+    ImageQuery,
+    Images,
+    LookupRules,
+    Unavailable,
+    architectures,
+    escape,
+)
+
+
+@pytest.mark.parametrize(
+    ("glob", "host", "expected"),
+    [
+        ("quay.io", "quay.io", True),
+        ("quay.io", "xquay.io", False),
+        ("quay.io", "quayxio", False),
+        ("quay.io", "quay.io.evil.example", False),
+        ("quay.io", "quay.io:443", False),
+        ("*.example.com", "a.example.com", True),
+        ("*.example.com", "a.b.example.com", True),
+        ("*.example.com", "example.com", False),
+        ("*.example.com", "a.example.com:5000", False),
+        ("*.example.com:5000", "a.example.com:5000", True),
+        ("*.example.com:*", "a.example.com:5000", True),
+        ("*.example.com:*", "a.example.com", False),
+        ("*", "anything.example", True),
+        ("*", "anything.example:5000", False),
+        ("*:*", "anything.example:5000", True),
+        ("docker.io", "docker.io", True),
+        ("[fd00::1]", "[fd00::1]", True),
+        ("[fd00::1]:5000", "[fd00::1]:5000", True),
+        ("[fd00::1]", "[fd00::1]:5000", False),
+        ("*", "[fd00::1]", True),
+    ],
+)
+def test_the_registries_that_a_glob_allows(glob: str, host: str, expected: bool) -> None:
+    assert LookupRules((glob,)).allows(host) is expected
+    assert LookupRules(("other.example", glob)).allows(host) is expected
+
+
+def test_nothing_is_allowed_by_nothing() -> None:
+    assert not LookupRules().allows("quay.io")
+
+
+def test_what_the_operator_spelled_out() -> None:
+    rules = LookupRules(("127.0.0.1:5000", "127.*"), (("docker.io", "[::1]:5000/hub"),))
+    assert rules.names("127.0.0.1:5000")
+    assert rules.names("[::1]:5000")
+    for host in ("127.0.0.1", "127.0.0.2", "docker.io", "[::1]"):
+        assert not rules.names(host)
+
+
+def test_a_policy_looks_nothing_up_unless_it_says_so() -> None:
+    assert ImageConfigSettings().rules is None
+    assert ImageConfigSettings(registries=("*",)).rules is None
+    said = ImageConfigSettings(lookup="Registry", registries=("*",), mirrors={"b": "c", "a": "d"})
+    assert said.rules == LookupRules(("*",), (("a", "d"), ("b", "c")))
+    assert said.rules.mirror_of("b") == "c"
+    assert said.rules.mirror_of("c") is None
+
+
+def test_what_a_decision_lacks_is_told_once() -> None:
+    known, other = (ImageQuery(name, LookupRules()) for name in "ab")
+    images = Images({known: ImageConfig(("/a",), ())})
+    assert images.find(known) == ImageConfig(("/a",), ())
+    assert images.find(other) == images.find(other) == Unavailable("the image was not looked up")
+    assert list(images.lacking) == [other]
+    assert NO_IMAGES == {}
+
+
+# Architectures.
+
+AMD = node("amd", labels={"kubernetes.io/arch": "amd64", "disk": "ssd"})
+ARM = node("arm", labels={"kubernetes.io/arch": "arm64"})
+BARE = node("bare", labels={"disk": "old"})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spec", "expected"),
+    [
+        ([], {}, ""),
+        ([AMD], {}, "amd64"),
+        ([AMD, ARM], {}, "amd64 arm64"),
+        ([AMD, ARM], {"nodeSelector": {"disk": "ssd"}}, "amd64"),
+        ([AMD, ARM], {"nodeName": "arm"}, "arm64"),
+        ([AMD, ARM, BARE], {}, ""),
+        ([AMD, ARM, BARE], {"nodeSelector": {"disk": "ssd"}}, "amd64"),
+        ([AMD, BARE], {"nodeSelector": {"disk": "old"}}, ""),
+        ([], {"nodeSelector": {"kubernetes.io/arch": "s390x"}}, "s390x"),
+        ([AMD], {"nodeSelector": {"kubernetes.io/arch": "s390x"}}, "s390x"),
+        ([AMD], {"nodeSelector": {"disk": "none"}}, ""),
+    ],
+)
+def test_the_architectures_of_the_nodes_that_a_pod_could_land_on(
+    nodes: list[Json], spec: Json, expected: str
+) -> None:
+    found: PodSpec = review_of(pod(**spec), "ci").pod.spec
+    assert architectures(Nodes(map(read_node, nodes)), found) == set(expected.split())
+
+
+# Texts of images in a pod.
+
+
+def kubelet_expands(text: str) -> str:
+    """kubernetes third_party/forked/golang/expansion/expand.go, every variable set to `!`."""
+    out, at = "", 0
+    while at < len(text):
+        if text[at] != "$" or at + 1 == len(text):
+            out += text[at]
+            at += 1
+        elif text[at + 1] == "$":
+            out += "$"
+            at += 2
+        elif text[at + 1] == "(":
+            end = text.find(")", at + 2)
+            out += "!" if end >= 0 else "$("
+            at = end + 1 if end >= 0 else at + 2
+        else:
+            out += text[at : at + 2]
+            at += 2
+    return out
+
+
+@given(st.text("$(){}A a", max_size=12))
+def test_the_kubelet_makes_of_it_what_the_image_said(text: str) -> None:
+    assert kubelet_expands(escape(text)) == text
+
+
+def test_the_kubelet_would_change_it_else() -> None:
+    for text, changed in (("$(A)", "!"), ("$$", "$"), ("$$(A)", "$(A)")):
+        assert kubelet_expands(text) == changed

@@ -1,0 +1,190 @@
+"""The preview says what the webhook would do, for whatever people paste into it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.factories import (
+    SETTINGS,
+    container,
+    decided,
+    namespace,
+    pod,
+    policy,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decision import Reason
+from webhook.core.cluster.view import Namespace
+from webhook.core.preview.model import render
+from webhook.core.preview.preview import Preview, preview_all, to_yaml
+from webhook.core.preview.workloads import PassedOver
+
+QUICK = container("prepare", "/entrypoint")
+SEEN = view(policy())
+
+
+def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
+    (found,) = preview_all(document, seen, SETTINGS, **options)
+    assert isinstance(found, Preview), found
+    return found
+
+
+def test_the_preview_is_the_decision_of_the_webhook() -> None:
+    document = pod(QUICK)
+    found = preview(document)
+    assert found.decision == decided(document, SEEN)
+    assert found.before == document
+    assert found.after == settled(document, SEEN)
+
+
+def test_a_preview_leaves_nothing_in_the_caches_of_the_view() -> None:
+    seen = view(policy("a"), policy("b", namespaceSelector={"matchLabels": {"team": "b"}}))
+    ci = Namespace("ci", {"kubernetes.io/metadata.name": "ci"})
+    before = seen.policies.coverage_for(ci, None)
+    plan = before.group.plan({})
+    for document in (pod(QUICK), pod(QUICK, labels={"app": "x"})):
+        assert preview(document, seen, namespace_labels={"team": "b"}).decision.policies == (
+            "a",
+            "b",
+        )
+        assert preview(document, seen, namespace="other").decision.policies == ("a",)
+    assert seen.policies._coverage_cache.keys() == {"ci"}
+    assert seen.policies._groups.keys() == {(), (0,)}
+    assert seen.policies.coverage_for(ci, None) is before
+    assert before.group.plan({}) is plan
+
+
+def test_the_diff_goes_from_the_pod_as_it_is_to_the_pod_as_admitted() -> None:
+    diff = preview(pod(QUICK)).diff
+    assert diff.startswith("--- Pod/p as it is\n+++ Pod/p as admitted\n")
+    assert "+    podsettle.dev/applied: p/postInitSleep\n" in diff
+    assert preview(pod()).diff == ""
+
+
+def test_every_pod_of_a_list_is_previewed() -> None:
+    job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": pod()["spec"]}}}
+    items = [pod(QUICK), {"kind": "Service"}, job]
+    found = list(preview_all({"kind": "List", "items": items}, SEEN, SETTINGS))
+    assert [(p.workload.title, len(p.decision.operations) > 0) for p in found
+            if isinstance(p, Preview)] == [("Pod/p", True), ("Job/j", False)]  # fmt: skip
+    assert isinstance(found[1], PassedOver)
+
+
+@pytest.mark.parametrize(
+    ("option", "own", "chosen"),
+    [
+        (None, "ci", "ci"),
+        (None, None, "default"),
+        ("other", "ci", "other"),
+        ("other", None, "other"),
+    ],
+)
+def test_the_namespace_is_the_one_that_kubectl_would_take(
+    option: str | None, own: str | None, chosen: str
+) -> None:
+    document = pod(QUICK)
+    document["metadata"]["namespace"] = own
+    assert preview(document, namespace=option).namespace == chosen
+
+
+def test_labels_of_the_namespace_can_be_supposed() -> None:
+    ci = namespace("ci", {"podsettle.dev/enabled": "false"})
+    seen = view(policy(namespaceSelector={"matchLabels": {"team": "a"}}), namespaces=[ci])
+    assert why(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
+    supposed = preview(pod(QUICK), seen, namespace_labels={"team": "a"})
+    assert why(supposed.decision) == ["prepare: Applied"]
+    assert why(preview(pod(QUICK), seen, namespace_labels={}).decision) == ["NoPolicy"]
+    assert why(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
+
+
+def test_a_supposed_namespace_has_its_name_as_a_label() -> None:
+    by_name = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
+    found = preview(
+        pod(QUICK), view(policy(namespaceSelector=by_name)), namespace="kube-system",
+        namespace_labels={"team": "a"},
+    )  # fmt: skip
+    assert why(found.decision) == ["prepare: Applied"]
+
+
+def test_a_kind_that_nobody_knows_needs_the_path_to_its_template() -> None:
+    document = {
+        "apiVersion": "example.com/v1",
+        "kind": "Odd",
+        "spec": {"pod": {"spec": pod(QUICK)["spec"]}},
+    }
+    assert why(preview(document, template_path="spec.pod").decision) == ["prepare: Applied"]
+    (found,) = preview_all(document, SEEN, SETTINGS)
+    assert isinstance(found, PassedOver)
+    assert "does not know where an Odd keeps its pod template" in found.message
+
+
+def test_a_pod_that_kubernetes_would_not_send_is_previewed_unchanged() -> None:
+    found = preview(pod(QUICK | {"command": "/entrypoint"}))
+    assert why(found.decision) == [str(Reason.MALFORMED_POD)]
+    assert found.after == found.before
+
+
+@pytest.mark.parametrize(
+    "metadata", [..., None, {}, {"annotations": None}], ids=["absent", "null", "empty", "bare"]
+)
+def test_a_pod_may_come_without_metadata(metadata: Any) -> None:
+    document = pod(QUICK)
+    if metadata is ...:
+        del document["metadata"]
+    else:
+        document["metadata"] = metadata
+    assert preview(document).before["spec"] == document["spec"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"securityContext": {"runAsUser": 10**30}},
+        {"unknown": 10**30},
+        {"unknown": float("nan")},
+        {"unknown": b"bytes"},
+    ],
+    ids=["a huge number", "a huge unknown number", "no number", "bytes"],
+)
+def test_a_pod_with_odd_values_is_previewed_all_the_same(odd: dict[str, Any]) -> None:
+    preview(pod(QUICK, **odd))
+
+
+def test_yaml_for_people_keeps_order_and_lines_and_has_no_aliases() -> None:
+    shared = {"z": 1, "a": "x\ny\n"}
+    text = to_yaml({"one": shared, "two": shared, "é": "on"})
+    assert text == (
+        "one:\n  z: 1\n  a: |\n    x\n    y\ntwo:\n  z: 1\n  a: |\n    x\n    y\né: 'on'\n"
+    )
+    assert yaml.safe_load(text) == {"one": shared, "two": shared, "é": "on"}
+
+
+def test_a_rendered_preview_has_all_of_it_as_json() -> None:
+    document = pod(QUICK, container("a"))
+    found = preview(document)
+    rendered = json.loads(render(found).model_dump_json(by_alias=True))
+    assert rendered["kind"] == "Pod"
+    assert (rendered["name"], rendered["namespace"], rendered["path"]) == ("p", "ci", "")
+    assert rendered["policies"] == ["p"]
+    assert rendered["outcomes"][0] == {
+        "reason": "Applied",
+        "remedy": "postInitSleep",
+        "policy": "p",
+        "container": "prepare",
+        "changed": True,
+        "warns": False,
+        "message": found.decision.outcomes[0].message,
+    }
+    assert rendered["outcomes"][1]["warns"] is True
+    assert rendered["outcomes"][1]["message"] == Reason.NO_COMMAND.meaning
+    assert rendered["warnings"] == found.decision.warnings
+    assert rendered["patch"] == list(found.decision.operations)
+    assert (rendered["before"], rendered["after"]) == (found.before, found.after)
+    assert rendered["diff"] == found.diff

@@ -1,0 +1,419 @@
+"""Text as Kubernetes reads it, with line numbers, and never more than it should be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.complexity import cpu_ratio, grows_linearly
+from webhook.core.preview.yaml_documents import (
+    Document,
+    DocumentError,
+    each_document,
+    load_documents,
+)
+
+
+def load(text: str | bytes) -> Any:
+    (document,) = load_documents(text, "f.yaml")
+    return document.value
+
+
+def refused(text: str | bytes) -> DocumentError:
+    with pytest.raises(DocumentError) as caught:
+        load_documents(text, "f.yaml")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("", []),
+        ("# only a comment\n", []),
+        ("---\n---\n", []),
+        ("null\n", []),
+        ("a: 1\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+        ("---\n# first\na: 1\n---\n\n---\n# none\n---\nb: 2 # second\n", [{"a": 1}, {"b": 2}]),
+        ("a: 1\n...\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+        ("--- {a: 1}\n--- [b]\n", [{"a": 1}, ["b"]]),
+        ("\ufeffa: 1\n", [{"a": 1}]),
+    ],
+)
+def test_every_document_that_is_not_empty_is_read(text: str, values: list[Any]) -> None:
+    assert [document.value for document in load_documents(text, "f")] == values
+    assert [document.value for document in load_documents(text.encode(), "f")] == values
+
+
+def test_a_document_is_there_before_the_next_one_is_read() -> None:
+    documents = each_document("a: 1\n---\nb: {", "f")
+    assert next(documents).value == {"a": 1}
+    with pytest.raises(DocumentError):
+        next(documents)
+
+
+# What a Kubernetes client makes of a plain scalar: goyaml.v2/resolve.go in kubernetes-sigs/yaml.
+SCALARS: list[tuple[str, Any]] = [
+    ("2026-08-22", "2026-08-22"),
+    ("2026-08-22T10:00:00Z", "2026-08-22T10:00:00Z"),
+    ("2001-12-14 21:59:43.10", "2001-12-14 21:59:43.10"),
+    ("1:30", "1:30"),
+    ("190:20:30", "190:20:30"),
+    ("1:30.5", "1:30.5"),
+    *((text, True) for text in ("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON")),
+    *((text, False) for text in ("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF")),
+    *((text, True) for text in ("y", "Y")),
+    *((text, False) for text in ("n", "N")),
+    *((text, text) for text in ("tRUE", "yES", "oN", "Nope")),
+    *((text, None) for text in ("", "~", "null", "Null", "NULL")),
+    ("nULL", "nULL"),
+    ("0", 0),
+    ("-7", -7),
+    ("+7", 7),
+    ("1_000", 1000),
+    ("0x1F", 31),
+    ("-0x1F", -31),
+    ("0b101", 5),
+    ("0o17", 15),
+    ("017", 15),
+    ("08", 8.0),
+    ("0755", 493),
+    ("1.5", 1.5),
+    ("-.5", -0.5),
+    ("1.", 1.0),
+    ("1e3", 1000.0),
+    ("1E-3", 0.001),
+    ("6.02e+23", 6.02e23),
+    ("1.2.3", "1.2.3"),
+    ("500m", "500m"),
+    ("10ms", "10ms"),
+    ("1e", "1e"),
+    ("1e999", "1e999"),  # Beyond a float64: a Kubernetes client leaves it as it is.
+    ("0x", "0x"),
+    ("0xG", "0xG"),
+    ("0x_", "0x_"),
+    ("0b_", "0b_"),
+    ("s0:c1,c2", "s0:c1,c2"),
+    ("=", "="),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), SCALARS)
+def test_a_scalar_reads_as_kubernetes_reads_it(text: str, value: Any) -> None:
+    found = load(f"a: {text}")["a"]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["true", "yes", "1", "1.5", "null", "2026-08-22", "0x1F"])
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_quoted_scalar_is_a_string(text: str, quote: str) -> None:
+    assert load(f"a: {quote}{text}{quote}") == {"a": text}
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ("8080", "8080"),
+        ("a.b/c", "a.b/c"),
+        ("'on'", "on"),
+        ("on", "true"),  # sigs.k8s.io/yaml writes a key that is a bool as JSON would.
+        ("No", "false"),
+        ("y", "true"),
+        ("0x1F", "31"),
+        ("1.0", "1"),
+    ],
+)
+def test_a_key_is_a_string_as_kubernetes_writes_it(written: str, key: str) -> None:
+    assert load(f"{written}: x") == {key: "x"}
+
+
+def test_json_is_read_as_it_is() -> None:
+    value = {"a": [1, 1.5, "x\n\u00e9", None, True, {"b": {}}], "c": "2026-08-22"}
+    assert load(json.dumps(value)) == value
+    assert load(json.dumps(value, indent=2, ensure_ascii=False).encode()) == value
+
+
+def test_an_escaped_slash_of_json_is_a_slash() -> None:
+    assert load('{"a": "b\\/c"}') == {"a": "b/c"}
+
+
+def test_block_scalars_keep_their_lines() -> None:
+    assert load("a: |\n  x\n  y\nb: >-\n  x\n  y\n") == {"a": "x\ny\n", "b": "x y"}
+
+
+def test_anchors_are_read_and_stay_separate_values() -> None:
+    value = load("a: &x {k: [1]}\nb: *x\n")
+    assert value == {"a": {"k": [1]}, "b": {"k": [1]}}
+    assert value["a"] is not value["b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "merged"),
+    [
+        ("<<: *x\nk: 9", {"k": 9, "l": 2}),
+        ("k: 9\n  <<: *x", {"k": 9, "l": 2}),
+        ("<<: [*x, *y]", {"k": 1, "l": 2, "m": 3}),
+        ("<<: [*y, *x]", {"k": 7, "l": 2, "m": 3}),
+        ("<<: {k: 5}", {"k": 5}),
+    ],
+)
+def test_merge_keys_fill_in_what_is_not_there(text: str, merged: dict[str, int]) -> None:
+    bases = "x: &x {k: 1, l: 2}\ny: &y {k: 7, m: 3}\n"
+    text = text.replace("\nk:", "\n  k:")
+    assert load(f"{bases}z:\n  {text}\n")["z"] == merged
+
+
+@pytest.mark.parametrize("text", ["a: {<<: [1]}", "a: {<<: x}", "x: &x [1]\na: {<<: *x}"])
+def test_only_mappings_are_merged(text: str) -> None:
+    assert "merges mappings only" in refused(text).message
+
+
+def test_each_value_knows_its_line() -> None:
+    document: Document
+    (_, document) = load_documents(
+        "x: 1\n---\n# two\na: 1\nb:\n  - c\n  - d:\n      e: 2\n    f: {g: 3}\n", "f"
+    )
+    lines = {
+        ("a",): 4, ("b",): 5, ("b", 0): 6, ("b", 1): 7, ("b", 1, "d", "e"): 8,
+        ("b", 1, "f", "g"): 9,
+    }  # fmt: skip
+    for path, line in lines.items():
+        assert document.line(path) == line, path
+
+
+def test_an_absent_value_is_looked_for_where_it_would_be() -> None:
+    (document,) = load_documents("\na:\n  b:\n    c: 1\n", "f")
+    assert document.line(("a", "b", "x", 0, "y")) == 3
+    assert document.line(("z",)) == document.line(()) == 2
+
+
+TEMPLATE = (
+    "a key has to be a plain value; what holds '{{' is a template and no YAML: give what is made "
+    "of it, for a Helm chart the output of helm template"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, "key 'a' stands twice"),
+        ("x:\n  a: 1\n  a: 1\n", 3, "key 'a' stands twice"),
+        ('{"a": 1,\n "a": 2}', 2, "key 'a' stands twice"),
+        ("a: 1\n'a': 2\n", 2, "key 'a' stands twice"),
+        ("x: 1\n---\na: 1\na: 2\n", 4, "key 'a' stands twice"),
+        ("a: &a\n  b: *a\n", 2, "an alias that contains itself"),
+        ("&a [*a]", 1, "an alias that contains itself"),
+        ("? [a]\n: b\n", 1, "a key has to be a plain value"),
+        ("? {a: b}\n: b\n", 1, TEMPLATE),
+        ("a:\n  name: {{ .Values.name }}\n", 2, TEMPLATE),
+        ("{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", 1, TEMPLATE),
+        ("a: b\n c: d\n", 2, "not YAML: "),
+        ("a: [1, 2\n", 2, "not YAML: "),
+        ("a:\n\t- b\n", 2, "not YAML: found character that cannot start any token"),
+        ("a: *nowhere\n", 1, "not YAML: found undefined alias"),
+        ("a: 'x\n", 2, "not YAML: "),
+        ("a: !!python/object:os.system x\n", 1, "not YAML: could not determine a constructor"),
+    ],
+)
+def test_an_error_names_the_file_the_line_and_the_cause(text: str, line: int, message: str) -> None:
+    error = refused(text)
+    assert (error.source, error.line) == ("f.yaml", line)
+    assert error.message.startswith(message)
+    assert str(error) == f"f.yaml:{line}: {error.message}"
+
+
+def test_a_surrogate_pair_of_json_is_one_character_and_half_of_one_is_an_error() -> None:
+    assert load('{"a": "\\ud83d\\ude00"}') == {"a": "\U0001f600"}
+    refused('{"a": "\\ud83d"}')
+
+
+@pytest.mark.parametrize("quoted", ["{}", "'{}'", "|-\n  {}", ">-\n  {}"])
+def test_only_a_string_in_double_quotes_has_escapes(quoted: str) -> None:
+    assert load("a: " + quoted.format("\\ud83d\\ude00 \\n")) == {"a": "\\ud83d\\ude00 \\n"}
+
+
+@pytest.mark.parametrize("text", [b"a: \xff\n", b"\xff\xfe\x00", b"a: \x00", b"a: \x07"])
+def test_what_is_no_text_is_an_error(text: bytes) -> None:
+    assert refused(text).message.startswith("not YAML: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!int abc", "a: !!float x", "a: !!bool maybe", "a: !!timestamp soon", "a: !!int ''",
+        "a: " + "1" * 5000,
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_a_scalar_that_is_not_what_it_claims_to_be_is_an_error(text: str) -> None:
+    """A number of 5000 digits is one that Python refuses to read; a Kubernetes client overflows."""
+    assert refused(text).line == 1
+
+
+def billion_laughs(line: str, levels: int) -> str:
+    """Each level holds the one before it ten times."""
+    text = "l0: &l0 {k: v}\n"
+    for level in range(1, levels + 1):
+        text += line.format(new=f"l{level}", old=f"*l{level - 1}")
+    return text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{new}: &{new} [" + ", ".join(["{old}"] * 10) + "]\n",
+        "{new}: &{new} {{" + ", ".join(f"k{n}: {{old}}" for n in range(10)) + "}}\n",
+    ],
+    ids=["lists", "mappings"],
+)
+def test_aliases_cannot_blow_up_a_document(line: str) -> None:
+    assert "aliases multiplying" in refused(billion_laughs(line, 6)).message
+
+
+def test_aliases_of_long_texts_cannot_blow_up_a_document() -> None:
+    text = f"a: &a {'x' * 50_000}\n"
+    assert len(load(text + "b: [*a, *a, *a, *a, *a]")["b"]) == 5
+    assert "aliases multiplying" in refused(text + "b: [*a, *a, *a, *a, *a, *a]").message
+    key = f"a: &a {{{'x' * 1_000}: 1}}\n"
+    assert "aliases multiplying" in refused(key + f"b: [{'*a, ' * 300}]").message
+
+
+def test_what_aliases_stand_for_is_counted_for_all_documents_of_a_text() -> None:
+    one = f"a: &a [{'1, ' * 100}]\nb: [{'*a, ' * 60}]\n"
+    assert load(one)["b"][59] == [1] * 100
+    assert "aliases multiplying" in refused(f"{one}---\n{one}").message
+
+
+def test_an_anchor_may_be_used_again() -> None:
+    assert load("[&a 1, *a, &a 2, *a]") == [1, 1, 2, 2]
+    assert load("&a [&a 1, *a]") == [1, 1]
+
+
+def test_anchors_around_anchors_are_counted_once_and_not_once_per_level() -> None:
+    def nested(opening: str) -> str:
+        levels = "".join(opening.format(level) for level in range(190))
+        return f"{levels}{'1,' * 20_000}{']' * 190}"
+
+    assert cpu_ratio(load, nested("&a{} ["), nested("[")) < 3
+
+
+MERGED = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(3_000)) + "}\nb: &b {k: 1}\n"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda size: "[" * 190 + "1," * size + "]" * 190,
+        lambda size: f"{MERGED}c: {{<<: [*a, {'*b, ' * min(size, 1_500)}]}}\n" + " " * size,
+        lambda size: "[" * 190 + "&a 1" + ", *a" * min(size, 9_000) + "]" * 190 + " " * size,
+        lambda size: "".join(f"%TAG !{n}! x\n" for n in range(size)) + "--- 1",
+        lambda size: f"a{size}: 1\n" + "".join(f"k{n}: {{a: 1}}\n" for n in range(size)),
+        lambda size: "---\n1\n" * size,
+        lambda size: '"' + "\\ud83d\\ude00" * size + '"',
+    ],
+    ids=["depth", "merges", "aliases", "directives", "keys", "documents", "pairs"],
+)
+def test_reading_takes_time_in_proportion_to_the_text(make: Callable[[int], str]) -> None:
+    def read(text: str) -> None:
+        with suppress(DocumentError):
+            load_documents(text, "f")
+
+    assert grows_linearly(make, read)
+
+
+def test_lines_take_memory_in_proportion_to_the_text() -> None:
+    flat, deep = (_peak_bytes("[" * depth + "1," * 20_000 + "]" * depth) for depth in (1, 190))
+    assert deep < 2 * flat
+
+
+def _peak_bytes(text: str) -> int:
+    tracemalloc.start()
+    try:
+        load_documents(text, "f")
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\u2028"])
+def test_directives_are_few(end: str) -> None:
+    assert load(f"%TAG !e! tag:x,{end}--- 1") == 1
+    assert refused(f"%TAG !e! tag:x,{end}" * 17 + "--- 1").message == (
+        "more than 16 lines begin with '%'"
+    )
+    assert load("a: |\n" + "  %x\n" * 20) == {"a": "%x\n" * 20}
+
+
+def test_aliases_cannot_nest_deeper_than_a_document_may() -> None:
+    text = f"a0: &a0 {'[' * 150}{']' * 150}\na1: {'[' * 100}*a0{']' * 100}\n"
+    assert refused(text).message == "nested too deeply"
+
+
+def test_merging_again_and_again_multiplies_nothing() -> None:
+    line = "{new}: &{new} {{<<: [" + ", ".join(["{old}"] * 10) + "]}}\n"
+    assert load(billion_laughs(line, 6))["l6"] == {"k": "v"}
+    assert refused("a: &a {k: 1}\nb:\n  <<: *a\n  <<: *a\n").message == "key '<<' stands twice"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 5000 + "]" * 5000, "{a: " * 5000 + "}" * 5000, "- " * 5000 + "x"],
+    ids=["lists", "mappings", "blocks"],
+)
+def test_deep_nesting_is_an_error(text: str) -> None:
+    assert refused(text).message == "nested too deeply"
+
+
+@pytest.mark.parametrize("text", ["[", "{a: ", "- ", "- - ? "])
+def test_no_nesting_is_so_deep_that_the_process_dies_of_it(text: str) -> None:
+    """In a process of its own: a stack that overflows in C takes everything with it."""
+    script = (
+        "from webhook.core.preview.yaml_documents import "
+        "DocumentError, each_document, load_documents\n"
+        f"try: load_documents({text!r} * (1_000_000 // {len(text)}), 'f')\n"
+        "except DocumentError: print('refused')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "refused\n")
+
+
+def test_what_is_nested_as_deeply_as_manifests_are_is_read() -> None:
+    assert json.dumps(load("[" * 60 + "]" * 60)) == "[" * 60 + "]" * 60
+
+
+CHARACTERS = "a1:-[]{},'\"?|>~#%=!_ \n\té\u2028\U0001f600"
+TOKENS = ["&x ", "*x", "<<", "0x_", "---\n", ": ", "- ", "!!int ", "!!bool ", "!!timestamp ", "08"]
+YAMLISH = st.lists(st.sampled_from(CHARACTERS) | st.sampled_from(TOKENS), max_size=20).map("".join)
+
+
+@given(text=st.binary() | YAMLISH)
+def test_no_text_raises_anything_but_a_document_error(text: str | bytes) -> None:
+    with suppress(DocumentError):
+        load_documents(text, "f")
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.text("ab/\\\"'~: -#{[]},\n\té\u2028\U0001f600", max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("abc/.~-_ 1yn", max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(value=JSON)
+def test_json_reads_as_itself(value: Any) -> None:
+    documents = load_documents(json.dumps(value), "f")
+    assert [document.value for document in documents] == ([] if value is None else [value])

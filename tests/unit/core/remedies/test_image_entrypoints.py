@@ -1,0 +1,230 @@
+"""postInitSleep around what an image starts: the container runs what it would have run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.factories import (
+    LINGER,
+    MODERN,
+    SETTINGS,
+    Json,
+    container,
+    in_shell,
+    pod,
+    policy,
+    review,
+    view,
+    why,
+)
+from tests.support.factories import patched as patched_pod
+from tests.unit.core.policy.test_image_config import kubelet_expands
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decision import Decision, Reason
+from webhook.core.admission.handler import admit, review_of
+from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+
+RULES = {"lookup": "Registry", "registries": ["registry.example"]}
+SEEN = view(policy(imageConfig=RULES), nodes=[])
+IMAGE = "registry.example/app:1"
+
+
+def started(
+    init: Json, config: ImageConfig | Unavailable, seen: Snapshot = SEEN, **spec: Any
+) -> tuple[Json, Decision]:
+    """The pod's first own init container as settled, where its image is known."""
+    new = pod(init, **spec)
+    request = review_of(new, "ci")
+    lacking = decide(request, seen, SETTINGS).lacking
+    decision = decide(request, seen, SETTINGS, dict.fromkeys(lacking, config))
+    assert decision.lacking == ()
+    inits = patched_pod(new, decision)["spec"]["initContainers"]
+    return next(c for c in inits if c["name"] == init["name"]), decision
+
+
+def test_an_image_that_is_not_known_is_asked_for() -> None:
+    spec: Json = {
+        "imagePullSecrets": [{"name": "a"}, {"name": "b"}],
+        "serviceAccountName": "builder",
+    }
+    new = pod(container("a"), container("b", "/b"), container("c"), **spec)
+    decision = decide(review_of(new, "ci"), SEEN, SETTINGS)
+    rules = LookupRules(("registry.example",))
+    assert decision.lacking == (ImageQuery(IMAGE, rules, frozenset(), "ci", ("a", "b"), "builder"),)
+    assert why(decision) == [
+        "a: ImageConfigUnavailable", "b: Applied", "c: ImageConfigUnavailable"
+    ]  # fmt: skip
+    assert decision.outcomes[0].message == "the image was not looked up"
+    assert decision.warnings[0].startswith("podsettle: postInitSleep: ImageConfigUnavailable: a, c")
+
+
+@pytest.mark.parametrize(
+    ("said", "config", "command", "args"),
+    [
+        ({}, (["/e"], ["c"]), ["/e"], ["c"]),
+        ({}, (["/e", "x"], []), ["/e", "x"], None),
+        ({"args": ["p"]}, (["/e"], ["c"]), ["/e"], ["p"]),
+        ({"args": []}, (["/e"], ["c"]), ["/e"], ["c"]),
+        ({"args": None}, (["/e"], ["c"]), ["/e"], ["c"]),
+        ({"command": []}, (["/e"], ["c"]), ["/e"], ["c"]),
+        ({"command": None}, (["/e"], ["c"]), ["/e"], ["c"]),
+        ({}, ([], ["/c", "d"]), ["/c", "d"], None),
+        ({"args": ["/p"]}, ([], ["/c"]), [], ["/p"]),
+        ({}, (["$(HOME)/x", "$$"], ["$(A)"]), ["$$(HOME)/x", "$$$$"], ["$$(A)"]),
+        ({"args": ["$(A)"]}, (["/e"], ["c"]), ["/e"], ["$(A)"]),
+    ],
+)
+def test_the_wrapper_comes_before_the_entrypoint_and_cmd_stays_behind_it(
+    said: Json, config: tuple[list[str], list[str]], command: list[str], args: list[str] | None
+) -> None:
+    found, decision = started(
+        {**container("a"), **said},
+        ImageConfig(*map(tuple, config)),
+    )
+    assert why(decision) == ["a: Applied"]
+    assert decision.outcomes[0].message.endswith(f"around what its image {IMAGE} starts")
+    assert found["command"] == [*LINGER, *command]
+    assert found.get("args") == args
+
+
+def test_an_entrypoint_that_is_a_shell_needs_no_helper() -> None:
+    for config, args in (
+        (ImageConfig(("/bin/sh", "-c"), ("a $(B)",)), ["a $$(B)"]),
+        (ImageConfig((), ("sh", "-c", "a $(B)")), None),
+    ):
+        found, decision = started(container("a"), config)
+        whole = [*config.entrypoint, *(config.cmd if args is None else ())]
+        escaped = [text.replace("$", "$$") for text in whole]
+        assert found["command"] == in_shell(escaped, sleep_ms=10, min_lifetime_ms=500)
+        assert found.get("args") == args
+        assert not any("volumes" in operation["path"] for operation in decision.operations)
+
+
+@pytest.mark.parametrize(
+    ("init", "config", "reason", "message"),
+    [
+        (container("a"), Unavailable("no"), Reason.IMAGE_CONFIG_UNAVAILABLE, "no"),
+        (
+            container("a"),
+            ImageConfig((), ()),
+            Reason.IMAGE_CONFIG_UNAVAILABLE,
+            "the image has neither an Entrypoint nor a Cmd",
+        ),
+        (
+            {"name": "a"},
+            ImageConfig(("/e",), ()),
+            Reason.IMAGE_CONFIG_UNAVAILABLE,
+            "the container names no image",
+        ),
+    ],
+)
+def test_what_cannot_be_known_costs_that_container_alone(
+    init: Json, config: ImageConfig | Unavailable, reason: Reason, message: str
+) -> None:
+    found, decision = started(init, config)
+    assert found == init
+    assert [(o.reason, o.message) for o in decision.outcomes] == [(reason, message)]
+    assert decision.operations == ()
+
+
+def test_nothing_is_asked_for_what_is_left_alone_anyway() -> None:
+    fixed = view(policy(imageConfig=RULES), nodes=[MODERN])
+    for new, seen in (
+        (pod(container("a", "/a")), SEEN),
+        (pod(container("a", restartPolicy="Always")), SEEN),
+        (pod(container("istio-init")), SEEN),
+        (pod(container("a")), fixed),
+        (pod(container("a")), view(policy())),
+        (pod(container("a")), view(policy(imageConfig={**RULES, "lookup": "Never"}))),
+    ):
+        assert decide(review_of(new, "ci"), seen, SETTINGS).lacking == ()
+
+
+def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
+    spec: Json = {
+        "imagePullSecrets": [{"name": f"{n}" * 100_000} for n in range(100)],
+        "serviceAccountName": "s" * 100_000,
+        "nodeSelector": {"kubernetes.io/arch": "a" * 100_000},
+    }
+    asking = container("a", image="i" * 100_000)
+    (query,) = decide(review_of(pod(asking, **spec), "ci"), SEEN, SETTINGS).lacking
+    # One more of each than there may be, so that it shows.
+    assert len(query.pull_secrets) == 21
+    texts = (*query.pull_secrets, query.service_account, *query.architectures)
+    assert {len(text) for text in texts} == {254}
+    assert len(query.image) == 601
+
+
+def test_each_remedy_goes_by_its_own_policys_rules() -> None:
+    other = {"lookup": "Registry", "registries": ["other.example"]}
+    seen = view(
+        policy("first", priority=1, imageConfig=other, remedies={"skipSELinuxRelabel": {}}),
+        policy("second", imageConfig=RULES),
+        policy("audit", action="Audit", imageConfig=other),
+    )
+    lacking = decide(review_of(pod(container("a")), "ci"), seen, SETTINGS).lacking
+    assert [query.rules.registries for query in lacking] == [
+        ("registry.example",), ("other.example",)
+    ]  # fmt: skip
+
+
+def test_an_audit_says_what_would_be_without_touching_the_args() -> None:
+    seen = view(policy(action="Audit", imageConfig=RULES))
+    found, decision = started(container("a"), ImageConfig(("/e",), ("c",)), seen)
+    assert why(decision) == ["a: WouldApply"]
+    assert found == container("a")
+
+
+def test_a_review_carries_what_was_lacking() -> None:
+    body = review(pod(container("a")))
+    first = admit(json.dumps(body).encode(), SEEN, SETTINGS)
+    assert json.loads(first.body)["response"].get("patch") is None
+    known = dict.fromkeys(first.decision.lacking, ImageConfig(("/e",), ()))
+    second = admit(json.dumps(body).encode(), SEEN, SETTINGS, known)
+    assert json.loads(second.body)["response"]["patch"]
+
+
+def test_what_is_known_is_not_used_for_another_asker() -> None:
+    (query,) = decide(review_of(pod(container("a")), "ci"), SEEN, SETTINGS).lacking
+    known = {query: ImageConfig(("/e",), ())}
+    other = pod(container("a"), imagePullSecrets=[{"name": "x"}])
+    for new, namespace in ((pod(container("a")), "other"), (other, "ci")):
+        assert decide(review_of(new, namespace), SEEN, SETTINGS, known).operations == ()
+
+
+TEXTS = st.lists(st.text("$()Aa/ ", max_size=4) | st.sampled_from(["sh", "/bin/bash"]), max_size=3)
+
+
+def kubelet_and_runtime(found: Json, image: tuple[list[str], list[str]]) -> list[str]:
+    """The process of a container: containerd `WithProcessArgs`; variables are `!`."""
+    command = [kubelet_expands(text) for text in found.get("command") or ()]
+    args = [kubelet_expands(text) for text in found.get("args") or ()]
+    if not command:
+        args = args or image[1]
+        command = image[0]
+    return [*command, *args]
+
+
+@given(TEXTS, TEXTS, st.none() | TEXTS, st.sampled_from(["Auto", "Binary"]))
+def test_the_process_is_the_images_behind_the_wrapper_and_stays_so(
+    entrypoint: list[str], cmd: list[str], args: list[str] | None, delivery: str
+) -> None:
+    seen = view(policy(imageConfig=RULES, remedies={"postInitSleep": {"delivery": delivery}}))
+    init = {**container("a"), **({} if args is None else {"args": args})}
+    config = ImageConfig(tuple(entrypoint), tuple(cmd))
+    found, decision = started(init, config, seen)
+    before = kubelet_and_runtime(init, (entrypoint, cmd))
+    after = kubelet_and_runtime(found, (entrypoint, cmd))
+    assert after[len(after) - len(before) :] == before
+    assert (after != before) is (why(decision) == ["a: Applied"]) is bool(before)
+    # The reinvocation finds it settled, and asks for nothing.
+    settled = patched_pod(pod(init), decision)
+    again = decide(review_of(settled, "ci"), seen, Settings(linger_image=SETTINGS.linger_image))
+    if before:
+        assert (again.operations, again.lacking) == ((), ())

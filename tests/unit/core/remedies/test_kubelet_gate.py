@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.factories import (
+    IMAGE,
+    LINGER,
+    MODERN,
+    Json,
+    container,
+    decided,
+    node,
+    patched,
+    pod,
+    policy,
+    qos,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import Settings
+
+GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
+QUICK = container("prepare", "/entrypoint", "init")
+HOST_IP = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
+SETTLED = ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
+
+
+def seen(*nodes: Json, beside: Json | None = None, **settings: Any) -> Snapshot:
+    return view(policy(remedies={"kubeletGate": settings, **(beside or {})}), nodes=nodes)
+
+
+def inits(after: Json) -> list[Json]:
+    found: list[Json] = after["spec"].get("initContainers", [])
+    return found
+
+
+def names(after: Json) -> list[str]:
+    return [found["name"] for found in inits(after)]
+
+
+def sidecar(name: str) -> Json:
+    return container(name, restartPolicy="Always")
+
+
+# What it is.
+
+
+@pytest.mark.parametrize("fields", [{}, {"initContainers": None}, {"initContainers": []}])
+def test_the_gate_waits_with_the_helper_and_passes_restricted(fields: Json) -> None:
+    before = pod(**fields)
+    decision = decided(before, seen(MODERN))
+    assert why(decision) == ["Applied"]
+    after = patched(before, decision)
+    assert after["metadata"].pop("annotations") == {
+        "podsettle.dev/applied": "p/kubeletGate",
+        "podsettle.dev/settled": "1/1/0/0",
+    }
+    assert after["spec"].pop("initContainers") == [
+        {
+            "name": GATE,
+            "image": IMAGE,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["/linger"],
+            "args": ["wait-kubelet", "--timeout", "30s"],
+            "env": [HOST_IP],
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": True,
+                "runAsNonRoot": True,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+        }
+    ]
+    before["spec"].pop("initContainers", None)
+    assert after == before
+
+
+def test_the_timeout_is_the_policys() -> None:
+    (gate,) = inits(settled(pod(), seen(timeout="1500ms")))
+    assert gate["args"] == ["wait-kubelet", "--timeout", "1500ms"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "command"),
+    [
+        ([node("n", "cri-o://1.33.12")], SETTLED),
+        ([node("n", "cri-o://1.33.13")], ["/linger"]),
+        ([node("n", "cri-o://1.33.13"), node("m", "cri-o://1.33.12")], SETTLED),
+        ([], SETTLED),
+    ],
+)
+def test_where_quick_containers_fail_the_gate_is_none(
+    nodes: list[Json], command: list[str]
+) -> None:
+    (gate,) = inits(settled(pod(), seen(*nodes)))
+    assert gate["command"] == command
+
+
+@pytest.mark.parametrize(
+    ("security", "non_root"), [(None, True), ({"runAsUser": 1000}, True), ({"runAsUser": 0}, None)]
+)
+def test_the_gate_takes_the_user_of_the_pod(security: Any, non_root: Any) -> None:
+    (gate,) = inits(settled(pod(securityContext=security), seen()))
+    assert gate["securityContext"].get("runAsNonRoot") is non_root
+    assert "runAsUser" not in gate["securityContext"]
+
+
+def test_in_a_pod_of_root_the_gate_runs_as_the_first_container() -> None:
+    secured = container("main", "/x", securityContext={"runAsNonRoot": True, "runAsUser": 1000})
+    (gate,) = inits(settled(pod(containers=[secured], securityContext={"runAsUser": 0}), seen()))
+    context = gate["securityContext"]
+    assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 1000)
+
+
+SMALL = {"cpu": "5m", "memory": "5Mi"}
+EQUAL = {"limits": SMALL, "requests": SMALL}
+
+
+@pytest.mark.parametrize(
+    ("init", "main", "expected"),
+    [
+        (None, None, "BestEffort"),
+        ({}, {"limits": {"ephemeral-storage": "1Gi"}}, "BestEffort"),
+        (EQUAL, EQUAL, "Guaranteed"),
+        (None, EQUAL, "Burstable"),
+        (EQUAL, None, "Burstable"),
+        (EQUAL, {"requests": {"cpu": "1"}}, "Burstable"),
+    ],
+)
+def test_the_qos_class_of_the_pod_stays(init: Any, main: Any, expected: str) -> None:
+    before = pod(
+        container("a", "/a", resources=init),
+        containers=[container("main", "/main", resources=main), container("side", resources=main)],
+    )
+    after = settled(before, seen())
+    assert qos(before) == qos(after) == expected
+    assert inits(after)[-1].get("resources", {}) == (main or {})
+
+
+def test_devices_are_not_asked_for() -> None:
+    main = container("main", resources={"limits": {"cpu": 1, "nvidia.com/gpu": 1}})
+    gate = inits(settled(pod(QUICK, containers=[main]), seen()))[-1]
+    assert gate["resources"] == {"limits": {"cpu": 1}}
+
+
+# Where it stands.
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        (["a"], ["a", GATE]),
+        (["a", "b"], ["a", "b", GATE]),
+        # A sidecar is under way by then: its image is pulled while the gate waits.
+        (["a", "+side"], ["a", "+side", GATE]),
+        (["+side", "a"], ["+side", "a", GATE]),
+        # Once these have run, connections go to a proxy that is not there yet.
+        (["istio-init"], [GATE, "istio-init"]),
+        (["a", "istio-init"], ["a", GATE, "istio-init"]),
+        (["istio-init", "+istio-proxy", "a"], [GATE, "istio-init", "+istio-proxy", "a"]),
+        (["a", "linkerd-init", "b"], ["a", GATE, "linkerd-init", "b"]),
+        (["kuma-init", "a"], [GATE, "kuma-init", "a"]),
+        # Here they do so from the beginning, and the proxy is there.
+        (
+            ["istio-validation", "+istio-proxy", "a"],
+            ["istio-validation", "+istio-proxy", "a", GATE],
+        ),
+        (
+            ["linkerd-network-validator", "+linkerd-proxy"],
+            ["linkerd-network-validator", "+linkerd-proxy", GATE],
+        ),
+    ],
+)
+def test_it_stands_last_where_its_connections_arrive(
+    received: list[str], expected: list[str]
+) -> None:
+    def made(name: str) -> Json:
+        return sidecar(name[1:]) if name.startswith("+") else container(name, f"/{name}")
+
+    before = pod(*map(made, received))
+    after = settled(before, seen())
+    assert names(after) == [name.removeprefix("+") for name in expected]
+    assert [c for c in inits(after) if c["name"] != GATE] == inits(before)
+    assert decided(after, seen()).operations == ()
+
+
+@pytest.mark.parametrize("name", ["istio-validation", "linkerd-network-validator"])
+def test_behind_a_mesh_that_lets_nothing_through_there_is_no_gate(name: str) -> None:
+    before = pod(container(name, "/x"), containers=[container("main"), container("istio-proxy")])
+    decision = decided(before, seen())
+    assert why(decision) == ["MeshTraffic"]
+    assert decision.operations == ()
+    assert len(decision.warnings) == 1
+
+
+# Which pods go without.
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"tolerations": [{"operator": "Exists"}]}, "SystemPod"),
+        ({"tolerations": [{"key": "", "operator": "Exists", "effect": ""}]}, "SystemPod"),
+        ({"tolerations": [{"operator": "Exists", "effect": "NoSchedule"}]}, "SystemPod"),
+        ({"tolerations": [{"operator": "Exists", "effect": "NoExecute"}]}, "Applied"),
+        ({"tolerations": [{"key": "gpu", "operator": "Exists"}]}, "Applied"),
+        ({"tolerations": [{"key": "gpu", "value": "a"}]}, "Applied"),
+        ({"tolerations": None}, "Applied"),
+        ({"priorityClassName": "system-node-critical"}, "SystemPod"),
+        ({"priorityClassName": "system-cluster-critical"}, "Applied"),
+        ({"priorityClassName": "high"}, "Applied"),
+        ({"hostNetwork": True}, "Applied"),
+        ({"os": {"name": "windows"}}, "WindowsPod"),
+        ({"nodeSelector": {"kubernetes.io/os": "windows"}}, "WindowsPod"),
+    ],
+)
+def test_what_a_node_needs_early_is_not_held_up(spec: Json, reason: str) -> None:
+    decision = decided(pod(**spec), seen())
+    assert why(decision) == [reason]
+    assert bool(decision.operations) is (reason == "Applied")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("DaemonSet", "SystemPod"), ("Job", "Applied"), (None, "Applied")]
+)
+def test_nor_is_a_daemon_set(kind: str | None, reason: str) -> None:
+    before = pod()
+    before["metadata"]["ownerReferences"] = [{"kind": kind}] if kind else None
+    assert why(decided(before, seen())) == [reason]
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "openshift-etcd"])
+@pytest.mark.parametrize(
+    ("host_network", "reason"), [(True, "SystemPod"), (False, "Applied"), (None, "Applied")]
+)
+def test_in_system_namespaces_the_hosts_network_is_a_sign(
+    namespace: str, host_network: bool | None, reason: str
+) -> None:
+    named = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    look = view(policy(remedies={"kubeletGate": {}}, namespaceSelector=named))
+    decision = decided(pod(hostNetwork=host_network), look, namespace=namespace)
+    assert why(decision) == [reason]
+
+
+def test_without_an_image_of_the_helper_there_is_no_gate() -> None:
+    decision = decided(pod(), seen(), settings=Settings())
+    assert why(decision) == ["HelperImageMissing"]
+    assert decision.operations == ()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pod(container(GATE, "/something")),
+        pod(container(GATE)),
+        pod(containers=[container(GATE, "/linger")]),
+        pod(container(GATE, "/linger"), container(GATE, "/linger", "x"), sidecar("istio-proxy")),
+    ],
+    ids=["an init container", "one without a command", "a regular container", "twice"],
+)
+def test_a_name_in_use_by_somebody_else_keeps_the_gate_away(before: Json) -> None:
+    decision = decided(before, seen())
+    assert why(decision) == ["NameConflict"]
+    assert decision.operations == ()
+
+
+# Once is enough, and others may come in between.
+
+
+@pytest.mark.parametrize("node_", [MODERN, node()])
+def test_a_settled_pod_needs_nothing_more(node_: Json) -> None:
+    once = settled(pod(QUICK), seen(node_))
+    again = decided(once, seen(node_))
+    assert why(again) == ["AlreadySettled"]
+    assert again.operations == ()
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_gate_stays_where_it_is_when_others_come(position: int) -> None:
+    once = settled(pod(QUICK), seen())
+    inits(once).insert(position, container("late", "/late"))
+    assert decided(once, seen()).operations == ()
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_gate_moves_before_a_mesh_that_came_before_it(position: int) -> None:
+    once = settled(pod(QUICK), seen())
+    inits(once).insert(position, container("istio-init"))
+    decision = decided(once, seen())
+    assert why(decision) == ["Applied"]
+    assert [operation["op"] for operation in decision.operations] == ["add", "add", "move"]
+    after = patched(once, decision)
+    assert names(after).index(GATE) == names(after).index("istio-init") - 1 == position
+    assert decided(after, seen()).operations == ()
+
+
+def test_a_gate_moves_behind_the_proxy_of_a_mesh_that_came_after_it() -> None:
+    once = settled(pod(QUICK), seen())
+    inits(once).extend([container("istio-validation"), sidecar("istio-proxy")])
+    after = settled(once, seen())
+    assert names(after) == ["prepare", "istio-validation", "istio-proxy", GATE]
+    assert decided(after, seen()).operations == ()
+
+
+# Beside postInitSleep.
+
+SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        ([], [HELPER, GATE]),
+        ([QUICK], [HELPER, "prepare", GATE]),
+        ([QUICK, container("istio-init")], [HELPER, "prepare", GATE, "istio-init"]),
+        ([container("istio-init"), QUICK], [HELPER, GATE, "istio-init", "prepare"]),
+    ],
+)
+def test_the_gate_is_never_wrapped(received: list[Json], expected: list[str]) -> None:
+    look = seen(node(), beside=SLEEP)
+    once = settled(pod(*received, restartPolicy="Never"), look)
+    assert names(once) == expected
+    assert next(c for c in inits(once) if c["name"] == GATE)["command"] == SETTLED
+    assert decided(once, look).operations == ()
+
+
+def test_a_pod_that_got_the_gate_first_gets_the_helper_in_front() -> None:
+    gated = settled(pod(QUICK), seen(node()))
+    look = seen(node(), beside=SLEEP)
+    after = settled(gated, look)
+    assert names(after) == [HELPER, "prepare", GATE]
+    assert inits(after)[2] == inits(gated)[1]
+    assert inits(after)[1]["command"] == [*LINGER, "/entrypoint", "init"]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        ["early", HELPER, "prepare", GATE],
+        [HELPER, "prepare", GATE, "late"],
+        ["istio-init", HELPER, "prepare", GATE],
+        ["early", "istio-init", HELPER, "prepare", GATE],
+        ["early", HELPER, "istio-init", "prepare", GATE],
+        [GATE, "early", HELPER, "prepare"],
+        ["istio-init", "early", GATE, HELPER, "prepare"],
+        ["early", "istio-init", GATE, HELPER, "prepare"],
+        ["istio-validation", GATE, "istio-proxy", "early", HELPER, "prepare"],
+    ],
+)
+def test_gate_and_helper_move_without_getting_in_each_others_way(between: list[str]) -> None:
+    look = seen(node(), beside=SLEEP)
+    once = settled(pod(QUICK), look)
+    known = {c["name"]: c for c in inits(once)}
+    others: Json = {"istio-proxy": sidecar("istio-proxy")}
+    before: Json = {**once, "spec": {**once["spec"]}}
+    before["spec"]["initContainers"] = [
+        known.get(name) or others.get(name) or container(name, f"/{name}") for name in between
+    ]
+    after = settled(before, look)
+    order = names(after)
+    theirs = [name for name in between if name not in (GATE, HELPER)]
+    assert [name for name in order if name not in (GATE, HELPER)] == theirs
+    wrapped = [c["name"] for c in inits(after) if (c.get("command") or [""])[0] == LINGER[0]]
+    assert wrapped
+    assert all(order.index(HELPER) < order.index(name) for name in wrapped)
+    if "istio-init" in order:
+        assert order.index(GATE) < order.index("istio-init")
+    if "istio-proxy" in order:
+        assert order.index(GATE) > order.index("istio-proxy")
+    for name in (GATE, HELPER):
+        assert next(c for c in inits(after) if c["name"] == name) == known[name]
+    assert decided(after, look).operations == ()

@@ -1,0 +1,612 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.data.earlier_wrapper import EARLIER_SCRIPT
+from tests.support.factories import (
+    IMAGE,
+    LINGER,
+    MODERN,
+    Json,
+    container,
+    decided,
+    in_shell,
+    node,
+    patched,
+    pod,
+    policy,
+    qos,
+    runtime_class,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import Settings
+from webhook.core.defects.versions import Version
+from webhook.core.remedies import shell_wrapper
+
+QUICK = container("prepare", "/entrypoint", "init")
+SHELL = container("script", "/bin/sh", "-c", "exit 3")
+MOUNT = {"name": "podsettle-linger", "mountPath": "/podsettle", "readOnly": True}
+HELPER = "podsettle-linger"
+HELPER_VOLUME = {"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
+
+
+def seen(*nodes: Json, server: Version | None = None, **settings: Any) -> Snapshot:
+    return view(policy(remedies={"postInitSleep": settings}), nodes=nodes, server=server)
+
+
+def inits(after: Json) -> list[Json]:
+    found: list[Json] = after["spec"].get("initContainers", [])
+    return found
+
+
+def names(containers: list[Json]) -> list[str]:
+    return [found["name"] for found in containers]
+
+
+# How it is wrapped.
+
+
+def test_a_command_is_wrapped_by_the_helper_in_front_of_it() -> None:
+    before = pod(QUICK | {"args": ["$(HOME)"], "workingDir": "/"})
+    decision = decided(before, seen())
+    assert why(decision) == ["prepare: Applied"]
+    _, wrapped = inits(patched(before, decision))
+    assert wrapped == {
+        **QUICK,
+        "args": ["$(HOME)"],
+        "workingDir": "/",
+        "command": [*LINGER, "/entrypoint", "init"],
+        "volumeMounts": [MOUNT],
+    }
+
+
+def test_a_shell_is_wrapped_by_itself_and_brings_nothing_along() -> None:
+    before = pod(SHELL | {"args": ["a", "$(b)"]}, volumes=[])
+    after = settled(before, seen())
+    (wrapped,) = inits(after)
+    assert wrapped["command"] == in_shell(
+        ["/bin/sh", "-c", "exit 3"], sleep_ms=10, min_lifetime_ms=500
+    )
+    assert wrapped["command"][-3:] == ["/bin/sh", "-c", "exit 3"]
+    assert {**wrapped, "command": None} == {**before["spec"]["initContainers"][0], "command": None}
+    assert after["spec"]["volumes"] == []
+
+
+def test_a_shell_without_a_script_is_wrapped_too() -> None:
+    (wrapped,) = inits(settled(pod(container("a", "sh", args=["-c", "exit 3"])), seen()))
+    assert wrapped["command"][-1] == "sh"
+    assert wrapped["args"] == ["-c", "exit 3"]
+
+
+def test_the_durations_of_the_policy_are_passed_on() -> None:
+    look = seen(sleep="1.5s", minLifetime="2s")
+    helper, wrapped = inits(settled(pod(QUICK), look))
+    options = ["--sleep", "1500ms", "--min-lifetime", "2s", "--"]
+    assert wrapped["command"] == ["/podsettle/linger", *options, "/entrypoint", "init"]
+    assert helper["command"] == ["/linger", *options, "/linger"]
+    (scripted,) = inits(settled(pod(SHELL), look))
+    assert scripted["command"] == in_shell(SHELL["command"], sleep_ms=1500, min_lifetime_ms=2000)
+
+
+def test_a_pod_gets_one_copying_init_container_in_front_however_many_are_wrapped() -> None:
+    before = pod(*(container(f"c{n}", f"/c{n}") for n in range(5)), SHELL)
+    after = settled(before, seen())
+    assert names(inits(after)) == [HELPER, "c0", "c1", "c2", "c3", "c4", "script"]
+    assert after["spec"]["volumes"] == [HELPER_VOLUME]
+    assert [c["volumeMounts"] for c in inits(after)[1:6]] == [[MOUNT]] * 5
+    assert "volumeMounts" not in inits(after)[6]
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"initContainers": None, "volumes": None}, {"initContainers": [], "volumes": []}]
+)
+def test_a_regular_container_alone_is_served_by_the_helper(fields: Json) -> None:
+    after = settled(pod(restartPolicy="Never", **fields), seen(containers=["main"]))
+    assert names(inits(after)) == [HELPER]
+    (main,) = after["spec"]["containers"]
+    assert main["command"] == [*LINGER, "/bin/main"]
+
+
+def test_the_copying_container_does_what_it_should_and_passes_restricted() -> None:
+    helper, _ = inits(settled(pod(QUICK), seen()))
+    assert helper == {
+        "name": HELPER,
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/linger", *LINGER[1:], "/linger"],
+        "args": ["install", "/podsettle/linger"],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": [{"name": HELPER, "mountPath": "/podsettle"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("security", "non_root"),
+    [
+        (None, True),
+        ({}, True),
+        ({"runAsUser": None}, True),
+        ({"runAsUser": 1000}, True),
+        ({"runAsUser": 0}, None),
+    ],
+)
+def test_the_copying_container_takes_the_user_of_the_pod(security: Any, non_root: Any) -> None:
+    helper, _ = inits(settled(pod(QUICK, securityContext=security), seen()))
+    assert helper["securityContext"].get("runAsNonRoot") is non_root
+    assert "runAsUser" not in helper["securityContext"]
+    assert "runAsGroup" not in helper["securityContext"]
+
+
+# What it costs the pod: its QoS class stays.
+
+SMALL = {"cpu": "5m", "memory": "5Mi"}
+EQUAL = {"limits": SMALL, "requests": SMALL}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "main", "expected"),
+    [
+        (None, None, None, "BestEffort"),
+        ({}, {"limits": {}}, {"requests": None}, "BestEffort"),
+        ({"limits": {"ephemeral-storage": "1Gi"}}, None, None, "BestEffort"),
+        (EQUAL, EQUAL, EQUAL, "Guaranteed"),
+        (
+            {"limits": SMALL | {"nvidia.com/gpu": 1}, "requests": SMALL | {"nvidia.com/gpu": 1}},
+            EQUAL,
+            EQUAL,
+            "Guaranteed",
+        ),
+        (EQUAL, None, None, "Burstable"),
+        (None, EQUAL, EQUAL, "Burstable"),
+        ({"requests": {"cpu": "1m"}}, EQUAL, EQUAL, "Burstable"),
+        (EQUAL, {"limits": {"memory": "1Gi"}}, EQUAL, "Burstable"),
+    ],
+)
+def test_the_qos_class_of_the_pod_stays(first: Any, second: Any, main: Any, expected: str) -> None:
+    before = pod(
+        container("a", "/a", resources=first),
+        container("b", "/b", resources=second),
+        containers=[container("main", "/main", resources=main)],
+    )
+    after = settled(before, seen())
+    assert names(inits(after))[0] == HELPER
+    assert qos(before) == qos(after) == expected
+
+
+def test_the_resources_are_those_of_the_first_container_that_is_served() -> None:
+    before = pod(
+        SHELL | {"resources": {"limits": {"cpu": "9"}}},
+        QUICK | {"resources": EQUAL},
+        container("later", "/x", resources={"limits": {"cpu": "8"}}),
+    )
+    helper, *_ = inits(settled(before, seen()))
+    assert helper["resources"] == EQUAL
+
+
+def test_devices_huge_pages_and_claims_are_not_copied() -> None:
+    resources = {
+        "limits": {"cpu": 1, "nvidia.com/gpu": 1, "hugepages-2Mi": "4Mi"},
+        "requests": {"nvidia.com/gpu": 1, "ephemeral-storage": "1Gi"},
+        "claims": [{"name": "device"}],
+    }
+    helper, _ = inits(settled(pod(QUICK | {"resources": resources}), seen()))
+    assert helper["resources"] == {"limits": {"cpu": 1}, "requests": {"ephemeral-storage": "1Gi"}}
+
+
+# Which containers are wrapped.
+
+
+@pytest.mark.parametrize(
+    ("globs", "wrapped"),
+    [
+        (["*"], ["a", "ab", "b"]),
+        (["a"], ["a"]),
+        (["a*"], ["a", "ab"]),
+        (["?"], ["a", "b"]),
+    ],
+)
+def test_init_containers_are_named_by_globs(globs: list[str], wrapped: list[str]) -> None:
+    before = pod(container("a", "x"), container("ab", "x"), container("b", "x"))
+    decision = decided(before, seen(initContainers=globs))
+    assert [o.container for o in decision.outcomes if o.changed] == wrapped
+
+
+@pytest.mark.parametrize("globs", [["*"], ["a*"], ["*a*a*a*a*a*b", "a*"]])
+def test_a_name_that_no_container_can_have_is_left_to_the_api_server(globs: list[str]) -> None:
+    before = pod(container("a" * 300_000, "x"), container("a", "x"))
+    decision = decided(before, seen(initContainers=globs))
+    assert [o.container for o in decision.outcomes] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("policy_", "reason"),
+    [
+        ("Never", "Applied"),
+        ("OnFailure", "Applied"),
+        ("Always", "LongRunning"),
+        (None, "LongRunning"),
+    ],
+)
+def test_regular_containers_are_wrapped_only_where_they_are_to_finish(
+    policy_: str | None, reason: str
+) -> None:
+    before = pod(restartPolicy=policy_)
+    assert why(decided(before, seen(containers=["*"]))) == [f"main: {reason}"]
+    assert why(decided(before, seen())) == []
+
+
+@pytest.mark.parametrize("probe", ["livenessProbe", "readinessProbe", "startupProbe"])
+def test_a_regular_container_with_a_probe_is_not_to_finish(probe: str) -> None:
+    main = container("main", "/main", **{probe: {"exec": {"command": ["x"]}}})
+    before = pod(containers=[main], restartPolicy="Never")
+    assert why(decided(before, seen(containers=["*"]))) == ["main: LongRunning"]
+    main[probe] = None
+    assert why(decided(before, seen(containers=["*"]))) == ["main: Applied"]
+
+
+def test_init_containers_of_a_pod_that_runs_for_ever_are_wrapped() -> None:
+    assert why(decided(pod(QUICK, restartPolicy="Always"), seen())) == ["prepare: Applied"]
+
+
+@pytest.mark.parametrize(
+    ("never", "reason"),
+    [
+        (container("proxy", "/proxy", restartPolicy="Always"), "NativeSidecar"),
+        (container("sidecar-log-results", "/results"), "NativeSidecar"),
+        (container("istio-init", "/pilot-agent"), "MeshInitContainer"),
+        (container("istio-validation", "/pilot-agent"), "MeshInitContainer"),
+        (container("linkerd-init", "/linkerd"), "MeshInitContainer"),
+        (container("none"), "NoCommand"),
+        (container("empty", command=[]), "NoCommand"),
+        (container("null", command=None), "NoCommand"),
+        (container("only-args", args=["mkdir", "-p", "x"]), "NoCommand"),
+    ],
+)
+def test_it_is_left_as_it_is(never: Json, reason: str) -> None:
+    decision = decided(pod(never), seen())
+    assert why(decision) == [f"{never['name']}: {reason}"]
+    assert decision.operations == ()
+
+
+def test_a_container_that_is_left_as_it_is_does_not_keep_others_from_being_wrapped() -> None:
+    sidecar = container("proxy", "/proxy", restartPolicy="Always")
+    before = pod(container("istio-init", "/x"), sidecar, QUICK)
+    after = settled(before, seen())
+    assert names(inits(after)) == [HELPER, "istio-init", "proxy", "prepare"]
+    assert inits(after)[1:3] == inits(before)[:2]
+
+
+def test_a_sidecar_of_tekton_is_left_alone_among_the_regular_containers() -> None:
+    before = pod(containers=[container("sidecar-db", "/db")], restartPolicy="Never")
+    assert why(decided(before, seen(containers=["*"]))) == ["sidecar-db: NativeSidecar"]
+
+
+# When.
+
+
+@pytest.mark.parametrize(
+    ("when", "runtime", "reason"),
+    [
+        ("NodesNeedIt", "cri-o://1.33.12", "Applied"),
+        ("NodesNeedIt", "cri-o://1.33.13", "NotNeeded"),
+        ("NodesNeedIt", "containerd://2.1.5", "NotNeeded"),
+        ("Always", "cri-o://1.33.13", "Applied"),
+    ],
+)
+def test_it_steps_aside_once_the_nodes_do_not_need_it(when: str, runtime: str, reason: str) -> None:
+    decision = decided(pod(QUICK), seen(node("n", runtime), when=when))
+    assert why(decision) == [f"prepare: {reason}"]
+
+
+def test_only_nodes_that_the_pod_could_land_on_count() -> None:
+    nodes = [node("a", labels={"os": "old"}), node("b", "cri-o://1.36.0", labels={"os": "new"})]
+    assert why(decided(pod(QUICK, nodeSelector={"os": "new"}), seen(*nodes))) == [
+        "prepare: NotNeeded"
+    ]
+    assert why(decided(pod(QUICK, nodeSelector={"os": "old"}), seen(*nodes))) == [
+        "prepare: Applied"
+    ]
+
+
+# How it is delivered.
+
+STDIN = container("ask", "/bin/sh", stdin=True)
+TTY = container("ask", "sh", tty=True)
+
+
+@pytest.mark.parametrize(
+    ("delivery", "found", "how"),
+    [
+        ("Auto", QUICK, "helper"),
+        ("Auto", SHELL, "shell"),
+        ("Auto", STDIN, "helper"),
+        ("Auto", TTY, "helper"),
+        ("Auto", SHELL | {"stdin": False, "tty": None}, "shell"),
+        ("Shell", SHELL, "shell"),
+        ("Binary", QUICK, "helper"),
+        ("Binary", SHELL, "helper"),
+        ("ImageVolume", QUICK, "image"),
+        ("ImageVolume", SHELL, "image"),
+    ],
+)
+def test_a_delivery_brings_the_wrapper(delivery: str, found: Json, how: str) -> None:
+    before = pod(found)
+    after = settled(before, seen(delivery=delivery))
+    wrapped = inits(after)[-1]
+    original = found["command"]
+    assert wrapped["command"][-len(original) :] == original
+    if how == "shell":
+        assert shell_wrapper.is_wrapped(wrapped["command"])
+        assert "volumes" not in after["spec"]
+        assert names(inits(after)) == [found["name"]]
+        return
+    assert wrapped["command"] == [*LINGER, *original]
+    assert wrapped["volumeMounts"] == [MOUNT]
+    if how == "helper":
+        assert after["spec"]["volumes"] == [HELPER_VOLUME]
+        assert names(inits(after)) == [HELPER, found["name"]]
+    else:
+        image = {"reference": IMAGE, "pullPolicy": "IfNotPresent"}
+        assert after["spec"]["volumes"] == [{"name": HELPER, "image": image}]
+        assert names(inits(after)) == [found["name"]]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (QUICK, "NoShell"),
+        (STDIN, "Interactive"),
+        (TTY, "Interactive"),
+        (container("a"), "NoCommand"),
+    ],
+)
+def test_the_shell_delivery_brings_no_helper(found: Json, reason: str) -> None:
+    decision = decided(pod(found), seen(delivery="Shell"))
+    assert why(decision) == [f"{found['name']}: {reason}"]
+    assert decision.operations == ()
+    assert len(decision.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "nodes", "by_image"),
+    [
+        (Version(1, 36), [MODERN], True),
+        (Version(1, 37), [MODERN], True),
+        (None, [MODERN], True),  # A kubelet is never newer than its API server.
+        (Version(1, 35), [MODERN], False),
+        (Version(1, 36), [], False),
+        (None, [], False),
+        (Version(1, 36), [MODERN, node("old", "containerd://1.7.27", "v1.36.0")], False),
+        (Version(1, 36), [MODERN, node("old", "containerd://2.1.5", "v1.35.0")], False),
+    ],
+)
+def test_auto_takes_an_image_volume_where_every_node_is_certain_to_mount_it(
+    server: Version | None, nodes: list[Json], by_image: bool
+) -> None:
+    after = settled(pod(QUICK), seen(*nodes, server=server, when="Always"))
+    (volume,) = after["spec"]["volumes"]
+    assert ("image" in volume) is by_image
+    assert len(inits(after)) == (1 if by_image else 2)
+
+
+def test_binary_copies_the_helper_even_there() -> None:
+    after = settled(
+        pod(QUICK), seen(MODERN, server=Version(1, 36), when="Always", delivery="Binary")
+    )
+    assert after["spec"]["volumes"] == [HELPER_VOLUME]
+
+
+@pytest.mark.parametrize(
+    ("server", "reason"),
+    [
+        (Version(1, 34, 9), "ServerTooOld"),
+        (Version(1, 35, 0, final=False), "ServerTooOld"),
+        (Version(1, 35), "Applied"),
+        (Version(1, 36), "Applied"),
+        (None, "Applied"),
+    ],
+)
+def test_an_image_volume_needs_a_server_that_knows_it(server: Version | None, reason: str) -> None:
+    decision = decided(pod(QUICK), seen(server=server, delivery="ImageVolume"))
+    assert why(decision) == [f"prepare: {reason}"]
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        node("old", "containerd://1.7.27", "v1.36.0"),
+        node("old", "containerd://2.1.5", "v1.30.0"),
+        node("old", "cri-o://1.30.1", "v1.30.1"),
+    ],
+    ids=["the runtime", "the kubelet", "both"],
+)
+def test_an_image_volume_needs_nodes_that_know_it(old: Json) -> None:
+    """`ServerTooOld`: the API server or a node does not support what the remedy needs."""
+    look = seen(old, server=Version(1, 36), delivery="ImageVolume", when="Always")
+    decision = decided(pod(QUICK), look)
+    assert why(decision) == ["prepare: ServerTooOld"]
+    assert decision.operations == ()
+
+
+@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
+def test_without_an_image_of_the_helper_only_shells_are_wrapped(delivery: str) -> None:
+    decision = decided(pod(QUICK), seen(delivery=delivery), settings=Settings())
+    assert why(decision) == ["prepare: HelperImageMissing"]
+    assert decision.operations == ()
+    shell = decided(pod(SHELL), seen(delivery="Auto"), settings=Settings())
+    assert why(shell) == ["script: Applied"]
+
+
+# Names that somebody else uses.
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pod(QUICK, volumes=[{"name": HELPER, "configMap": {"name": "x"}}]),
+        pod(QUICK, volumes=[{"name": HELPER, "persistentVolumeClaim": {"claimName": "x"}}]),
+        pod(container(HELPER, "/something"), QUICK),
+        pod(container(HELPER), QUICK),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle"}]}),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/"}]}),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/data"}]}),
+        pod(QUICK, containers=[container(HELPER, "/something")]),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "//podsettle"}]}),
+        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "podsettle"}]}),
+        pod(QUICK | {"volumeDevices": [{"name": "v", "devicePath": "/podsettle"}]}),
+    ],
+    ids=[
+        "a volume", "a claim", "an init container", "one without a command", "the path",
+        "the path with a slash", "a path below it", "a regular container",
+        "the path with two slashes", "a relative path", "a device",
+    ],
+)  # fmt: skip
+def test_a_name_in_use_by_somebody_else_keeps_the_helper_away(before: Json) -> None:
+    decision = decided(before, seen())
+    assert why(decision) == ["prepare: NameConflict"]
+    assert decision.operations == ()
+    assert len(decision.warnings) == 1
+
+
+@pytest.mark.parametrize("wrapped_first", [False, True])
+def test_a_helper_that_is_there_twice_is_left_alone(wrapped_first: bool) -> None:
+    """The API server refuses such a pod; that is no defect of podsettle's."""
+    before = patched(pod(QUICK), decided(pod(QUICK), seen()))
+    helper, wrapped = before["spec"]["initContainers"]
+    late = container("late", "/x")
+    inits = [wrapped, helper, helper] if wrapped_first else [helper, helper]
+    before["spec"]["initContainers"] = [*inits, late]
+    decision = decided(before, seen())
+    assert why(decision)[-1] == "late: NameConflict"
+    assert decision.operations == ()
+
+
+def test_a_mount_that_only_begins_like_the_helpers_is_no_conflict() -> None:
+    mounts = [{"name": "v", "mountPath": "/podsettle-data"}]
+    assert why(decided(pod(QUICK | {"volumeMounts": mounts}), seen())) == ["prepare: Applied"]
+
+
+def test_a_shell_needs_none_of_those_names() -> None:
+    before = pod(SHELL, volumes=[{"name": HELPER, "configMap": {"name": "x"}}])
+    assert why(decided(before, seen())) == ["script: Applied"]
+
+
+# Once is enough, and others may come in between.
+
+
+@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
+def test_a_settled_pod_needs_nothing_more(delivery: str) -> None:
+    look = seen(delivery=delivery, containers=["*"])
+    once = settled(pod(QUICK, SHELL, restartPolicy="Never"), look)
+    again = decided(once, look)
+    assert why(again) == [f"{name}: AlreadySettled" for name in ("prepare", "script", "main")]
+    assert again.operations == ()
+
+
+def test_a_pod_that_an_earlier_version_settled_needs_nothing_more() -> None:
+    """As while an upgrade rolls out, when replicas of both versions answer."""
+    look = seen(delivery="Shell", containers=["*"])
+    pod_now = settled(pod(SHELL, restartPolicy="Never"), look)
+    (script,) = pod_now["spec"]["initContainers"]
+    assert script["command"][2] == shell_wrapper.SCRIPT
+    script["command"][2] = EARLIER_SCRIPT
+    again = decided(pod_now, look)
+    assert "script: AlreadySettled" in why(again)
+    assert again.operations == ()
+
+
+def test_a_container_that_came_later_is_served_by_the_helper_that_is_there() -> None:
+    once = settled(pod(QUICK), seen())
+    inits(once).append(container("late", "/late"))
+    twice = settled(once, seen())
+    assert names(inits(twice)) == [HELPER, "prepare", "late"]
+    assert inits(twice)[2]["command"] == [*LINGER, "/late"]
+    assert len(twice["spec"]["volumes"]) == 1
+
+
+def test_the_helper_moves_in_front_of_a_container_that_came_before_it() -> None:
+    once = settled(pod(QUICK), seen())
+    inits(once).insert(0, container("early", "/early"))
+    twice = settled(once, seen())
+    assert names(inits(twice)) == [HELPER, "early", "prepare"]
+    assert inits(twice)[0] == inits(once)[1]
+    assert inits(twice)[1]["command"] == [*LINGER, "/early"]
+    assert decided(twice, seen()).operations == ()
+
+
+def test_the_helper_moves_in_front_of_a_wrapped_container_that_somebody_reordered() -> None:
+    once = settled(pod(QUICK), seen())
+    inits(once).reverse()
+    decision = decided(once, seen())
+    assert names(inits(patched(once, decision))) == [HELPER, "prepare"]
+    assert [operation["op"] for operation in decision.operations] == ["move"]
+
+
+@pytest.mark.parametrize(
+    "early",
+    [container("istio-init"), container("proxy", "/x", restartPolicy="Always"), SHELL],
+    ids=["mesh", "sidecar", "shell"],
+)
+def test_the_helper_stays_behind_a_container_that_does_not_need_it(early: Json) -> None:
+    once = settled(pod(QUICK), seen())
+    inits(once).insert(0, early)
+    twice = settled(once, seen())
+    assert names(inits(twice)) == [early["name"], HELPER, "prepare"]
+
+
+def test_a_helper_by_image_volume_serves_those_who_come_later_wherever_they_stand() -> None:
+    look = seen(delivery="ImageVolume")
+    once = settled(pod(QUICK), look)
+    inits(once).insert(0, container("early", "/early"))
+    twice = settled(once, look)
+    assert names(inits(twice)) == ["early", "prepare"]
+    assert [c["command"][: len(LINGER)] for c in inits(twice)] == [LINGER, LINGER]
+    assert [c["volumeMounts"] for c in inits(twice)] == [[MOUNT], [MOUNT]]
+    assert twice["spec"]["volumes"] == once["spec"]["volumes"]
+
+
+def test_a_class_that_chooses_nodes_is_looked_through_at_once() -> None:
+    """The API server merges its nodeSelector in; the second call must not decide otherwise."""
+    pool = runtime_class("volatile", selector={"pool": "volatile"})
+    other = node("other", "containerd://2.1.5", labels={"pool": "other"})
+    remedies: Json = {"runtimeClass": {"name": "volatile"}, "postInitSleep": {}}
+    look = view(policy(remedies=remedies), classes=[pool], nodes=[other])
+    before = pod(QUICK)
+    decision = decided(before, look)
+    assert why(decision) == ["Applied", "prepare: Applied"]
+    merged = patched(before, decision)
+    merged["spec"]["nodeSelector"] = {"pool": "volatile"}
+    assert decided(merged, look).operations == ()
+
+
+def test_in_a_pod_of_root_the_helper_runs_as_the_container_that_it_serves() -> None:
+    """PodSecurity restricted v1.22 to v1.24 takes runAsNonRoot of each container for the pod's."""
+    secured = QUICK | {"securityContext": {"runAsNonRoot": True, "runAsUser": 1000}}
+    found = settled(pod(secured, securityContext={"runAsUser": 0}), seen())
+    context = found["spec"]["initContainers"][0]["securityContext"]
+    assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 1000)
+
+
+def test_a_device_that_every_container_asks_for_is_asked_for_by_the_helper_too() -> None:
+    """A LimitRange may demand it of each."""
+    gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    found = settled(pod(QUICK | gpu, containers=[container("main", "/main", **gpu)]), seen())
+    assert found["spec"]["initContainers"][0]["resources"] == gpu["resources"]
+
+
+def test_annotations_that_are_full_leave_the_pod_as_it_is() -> None:
+    before = pod(QUICK, annotations={"full": "x" * (256 * 1024 - 4)})
+    decision = decided(before, seen())
+    assert why(decision) == ["AnnotationsFull"]
+    assert decision.operations == ()

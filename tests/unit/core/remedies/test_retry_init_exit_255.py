@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.factories import (
+    LINGER,
+    Json,
+    container,
+    decided,
+    node,
+    patched,
+    pod,
+    policy,
+    runtime_class,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.defects.versions import Version
+
+QUICK = container("prepare", "/entrypoint", "init")
+RULE: Json = {"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}
+NEW, AFFECTED, CURED = Version(1, 36, 2), "cri-o://1.35.2", "cri-o://1.35.3"
+
+
+def seen(*nodes: Json, server: Version | None = NEW, **settings: Any) -> Snapshot:
+    remedies = {"retryInitExit255": {"initContainers": ["prepare"], **settings}}
+    return view(policy(remedies=remedies), nodes=nodes, server=server)
+
+
+def finished(*init: Json, **spec: Any) -> Json:
+    """A pod that is not restarted."""
+    return pod(*init, restartPolicy="Never", **spec)
+
+
+def test_the_named_container_gets_the_rule_and_nothing_else_changes() -> None:
+    before = finished(container("first", "/x"), QUICK, container("prepare-2", "/y"))
+    decision = decided(before, seen())
+    assert why(decision) == ["prepare: Applied"]
+    after = patched(before, decision)
+    annotations = after["metadata"].pop("annotations")
+    assert annotations.pop("podsettle.dev/settled")
+    assert annotations == {"podsettle.dev/applied": "p/retryInitExit255"}
+    changed = after["spec"]["initContainers"][1]
+    assert changed.pop("restartPolicy") == "Never"
+    assert changed.pop("restartPolicyRules") == [RULE]
+    assert after == before
+
+
+def test_several_may_be_named() -> None:
+    before = finished(container("a", "/a"), container("b", "/b"), container("c"))
+    after = settled(before, seen(initContainers=["c", "a", "none-such"]))
+    assert ["restartPolicyRules" in c for c in after["spec"]["initContainers"]] == [
+        True, False, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", [{}, {"initContainers": None}, {"initContainers": []}])
+def test_a_pod_without_the_container_is_not_spoken_of(fields: Json) -> None:
+    assert why(decided(pod(restartPolicy="Never", **fields), seen())) == []
+
+
+@pytest.mark.parametrize("name", ["podsettle-linger", "podsettle-kubelet-gate", "main"])
+def test_neither_its_own_containers_nor_regular_ones_get_the_rule(name: str) -> None:
+    before = finished(container("podsettle-linger", "/linger"))
+    before["spec"]["initContainers"].append(container("podsettle-kubelet-gate", "/linger"))
+    assert why(decided(before, seen(initContainers=[name]))) == []
+
+
+# Containers that are restarted anyway, or are not to be.
+
+
+@pytest.mark.parametrize("restarts", ["OnFailure", "Always", None])
+def test_a_pod_that_is_restarted_is_left_as_it_is(restarts: str | None) -> None:
+    decision = decided(pod(QUICK, restartPolicy=restarts), seen())
+    assert why(decision) == ["prepare: AlreadySettled"]
+    assert decision.outcomes[0].message == "the pod's restartPolicy retries it, whatever the " \
+        "exit code"  # fmt: skip
+    assert decision.operations == ()
+
+
+def rule(operator: str, *values: int, action: str = "Restart") -> Json:
+    return {"action": action, "exitCodes": {"operator": operator, "values": list(values)}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"restartPolicy": "Always"}, "NativeSidecar"),
+        ({"restartPolicy": "Always", "restartPolicyRules": [RULE]}, "NativeSidecar"),
+        ({"restartPolicy": "OnFailure"}, "AlreadySettled"),
+        ({"restartPolicy": "Never"}, "RestartPolicyPreset"),
+        ({"restartPolicy": "Never", "restartPolicyRules": []}, "RestartPolicyPreset"),
+        ({"restartPolicy": "Never", "restartPolicyRules": [rule("In", 1)]}, "RestartPolicyPreset"),
+        ({"restartPolicy": "Never", "restartPolicyRules": [rule("In", 1, 255)]}, "AlreadySettled"),
+        ({"restartPolicy": "Never", "restartPolicyRules": [rule("NotIn", 1)]}, "AlreadySettled"),
+        (
+            {"restartPolicy": "Never", "restartPolicyRules": [rule("NotIn", 255)]},
+            "RestartPolicyPreset",
+        ),
+        (
+            {"restartPolicy": "Never", "restartPolicyRules": [rule("In", 1), RULE]},
+            "AlreadySettled",
+        ),
+        (
+            # The first that is about the exit code decides.
+            {
+                "restartPolicy": "Never",
+                "restartPolicyRules": [rule("In", 255, action="Fail"), RULE],
+            },
+            "RestartPolicyPreset",
+        ),
+        (
+            {
+                "restartPolicy": "Never",
+                "restartPolicyRules": [rule("In", 255, action="RestartAllContainers")],
+            },
+            "AlreadySettled",
+        ),
+        ({"restartPolicyRules": [{"action": "Restart"}]}, "RestartPolicyPreset"),
+        ({"restartPolicyRules": [rule("Near", 255)]}, "RestartPolicyPreset"),
+        ({"restartPolicy": None, "restartPolicyRules": None}, "Applied"),
+        ({"restartPolicy": None, "restartPolicyRules": []}, "Applied"),
+    ],
+)
+def test_what_the_container_says_itself_is_kept(fields: Json, reason: str) -> None:
+    decision = decided(finished(QUICK | fields), seen())
+    assert why(decision) == [f"prepare: {reason}"]
+    assert bool(decision.operations) is (reason == "Applied")
+
+
+def test_a_sidecar_of_tekton_never_gets_it() -> None:
+    look = seen(initContainers=["sidecar-results"])
+    assert why(decided(finished(container("sidecar-results", "/x")), look)) == [
+        "sidecar-results: NativeSidecar"
+    ]
+
+
+# Servers and nodes.
+
+
+@pytest.mark.parametrize(
+    ("server", "reason"),
+    [
+        (Version(1, 33, 9), "ServerTooOld"),
+        (Version(1, 34, 9), "ServerTooOld"),
+        (Version(1, 35, 0, final=False), "ServerTooOld"),
+        (None, "ServerTooOld"),
+        (Version(1, 35), "Applied"),
+        (Version(1, 37), "Applied"),
+    ],
+)
+def test_an_older_server_would_refuse_the_pod(server: Version | None, reason: str) -> None:
+    decision = decided(finished(QUICK), seen(server=server))
+    assert why(decision) == [f"prepare: {reason}"]
+    assert len(decision.warnings) == (reason == "ServerTooOld")
+    assert bool(decision.operations) is (reason == "Applied")
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "reason"), [("v1.35.1", "Applied"), ("v1.34.9", "ServerTooOld")]
+)
+def test_without_a_server_to_ask_its_nodes_tell(kubelet: str, reason: str) -> None:
+    look = seen(node("n", AFFECTED, kubelet), server=None)
+    assert why(decided(finished(QUICK), look)) == [f"prepare: {reason}"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "when", "reason"),
+    [
+        ([node("a", CURED, "v1.35.3")], "NodesNeedIt", "NotNeeded"),
+        ([node("a", CURED, "v1.35.3")], "Always", "Applied"),
+        ([node("a", "containerd://2.1.5", "v1.36.0")], "NodesNeedIt", "NotNeeded"),
+        ([node("a", AFFECTED, "v1.35.2")], "NodesNeedIt", "Applied"),
+        ([node("a", AFFECTED, "v1.34.0")], "NodesNeedIt", "ServerTooOld"),
+        ([node("a", AFFECTED, "")], "NodesNeedIt", "ServerTooOld"),
+        ([node("a", AFFECTED, "v1.35.2"), node("b", AFFECTED, "v1.34.0")], "NodesNeedIt",
+         "ServerTooOld"),
+        # What is not affected has no use for the rule.
+        ([node("a", AFFECTED, "v1.35.2"), node("b", "cri-o://1.34.9", "v1.34.9")], "NodesNeedIt",
+         "Applied"),
+        ([node("a", AFFECTED, "v1.35.2"), node("b", "cri-o://1.34.9", "v1.34.9")], "Always",
+         "ServerTooOld"),
+        ([], "NodesNeedIt", "Applied"),
+    ],
+)  # fmt: skip
+def test_the_nodes_that_need_it_have_to_know_it(nodes: list[Json], when: str, reason: str) -> None:
+    decision = decided(finished(QUICK), seen(*nodes, when=when))
+    assert why(decision) == [f"prepare: {reason}"]
+
+
+def test_only_nodes_that_the_pod_could_land_on_count() -> None:
+    nodes = [
+        node("old", AFFECTED, "v1.34.0", {"pool": "old"}),
+        node("new", AFFECTED, "v1.35.2", {"pool": "new"}),
+        node("cured", CURED, "v1.35.3", {"pool": "cured"}),
+    ]
+    for pool, reason in (("old", "ServerTooOld"), ("new", "Applied"), ("cured", "NotNeeded")):
+        before = finished(QUICK, nodeSelector={"pool": pool})
+        assert why(decided(before, seen(*nodes))) == [f"prepare: {reason}"]
+
+
+def test_a_class_that_chooses_nodes_is_looked_through_at_once() -> None:
+    pool = runtime_class("volatile", selector={"pool": "volatile"})
+    other = node("other", CURED, "v1.35.3", {"pool": "other"})
+    remedies: Json = {
+        "runtimeClass": {"name": "volatile"},
+        "retryInitExit255": {"initContainers": ["prepare"]},
+    }
+    look = view(policy(remedies=remedies), classes=[pool], nodes=[other], server=NEW)
+    before = finished(QUICK)
+    decision = decided(before, look)
+    assert why(decision) == ["Applied", "prepare: Applied"]
+    merged = patched(before, decision)
+    merged["spec"]["nodeSelector"] = {"pool": "volatile"}
+    assert decided(merged, look).operations == ()
+
+
+# Beside the others.
+
+
+def test_it_goes_with_post_init_sleep() -> None:
+    remedies: Json = {"postInitSleep": {}, "retryInitExit255": {"initContainers": ["prepare"]}}
+    look = view(policy(remedies=remedies), server=NEW)
+    after = settled(finished(container("first", "sh"), QUICK), look)
+    *_, wrapped = after["spec"]["initContainers"]
+    assert wrapped["command"] == [*LINGER, "/entrypoint", "init"]
+    assert wrapped["restartPolicyRules"] == [RULE]
+    applied = after["metadata"]["annotations"]["podsettle.dev/applied"]
+    assert applied == "p/postInitSleep,p/retryInitExit255"
+    assert decided(after, look).operations == ()
+
+
+def test_a_settled_pod_needs_nothing_more() -> None:
+    once = settled(finished(QUICK), seen())
+    again = decided(once, seen())
+    assert why(again) == ["prepare: AlreadySettled"]
+    assert again.operations == ()
+
+
+def test_an_audit_changes_nothing() -> None:
+    remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
+    decision = decided(finished(QUICK), view(policy(remedies=remedies, action="Audit"), server=NEW))
+    assert why(decision) == ["prepare: WouldApply"]
+    assert decision.operations == ()
+
+
+@pytest.mark.parametrize(
+    ("server", "nodes", "message"),
+    [
+        (Version(1, 34, 2), [], "the API server is Kubernetes 1.34.2; it takes Kubernetes 1.35"),
+        (None, [node("a", AFFECTED, "v1.34.2")], "the newest kubelet here is 1.34.2"),
+        (None, [], "the API server is not known to be Kubernetes 1.35 or later, which it takes"),
+    ],
+)
+def test_what_is_known_of_a_server_that_is_too_old_is_told(
+    server: Version | None, nodes: list[Json], message: str
+) -> None:
+    remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
+    seen = view(policy(remedies=remedies), nodes=nodes, server=server)
+    (outcome,) = decided(pod(container("prepare", "/x"), restartPolicy="Never"), seen).outcomes
+    assert outcome.reason == "ServerTooOld"
+    assert message in outcome.message

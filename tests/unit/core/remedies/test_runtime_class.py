@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.factories import (
+    Json,
+    decided,
+    node,
+    patched,
+    pod,
+    policy,
+    runtime_class,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
+
+POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
+SEEN = view(POLICY, classes=[runtime_class("fast"), runtime_class("slow")])
+
+
+def test_the_class_is_named_and_nothing_else_but_the_annotation() -> None:
+    before = pod()
+    after = settled(before, SEEN)
+    assert after["spec"].pop("runtimeClassName") == "fast"
+    assert after["metadata"].pop("annotations") == {
+        "podsettle.dev/applied": "p/runtimeClass",
+        "podsettle.dev/settled": "1/0/0/0",
+    }
+    assert after == before
+
+
+def test_a_pod_that_names_the_class_is_settled() -> None:
+    named = decided(pod(runtimeClassName="fast"), SEEN)
+    assert why(named) == ["AlreadySettled"]
+    assert named.operations == ()
+
+
+def test_a_class_that_is_gone_does_not_matter_to_a_pod_that_names_it() -> None:
+    assert why(decided(pod(runtimeClassName="fast"), view(POLICY))) == ["AlreadySettled"]
+
+
+def test_another_class_stays() -> None:
+    assert why(decided(pod(runtimeClassName="slow"), SEEN)) == ["RuntimeClassPreset"]
+
+
+def test_of_two_policies_that_want_two_classes_the_pod_gets_one() -> None:
+    relabel = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "slow"}}
+    policies = [policy("low", remedies=relabel, priority=-1), POLICY]
+    seen = view(*policies, classes=[runtime_class("fast"), runtime_class("slow")])
+    decision = decided(pod(), seen)
+    assert why(decision) == ["Applied", "RuntimeClassConflict"]
+    after = settled(pod(), seen)
+    assert after["spec"]["runtimeClassName"] == "fast"
+    assert after["metadata"]["annotations"]["podsettle.dev/applied"] == "p/runtimeClass"
+
+
+def test_two_policies_that_want_the_same_class_both_get_it() -> None:
+    relabel = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"}}
+    seen = view(policy("low", remedies=relabel), POLICY, classes=[runtime_class("fast")])
+    assert why(decided(pod(), seen)) == ["Applied", "UnstableSELinuxLevel"]
+    after = settled(pod(), seen)
+    assert after["spec"]["runtimeClassName"] == "fast"
+    assert decided(after, seen).operations == ()
+
+
+# A class that only stands for volatile mounts can say so, and steps aside.
+
+CRI_O = node("crio", "cri-o://1.33.12", labels={"pool": "crio"})
+SLOW = node("slow", "containerd://2.1.5", labels={"pool": "slow"})
+
+
+def volatile(*nodes: Json, when: str | None = "NodesNeedIt") -> Snapshot:
+    settings = {"name": "fast"} | ({"when": when} if when else {})
+    classes = [runtime_class("fast", None, {"pool": "volatile"})]
+    return view(policy(remedies={"runtimeClass": settings}), classes=classes, nodes=nodes)
+
+
+def test_a_class_may_be_there_for_anything_so_the_nodes_do_not_count_by_default() -> None:
+    for when in (None, "Always"):
+        assert why(decided(pod(), volatile(CRI_O, when=when))) == ["Applied"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spec", "reason"),
+    [
+        ([CRI_O], {}, "NotNeeded"),
+        ([CRI_O, SLOW], {}, "Applied"),
+        ([CRI_O, SLOW], {"nodeSelector": {"zone": "new"}}, "Applied"),
+        ([CRI_O, SLOW], {"nodeSelector": {"pool": "crio"}}, "NotNeeded"),
+        ([CRI_O, SLOW], {"nodeName": "crio"}, "NotNeeded"),
+        ([CRI_O, SLOW], {"nodeName": "crio", "runtimeClassName": "slow"}, "NotNeeded"),
+        ([node("old", "cri-o://1.21.7")], {}, "Applied"),
+        ([node("what", "")], {}, "Applied"),
+        ([], {}, "Applied"),
+    ],
+)
+def test_with_nodes_need_it_cri_o_everywhere_is_enough(
+    nodes: list[Json], spec: Json, reason: str
+) -> None:
+    decision = decided(pod(**spec), volatile(*nodes))
+    assert why(decision) == [reason]
+    assert bool(decision.operations) is (reason == "Applied")
+
+
+def test_what_counts_is_where_the_pod_lands_without_the_class() -> None:
+    """The class may well lead away from the nodes that have the problem, to CRI-O."""
+    cured = node("cured", "cri-o://1.36.0", labels={"pool": "volatile"})
+    seen = volatile(cured, SLOW)
+    decision = decided(pod(), seen)
+    assert why(decision) == ["Applied"]
+    merged = patched(pod(), decision)
+    merged["spec"]["nodeSelector"] = {"pool": "volatile"}
+    assert why(decided(merged, seen)) == ["AlreadySettled"]
+
+
+@pytest.mark.parametrize("remedies", [
+    {"runtimeClass": {"name": "fast"}},
+    {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast", "when": "Always"}},
+])  # fmt: skip
+def test_a_class_that_no_known_node_has_the_labels_of_is_told(remedies: Json) -> None:
+    labelled = {
+        **runtime_class("fast"),
+        "scheduling": {"nodeSelector": {"rootfs": "volatile", "zone": "a"}},
+    }
+    level = {"seLinuxOptions": {"level": "s0:c1,c2"}}
+
+    def message(*nodes: Json) -> str:
+        seen = view(policy(remedies=remedies), classes=[labelled], nodes=nodes)
+        (outcome,) = decided(pod(securityContext=level), seen).outcomes
+        assert outcome.reason == "Applied"
+        return outcome.message
+
+    runtime, kubelet = "cri-o://1.33.12", "v1.33.12"
+    waits = "; no known node has its labels (rootfs=volatile,zone=a): the pod waits for one"
+    assert message(node("a", runtime, kubelet, {"rootfs": "volatile"})).endswith(waits)
+    both = {"rootfs": "volatile", "zone": "a"}
+    assert message(node("a", runtime, kubelet, both)).endswith("put under fast")

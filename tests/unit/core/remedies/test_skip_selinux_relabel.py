@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.factories import (
+    Json,
+    container,
+    decided,
+    namespace,
+    node,
+    patched,
+    pod,
+    policy,
+    runtime_class,
+    settled,
+    view,
+    why,
+)
+from webhook.cluster.snapshot import Snapshot
+
+OLD = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
+NEW = "try-skip-volume-selinux-label.crio.io"
+APPLIED = "podsettle.dev/applied"
+BOTH = {OLD: "true", NEW: "true"}
+LEVEL = {"seLinuxOptions": {"level": "s0:c1,c2"}}
+CLAIM: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def seen(*classes: Json, **settings: Any) -> Snapshot:
+    return view(policy(remedies={"skipSELinuxRelabel": settings}), classes=classes)
+
+
+def test_both_spellings_are_written_with_the_value_true() -> None:
+    before = pod(securityContext=LEVEL, **CLAIM)
+    decision = decided(before, seen())
+    assert why(decision) == ["Applied"]
+    after = patched(before, decision)
+    annotations = after["metadata"].pop("annotations")
+    assert annotations.pop("podsettle.dev/settled") == "1/0/1/0"
+    assert annotations == {**BOTH, APPLIED: "p/skipSELinuxRelabel"}
+    assert after == before
+
+
+def test_the_class_comes_with_the_annotations() -> None:
+    before = pod(securityContext=LEVEL, **CLAIM)
+    after = settled(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
+    assert after["spec"] == before["spec"] | {"runtimeClassName": "relabel"}
+    assert BOTH.items() <= after["metadata"]["annotations"].items()
+
+
+@pytest.mark.parametrize(
+    ("classes", "spec", "reason"),
+    [
+        ([], {}, "RuntimeClassMissing"),
+        ([runtime_class("relabel")], {"runtimeClassName": "kata"}, "RuntimeClassPreset"),
+        (
+            [runtime_class("relabel", {"cpu": "1"})],
+            {"overhead": {"cpu": "2"}},
+            "RuntimeClassConflict",
+        ),
+        (
+            [runtime_class("relabel", None, {"disk": "ssd"})],
+            {"nodeSelector": {"disk": "hdd"}},
+            "RuntimeClassConflict",
+        ),
+    ],
+)
+def test_without_the_class_there_are_no_annotations(
+    classes: list[Json], spec: Json, reason: str
+) -> None:
+    decision = decided(pod(**CLAIM, **spec), seen(*classes, runtimeClassName="relabel"))
+    assert why(decision) == [reason]
+    assert decision.operations == ()
+
+
+@pytest.mark.parametrize("present", [{OLD: "true"}, {NEW: "true"}, BOTH])
+def test_what_is_missing_is_added(present: dict[str, str]) -> None:
+    before = pod(annotations=present, securityContext=LEVEL, **CLAIM)
+    decision = decided(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
+    assert why(decision) == ["Applied"]
+    after = patched(before, decision)
+    assert BOTH.items() <= after["metadata"]["annotations"].items()
+    assert after["spec"]["runtimeClassName"] == "relabel"
+
+
+def test_a_pod_that_carries_all_of_it_is_settled() -> None:
+    before = pod(annotations=BOTH, runtimeClassName="relabel", **CLAIM)
+    decision = decided(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
+    assert why(decision) == ["AlreadySettled"]
+    assert decision.operations == ()
+
+
+def test_annotations_go_onto_a_pod_that_names_the_class_itself() -> None:
+    before = pod(runtimeClassName="relabel", securityContext=LEVEL, **CLAIM)
+    decision = decided(before, seen(runtimeClassName="relabel"))
+    assert why(decision) == ["Applied"]
+    assert {operation["path"] for operation in decision.operations} == {"/metadata/annotations"}
+
+
+@pytest.mark.parametrize("key", [OLD, NEW])
+@pytest.mark.parametrize("value", ["false", "", "True"])
+def test_a_value_that_somebody_set_is_kept(key: str, value: str) -> None:
+    before = pod(annotations={key: value}, **CLAIM)
+    decision = decided(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
+    assert why(decision) == ["AnnotationPreset"]
+    assert decision.operations == ()
+
+
+@pytest.mark.parametrize(
+    ("volumes", "reason"),
+    [
+        (None, "NoPersistentVolume"),
+        ([], "NoPersistentVolume"),
+        ([{"name": "a", "emptyDir": {}}], "NoPersistentVolume"),
+        ([{"name": "a", "persistentVolumeClaim": None}], "NoPersistentVolume"),
+        ([{"name": "a", "persistentVolumeClaim": {"claimName": "c"}}], "Applied"),
+        ([{"name": "a", "ephemeral": {"volumeClaimTemplate": {}}}], "Applied"),
+        ([{"name": "a", "emptyDir": {}}, *CLAIM["volumes"]], "Applied"),
+    ],
+)
+def test_with_persistent_volumes_is_the_default(volumes: Any, reason: str) -> None:
+    decision = decided(pod(volumes=volumes, securityContext=LEVEL), seen())
+    assert why(decision) == [reason]
+    assert why(decided(pod(volumes=volumes, securityContext=LEVEL), seen(pods="All"))) == [
+        "Applied"
+    ]
+
+
+def test_spc_t_is_never_relabelled() -> None:
+    before = pod(securityContext={"seLinuxOptions": {"type": "spc_t"}}, **CLAIM)
+    decision = decided(before, seen())
+    assert why(decision) == ["NotNeeded"]
+    assert decision.operations == ()
+
+
+def secured(name: str, level: str | None) -> Json:
+    options = {"seLinuxOptions": {"level": level}} if level is not None else {}
+    return container(name, "x", securityContext=options)
+
+
+@pytest.mark.parametrize(
+    ("spec", "stable"),
+    [
+        ({}, False),
+        ({"securityContext": None}, False),
+        ({"securityContext": {"seLinuxOptions": {"type": "container_t"}}}, False),
+        ({"securityContext": {"seLinuxOptions": {"level": ""}}}, False),
+        ({"securityContext": LEVEL}, True),
+        ({"containers": [secured("a", "s0:c1"), secured("b", "s0:c1")]}, True),
+        ({"containers": [secured("a", "s0:c1"), secured("b", None)]}, False),
+    ],
+)
+def test_without_a_stable_level_it_is_applied_and_warned_of(spec: Json, stable: bool) -> None:
+    before = pod(**CLAIM, **spec)
+    decision = decided(before, seen())
+    assert why(decision) == ["Applied" if stable else "UnstableSELinuxLevel"]
+    assert len(decision.warnings) == (0 if stable else 1)
+    assert BOTH.items() <= patched(before, decision)["metadata"]["annotations"].items()
+
+
+def test_the_namespaces_of_openshift_have_a_stable_level() -> None:
+    ci = namespace("ci", annotations={"openshift.io/sa.scc.mcs": "s0:c26,c15"})
+    fixed = view(policy(remedies={"skipSELinuxRelabel": {}}), namespaces=[ci])
+    assert why(decided(pod(**CLAIM), fixed)) == ["Applied"]
+
+
+# Where no node that the pod could land on runs CRI-O, nobody reads the annotations.
+
+CRI_O = node("crio", "cri-o://1.33.13", labels={"runtime": "crio"})
+OTHER = node("other", "containerd://2.1.5", labels={"runtime": "other"})
+NEWEST = node("newest", "cri-o://1.37.0", "v1.37.0")
+
+
+def on(*nodes: Json, selector: Json | None = None, **settings: Any) -> Snapshot:
+    classes = [runtime_class("relabel", None, selector)]
+    return view(policy(remedies={"skipSELinuxRelabel": settings}), nodes=nodes, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "when", "reason"),
+    [
+        ([OTHER], "NodesNeedIt", "NotNeeded"),
+        ([OTHER], "Always", "Applied"),
+        ([CRI_O], "NodesNeedIt", "Applied"),
+        ([OTHER, CRI_O], "NodesNeedIt", "Applied"),
+        ([node("n", "cri-o://")], "NodesNeedIt", "Applied"),
+        ([], "NodesNeedIt", "Applied"),
+    ],
+)
+def test_it_steps_aside_where_no_node_runs_cri_o(nodes: list[Json], when: str, reason: str) -> None:
+    before = pod(securityContext=LEVEL, **CLAIM)
+    assert why(decided(before, on(*nodes, when=when))) == [reason]
+    assert why(decided(before, on(*nodes, when=when, runtimeClassName="relabel"))) == [reason]
+
+
+def test_it_does_so_by_default() -> None:
+    decision = decided(pod(**CLAIM), on(OTHER))
+    assert why(decision) == ["NotNeeded"]
+    assert decision.operations == ()
+
+
+def test_only_nodes_that_the_pod_could_land_on_count() -> None:
+    requirement = {"key": "runtime", "operator": "In", "values": ["other"]}
+    term = {"matchExpressions": [requirement]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    for spec, reason in (
+        ({"nodeSelector": {"runtime": "crio"}}, "Applied"),
+        ({"nodeSelector": {"runtime": "other"}}, "NotNeeded"),
+        ({"nodeSelector": {"runtime": "new"}}, "Applied"),
+        ({"affinity": {"nodeAffinity": required}}, "NotNeeded"),
+        ({"nodeName": "other"}, "NotNeeded"),
+    ):
+        before = pod(securityContext=LEVEL, **CLAIM, **spec)
+        assert why(decided(before, on(OTHER, CRI_O))) == [reason], spec
+
+
+@pytest.mark.parametrize(("pool", "reason"), [("crio", "Applied"), ("other", "NotNeeded")])
+def test_the_class_that_it_brings_decides_where_the_pod_lands(pool: str, reason: str) -> None:
+    before = pod(securityContext=LEVEL, **CLAIM)
+    seen = on(OTHER, CRI_O, selector={"runtime": pool}, runtimeClassName="relabel")
+    decision = decided(before, seen)
+    assert why(decision) == [reason]
+    merged = patched(before, decision)
+    assert decided(merged, seen).operations == ()
+    if decision.operations:
+        merged["spec"]["nodeSelector"] = {"runtime": pool}
+        assert decided(merged, seen).operations == ()
+
+
+def test_nobody_is_warned_of_a_class_that_the_pod_does_not_need() -> None:
+    seen = view(
+        policy(remedies={"skipSELinuxRelabel": {"runtimeClassName": "gone"}}), nodes=[OTHER]
+    )
+    decision = decided(pod(**CLAIM), seen)
+    assert (why(decision), decision.warnings) == (["NotNeeded"], [])
+
+
+def test_selinux_mount_does_not_make_it_step_aside() -> None:
+    """Whether it mounts the pod's volumes with their label hangs on what podsettle does not see."""
+    before = pod(securityContext=LEVEL, **CLAIM)
+    assert why(decided(before, on(NEWEST))) == ["Applied"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"runtimeClassName": "relabel"}])
+def test_a_settled_pod_needs_nothing_more(settings: Json) -> None:
+    look = seen(runtime_class("relabel"), **settings)
+    assert decided(settled(pod(**CLAIM), look), look).operations == ()

@@ -1,0 +1,190 @@
+"""Whatever a page tells to type, to apply or to open is right."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tests.support.markdown import ALL, DOCS, ROOT, Block, Page, Typed, commands_of, parse
+from webhook.cli import main
+from webhook.core.constants import API_VERSION, KIND
+from webhook.core.policy.model import parse_policy
+
+PAGES = [Page(path) for path in ALL]
+REPORTS = [page for page in PAGES if page.path.parent.name == "reports"]
+COMMANDS = [(page, typed) for page in PAGES for typed in page.commands]
+SECTIONS = ["Symptom", "Check", "Policy", "Node configuration", "What podsettle cannot do"]
+
+
+def name_of(page: Page) -> str:
+    return str(page.path.relative_to(ROOT))
+
+
+def test_every_report_has_its_page_and_its_test() -> None:
+    pages = {page.path.stem for page in REPORTS}
+    modules = {path.stem for path in (ROOT / "tests" / "e2e" / "reports").glob("test_*.py")}
+    assert len(pages) == 5
+    assert modules == {f"test_{name.replace('-', '_')}" for name in pages}
+    readme = Page(ROOT / "README.md")
+    assert {f"docs/reports/{name}.md" for name in pages} <= {path for path, _ in readme.links}
+
+
+@pytest.mark.parametrize("page", REPORTS, ids=name_of)
+def test_the_page_of_a_report_has_the_five_sections(page: Page) -> None:
+    order = list(SECTIONS)
+    if any(typed.arguments[:1] == ("node-config",) for typed in page.commands):
+        # What leads pods to nodes comes after the nodes.
+        order.insert(2, order.pop(3))
+    assert list(page.sections) == order
+    assert all(len(text.strip()) > 4 for text in page.sections.values())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_a_file_and_its_heading(page: Page) -> None:
+    for path, anchor in page.links:
+        target = page.path.parent / path if path else page.path
+        assert target.exists(), f"{page.path.name} links to {path}"
+        if anchor:
+            assert anchor in Page(target).anchors, f"{page.path.name} links to {path}#{anchor}"
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    waiting, seen = [ROOT / "README.md"], set()
+    while waiting:
+        path = waiting.pop().resolve()
+        if path in seen or path.suffix != ".md":
+            continue
+        seen.add(path)
+        waiting += [path.parent / target for target, _ in Page(path).links if target]
+    assert {path.resolve() for path in DOCS.rglob("*.md")} <= seen
+
+
+@pytest.mark.parametrize(
+    ("page", "typed"), COMMANDS, ids=[f"{page.path.stem}: {typed}" for page, typed in COMMANDS]
+)
+def test_commands_parse(page: Page, typed: Typed) -> None:
+    try:
+        parse(typed)
+    except click.UsageError as error:
+        pytest.fail(f"{name_of(page)}: {typed}: {error.format_message()}")
+
+
+SHOWN = [(p, t) for p, t in COMMANDS if t.arguments[:1] == ("node-config",) and t.whole]
+
+
+@pytest.mark.parametrize(
+    ("page", "typed"), SHOWN, ids=[f"{page.path.stem}: {typed}" for page, typed in SHOWN]
+)
+def test_node_config_prints_what_pages_show(page: Page, typed: Typed) -> None:
+    done = CliRunner().invoke(main, typed.arguments)
+    assert done.exit_code == 0, f"{name_of(page)}: {done.output}"
+    if typed.output:
+        assert tuple(done.stdout.splitlines()) == typed.output
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.policies or p.fragments], ids=name_of)
+def test_policies_are_right(page: Page) -> None:
+    for document in page.policies:
+        parse_policy(document)
+    for fragment in page.fragments:
+        spec = {"remedies": {"postInitSleep": {}}, **fragment}
+        parse_policy(
+            {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "a"}, "spec": spec}
+        )
+
+
+def test_the_readme_s_sample_is_what_the_command_prints() -> None:
+    readme = Page(ROOT / "README.md")
+    (typed,) = (c for c in readme.commands if c.arguments[0] == "preview" and c.output)
+    done = CliRunner().invoke(main, [word.replace("examples", str(ROOT / "examples"))
+                                     for word in typed.arguments])  # fmt: skip
+    assert done.exit_code == 0
+    rest = iter(done.stdout.splitlines())
+    omitted = False
+    for line in typed.output:
+        if line == "…":
+            omitted = True
+            continue
+        # A line may be cut; between two lines nothing is left out unless it is marked.
+        begin = line.removesuffix("…").rstrip()
+        found = next(rest)
+        while omitted and not found.startswith(begin):
+            found = next(rest)
+        assert found.startswith(begin) if line.endswith("…") else found == line
+        omitted = False
+    assert omitted or next(rest, None) is None
+
+
+def test_previews_of_live_pods_leave_out_their_node() -> None:
+    previews = [
+        line
+        for page in REPORTS
+        for block in page.blocks
+        for line in block.text.splitlines()
+        if "kubectl get pod " in line and "podsettle preview" in line
+    ]
+    assert len(previews) == 4
+    for line in previews:
+        assert "-o json | jq 'del(.spec.nodeName)' | podsettle preview" in line
+
+
+def testcommands_of_are_found_where_people_read_them() -> None:
+    """That this module looks at anything at all."""
+    console = Block("console", "$ kubectl get x | podsettle preview --manifests c - | less\nout\n")
+    (typed,) = commands_of(console)
+    assert typed == Typed(("preview", "--manifests", "c", "-"), ("out",))
+    script = Block("sh", 'if a=$(podsettle wait "$p" \\\n  -c s); then kubectl settle logs p; fi\n')
+    assert [typed.arguments for typed in commands_of(script)] == [
+        ("wait", "$p", "-c", "s"),
+        ("logs", "p"),
+    ]
+    for wrong in (("wait",), ("wait", "p", "--until"), ("hold", "p"), ("node-config", "docker")):
+        with pytest.raises(click.UsageError):
+            parse(Typed(wrong))
+    assert len([typed for _, typed in COMMANDS if typed.whole]) > 20
+    assert sum(len(page.policies) for page in PAGES) > 8
+    assert sum(len(page.fragments) for page in PAGES) > 2
+
+
+UNOWNED = re.compile(
+    # An image of Docker Hub, or of another public registry.
+    r"(?<![\w./}$\"-])podsettle/(?:podsettle|linger)(?![\w-])"
+    r"|\b(?:docker\.io|ghcr\.io|quay\.io|gcr\.io|public\.ecr\.aws)/\S*(?:podsettle|linger)"
+    # A package, or a chart's repository.
+    r"|\b(?:pipx?|uv|brew|krew|npm|apt|dnf)\b[^\n|`]* (?:install|run) [^\n|`/.]*\bpodsettle\b"
+    r"|helm repo add|oci://|pypi\.org/project/podsettle|artifacthub\.io(?!/license\b)"
+)
+"""What is published under a name that the project does not own, or not yet."""
+
+
+def test_nothing_promises_an_image_or_a_package_that_is_not_the_projects() -> None:
+    """The owner of such a name gets the rights of every installation that follows the page."""
+    told = [
+        path
+        for directory in ("docs", "charts", "examples", "certs", "webhook")
+        for path in (ROOT / directory).rglob("*")
+        if path.suffix in (".md", ".yaml", ".json", ".tpl", ".txt", ".py", ".html")
+    ]
+    assert len(told) > 100
+    for path in (*told, ROOT / "README.md", ROOT / "Dockerfile"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not UNOWNED.search(line), f"{path.relative_to(ROOT)}: {line.strip()}"
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        "repository: podsettle/podsettle",
+        "docker pull podsettle/linger:0.1.0",
+        "image: ghcr.io/podsettle/podsettle",
+        "pip install podsettle",
+        "pip install --user 'podsettle[all]'",
+        "kubectl krew install podsettle",
+        "helm repo add podsettle https://podsettle.example",
+    ],
+)
+def test_such_a_promise_would_be_found(promise: str) -> None:
+    assert UNOWNED.search(promise)

@@ -1,0 +1,180 @@
+"""The memory of look-ups: one question per key, bounded, and nobody's to cancel."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.image_fixtures import Clock
+from webhook.images.cache import Cache, TooManyError
+
+
+class Asked:
+    """A question that is answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.go = asyncio.Event()
+        self.started = asyncio.Event()
+
+    async def __call__(self) -> int:
+        self.times += 1
+        self.started.set()
+        await self.go.wait()
+        return self.times
+
+
+def cache(clock: Clock, entries: int = 10, flights: int = 10, own: int = 10) -> Cache[str, int]:
+    return Cache(
+        lambda value: 10.0 * value,
+        entries=entries,
+        flights=flights,
+        flights_per_owner=own,
+        clock=clock,
+    )
+
+
+async def test_everyone_waits_for_one_question(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    waiting = [asyncio.create_task(memory.get("k", asked)) for _ in range(500)]
+    await asked.started.wait()
+    asked.go.set()
+    assert await asyncio.gather(*waiting) == [1] * 500
+    assert await memory.get("k", asked) == 1
+
+
+async def test_giving_up_ends_no_question(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    first = asyncio.create_task(memory.get("k", asked))
+    await asked.started.wait()
+    second = asyncio.create_task(memory.get("k", asked))
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    asked.go.set()
+    async with asyncio.timeout(30):
+        assert await second == 1
+    third = asyncio.create_task(memory.get("l", Asked()))
+    await asyncio.sleep(0)
+    third.cancel()
+    await memory.aclose()
+    assert len(asyncio.all_tasks()) == 1 + (not third.done())
+
+
+async def test_an_answer_holds_for_as_long_as_its_kind(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    asked.go.set()
+    assert await memory.get("k", asked) == 1
+    clock.now += 9.9
+    assert await memory.get("k", asked) == 1
+    clock.now += 0.2
+    assert await memory.get("k", asked) == 2
+    clock.now += 19.9
+    assert await memory.get("k", asked) == 2
+
+
+async def test_what_was_used_last_stays(clock: Clock) -> None:
+    memory, asked = cache(clock, entries=2), Asked()
+    asked.go.set()
+    for key in ("a", "b", "a", "c"):
+        await memory.get(key, asked)
+    assert (len(memory), asked.times) == (2, 3)
+    await memory.get("a", asked)
+    assert asked.times == 3
+    await memory.get("b", asked)
+    assert asked.times == 4
+
+
+async def test_what_raises_is_asked_again(clock: Clock) -> None:
+    memory = cache(clock)
+
+    async def fail() -> int:
+        raise LookupError("no")
+
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            await memory.get("k", fail)
+    assert len(memory) == 0
+
+
+async def test_there_is_an_end_to_questions(clock: Clock) -> None:
+    memory, asked = cache(clock, flights=2), Asked()
+    waiting = [asyncio.create_task(memory.get(key, asked)) for key in "ab"]
+    await asked.started.wait()
+    with pytest.raises(TooManyError, match="2 look-ups are under way"):
+        await memory.get("c", asked)
+    asked.go.set()
+    await asyncio.gather(*waiting)
+    assert await memory.get("c", asked) == 3
+
+
+async def test_one_owners_questions_leave_room_for_anothers(clock: Clock) -> None:
+    memory, asked = cache(clock, own=2), Asked()
+    waiting = [asyncio.create_task(memory.get(key, asked, "mine")) for key in "ab"]
+    await asked.started.wait()
+    with pytest.raises(TooManyError, match="2 look-ups for mine are under way"):
+        await memory.get("c", asked, "mine")
+    waiting.append(asyncio.create_task(memory.get("c", asked, "theirs")))
+    # Whoever asks what is asked already takes no room.
+    waiting.append(asyncio.create_task(memory.get("c", asked, "mine")))
+    asked.go.set()
+    await asyncio.gather(*waiting)
+    assert asked.times == 3
+
+
+async def test_answers_are_kept_up_to_a_number_of_bytes(clock: Clock) -> None:
+    def kept_bytes(value: int) -> int:
+        return value
+
+    memory: Cache[str, int] = Cache(
+        lambda _value: 60.0, entries=10, size_of=kept_bytes, max_bytes=100, flights=10,
+        flights_per_owner=10, clock=clock,
+    )  # fmt: skip
+
+    async def ask(key: str, size: int) -> bool:
+        """Whether an answer of this size has to be asked for."""
+        asked = []
+
+        async def answer() -> int:
+            asked.append(key)
+            return size
+
+        assert await memory.get(key, answer) == size
+        return bool(asked)
+
+    assert await ask("a", 40)
+    assert await ask("b", 40)
+    assert not await ask("a", 40)
+    assert await ask("c", 40)
+    assert not await ask("a", 40)
+    assert await ask("b", 40), "the least recently used one went"
+    # One that is too large displaces nothing.
+    assert await ask("large", 101)
+    assert await ask("large", 101)
+    assert not await ask("b", 40)
+    # What expires, or is asked for again, makes room for others.
+    clock.now += 61
+    assert await ask("b", 50)
+    assert await ask("d", 50)
+    assert not await ask("b", 50)
+
+
+async def test_what_has_expired_is_not_kept(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    asked.go.set()
+    for key in "abc":
+        await memory.get(key, asked)
+    # The first held for 10 s, the second for 20.
+    clock.now += 20
+    await memory.get("d", asked)
+    assert len(memory) == 2
+
+
+async def test_closing_ends_what_is_under_way(clock: Clock) -> None:
+    memory, asked = cache(clock), Asked()
+    waiting = asyncio.create_task(memory.get("k", asked))
+    await asked.started.wait()
+    await memory.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

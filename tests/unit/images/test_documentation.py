@@ -1,0 +1,81 @@
+"""docs/image-config.md says what the code does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.factories import container, namespace, pod, view, why
+from tests.support.markdown import DOCS, Page
+from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.handler import review_of
+from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.core.policy.model import parse_policy
+from webhook.images import lookup
+from webhook.images.errors import LookupFailedError
+from webhook.images.reference import parse
+from webhook.images.registry import registry_of
+from webhook.server import admission as mutate
+from webhook.server.review_head import deadline_in
+
+PAGE = Page(DOCS / "image-config.md")
+(DOCUMENT,) = PAGE.policies
+POLICY = parse_policy(DOCUMENT)
+NAMESPACE = namespace("woodpecker", {"kubernetes.io/metadata.name": "woodpecker"})
+# A Woodpecker plugin: no command, and settings in its environment.
+PLUGIN = pod(containers=[{"name": "publish", "image": "a.example.com/p"}], restartPolicy="Never")
+
+
+def rules() -> LookupRules:
+    found = POLICY.spec.image_config.rules
+    assert found is not None
+    return found
+
+
+def test_the_policy_asks_whom_the_page_says() -> None:
+    mirrored = registry_of(parse("busybox"), rules())
+    assert f"`{mirrored.host}/{mirrored.repository}`" in PAGE.text
+    assert registry_of(parse("a.example.com/b"), rules()).host == "a.example.com"
+    for image in ("a.example.com:5000/b", "gcr.io/b"):
+        with pytest.raises(LookupFailedError, match="is not among the policy's imageConfig"):
+            registry_of(parse(image), rules())
+
+
+def test_the_times_are_those_of_the_code() -> None:
+    deadline = deadline_in(b"timeout=2s")
+    for_images = deadline * mutate._SHARE_FOR_IMAGES
+    section = PAGE.sections["The first pod may stay unwrapped"]
+    said = f"answers within {deadline:.2g} s, and {for_images:.2g} s of\nthem may go into look-ups"
+    assert said in section
+    assert f"for up to {lookup._LONGEST_LOOK_UP:.2g} s" in section
+    assert f"({lookup._ENTRIES})" in section
+    assert f"{lookup._MAX_CONFIGS_BYTES >> 20} MiB for all of them" in section
+    assert f"| a failure | {lookup._FAILURE_HOLDS:.2g} s |" in section
+    assert f"the registry did not answer within {for_images:.2g} s" in PAGE.text
+
+
+def test_the_policy_wraps_a_container_without_a_command_once_its_image_is_known() -> None:
+    seen = view(POLICY, namespaces=[NAMESPACE])
+    settings = Settings(linger_image="linger")
+    review = review_of(PLUGIN, "woodpecker")
+    first = decide(review, seen, settings)
+    assert why(first) == ["publish: ImageConfigUnavailable"]
+    (lacking,) = first.lacking
+    known: dict[ImageQuery, ImageConfig | Unavailable] = {
+        lacking: ImageConfig(("/bin/plugin",), ("--run",))
+    }
+    (outcome,) = decide(review, seen, settings, known).outcomes
+    assert outcome.changed
+    said = re.search(r"`Applied … (around what its image) … (starts)`", PAGE.text)
+    assert said is not None
+    assert all(part in outcome.message for part in said.groups())
+
+
+def test_without_image_config_the_reason_is_no_command() -> None:
+    plain = {**DOCUMENT, "spec": {**DOCUMENT["spec"], "imageConfig": {}}}
+    seen = view(parse_policy(plain), namespaces=[NAMESPACE])
+    given = decide(review_of(PLUGIN, "woodpecker"), seen, Settings(linger_image="linger"))
+    assert why(given) == ["publish: NoCommand"]
+    commanded = pod(containers=[container("publish", "/bin/plugin")], restartPolicy="Never")
+    assert decide(review_of(commanded, "woodpecker"), seen, Settings(linger_image="l")).operations

@@ -1,0 +1,60 @@
+"""`WWW-Authenticate` as registries write it, and as nobody should."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.complexity import grows_linearly
+from webhook.images import www_authenticate as challenge
+from webhook.images.www_authenticate import parse
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (
+            'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",'
+            'scope="repository:library/debian:pull"',
+            [("bearer", {"realm": "https://auth.docker.io/token", "service": "registry.docker.io",
+                         "scope": "repository:library/debian:pull"})],
+        ),
+        ('Basic realm="a, b"', [("basic", {"realm": "a, b"})]),
+        ("basic", [("basic", {})]),
+        (
+            'Negotiate, Basic realm=x , charset="UTF-8"',
+            [("negotiate", {}), ("basic", {"realm": "x", "charset": "UTF-8"})],
+        ),
+        ('Bearer REALM = "a\\"b" ,, x=y', [("bearer", {"realm": 'a"b', "x": "y"})]),
+        ('Bearer realm="a",realm="b"', [("bearer", {"realm": "a"})]),
+        ("", []),
+        ("realm=x", []),
+        ('Bearer realm="never closed', [("bearer", {})]),
+    ],
+)  # fmt: skip
+def test_challenges(header: str, expected: list[tuple[str, dict[str, str]]]) -> None:
+    assert [(c.scheme, dict(c.parameters)) for c in parse([header])] == expected
+
+
+def test_several_headers_count_together() -> None:
+    assert [c.scheme for c in parse(["Basic realm=x", "Bearer realm=y"])] == ["basic", "bearer"]
+
+
+@given(st.text('Bbasic realm="\\,= \té', max_size=80))
+def test_anything_is_read_to_its_end(header: str) -> None:
+    for found in parse([header]):
+        assert found.scheme == found.scheme.lower() != ""
+
+
+@pytest.mark.parametrize("filling", ['"', "a=", ' \\"', "a ,", '="\\', " ", "a", 'a="', 'a="b" '])
+def test_reading_takes_time_in_proportion_to_the_header(
+    filling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(challenge, "_MAX_HEADER_CHARACTERS", 10**9)
+    assert grows_linearly(lambda size: [f"Bearer {filling * size}"], parse)
+
+
+def test_headers_are_read_up_to_a_length_and_a_number() -> None:
+    assert parse([f"Basic {' ' * 5_000}, Bearer"]) == parse(["Basic"])
+    assert len(parse(["Basic"] * 1_000)) == 4

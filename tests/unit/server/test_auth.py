@@ -1,0 +1,213 @@
+"""Who may see what: the HTTP side, with an authorizer that knows three tokens."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+import starlette.requests
+from fastapi import FastAPI
+from starlette.routing import Route
+
+from tests.support.reviews import review
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.cluster.verdict import Access, Verdict
+from webhook.core.admission.decide import Settings
+from webhook.server import auth as authentication
+from webhook.server.app import create_app
+from webhook.server.drain import Drain
+
+OPEN = {"/mutate", "/livez", "/readyz", "/version", "/openapi.json"}
+POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}"
+
+
+class Known:
+    """Tokens by what comes of them; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str]] = []
+
+    async def judge(self, token: str, verb: str, path: str) -> Verdict:
+        self.asked.append((token, verb, path))
+        return {
+            "good": Verdict(Access.GRANTED),
+            "poor": Verdict(Access.FORBIDDEN, f"'poor' may not {verb} {path}"),
+            "lost": Verdict(Access.UNKNOWN, "connection refused"),
+        }.get(token, Verdict(Access.UNAUTHENTICATED, "expired"))
+
+
+@pytest.fixture
+def known() -> Known:
+    return Known()
+
+
+@pytest.fixture
+async def app(source: ManifestsSource, known: Known) -> AsyncIterator[FastAPI]:
+    made = create_app(
+        source,
+        Settings(),
+        certificate_expires=lambda: datetime.now(UTC),
+        drain=Drain(10, 45),
+        authorizer=known,
+    )
+    async with aclosing(made.state.previewer):
+        yield made
+
+
+@pytest.fixture
+async def closed(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found:
+        yield found
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def basic(text: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}
+
+
+def paths(app: FastAPI) -> list[tuple[str, str]]:
+    """Every method and path there is."""
+    found = [
+        (method, route.path)
+        for route in app.router.routes
+        if isinstance(route, Route)
+        for method in route.methods or {"POST"}
+    ]
+    found += [
+        (method.upper(), path)
+        for path, methods in app.openapi()["paths"].items()
+        for method in methods
+    ]
+    return sorted(set(found) | {("GET", "/")})
+
+
+async def test_whatever_is_not_meant_for_everybody_wants_a_token(
+    app: FastAPI, closed: httpx.AsyncClient
+) -> None:
+    found = paths(app)
+    assert {path for _, path in found} == OPEN - {"/mutate"} | {"/", "/preview", "/metrics"}
+    for method, path in found:
+        status = (await closed.request(method, path)).status_code
+        assert (status == 401) is (path not in OPEN), (method, path, status)
+
+
+async def test_reviews_and_probes_ask_nobody(closed: httpx.AsyncClient, known: Known) -> None:
+    assert (await closed.post("/mutate", json=review({}))).status_code == 200
+    for path in sorted(OPEN - {"/mutate"}):
+        assert (await closed.get(path)).status_code == 200
+    assert known.asked == []
+
+
+async def test_a_permitted_token_sees_what_it_asks_for(
+    closed: httpx.AsyncClient, known: Known
+) -> None:
+    for headers in (bearer("good"), basic("anybody:good"), {"Authorization": "bearer  good "}):
+        answer = await closed.post("/preview", content=POD, headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert (await closed.get("/metrics", headers=headers)).status_code == 200
+        assert (await closed.get("/", headers=headers)).status_code == 200
+    assert set(known.asked) == {
+        ("good", "post", "/preview"),
+        ("good", "get", "/metrics"),
+        ("good", "get", "/"),
+    }
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["podsettle/livez?", "podsettle/livez#", "x@podsettle/livez;", "podsettle:443/livez/../"],
+)
+async def test_the_host_header_is_no_part_of_the_path_that_is_judged(
+    closed: httpx.AsyncClient, known: Known, host: str
+) -> None:
+    answer = await closed.get("/metrics", headers={**bearer("good"), "Host": host})
+    assert answer.status_code == 200
+    assert known.asked == [("good", "get", "/metrics")]
+
+
+async def test_the_path_that_is_judged_is_that_of_the_route(known: Known) -> None:
+    class Request(starlette.requests.Request):
+        @property
+        def url(self) -> Any:
+            raise AssertionError("older Starlette versions make it of the Host header")
+
+    headers = [(b"authorization", b"Bearer good"), (b"host", b"x/livez?")]
+    scope = {"type": "http", "method": "GET", "path": "/metrics", "headers": headers}
+    await authentication.guard(known)(Request(scope))
+    assert known.asked == [("good", "get", "/metrics")]
+
+
+async def test_without_a_token_it_says_how_to_get_one(closed: httpx.AsyncClient) -> None:
+    answer = await closed.post("/preview", content=POD)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Bearer realm="podsettle"'
+    assert "kubectl create token" in answer.json()["detail"]
+
+
+async def test_a_browser_is_asked_for_a_password_on_the_page_and_nowhere_else(
+    closed: httpx.AsyncClient,
+) -> None:
+    answer = await closed.get("/")
+    assert answer.headers["www-authenticate"].startswith('Basic realm="podsettle')
+    assert "any user name and the token as the password" in answer.json()["detail"]
+    # A script's request that came back with this would open the browser's own dialog.
+    for headers in ({}, bearer("old")):
+        answer = await closed.post("/preview", content=POD, headers=headers)
+        assert "Basic" not in answer.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["", "Bearer", "Bearer ", "Basic", "Basic !", "Basic YQ==", "Basic /w==", "Digest good"],
+)
+async def test_what_holds_no_token_asks_nobody(
+    authorization: str, closed: httpx.AsyncClient, known: Known
+) -> None:
+    answer = await closed.get("/metrics", headers={"Authorization": authorization})
+    assert answer.status_code == 401
+    assert known.asked == []
+
+
+async def test_a_token_that_is_no_good_is_told_why(closed: httpx.AsyncClient) -> None:
+    answer = await closed.get("/metrics", headers=bearer("old"))
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Bearer realm="podsettle"'
+    assert "does not take this token: expired" in answer.json()["detail"]
+
+
+async def test_a_token_without_permission_is_told_how_to_grant_it(
+    closed: httpx.AsyncClient,
+) -> None:
+    answer = await closed.post("/preview", content=POD, headers=bearer("poor"))
+    assert answer.status_code == 403
+    assert "'poor' may not post /preview" in answer.json()["detail"]
+    assert "--verb=post --non-resource-url=/preview" in answer.json()["detail"]
+
+
+async def test_who_is_not_known_for_now_may_come_again(closed: httpx.AsyncClient) -> None:
+    answer = await closed.get("/metrics", headers=bearer("lost"))
+    assert answer.status_code == 503
+    assert "connection refused" in answer.json()["detail"]
+
+
+async def test_nothing_is_read_of_a_body_from_nobody(closed: httpx.AsyncClient) -> None:
+    read = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal read
+        for _ in range(100):
+            read += 1
+            yield b"x" * 1024
+
+    answer = await closed.post("/preview", content=body())
+    assert answer.status_code == 401
+    assert read == 0

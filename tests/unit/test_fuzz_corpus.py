@@ -1,0 +1,59 @@
+"""The time fuzzer's inputs are replayed: time in proportion to their length, and no defect."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.fuzz import corpus
+from tests.fuzz.inputs import Piece, is_small, mutated, render
+from tests.fuzz.targets import TARGETS
+from tests.support.complexity import grows_linearly
+
+KNOWN = corpus.load()
+
+
+def test_a_program_stands_for_its_pieces_in_a_row() -> None:
+    program = (Piece("["), Piece("a{},", 3), Piece("\udcff]"))
+    assert render(program) == b"[a0,a1,a2,\xff]"
+    assert render(program, 2) == b"[a0,a1,a2,a3,a4,a5,\xff]"
+
+
+def test_mutations_are_repeatable_and_stay_within_bounds() -> None:
+    target = TARGETS["documents"]
+
+    def some(seed: int) -> list[bytes]:
+        chance = random.Random(seed)
+        programs = [
+            mutated(chance.choice(target.seeds), target.seeds, target.words, chance)
+            for _ in range(50)
+        ]
+        return [render(program) for program in programs if is_small(program)]
+
+    assert some(1) == some(1)
+    assert len({*some(1), *some(2)}) > 50
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_mutations_of_the_seeds_raise_nothing(name: str) -> None:
+    target = TARGETS[name]
+    chance = random.Random(7)
+    for program in target.seeds:
+        target.run(render(program))
+        for _ in range(5):
+            small = mutated(program, target.seeds, target.words, chance)
+            if sum(len(piece.text) * piece.times for piece in small) < 20_000:
+                target.run(render(small))
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), KNOWN, ids=[f"{name}-{n}" for n, (name, _) in enumerate(KNOWN)]
+)
+def test_what_was_found_takes_time_in_proportion_to_its_length(
+    name: str, program: tuple[Piece, ...]
+) -> None:
+    target = TARGETS[name]
+    target.run(render(program))
+    few = tuple(Piece(piece.text, min(piece.times, 20)) for piece in program)
+    assert grows_linearly(lambda size: render(few, size), target.run, 1, 2_000)
