@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from webhook.cli.options import InputError
 from webhook.core.defects.versions import Version
-from webhook.core.policy.selectors import parse_labels
+from webhook.core.labels import parse_labels
 from webhook.node_config import containerd as containerd_nodes
 from webhook.node_config import crio as crio_nodes
 from webhook.node_config.crio import Mode

@@ -27,6 +27,7 @@ from webhook.core.admission.decide import Settings
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClass
 from webhook.core.cluster.view import Namespace
+from webhook.core.labels import parse_labels
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.image_config import (
     NO_IMAGES,
@@ -37,7 +38,6 @@ from webhook.core.policy.image_config import (
     Unavailable,
 )
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.selectors import parse_labels
 from webhook.core.preview.model import ObjectWithoutPod, render, render_passed_over
 from webhook.core.preview.preview import preview_all
 from webhook.core.preview.workloads import PassedOver

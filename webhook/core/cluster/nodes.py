@@ -17,8 +17,8 @@ from webhook.core.defects.versions import (
     parse_runtime,
     parse_version,
 )
+from webhook.core.labels import compile_requirement
 from webhook.core.pod import NodeSelectorTerm, PodSpec
-from webhook.core.policy.selectors import compile_requirement
 
 _OS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 

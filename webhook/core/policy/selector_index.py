@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from webhook.core.labels import Labels, Matcher
 from webhook.core.policy.selectors import (
-    Labels,
     LabelSelector,
-    Matcher,
     compile_selector,
     match_all,
     required_label,

@@ -6,47 +6,20 @@ Semantics: https://kubernetes.io/docs/concepts/overview/working-with-objects/lab
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from webhook.core.labels import (
+    LABEL_KEY_PATTERN,
+    LabelKey,
+    Labels,
+    LabelValue,
+    Matcher,
+    compile_requirement,
+)
 from webhook.core.types import StrictModel
-
-Labels: TypeAlias = Mapping[str, str]
-Matcher: TypeAlias = Callable[[Labels], bool]
-
-_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-KEY_PATTERN = f"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}$"
-VALUE_PATTERN = f"^({_NAME})?$"
-_KEY = re.compile(KEY_PATTERN, re.ASCII)
-_VALUE = re.compile(VALUE_PATTERN, re.ASCII)
-
-
-def _check_key(key: str) -> str:
-    if not _KEY.fullmatch(key):
-        raise ValueError(f"{key!r} is not a label key")
-    return key
-
-
-def _check_value(value: str) -> str:
-    if not _VALUE.fullmatch(value):
-        raise ValueError(f"{value!r} is not a label value")
-    return value
-
-
-LabelKey = Annotated[
-    str,
-    AfterValidator(_check_key),
-    WithJsonSchema({"type": "string", "pattern": KEY_PATTERN}),
-]
-LabelValue = Annotated[
-    str,
-    AfterValidator(_check_value),
-    WithJsonSchema({"type": "string", "pattern": VALUE_PATTERN}),
-]
 
 
 class Requirement(StrictModel):
@@ -103,9 +76,9 @@ def _add_label_rules(schema: dict[str, Any]) -> None:
         values["nullable"] = True
     schema["x-kubernetes-validations"] = [
         {
-            "rule": f"self.all(key, key.matches('{KEY_PATTERN}'))",
+            "rule": f"self.all(key, key.matches('{LABEL_KEY_PATTERN}'))",
             "message": "has a key that is not a label key",
-            "messageExpression": f"self.filter(key, !key.matches('{KEY_PATTERN}'))[0]"
+            "messageExpression": f"self.filter(key, !key.matches('{LABEL_KEY_PATTERN}'))[0]"
             " + ' is not a label key'",
         },
         {
@@ -144,17 +117,6 @@ class LabelSelector(StrictModel):
         return frozenset(spelled)
 
 
-def parse_labels(pairs: Iterable[str]) -> dict[str, str]:
-    """Labels from texts such as `team=build`. Raises ValueError."""
-    labels = {}
-    for pair in pairs:
-        key, separator, value = pair.partition("=")
-        if not separator:
-            raise ValueError(f"label {pair!r} is not of the form key=value")
-        labels[_check_key(key)] = _check_value(value)
-    return labels
-
-
 def match_all(_labels: Labels) -> bool:
     """The matcher of an empty selector."""
     return True
@@ -184,44 +146,5 @@ def required_label(selector: LabelSelector) -> tuple[str, frozenset[str] | None]
     return None
 
 
-def compile_requirement(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
-    """A predicate for one requirement; the operators are those of labels and of node affinity.
-
-    Raises ValueError for an operator that it does not know.
-    """
-    chosen = frozenset(values)
-    match operator:
-        case "In":
-            return lambda labels: labels.get(key) in chosen
-        case "NotIn":
-            return lambda labels: labels.get(key) not in chosen
-        case "Exists":
-            return lambda labels: key in labels
-        case "DoesNotExist":
-            return lambda labels: key not in labels
-        case "Gt" | "Lt":
-            return _compares(operator, key, values)
-    raise ValueError(f"unknown selector operator {operator!r}")
-
-
 def _equals(key: str, value: str) -> Matcher:
     return lambda labels: labels.get(key) == value
-
-
-def _compares(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
-    bound = _integer(values[0])
-    if bound is None:
-        raise ValueError(f"{operator} compares with a whole number, not with {values[0]!r}")
-
-    def compare(labels: Labels) -> bool:
-        number = _integer(labels.get(key, ""))
-        if number is None:
-            return False
-        return number > bound if operator == "Gt" else number < bound
-
-    return compare
-
-
-def _integer(text: str) -> int | None:
-    """The number in a label, as Go's strconv.ParseInt takes it."""
-    return int(text) if re.fullmatch("[-+]?[0-9]{1,18}", text) else None

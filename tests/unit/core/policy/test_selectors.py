@@ -5,12 +5,8 @@ from typing import Any
 
 import pytest
 
-from webhook.core.policy.selectors import (
-    LabelSelector,
-    compile_requirement,
-    compile_selector,
-    parse_labels,
-)
+from webhook.core.labels import compile_requirement, parse_labels
+from webhook.core.policy.selectors import LabelSelector, compile_selector
 
 LABELS = {"team": "ci", "tier": "", "n": "5"}
 

@@ -1,0 +1,98 @@
+"""Kubernetes labels: keys, values, and the operators that compare them.
+
+Semantics: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and
+`metav1.LabelSelector`. A missing key satisfies NotIn and DoesNotExist, as it does there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, WithJsonSchema
+
+Labels: TypeAlias = Mapping[str, str]
+
+Matcher: TypeAlias = Callable[[Labels], bool]
+"""A compiled selector or requirement: takes the labels of an object."""
+
+_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LABEL_KEY_PATTERN = f"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}$"
+LABEL_VALUE_PATTERN = f"^({_NAME})?$"
+_LABEL_KEY = re.compile(LABEL_KEY_PATTERN, re.ASCII)
+_LABEL_VALUE = re.compile(LABEL_VALUE_PATTERN, re.ASCII)
+
+
+def _check_label_key(key: str) -> str:
+    if not _LABEL_KEY.fullmatch(key):
+        raise ValueError(f"{key!r} is not a label key")
+    return key
+
+
+def _check_label_value(value: str) -> str:
+    if not _LABEL_VALUE.fullmatch(value):
+        raise ValueError(f"{value!r} is not a label value")
+    return value
+
+
+LabelKey = Annotated[
+    str,
+    AfterValidator(_check_label_key),
+    WithJsonSchema({"type": "string", "pattern": LABEL_KEY_PATTERN}),
+]
+LabelValue = Annotated[
+    str,
+    AfterValidator(_check_label_value),
+    WithJsonSchema({"type": "string", "pattern": LABEL_VALUE_PATTERN}),
+]
+
+
+def parse_labels(pairs: Iterable[str]) -> dict[str, str]:
+    """Return the labels in texts such as `team=build`. Raise ValueError for any other text."""
+    labels = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise ValueError(f"label {pair!r} is not of the form key=value")
+        labels[_check_label_key(key)] = _check_label_value(value)
+    return labels
+
+
+def compile_requirement(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
+    """Return a predicate for one requirement of a label selector or of a node affinity.
+
+    Raises ValueError for an unknown operator, and IndexError for Gt or Lt without a value.
+    """
+    chosen = frozenset(values)
+    match operator:
+        case "In":
+            return lambda labels: labels.get(key) in chosen
+        case "NotIn":
+            return lambda labels: labels.get(key) not in chosen
+        case "Exists":
+            return lambda labels: key in labels
+        case "DoesNotExist":
+            return lambda labels: key not in labels
+        case "Gt" | "Lt":
+            return _compare_numbers(operator, key, values)
+    raise ValueError(f"unknown selector operator {operator!r}")
+
+
+def _compare_numbers(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
+    bound = _parse_int64(values[0])
+    if bound is None:
+        raise ValueError(f"{operator} compares with a whole number, not with {values[0]!r}")
+
+    def compare(labels: Labels) -> bool:
+        number = _parse_int64(labels.get(key, ""))
+        if number is None:
+            return False
+        return number > bound if operator == "Gt" else number < bound
+
+    return compare
+
+
+def _parse_int64(text: str) -> int | None:
+    """Return the integer in a label value, in the syntax of Go's strconv.ParseInt, else None."""
+    return int(text) if re.fullmatch("[-+]?[0-9]{1,18}", text) else None
