@@ -20,7 +20,7 @@ from webhook.core.policy.model import SettlePolicySpec, is_policy
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 ALL = [
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
     ROOT / "charts" / "podsettle" / "README.md",
     *sorted(DOCS.rglob("*.md")),
 ]
