@@ -14,11 +14,11 @@ from webhook.core.preview.workloads import PassedOver
 from webhook.core.preview.yaml_documents import Document
 
 
-class _Wire(BaseModel):
+class _CamelCaseModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class Outcome(_Wire):
+class Outcome(_CamelCaseModel):
     """Why a remedy was or was not applied to the pod or to one of its containers."""
 
     reason: Reason
@@ -30,7 +30,7 @@ class Outcome(_Wire):
     message: str = Field(description="What it means, in a sentence.")
 
 
-class PodPreview(_Wire):
+class PodPreview(_CamelCaseModel):
     """What would happen to one pod."""
 
     kind: str = Field(description="The kind of the object that is or would create the pod.")
@@ -46,7 +46,7 @@ class PodPreview(_Wire):
     diff: str = Field(description="Unified diff of the pod as YAML; empty: nothing changes.")
 
 
-class ObjectWithoutPod(_Wire):
+class ObjectWithoutPod(_CamelCaseModel):
     """An object that no pod can be shown of."""
 
     kind: str = Field(description="Empty where the object has none.")
@@ -63,7 +63,7 @@ class ObjectWithoutPod(_Wire):
         return f"{self.source}:{self.line}: {title}{self.message}"
 
 
-class PreviewAnswer(_Wire):
+class PreviewAnswer(_CamelCaseModel):
     """One entry per object, in the order of the documents."""
 
     pods: list[PodPreview]

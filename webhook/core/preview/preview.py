@@ -17,10 +17,10 @@ from webhook.core.cluster.view import ClusterView
 from webhook.core.policy.image_config import NO_IMAGES, KnownImages
 from webhook.core.preview.line_diff import unified_diff
 from webhook.core.preview.workloads import PassedOver, Workload, pods_of
-from webhook.core.preview.yaml_documents import copied
+from webhook.core.preview.yaml_documents import copy_value
 
 DEFAULT_NAMESPACE = "default"
-_MOST_OPERATIONS = 500
+_MAX_DIFF_OPERATIONS = 500
 """Beyond it a diff takes seconds to make and nobody reads it."""
 MAX_DIFF_VALUES = 6_000
 """Of a pod that a diff is made of. A pod of 40 containers has 3,000; to write a value as YAML takes
@@ -43,9 +43,9 @@ class Preview:
         title = self.workload.title
         if not self.decision.operations:
             return ""
-        if len(self.decision.operations) > _MOST_OPERATIONS:
+        if len(self.decision.operations) > _MAX_DIFF_OPERATIONS:
             return f"{title}: {len(self.decision.operations)} operations; see the patch\n"
-        if not _has_at_most(MAX_DIFF_VALUES, self.before):
+        if not _holds_at_most(MAX_DIFF_VALUES, self.before):
             return f"{title}: more than {MAX_DIFF_VALUES} values; see the patch\n"
         # Not splitlines(): it also splits at characters that are no line ends in YAML's eyes.
         return unified_diff(
@@ -58,7 +58,7 @@ class Preview:
 
 def preview_all(
     document: object,
-    view: RelabellableView,
+    view: OverridableView,
     settings: Settings,
     *,
     namespace: str | None = None,
@@ -73,7 +73,7 @@ def preview_all(
     podsettle does not know; `images` are those that were looked up. Raises nothing.
     """
     # Clients choose the labels: what they ask must not displace what reviews asked.
-    own = view.with_own_caches()
+    own_view = view.with_own_caches()
     relabelled: dict[str, ClusterView] = {}
     checked = Memory()
     for workload in pods_of(document, template_path):
@@ -81,19 +81,19 @@ def preview_all(
             yield workload
             continue
         chosen = namespace or workload.namespace or DEFAULT_NAMESPACE
-        seen: ClusterView = own
+        pod_view: ClusterView = own_view
         if namespace_labels is not None:
             if chosen not in relabelled:
-                relabelled[chosen] = own.with_namespace_labels(chosen, namespace_labels)
-            seen = relabelled[chosen]
+                relabelled[chosen] = own_view.with_namespace_labels(chosen, namespace_labels)
+            pod_view = relabelled[chosen]
         request = review_of(workload.pod, chosen)
-        decision, _ = decide_safely(request, seen, settings, images, checked, reusable=False)
+        decision, _ = decide_safely(request, pod_view, settings, images, checked, reusable=False)
         operations = list(decision.operations)
-        after = jsonpatch.apply_patch(copied(workload.pod), operations, in_place=True)
+        after = jsonpatch.apply_patch(copy_value(workload.pod), operations, in_place=True)
         yield Preview(workload, chosen, decision, workload.pod, after)
 
 
-def _has_at_most(most: int, value: object) -> bool:
+def _holds_at_most(most: int, value: object) -> bool:
     """Whether a value holds no more than so many values."""
     rest = [value]
     for _ in range(most):
@@ -107,10 +107,10 @@ def _has_at_most(most: int, value: object) -> bool:
     return not rest
 
 
-class RelabellableView(ClusterView, Protocol):
+class OverridableView(ClusterView, Protocol):
     """A view that can tell what if a namespace had other labels."""
 
-    def with_own_caches(self) -> RelabellableView:
+    def with_own_caches(self) -> OverridableView:
         """The same cluster, for questions that leave nothing in the caches of this view."""
 
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> ClusterView:
@@ -124,12 +124,12 @@ class _Dumper(yaml.CSafeDumper):
         return True
 
 
-def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(value: object) -> str:

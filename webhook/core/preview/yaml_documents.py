@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import yaml
 
-Path: TypeAlias = tuple[str | int, ...]
+ValuePath: TypeAlias = tuple[str | int, ...]
 
 _MAX_DEPTH = 200
 _MAX_VALUES = 500_000
@@ -63,7 +63,7 @@ class Document:
     source: str
     lines: _Lines | int
 
-    def line(self, path: Path) -> int:
+    def line(self, path: ValuePath) -> int:
         """The line of a value, or of the nearest that encloses it where it is absent."""
         at = self.lines
         for step in path:
@@ -88,18 +88,18 @@ def each_document(text: str | bytes, source: str) -> Iterator[Document]:
     Raises DocumentError, perhaps after some documents.
     """
     try:
-        decoded = _decoded(text)
+        decoded = _decode(text)
         if len(list(islice(_DIRECTIVE.finditer(decoded), _MAX_DIRECTIVES + 1))) > _MAX_DIRECTIVES:
             raise DocumentError(source, 0, f"more than {_MAX_DIRECTIVES} lines begin with '%'")
         events = yaml.parse(decoded, Loader=yaml.CSafeLoader)
-        yield from (found for found in _documents(events, source) if found.value is not None)
+        yield from (found for found in _build_documents(events, source) if found.value is not None)
     except UnicodeDecodeError as error:
         raise DocumentError(source, 0, f"not YAML: not UTF-8 text ({error.reason})") from None
     except yaml.YAMLError as error:
-        raise _error(error, source) from None
+        raise _parse_error(error, source) from None
 
 
-_TEMPLATE = (
+_TEMPLATE_MESSAGE = (
     "a key has to be a plain value; what holds '{{' is a template and no YAML: give what is made "
     "of it, for a Helm chart the output of helm template"
 )
@@ -107,7 +107,7 @@ _DIRECTIVE = re.compile("(?:^|[\\n\\r\\x85\\u2028\\u2029])%")
 _SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
-def _decoded(text: str | bytes) -> str:
+def _decode(text: str | bytes) -> str:
     decoded = text.decode() if isinstance(text, bytes) else text
     # Only JSON: a YAML string without double quotes has no escapes.
     if decoded.lstrip()[:1] in ("{", "[", '"') and _SURROGATES.search(decoded):
@@ -127,7 +127,7 @@ class _Size(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCollection:
     """A list or mapping that is still being read."""
 
     value: list[Any] | dict[str, Any]
@@ -170,7 +170,7 @@ class _Copies:
         return self.values <= _MAX_COPIED_VALUES and self.characters <= _MAX_COPIED_CHARACTERS
 
 
-def _documents(events: Iterable[yaml.Event], source: str) -> Iterator[Document]:
+def _build_documents(events: Iterable[yaml.Event], source: str) -> Iterator[Document]:
     copies = _Copies()
     builder = _Builder(source, copies)
     for event in events:
@@ -179,7 +179,7 @@ def _documents(events: Iterable[yaml.Event], source: str) -> Iterator[Document]:
         elif isinstance(event, yaml.DocumentEndEvent):
             yield Document(builder.root, source, builder.lines)
         elif isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
-            builder.take(event)
+            builder.feed(event)
 
 
 class _Builder:
@@ -190,33 +190,35 @@ class _Builder:
         self.lines: _Lines | int = 1
         self._source = source
         self._copies = copies
-        self._stack: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, _Size] | _Open] = {}
+        self._stack: list[_OpenCollection] = []
+        self._anchors: dict[str, tuple[Any, _Size] | _OpenCollection] = {}
         """By name the latest value that began with it, perhaps one that is still open."""
-        self._count = 0
+        self._value_count = 0
 
-    def take(self, event: yaml.Event) -> None:
+    def feed(self, event: yaml.Event) -> None:
         line = event.start_mark.line + 1 if event.start_mark else 0
         if isinstance(event, yaml.CollectionEndEvent):
             self._close()
         elif isinstance(event, yaml.AliasEvent):
-            self._put(*self._aliased(event, line), line)
+            self._append(*self._copy_alias(event, line), line)
         elif isinstance(event, yaml.ScalarEvent):
             self._scalar(event, line)
         elif isinstance(event, yaml.CollectionStartEvent):
             self._open(event, line)
 
     def _open(self, event: yaml.CollectionStartEvent, line: int) -> None:
-        if self._wants_key():
+        if self._expects_key():
             in_braces = isinstance(event, yaml.MappingStartEvent) and event.flow_style
-            raise self._refused(line, _TEMPLATE if in_braces else "a key has to be a plain value")
+            raise self._make_error(
+                line, _TEMPLATE_MESSAGE if in_braces else "a key has to be a plain value"
+            )
         if len(self._stack) == _MAX_DEPTH:
-            raise self._refused(line, "nested too deeply")
+            raise self._make_error(line, "nested too deeply")
         if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
-            raise self._refused(line, _no_constructor(event.tag))
+            raise self._make_error(line, _unknown_tag_message(event.tag))
         value: list[Any] | dict[str, Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
-        self._tally(line)
-        opened = _Open(value, line, event.anchor)
+        self._count_value(line)
+        opened = _OpenCollection(value, line, event.anchor)
         if opened.anchor is not None:
             self._anchors[opened.anchor] = opened
         self._stack.append(opened)
@@ -228,62 +230,62 @@ class _Builder:
             for key, inner in closed.merged.items():
                 if key not in value:
                     closed.characters += len(key)
-                    closed.add(inner, _size(inner))
+                    closed.add(inner, _measure(inner))
             value = closed.merged | value
         size = _Size(closed.values, closed.characters, closed.depth)
         if closed.anchor is not None and self._anchors[closed.anchor] is closed:
             self._anchors[closed.anchor] = value, size
-        self._put(value, size, closed.line, closed.lines)
+        self._append(value, size, closed.line, closed.lines)
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         plain = event.implicit[0] and event.tag in (None, "!")
-        if self._wants_key():
+        if self._expects_key():
             top = self._stack[-1]
             if plain and event.value == "<<":
                 if top.merged_before:
-                    raise self._refused(line, "key '<<' stands twice")
+                    raise self._make_error(line, "key '<<' stands twice")
                 top.merging = top.merged_before = True
                 top.key, top.key_line = "<<", line
                 return
-            key = _as_key(self._resolved(event.value, line) if plain else event.value)
+            key = _json_key(self._resolve_plain(event.value, line) if plain else event.value)
             if key in top.value:
-                raise self._refused(line, f"key {key!r} stands twice")
+                raise self._make_error(line, f"key {key!r} stands twice")
             top.key, top.key_line = key, line
             top.characters += len(key)
-            self._remember(event.anchor, key)
+            self._set_anchor(event.anchor, key)
             return
-        value = self._resolved(event.value, line) if plain else self._tagged(event, line)
-        self._tally(line)
-        self._remember(event.anchor, value)
-        self._put(value, None, line)
+        value = self._resolve_plain(event.value, line) if plain else self._tagged(event, line)
+        self._count_value(line)
+        self._set_anchor(event.anchor, value)
+        self._append(value, None, line)
 
-    def _resolved(self, text: str, line: int) -> Any:
+    def _resolve_plain(self, text: str, line: int) -> Any:
         try:
-            return resolve(text)
+            return resolve_scalar(text)
         except ValueError as error:
-            raise self._refused(line, str(error)) from None
+            raise self._make_error(line, str(error)) from None
 
     def _tagged(self, event: yaml.ScalarEvent, line: int) -> Any:
         try:
             return _tagged(event)
         except ValueError as error:
-            raise self._refused(line, str(error)) from None
+            raise self._make_error(line, str(error)) from None
 
-    def _aliased(self, event: yaml.AliasEvent, line: int) -> tuple[Any, _Size]:
-        if self._wants_key():
-            raise self._refused(line, "a key has to be a plain value")
+    def _copy_alias(self, event: yaml.AliasEvent, line: int) -> tuple[Any, _Size]:
+        if self._expects_key():
+            raise self._make_error(line, "a key has to be a plain value")
         found = self._anchors.get(event.anchor or "")
         if found is None:
-            raise self._refused(line, f"not YAML: found undefined alias {event.anchor!r}")
-        if isinstance(found, _Open):
-            raise self._refused(line, "an alias that contains itself")
+            raise self._make_error(line, f"not YAML: found undefined alias {event.anchor!r}")
+        if isinstance(found, _OpenCollection):
+            raise self._make_error(line, "an alias that contains itself")
         value, size = found
-        self._charge(size, line)
+        self._count_copy(size, line)
         if len(self._stack) + size.depth > _MAX_DEPTH:
-            raise self._refused(line, "nested too deeply")
-        return copied(value), size
+            raise self._make_error(line, "nested too deeply")
+        return copy_value(value), size
 
-    def _put(
+    def _append(
         self,
         value: Any,
         size: _Size | None,
@@ -301,7 +303,7 @@ class _Builder:
             top.add(value, size)
         elif top.merging:
             # What is merged is looked at once more.
-            self._charge(size or _size(value), line)
+            self._count_copy(size or _measure(value), line)
             self._merge(top, value, line)
             for key, inner in (lines or {}).items():
                 top.lines.setdefault(key, inner)
@@ -312,67 +314,67 @@ class _Builder:
             top.add(value, size)
         top.key, top.merging = None, False
 
-    def _merge(self, top: _Open, value: Any, line: int) -> None:
+    def _merge(self, top: _OpenCollection, value: Any, line: int) -> None:
         """Take over keys that are not there; the first mapping that has one counts."""
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict):
-                raise self._refused(line, "`<<` merges mappings only")
+                raise self._make_error(line, "`<<` merges mappings only")
             for key, inner in part.items():
                 top.merged.setdefault(key, inner)
 
-    def _wants_key(self) -> bool:
+    def _expects_key(self) -> bool:
         return (
             bool(self._stack)
             and isinstance(self._stack[-1].value, dict)
             and (self._stack[-1].key is None)
         )
 
-    def _remember(self, anchor: str | None, scalar: Any) -> None:
+    def _set_anchor(self, anchor: str | None, scalar: Any) -> None:
         if anchor is not None:
-            self._anchors[anchor] = scalar, _size(scalar)
+            self._anchors[anchor] = scalar, _measure(scalar)
 
-    def _tally(self, line: int) -> None:
-        self._count += 1
-        if self._count > _MAX_VALUES:
-            raise self._refused(line, f"more than {_MAX_VALUES} values")
+    def _count_value(self, line: int) -> None:
+        self._value_count += 1
+        if self._value_count > _MAX_VALUES:
+            raise self._make_error(line, f"more than {_MAX_VALUES} values")
 
-    def _charge(self, size: _Size, line: int) -> None:
+    def _count_copy(self, size: _Size, line: int) -> None:
         if not self._copies.add(size):
             message = (
                 f"aliases stand for more than {_MAX_COPIED_VALUES} values or "
                 f"{_MAX_COPIED_CHARACTERS} characters (are aliases multiplying?)"
             )
-            raise self._refused(line, message)
+            raise self._make_error(line, message)
 
-    def _refused(self, line: int, message: str) -> DocumentError:
+    def _make_error(self, line: int, message: str) -> DocumentError:
         return DocumentError(self._source, line, message)
 
 
-def _size(value: Any) -> _Size:
+def _measure(value: Any) -> _Size:
     """Of a finished value, by looking at all of it."""
     if isinstance(value, dict):
-        opened = _Open(value, 0, None, characters=sum(map(len, value)))
+        opened = _OpenCollection(value, 0, None, characters=sum(map(len, value)))
         for inner in value.values():
-            opened.add(inner, _size(inner))
+            opened.add(inner, _measure(inner))
         return _Size(opened.values, opened.characters, opened.depth)
     if isinstance(value, list):
-        opened = _Open(value, 0, None)
+        opened = _OpenCollection(value, 0, None)
         for inner in value:
-            opened.add(inner, _size(inner))
+            opened.add(inner, _measure(inner))
         return _Size(opened.values, opened.characters, opened.depth)
     return _Size(1, len(value) if isinstance(value, str) else 0, 0)
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """A copy of a document's value, in a fraction of the time that `copy.deepcopy` takes."""
     if isinstance(value, dict):
-        return {key: copied(inner) for key, inner in value.items()}
+        return {key: copy_value(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [copied(inner) for inner in value]
+        return [copy_value(inner) for inner in value]
     return value
 
 
-_WORDS: dict[str, bool | None] = {
+_KEYWORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **{
         word: value
@@ -386,38 +388,38 @@ _WORDS: dict[str, bool | None] = {
 }
 _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
-_LONGEST_NUMBER = 400
-_PLAIN_FLOATS = 1e21
+_MAX_NUMBER_CHARACTERS = 400
+_MAX_PLAIN_FLOAT = 1e21
 """Where Go's strconv.FormatFloat begins to write exponents."""
 
 
-def resolve(text: str) -> Any:
+def resolve_scalar(text: str) -> Any:
     """A plain scalar as a Kubernetes client reads it. Raises ValueError for a monstrous number."""
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in _KEYWORDS:
+        return _KEYWORDS[text]
     if text[0] not in "-+.0123456789":
         return text
     digits = text.replace("_", "")
     if _INTEGER.fullmatch(digits):
-        _refuse_monster(digits)
+        _check_number_length(digits)
         sign = -1 if digits[0] == "-" else 1
-        return sign * _integer(digits.lstrip("+-"))
+        return sign * _parse_integer(digits.lstrip("+-"))
     if _FLOAT.fullmatch(digits):
-        _refuse_monster(digits)
+        _check_number_length(digits)
         number = float(digits)
         return number if math.isfinite(number) else text
     return text
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     lower = digits.lower()
     if lower.startswith(("0x", "0b", "0o")):
         return int(lower, 0)
     return int(lower, 8) if len(lower) > 1 and lower[0] == "0" else int(lower)
 
 
-def _refuse_monster(digits: str) -> None:
-    if len(digits) > _LONGEST_NUMBER:
+def _check_number_length(digits: str) -> None:
+    if len(digits) > _MAX_NUMBER_CHARACTERS:
         raise ValueError(f"a number of {len(digits)} characters")
 
 
@@ -426,7 +428,7 @@ def _tagged(event: yaml.ScalarEvent) -> Any:
     tag, text = (event.tag or "!").removeprefix("tag:yaml.org,2002:"), event.value
     if tag in ("!", "str"):
         return text
-    resolved = resolve(text)
+    resolved = resolve_scalar(text)
     wanted: dict[str, tuple[type, ...]] = {
         "bool": (bool,),
         "int": (int,),
@@ -434,27 +436,27 @@ def _tagged(event: yaml.ScalarEvent) -> Any:
         "null": (type(None),),
     }
     if tag not in wanted:
-        raise ValueError(_no_constructor(event.tag))
+        raise ValueError(_unknown_tag_message(event.tag))
     is_bool = isinstance(resolved, bool)
     if not isinstance(resolved, wanted[tag]) or is_bool is not (tag == "bool"):
         raise ValueError(f"{text!r} is no {tag}")
     return float(resolved) if isinstance(resolved, int) and tag == "float" else resolved
 
 
-def _no_constructor(tag: str | None) -> str:
+def _unknown_tag_message(tag: str | None) -> str:
     return f"not YAML: could not determine a constructor for the tag {tag!r}"
 
 
-def _as_key(value: Any) -> str:
+def _json_key(value: Any) -> str:
     """A key as JSON writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer() and abs(value) < _PLAIN_FLOATS:
+    if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_PLAIN_FLOAT:
         return str(int(value))
     return "null" if value is None else str(value)
 
 
-def _error(error: yaml.YAMLError, source: str) -> DocumentError:
+def _parse_error(error: yaml.YAMLError, source: str) -> DocumentError:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     context = getattr(error, "context", None)
