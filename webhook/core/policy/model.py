@@ -26,7 +26,7 @@ from webhook.core.remedies.base import Remedy
 from webhook.core.remedies.kubelet_gate import KubeletGate
 from webhook.core.remedies.post_init_sleep import PostInitSleep
 from webhook.core.remedies.retry_init_exit_255 import RetryInitExit255
-from webhook.core.remedies.runtime_class import RuntimeClass
+from webhook.core.remedies.runtime_class import RuntimeClassRemedy
 from webhook.core.remedies.selinux_change_policy import SELinuxChangePolicy
 from webhook.core.remedies.skip_selinux_relabel import SkipSELinuxRelabel
 from webhook.core.types import StrictModel
@@ -57,7 +57,7 @@ class Remedies(StrictModel):
 
     model_config = ConfigDict(json_schema_extra=_add_remedy_rules)
 
-    runtime_class: RuntimeClass | None = Field(
+    runtime_class: RuntimeClassRemedy | None = Field(
         default=None, description="Run the pod under a RuntimeClass."
     )
     skip_selinux_relabel: SkipSELinuxRelabel | None = Field(

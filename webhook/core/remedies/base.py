@@ -26,7 +26,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
     image_rules: LookupRules | None = None
     """Where the policy lets images be looked up; None where it does not."""
 
-    def server_is(self, least: Version) -> bool:
+    def server_is_at_least(self, least: Version) -> bool:
         """Whether the API server is known to be of this release or later.
 
         Without a server to ask, its nodes tell: a kubelet is never newer than its API server.
@@ -34,7 +34,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         server = self.view.server_version or self.view.nodes.newest_kubelet
         return server is not None and server >= least
 
-    def too_old(self, least: Version) -> str:
+    def version_message(self, least: Version) -> str:
         """What is known of the API server's release where it is not `least` or later."""
         takes = f"Kubernetes {least.major}.{least.minor} or later"
         server, newest = self.view.server_version, self.view.nodes.newest_kubelet
@@ -43,7 +43,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         unknown = f"the API server is not known to be {takes}, which it takes"
         return f"{unknown}; the newest kubelet here is {newest}" if newest else unknown
 
-    def nodes_of(self, wanted: str) -> str:
+    def no_matching_node_note(self, wanted: str) -> str:
         """What to add where no known node has the labels that a RuntimeClass asks for."""
         found = self.view.runtime_class(wanted)
         selector = found.node_selector.items() if found else ()
@@ -52,7 +52,9 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         labels = ",".join(f"{key}={value}" for key, value in selector)
         return f"; no known node has its labels ({labels}): the pod waits for one"
 
-    def placed(self, pod: Pod, patch: PodPatch, wanted: str | None = None) -> PodSpec:
+    def spec_with_runtime_class(
+        self, pod: Pod, patch: PodPatch, wanted: str | None = None
+    ) -> PodSpec:
         """The pod's spec with the nodeSelector that the API server merges in from its RuntimeClass.
 
         Its class is the one that it names or that a remedy has chosen, or else `wanted`. Without

@@ -10,21 +10,28 @@ from webhook.core.constants import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER
 from webhook.core.defects.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, Volume
-from webhook.core.remedies import injected_container as helper
 from webhook.core.remedies.base import Context
+from webhook.core.remedies.injected_container import injected_container
 
 
-class Delivery:
+class HelperDelivery:
     """The helper in one pod: what of it is there, what is in its way, and what brings it."""
 
     __slots__ = (
-        "_at", "_context", "_is_ambiguous", "_objection", "_patch", "_pod", "_volume", "_wanted",
+        "_blocked_reason",
+        "_context",
+        "_delivery",
+        "_helper_index",
+        "_is_duplicated",
+        "_patch",
+        "_pod",
+        "_volume",
     )  # fmt: skip
 
     def __init__(self, pod: Pod, wanted: str, context: Context, patch: PodPatch) -> None:
         """`wanted` is a policy's `delivery`."""
         self._pod = pod
-        self._wanted = wanted
+        self._delivery = wanted
         self._context = context
         self._patch = patch
         self._volume: Volume | None = None
@@ -32,59 +39,61 @@ class Delivery:
             if volume.name == HELPER:
                 self._volume = volume
                 break
-        self._at: int | None = None
-        self._is_ambiguous = False
+        self._helper_index: int | None = None
+        self._is_duplicated = False
         for index, container in enumerate(pod.spec.init_containers or ()):
             if container.name == HELPER:
                 # The API server will refuse a pod with two of one name.
-                self._is_ambiguous = self._at is not None
-                self._at = index if self._at is None else self._at
-        self._objection: tuple[Reason | None] | None = None
+                self._is_duplicated = self._helper_index is not None
+                self._helper_index = index if self._helper_index is None else self._helper_index
+        self._blocked_reason: tuple[Reason | None] | None = None
 
-    def objection(self) -> Reason | None:
+    def blocked_reason(self) -> Reason | None:
         """Why the helper cannot be brought into the pod; None where it can."""
         # Found out once, and where it is asked: pods of hundreds of containers are looked at.
-        if self._objection is None:
-            self._objection = (self._find_objection(),)
-        return self._objection[0]
+        if self._blocked_reason is None:
+            self._blocked_reason = (self._find_blocked_reason(),)
+        return self._blocked_reason[0]
 
-    def _find_objection(self) -> Reason | None:
+    def _find_blocked_reason(self) -> Reason | None:
         context, pod, volume = self._context, self._pod, self._volume
         if context.linger_image is None:
             return Reason.HELPER_IMAGE_MISSING
-        if self._is_ambiguous:
+        if self._is_duplicated:
             return Reason.NAME_CONFLICT
         for other in pod.spec.containers or ():
             if other.name == HELPER:
                 return Reason.NAME_CONFLICT
         if volume is not None and volume.empty_dir is None and volume.image is None:
             return Reason.NAME_CONFLICT
-        if self._at is not None:
-            command = (pod.spec.init_containers or [])[self._at].command
+        if self._helper_index is not None:
+            command = (pod.spec.init_containers or [])[self._helper_index].command
             if not command or command[0] != HELPER_IN_IMAGE:
                 return Reason.NAME_CONFLICT
-        if self._wanted == "ImageVolume":
+        if self._delivery == "ImageVolume":
             server = context.view.server_version
             if (server and server < IMAGE_VOLUMES_ON_BY_DEFAULT) or (
-                context.view.nodes.may_lack_image_volumes(context.placed(pod, self._patch))
+                context.view.nodes.may_lack_image_volumes(
+                    context.spec_with_runtime_class(pod, self._patch)
+                )
             ):
                 return Reason.SERVER_TOO_OLD
         return None
 
-    def bring(
+    def inject(
         self,
-        served: Container | None,
+        template: Container | None,
         wrapped: Collection[int],
         command: list[str],
     ) -> None:
         """Make sure that the helper is there before the first container that starts with it.
 
-        `served` is the first container that is wrapped now, if any; `wrapped` are the positions of
-        those among the init containers; `command` is the helper's own, up to `--`.
+        `template` is the first container that is wrapped now, if any; `wrapped` are the positions
+        of those among the init containers; `command` is the helper's own, up to `--`.
         """
         volume = self._volume
-        if served and volume is None:
-            if self._by_image_volume():
+        if template and volume is None:
+            if self._uses_image_volume():
                 image = {"reference": self._context.linger_image, "pullPolicy": "IfNotPresent"}
                 self._patch.add_volume({"name": HELPER, "image": image})
                 return
@@ -95,35 +104,37 @@ class Delivery:
             )
         if volume is not None and volume.image is not None:
             return
-        if self._at is None:
-            if served:
-                self._patch.put_init_container_first(self._copying_container(served, command))
+        if self._helper_index is None:
+            if template:
+                self._patch.put_init_container_first(self._copying_container(template, command))
             return
-        if self._is_ambiguous:
+        if self._is_duplicated:
             return
         # Another webhook may have put init containers before the helper since it was injected.
-        before = (self._pod.spec.init_containers or [])[: self._at]
+        before = (self._pod.spec.init_containers or [])[: self._helper_index]
         if any(
             position in wrapped or (container.command or [""])[0] == HELPER_PATH
             for position, container in enumerate(before)
         ):
-            self._patch.move_init_container_first(self._at)
+            self._patch.move_init_container_first(self._helper_index)
 
-    def _by_image_volume(self) -> bool:
-        if self._wanted == "ImageVolume":
+    def _uses_image_volume(self) -> bool:
+        if self._delivery == "ImageVolume":
             return True
         view = self._context.view
         return (
-            self._wanted == "Auto"
+            self._delivery == "Auto"
             and (view.server_version is None or view.server_version >= IMAGE_VOLUMES_LOCKED_ON)
             # Without a server to ask, its nodes tell: a kubelet is never newer than its API server.
-            and view.nodes.mount_image_volumes(self._context.placed(self._pod, self._patch))
+            and view.nodes.mount_image_volumes(
+                self._context.spec_with_runtime_class(self._pod, self._patch)
+            )
         )
 
-    def _copying_container(self, served: Container, command: list[str]) -> dict[str, Any]:
+    def _copying_container(self, template: Container, command: list[str]) -> dict[str, Any]:
         """The init container that copies the helper into the shared volume."""
         return {
-            **helper.container(HELPER, self._context.linger_image or "", self._pod, served),
+            **injected_container(HELPER, self._context.linger_image or "", self._pod, template),
             # It is as quick as any, so it has to settle as well.
             "command": [HELPER_IN_IMAGE, *command[1:], HELPER_IN_IMAGE],
             "args": ["install", HELPER_PATH],

@@ -13,26 +13,28 @@ import msgspec
 from webhook.core.pod import Container, Pod, is_set
 
 
-def container(name: str, image: str, pod: Pod, served: Container | None) -> dict[str, Any]:
+def injected_container(
+    name: str, image: str, pod: Pod, template: Container | None
+) -> dict[str, Any]:
     """An init container of the helper's image, still without a command.
 
-    Its resources are those of the container that it serves: that keeps the QoS class, satisfies a
+    Its resources are those of the template: that keeps the QoS class, satisfies a
     ResourceQuota and a LimitRange as that container does, and never raises what the scheduler
     reserves for the pod. No runAsUser: OpenShift assigns it.
     """
-    made: dict[str, Any] = {
+    new_container: dict[str, Any] = {
         "name": name,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "securityContext": _security_context(pod, served),
+        "securityContext": _security_context(pod, template),
     }
-    resources = _resources(pod, served)
+    resources = _resources(pod, template)
     if resources:
-        made["resources"] = resources
-    return made
+        new_container["resources"] = resources
+    return new_container
 
 
-def _security_context(pod: Pod, served: Container | None) -> dict[str, Any]:
+def _security_context(pod: Pod, template: Container | None) -> dict[str, Any]:
     security: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -40,7 +42,7 @@ def _security_context(pod: Pod, served: Container | None) -> dict[str, Any]:
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     pod_security = pod.spec.security_context
-    own = served.security_context if served else None
+    own = template.security_context if template else None
     if pod_security is None or pod_security.run_as_user != 0:
         security["runAsNonRoot"] = True
     elif own is not None and own.run_as_non_root and own.run_as_user:
@@ -49,7 +51,7 @@ def _security_context(pod: Pod, served: Container | None) -> dict[str, Any]:
     return security
 
 
-_COUNTED = frozenset({"cpu", "memory", "ephemeral-storage"})
+_COMMON_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 class _Resources(msgspec.Struct):
@@ -57,20 +59,23 @@ class _Resources(msgspec.Struct):
     requests: dict[str, Any] | None = None
 
 
-def _resources(pod: Pod, served: Container | None) -> dict[str, dict[str, Any]]:
-    """Limits and requests of the served container.
+def _resources(pod: Pod, template: Container | None) -> dict[str, dict[str, Any]]:
+    """Limits and requests of the template.
 
     Devices and huge pages only where every container of the pod asks for them: then a LimitRange
     may demand them of each, else the helper has no use for them.
     """
-    if served is None or not is_set(served.resources):
+    if template is None or not is_set(template.resources):
         return {}
-    own = _decoded(served)
-    wanted = _COUNTED
-    if own.limits and not own.limits.keys() <= _COUNTED:
-        everyone = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+    own = _decode_resources(template)
+    wanted = _COMMON_RESOURCES
+    if own.limits and not own.limits.keys() <= _COMMON_RESOURCES:
+        containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
         wanted = wanted.union(own.limits).intersection(
-            *(_COUNTED.union(_decoded(container).limits or ()) for container in everyone)
+            *(
+                _COMMON_RESOURCES.union(_decode_resources(container).limits or ())
+                for container in containers
+            )
         )
     copied = {
         "limits": {k: v for k, v in (own.limits or {}).items() if k in wanted},
@@ -79,7 +84,7 @@ def _resources(pod: Pod, served: Container | None) -> dict[str, dict[str, Any]]:
     return {key: values for key, values in copied.items() if values}
 
 
-def _decoded(container: Container) -> _Resources:
+def _decode_resources(container: Container) -> _Resources:
     if not is_set(container.resources):
         return _Resources()
     return msgspec.json.decode(container.resources, type=_Resources)

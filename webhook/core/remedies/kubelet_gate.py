@@ -17,17 +17,17 @@ from webhook.core.admission.decision import Reason
 from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACES
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, Toleration
-from webhook.core.remedies import injected_container as helper
 from webhook.core.remedies import service_mesh as mesh
 from webhook.core.remedies.base import Context, Finding
+from webhook.core.remedies.injected_container import injected_container
 from webhook.core.types import Delay, StrictModel, format_duration
 
-_NO_TIME = "timeout is 0: leave the remedy out instead"
+_ZERO_TIMEOUT = "timeout is 0: leave the remedy out instead"
 
 
-def _check(timeout: int) -> int:
+def _check_timeout(timeout: int) -> int:
     if not timeout:
-        raise ValueError(_NO_TIME)
+        raise ValueError(_ZERO_TIMEOUT)
     return timeout
 
 
@@ -39,14 +39,14 @@ class KubeletGate(StrictModel):
             "x-kubernetes-validations": [
                 {
                     "rule": "duration(self.timeout) >= duration('1ms')",
-                    "message": _NO_TIME,
+                    "message": _ZERO_TIMEOUT,
                     "fieldPath": ".timeout",
                 }
             ]
         }
     )
 
-    timeout: Annotated[Delay, AfterValidator(_check)] = Field(
+    timeout: Annotated[Delay, AfterValidator(_check_timeout)] = Field(
         # The certificate of woodpecker#5550 took 15 s to be approved: no less than twice that.
         default=30_000,
         description="How long a pod waits for its node's kubelet at most; then it goes on without.",
@@ -54,35 +54,41 @@ class KubeletGate(StrictModel):
 
 
 # On an affected CRI-O the gate is itself a container that ends too quickly to be seen.
-_SETTLED = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", HELPER_IN_IMAGE]
+_COMMAND_ON_AFFECTED_NODES = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", HELPER_IN_IMAGE]
 
 
 def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> Iterator[Finding]:
     """Put the gate behind the other init containers, or before a mesh takes the connections."""
     inits = pod.spec.init_containers or []
-    at = next((i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None)
-    before = next((i for i, c in enumerate(inits) if c.name in mesh.INTERCEPTING), None)
-    if _is_needed_early(pod, context.namespace.name):
+    gate_index = next(
+        (i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None
+    )
+    mesh_index = next((i for i, c in enumerate(inits) if c.name in mesh.INTERCEPTING), None)
+    if _is_needed_before_node_is_ready(pod, context.namespace.name):
         yield Finding(Reason.SYSTEM_POD)
     elif _is_name_taken(pod, inits):
         yield Finding(Reason.NAME_CONFLICT)
     elif _reaches_nothing(inits):
         yield Finding(Reason.MESH_TRAFFIC)
-    elif at is not None and _reaches_the_kubelet(inits, at, before):
+    elif gate_index is not None and _reaches_the_kubelet(inits, gate_index, mesh_index):
         yield Finding(Reason.ALREADY_SETTLED)
-    elif at is not None:
-        patch.move_init_container(at, before)
-        where = f"before {inits[before].name}" if before is not None else "behind the mesh's proxy"
+    elif gate_index is not None:
+        patch.move_init_container(gate_index, mesh_index)
+        where = (
+            f"before {inits[mesh_index].name}"
+            if mesh_index is not None
+            else "behind the mesh's proxy"
+        )
         yield Finding(Reason.APPLIED, changed=True, message=f"moved {where}")
     elif context.linger_image is None:
         yield Finding(Reason.HELPER_IMAGE_MISSING)
     else:
-        patch.put_init_container(_gate(pod, settings, context, patch), before)
+        patch.put_init_container(_gate_container(pod, settings, context, patch), mesh_index)
         message = f"waits for the kubelet for up to {format_duration(settings.timeout)}"
         yield Finding(Reason.APPLIED, changed=True, message=message)
 
 
-def _is_needed_early(pod: Pod, namespace: str) -> bool:
+def _is_needed_before_node_is_ready(pod: Pod, namespace: str) -> bool:
     """Whether what makes a node complete, its certificate included, may hang on the pod."""
     owners = (pod.metadata and pod.metadata.owner_references) or ()
     return (
@@ -110,32 +116,36 @@ def _is_name_taken(pod: Pod, inits: Sequence[Container]) -> bool:
 
 def _reaches_nothing(inits: Sequence[Container]) -> bool:
     """Whether a CNI plugin hands connections to a proxy that only runs beside the containers."""
-    return _is_behind_cni(inits) and _proxy(inits) is None
+    return _is_behind_cni(inits) and _proxy_index(inits) is None
 
 
 def _is_behind_cni(inits: Sequence[Container]) -> bool:
     return any(container.name in mesh.VALIDATING for container in inits)
 
 
-def _proxy(inits: Sequence[Container]) -> int | None:
+def _proxy_index(inits: Sequence[Container]) -> int | None:
     """The position of the mesh's proxy, where it is a native sidecar."""
     return next((i for i, container in enumerate(inits) if container.name in mesh.PROXIES), None)
 
 
-def _reaches_the_kubelet(inits: Sequence[Container], at: int, before: int | None) -> bool:
+def _reaches_the_kubelet(
+    inits: Sequence[Container], gate_index: int, mesh_index: int | None
+) -> bool:
     """Whether the gate, at `at`, stands where its connections arrive."""
-    if before is not None:
-        return at < before
-    return not _is_behind_cni(inits) or at > (_proxy(inits) or 0)
+    if mesh_index is not None:
+        return gate_index < mesh_index
+    return not _is_behind_cni(inits) or gate_index > (_proxy_index(inits) or 0)
 
 
-def _gate(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> dict[str, Any]:
-    served = next(iter(pod.spec.containers or ()), None)
-    quick = context.view.nodes.may_lose_exit_codes(context.placed(pod, patch))
+def _gate_container(
+    pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch
+) -> dict[str, Any]:
+    template = next(iter(pod.spec.containers or ()), None)
+    quick = context.view.nodes.may_lose_exit_codes(context.spec_with_runtime_class(pod, patch))
     host = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
     return {
-        **helper.container(KUBELET_GATE, context.linger_image or "", pod, served),
-        "command": _SETTLED if quick else [HELPER_IN_IMAGE],
+        **injected_container(KUBELET_GATE, context.linger_image or "", pod, template),
+        "command": _COMMAND_ON_AFFECTED_NODES if quick else [HELPER_IN_IMAGE],
         "args": ["wait-kubelet", "--timeout", format_duration(settings.timeout)],
         "env": [host],
     }

@@ -36,7 +36,7 @@ from webhook.core.policy.image_config import (
 from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, Finding
-from webhook.core.remedies.helper_delivery import Delivery
+from webhook.core.remedies.helper_delivery import HelperDelivery
 from webhook.core.remedies.service_mesh import INIT_CONTAINERS
 from webhook.core.types import (
     ContainerGlob,
@@ -136,14 +136,14 @@ class PostInitSleep(StrictModel):
 
 
 class _Target(NamedTuple):
-    where: ContainerList
+    container_list: ContainerList
     position: int
     container: Container
-    started: _Started | None
+    image_command: _ImageCommand | None
     """What its image starts, for a container without `command`."""
 
 
-class _Started(NamedTuple):
+class _ImageCommand(NamedTuple):
     """What a container without `command` starts, and the arguments that only its image knows."""
 
     command: list[str]
@@ -154,52 +154,62 @@ def apply(
     pod: Pod, settings: PostInitSleep, context: Context, patch: PodPatch
 ) -> Iterator[Finding]:
     """Wrap each container that the settings name, once, by the cheapest delivery that works."""
-    needed: bool | None = None
-    helper = Delivery(pod, settings.delivery, context, patch)
-    images: _ImagesOfPod | None = None
-    served: list[_Target] = []
-    for where, index, container in _named(pod, settings):
-        reason = _unfit(pod, where, container)
+    nodes_need_it: bool | None = None
+    helper = HelperDelivery(pod, settings.delivery, context, patch)
+    images: _ImageCommands | None = None
+    wrapped_by_helper: list[_Target] = []
+    for container_list, index, container in _selected_containers(pod, settings):
+        reason = _exclusion_reason(pod, container_list, container)
         if reason is None and settings.when == "NodesNeedIt":
-            if needed is None:
-                needed = context.view.nodes.may_lose_exit_codes(context.placed(pod, patch))
-            reason = None if needed else Reason.NOT_NEEDED
+            if nodes_need_it is None:
+                nodes_need_it = context.view.nodes.may_lose_exit_codes(
+                    context.spec_with_runtime_class(pod, patch)
+                )
+            reason = None if nodes_need_it else Reason.NOT_NEEDED
         if reason is not None:
             yield Finding(reason, container.name)
             continue
-        started = None
+        image_command = None
         if not container.command:
-            images = images or _ImagesOfPod(pod, context, patch)
-            found = images.started(container)
+            images = images or _ImageCommands(pod, context, patch)
+            found = images.command_of(container)
             if isinstance(found, Finding):
                 yield found
                 continue
-            started = found
-        target = _Target(where, index, container, started)
-        command = started.command if started else container.command or []
-        if _takes_shell(container, command, settings.delivery):
+            image_command = found
+        target = _Target(container_list, index, container, image_command)
+        command = image_command.command if image_command else container.command or []
+        if _uses_shell(container, command, settings.delivery):
             shell = command[0]
             _wrap(target, settings.shell_wrappers[shell], patch)
-            yield _applied(target, f"wrapped by its own shell, {shell}")
+            yield _applied_finding(target, f"wrapped by its own shell, {shell}")
             continue
-        reason = _interactive_or_shell_less(container, settings) or helper.objection()
-        if reason is None and _takes_helpers_place(container):
+        reason = _shell_blocked_reason(container, settings) or helper.blocked_reason()
+        if reason is None and _mounts_over_helper(container):
             reason = Reason.NAME_CONFLICT
         if reason is not None:
             yield Finding(reason, container.name)
             continue
-        served.append(target)
+        wrapped_by_helper.append(target)
         _wrap(target, settings.helper_command, patch)
-        patch.add_mount(where, index, _MOUNT)
-        yield _applied(target, f"wrapped by the helper from {context.linger_image}")
-    wrapped = {target.position for target in served if target.where == "initContainers"}
-    helper.bring(served[0].container if served else None, wrapped, settings.helper_command)
+        patch.add_mount(container_list, index, _HELPER_MOUNT)
+        yield _applied_finding(target, f"wrapped by the helper from {context.linger_image}")
+    wrapped = {
+        target.position for target in wrapped_by_helper if target.container_list == "initContainers"
+    }
+    helper.inject(
+        wrapped_by_helper[0].container if wrapped_by_helper else None,
+        wrapped,
+        settings.helper_command,
+    )
 
 
-_MOUNT = {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True}
+_HELPER_MOUNT = {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True}
 
 
-def _named(pod: Pod, settings: PostInitSleep) -> Iterator[tuple[ContainerList, int, Container]]:
+def _selected_containers(
+    pod: Pod, settings: PostInitSleep
+) -> Iterator[tuple[ContainerList, int, Container]]:
     for index, container in enumerate(pod.spec.init_containers or ()):
         if container.name not in OWN_CONTAINERS and settings.wants_init_container(container.name):
             yield "initContainers", index, container
@@ -209,11 +219,13 @@ def _named(pod: Pod, settings: PostInitSleep) -> Iterator[tuple[ContainerList, i
                 yield "containers", index, container
 
 
-def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | None:
+def _exclusion_reason(
+    pod: Pod, container_list: ContainerList, container: Container
+) -> Reason | None:
     """Why a container is never wrapped, whatever the delivery; None where it may be."""
     if is_sidecar(container):
         return Reason.NATIVE_SIDECAR
-    if where == "initContainers":
+    if container_list == "initContainers":
         if container.name in INIT_CONTAINERS:
             return Reason.MESH_INIT_CONTAINER
     elif (
@@ -229,7 +241,7 @@ def _unfit(pod: Pod, where: ContainerList, container: Container) -> Reason | Non
     return None
 
 
-class _ImagesOfPod:
+class _ImageCommands:
     """What the pod's containers start where the pod does not say."""
 
     def __init__(self, pod: Pod, context: Context, patch: PodPatch) -> None:
@@ -237,25 +249,25 @@ class _ImagesOfPod:
         self._context = context
         self._patch = patch
 
-    def started(self, container: Container) -> _Started | Finding:
+    def command_of(self, container: Container) -> _ImageCommand | Finding:
         """What a container without `command` starts, or why that is not known."""
         rules = self._context.image_rules
         if rules is None:
             return Finding(Reason.NO_COMMAND, container.name)
         if not container.image:
-            return _unavailable(container, "the container names no image")
+            return _unavailable_finding(container, "the container names no image")
         found = self._context.images.find(self._query(container.image, rules))
         if isinstance(found, Unavailable):
-            return _unavailable(container, found.why)
+            return _unavailable_finding(container, found.why)
         entrypoint, cmd = ([escape(text) for text in texts] for texts in found)
         if container.has_args:
-            return _Started(entrypoint)
+            return _ImageCommand(entrypoint)
         if not entrypoint and not cmd:
-            return _unavailable(container, "the image has neither an Entrypoint nor a Cmd")
+            return _unavailable_finding(container, "the image has neither an Entrypoint nor a Cmd")
         if not entrypoint:
             # Cmd is the command then, perhaps a shell.
-            return _Started(cmd)
-        return _Started(entrypoint, cmd)
+            return _ImageCommand(cmd)
+        return _ImageCommand(entrypoint, cmd)
 
     def _query(self, image: str, rules: LookupRules) -> ImageQuery:
         """Bounded, whatever the pod says: a query is kept, as the key of what it brought.
@@ -275,29 +287,29 @@ class _ImagesOfPod:
 
     @cached_property
     def _architectures(self) -> frozenset[str]:
-        placed = self._context.placed(self._pod, self._patch)
+        placed = self._context.spec_with_runtime_class(self._pod, self._patch)
         return architectures(self._context.view.nodes, placed)
 
 
-def _unavailable(container: Container, why: str) -> Finding:
+def _unavailable_finding(container: Container, why: str) -> Finding:
     return Finding(Reason.IMAGE_CONFIG_UNAVAILABLE, container.name, message=why)
 
 
 def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:
-    where, index, _, started = target
-    if started is None:
-        patch.wrap(where, index, wrapper)
+    container_list, index, _, image_command = target
+    if image_command is None:
+        patch.wrap(container_list, index, wrapper)
     else:
-        patch.wrap_image(where, index, wrapper, started.command, started.args)
+        patch.wrap_image(container_list, index, wrapper, image_command.command, image_command.args)
 
 
-def _applied(target: _Target, message: str) -> Finding:
-    if target.started is not None:
+def _applied_finding(target: _Target, message: str) -> Finding:
+    if target.image_command is not None:
         message += f", around what its image {target.container.image} starts"
     return Finding(Reason.APPLIED, target.container.name, True, message)
 
 
-def _takes_shell(container: Container, command: list[str], delivery: str) -> bool:
+def _uses_shell(container: Container, command: list[str], delivery: str) -> bool:
     return (
         delivery in ("Auto", "Shell")
         and bool(command)
@@ -307,14 +319,14 @@ def _takes_shell(container: Container, command: list[str], delivery: str) -> boo
     )
 
 
-def _interactive_or_shell_less(container: Container, settings: PostInitSleep) -> Reason | None:
+def _shell_blocked_reason(container: Container, settings: PostInitSleep) -> Reason | None:
     """Why `delivery: Shell` cannot be had."""
     if settings.delivery != "Shell":
         return None
     return Reason.INTERACTIVE if container.stdin or container.tty else Reason.NO_SHELL
 
 
-def _takes_helpers_place(container: Container) -> bool:
+def _mounts_over_helper(container: Container) -> bool:
     """Whether something is mounted where the helper goes; the kubelet makes paths absolute."""
     paths = [device.device_path for device in container.devices]
     if may_hold_helper(bytes(container.volume_mounts)):

@@ -22,13 +22,13 @@ from webhook.core.remedies.base import Context, Finding
 from webhook.core.types import StrictModel
 
 EXIT_CODE = 255
-RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [EXIT_CODE]}}]
+RESTART_RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [EXIT_CODE]}}]
 
 _PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _NAME = re.compile(_PATTERN, re.ASCII)
 
 
-def _check(name: str) -> str:
+def _check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is not a container's name: list each by its name, without wildcards, "
@@ -38,11 +38,11 @@ def _check(name: str) -> str:
 
 
 ContainerName = Annotated[
-    str, AfterValidator(_check), WithJsonSchema({"type": "string", "pattern": _PATTERN})
+    str, AfterValidator(_check_name), WithJsonSchema({"type": "string", "pattern": _PATTERN})
 ]
 
 
-def _check_some(names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_not_empty(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise ValueError("is empty; it takes at least one")
     return names
@@ -57,7 +57,7 @@ class RetryInitExit255(StrictModel):
         "affected CRI-O. Always: whatever the nodes run.",
     )
     # Not by min_length, which would tell of a name that is wrong a second time.
-    init_containers: Annotated[tuple[ContainerName, ...], AfterValidator(_check_some)] = Field(
+    init_containers: Annotated[tuple[ContainerName, ...], AfterValidator(_check_not_empty)] = Field(
         strict=False,
         json_schema_extra={"minItems": 1},
         description="Names of the init containers that may do their work twice.",
@@ -75,26 +75,26 @@ def apply(
     ]
     if not named:
         return
-    placed = context.placed(pod, patch)
+    placed = context.spec_with_runtime_class(pod, patch)
     for index, container in named:
-        finding = _settled(pod, container)
+        finding = _skip_finding(pod, container)
         if finding is not None:
             yield finding
         elif settings.when == "NodesNeedIt" and not context.view.nodes.may_lose_exit_codes(placed):
             yield Finding(Reason.NOT_NEEDED, container.name)
-        elif not context.server_is(RESTART_RULES_ON_BY_DEFAULT):
-            message = context.too_old(RESTART_RULES_ON_BY_DEFAULT)
+        elif not context.server_is_at_least(RESTART_RULES_ON_BY_DEFAULT):
+            message = context.version_message(RESTART_RULES_ON_BY_DEFAULT)
             yield Finding(Reason.SERVER_TOO_OLD, container.name, message=message)
         elif context.view.nodes.may_lack_restart_rules(placed, among_all=settings.when == "Always"):
             message = "the kubelet of a node is older than Kubernetes 1.35, which it takes"
             yield Finding(Reason.SERVER_TOO_OLD, container.name, message=message)
         else:
-            patch.set_restart_rules(index, RULES)
+            patch.set_restart_rules(index, RESTART_RULES)
             message = f"restarted where it ends with {EXIT_CODE}"
             yield Finding(Reason.APPLIED, container.name, changed=True, message=message)
 
 
-def _settled(pod: Pod, container: Container) -> Finding | None:
+def _skip_finding(pod: Pod, container: Container) -> Finding | None:
     """Why a container is left as it is, whatever the cluster; None where it may get the rule."""
     name, policy, rules = container.name, container.restart_policy, container.restart_policy_rules
     if is_sidecar(container):

@@ -19,7 +19,7 @@ from webhook.core.remedies.base import Context, Finding
 from webhook.core.types import StrictModel
 
 
-class RuntimeClass(StrictModel):
+class RuntimeClassRemedy(StrictModel):
     """Settings of the remedy `runtimeClass`."""
 
     name: RuntimeClassName = Field(description="The RuntimeClass that pods are to run under.")
@@ -33,14 +33,16 @@ class RuntimeClass(StrictModel):
     )
 
 
-def apply(pod: Pod, settings: RuntimeClass, context: Context, patch: PodPatch) -> Iterator[Finding]:
+def apply(
+    pod: Pod, settings: RuntimeClassRemedy, context: Context, patch: PodPatch
+) -> Iterator[Finding]:
     """Set `spec.runtimeClassName` where the API server will accept it."""
     if pod.spec.runtime_class_name == settings.name:
         yield Finding(Reason.ALREADY_SETTLED)
         return
     # Where the pod would land without the class: the class's own nodes may well be the cure.
     if settings.when == "NodesNeedIt" and not context.view.nodes.may_lack_volatile_mounts(
-        context.placed(pod, patch)
+        context.spec_with_runtime_class(pod, patch)
     ):
         message = (
             "every node that the pod could land on runs CRI-O, which mounts volatile by itself"
@@ -52,5 +54,5 @@ def apply(pod: Pod, settings: RuntimeClass, context: Context, patch: PodPatch) -
         yield Finding(found[0], message=found[1])
         return
     patch.set_runtime_class(settings.name)
-    message = f"put under {settings.name}{context.nodes_of(settings.name)}"
+    message = f"put under {settings.name}{context.no_matching_node_note(settings.name)}"
     yield Finding(Reason.APPLIED, changed=True, message=message)

@@ -34,8 +34,8 @@ def apply(
     elif present:
         message = f"the pod sets seLinuxChangePolicy: {present}"
         yield Finding(Reason.SELINUX_CHANGE_POLICY_PRESET, message=message)
-    elif not context.server_is(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT):
-        message = context.too_old(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT)
+    elif not context.server_is_at_least(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT):
+        message = context.version_message(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT)
         yield Finding(Reason.SERVER_TOO_OLD, message=message)
     else:
         patch.set_selinux_change_policy(settings)

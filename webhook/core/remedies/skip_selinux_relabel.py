@@ -63,34 +63,34 @@ def apply(
         if value != "true":
             yield Finding(Reason.ANNOTATION_PRESET, message=f"the pod sets {key}: {value!r}")
             return
-    wanted = settings.runtime_class_name
+    class_name = settings.runtime_class_name
     missing = [key for key in SKIP_RELABEL_ANNOTATIONS if key not in annotations]
-    class_missing = wanted is not None and wanted != pod.spec.runtime_class_name
+    class_missing = class_name is not None and class_name != pod.spec.runtime_class_name
     if not missing and not class_missing:
         yield Finding(Reason.ALREADY_SETTLED)
         return
     if settings.when == "NodesNeedIt" and not context.view.nodes.may_run_cri_o(
-        context.placed(pod, patch, wanted)
+        context.spec_with_runtime_class(pod, patch, class_name)
     ):
         message = "no node that the pod could land on runs CRI-O"
         yield Finding(Reason.NOT_NEEDED, message=message)
         return
-    if wanted is not None and class_missing:
-        found = objection(wanted, context.view.runtime_class(wanted), pod.spec, patch)
+    if class_name is not None and class_missing:
+        found = objection(class_name, context.view.runtime_class(class_name), pod.spec, patch)
         if found:
             yield Finding(found[0], message=found[1])
             return
     for key in missing:
         patch.annotate(key, "true")
-    if wanted is not None and class_missing:
-        patch.set_runtime_class(wanted)
+    if class_name is not None and class_missing:
+        patch.set_runtime_class(class_name)
     stable = _level_is_stable(pod) or context.namespace.fixed_selinux_level
     if not stable:
         yield Finding(Reason.UNSTABLE_SELINUX_LEVEL, changed=True)
         return
     message = "annotated"
-    if wanted is not None and class_missing:
-        message += f", put under {wanted}{context.nodes_of(wanted)}"
+    if class_name is not None and class_missing:
+        message += f", put under {class_name}{context.no_matching_node_note(class_name)}"
     yield Finding(Reason.APPLIED, changed=True, message=message)
 
 
