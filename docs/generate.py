@@ -15,9 +15,9 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from webhook.cli import main
-from webhook.core.admission.decision import Reason
 from webhook.core.policy.crd import crd, editor_schema
 from webhook.core.policy.model import SettlePolicySpec
+from webhook.core.reasons import Reason
 from webhook.server.metrics import Metrics
 
 HERE = Path(__file__).parent

@@ -7,8 +7,8 @@ from typing import Any
 from tests.support.factories import LINGER, SETTINGS, Json, patched
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import decide
-from webhook.core.admission.decision import Outcome
 from webhook.core.admission.handler import review_of
+from webhook.core.reasons import Outcome
 from webhook.images.lookup import ImageLookup
 
 HELPER = LINGER
@@ -31,8 +31,8 @@ async def settle(
 ) -> Json:
     request = review_of(pod, "ci")
     decision = decide(request, seen, SETTINGS)
-    if decision.lacking:
-        known = await lookup.find(decision.lacking, 30)
+    if decision.missing_images:
+        known = await lookup.find(decision.missing_images, 30)
         decision = decide(request, seen, SETTINGS, known)
     if said is not None:
         said += decision.outcomes

@@ -20,13 +20,13 @@ from webhook.cli.options import (
 )
 from webhook.cluster.manifest_source import SUFFIXES, ManifestsError, manifest_files
 from webhook.core.admission.decide import Settings
-from webhook.core.admission.decision import Outcome
 from webhook.core.labels import parse_labels
 from webhook.core.policy.image_config import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.preview.model import ObjectWithoutPod, PreviewAnswer, render, render_passed_over
 from webhook.core.preview.preview import Preview, preview_all, to_yaml
 from webhook.core.preview.workloads import PassedOver
 from webhook.core.preview.yaml_documents import Document, DocumentError, load_documents
+from webhook.core.reasons import Outcome
 from webhook.images.lookup import ImageLookup
 
 _SECONDS_FOR_IMAGES = 30.0
@@ -125,7 +125,7 @@ def preview(
 
     found = _previews(documents, previewed, NO_IMAGES)
     if look_up_images:
-        lacking = {query for preview in found.previews for query in preview.decision.lacking}
+        lacking = {query for preview in found.previews for query in preview.decision.missing_images}
         found = _previews(documents, previewed, asyncio.run(_look_up(lacking)))
     for text in (*errors, *map(str, found.unreadable), *map(str, found.passed_over)):
         _say(_plain(text))

@@ -18,9 +18,9 @@ from starlette.types import Receive, Scope, Send
 from webhook.cluster.source import Source
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.decide import Settings
-from webhook.core.admission.decision import Reason
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit, admit_unread
 from webhook.core.pod import uid_of
+from webhook.core.reasons import Reason
 from webhook.images.lookup import ImageLookup
 from webhook.server.answers import CLOSE, JSON, Header, refuse, respond
 from webhook.server.balance import is_last
@@ -83,7 +83,7 @@ class Mutate:
         """
         try:
             answer = self._look_at(review, monotonic() - came, deadline)
-            if answer.decision.lacking or answer.unknown_namespace is not None:
+            if answer.decision.missing_images or answer.unknown_namespace is not None:
                 return None
         except Exception:
             return None
@@ -161,10 +161,10 @@ class Mutate:
             answer = self._unread(body, deadline) or self._look_at(body.kept, waited, deadline)
             if answer.unknown_namespace is not None and not self._room.full:
                 answer = await self._ask_again(body.kept, answer, deadline)
-            if answer.decision.lacking and self._images is not None:
+            if answer.decision.missing_images and self._images is not None:
                 left = deadline - waited - (monotonic() - start)
                 seconds = max(min(deadline * _SHARE_FOR_IMAGES, left), 0.0)
-                known = await self._images.find(answer.decision.lacking, seconds)
+                known = await self._images.find(answer.decision.missing_images, seconds)
                 answer = admit(body.kept, self._source.view, self._settings, known, self._memory)
         except UnreadableReviewError:
             raise
@@ -225,7 +225,7 @@ class Mutate:
             )
         elif request is not None and answer.decision.policies and self._journal.wanted:
             namespace, pod = request.namespace or "", request.pod.name
-            self._journal.tell(request.uid, namespace, pod, answer.decision.summary)
+            self._journal.tell(request.uid, namespace, pod, answer.decision.log_summary)
 
     async def _refuse(self, send: Send, status: int, message: str, *headers: Header) -> None:
         self._metrics.count_refused(status)

@@ -222,7 +222,7 @@ class _Preview:
                 if count > MAX_PODS:
                     raise ValueError(f"more than {MAX_PODS} pods: send them in parts")
                 if self._run.images == "Ask":
-                    for query in found.decision.lacking:
+                    for query in found.decision.missing_images:
                         self.needed.setdefault(_key(query), query)
                 if not self.needed:
                     self._pods.append(render(found).model_dump_json(by_alias=True).encode())

@@ -16,7 +16,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from webhook.core.admission.decision import Decision, Reason, Tally
+from webhook.core.admission.decision import Decision, ReasonCounts
+from webhook.core.reasons import Reason
 
 _RARE = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
 """What pods are left unsettled for by a fault of podsettle or on the way to it."""
@@ -42,7 +43,7 @@ class ReviewCounts(Collector):
         self._outcomes: Counter[tuple[str, Reason]] = Counter({("", r): 0 for r in _RARE})
         # By identity: decisions are remembered, and to look all their reasons up each time takes
         # as long as to find such a decision.
-        self._uncounted: dict[int, tuple[Tally, int]] = {}
+        self._uncounted: dict[int, tuple[ReasonCounts, int]] = {}
         self._durations = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
@@ -52,7 +53,7 @@ class ReviewCounts(Collector):
             self._patched += 1
         else:
             self._unchanged += 1
-        tally = decision.tally
+        tally = decision.reason_counts
         _, times = self._uncounted.get(id(tally), (tally, 0))
         self._uncounted[id(tally)] = tally, times + 1
         if len(self._uncounted) > _MOST_UNCOUNTED:

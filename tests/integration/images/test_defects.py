@@ -37,9 +37,9 @@ from tests.support.registry import (
     start_registry,
     start_server,
 )
-from webhook.core.admission.decision import Outcome
 from webhook.core.policy.image_config import ImageConfig, Unavailable
 from webhook.core.pull_secrets import PullSecret
+from webhook.core.reasons import Outcome
 from webhook.images import lookup as module
 from webhook.images.lookup import ImageLookup
 

@@ -61,7 +61,7 @@ def test_the_policy_wraps_a_container_without_a_command_once_its_image_is_known(
     review = review_of(PLUGIN, "woodpecker")
     first = decide(review, seen, settings)
     assert why(first) == ["publish: ImageConfigUnavailable"]
-    (lacking,) = first.lacking
+    (lacking,) = first.missing_images
     known: dict[ImageQuery, ImageConfig | Unavailable] = {
         lacking: ImageConfig(("/bin/plugin",), ("--run",))
     }

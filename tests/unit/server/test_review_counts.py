@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
-from webhook.core.admission.decision import Decision, Outcome, Reason
+from webhook.core.admission.decision import Decision
+from webhook.core.reasons import Outcome, Reason
 from webhook.server.review_counts import ReviewCounts
 
 

@@ -68,12 +68,12 @@ class Memory:
         if decision is None:
             decision = decide(alike)
             # What lacks an image is better the next time.
-            if not decision.lacking:
+            if not decision.missing_images:
                 self._keep(key, decision)
         return decision
 
     def _keep(self, key: bytes, decision: Decision) -> None:
-        size = len(key) + len(decision.members) + _OUTCOME * len(decision.outcomes)
+        size = len(key) + len(decision.response_json) + _OUTCOME * len(decision.outcomes)
         if size > _LONGEST:
             return
         if self._bytes + size > MOST_BYTES:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from webhook.core.admission.cache import Memory
-from webhook.core.admission.decision import Decision, Outcome, Reason
+from webhook.core.admission.decision import Decision
 from webhook.core.cluster.nodes import runs_on_windows
 from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import (
@@ -24,6 +24,7 @@ from webhook.core.pod import Pod, Request
 from webhook.core.policy.image_config import NO_IMAGES, Images, KnownImages
 from webhook.core.policy.model import REMEDIES
 from webhook.core.policy.plan import Plan, Step
+from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context
 
 _MOST_CONTAINERS = 500

@@ -13,12 +13,13 @@ import msgspec
 
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.decide import Settings, decide
-from webhook.core.admission.decision import Decision, Outcome, Reason
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.response import API_VERSION, encode_review
 from webhook.core.cluster.view import ClusterView
 from webhook.core.pod import UNREADABLE, Request, Review, decode_review, uid_of
 from webhook.core.policy.image_config import NO_IMAGES, KnownImages
+from webhook.core.reasons import Outcome, Reason
 
-API_VERSION = "admission.k8s.io/v1"
 _GROUP = "admission.k8s.io/"
 
 _encode = msgspec.json.Encoder().encode
@@ -136,14 +137,6 @@ def _version(review: Review[Any]) -> str:
     return review.api_version if review.api_version.startswith(_GROUP) else API_VERSION
 
 
-def _head(api_version: str) -> bytes:
-    version = _encode(api_version)
-    return b'{"apiVersion":' + version + b',"kind":"AdmissionReview","response":{"uid":'
-
-
-_HEAD = _head(API_VERSION)
-
-
 def _answer(
     api_version: str,
     uid: str,
@@ -151,6 +144,5 @@ def _answer(
     request: Request[Any] | None = None,
     defect: Exception | None = None,
 ) -> Answer:
-    head = _HEAD if api_version is API_VERSION else _head(api_version)
-    body = b"".join((head, _encode(uid), b',"allowed":true', decision.members, b"}}"))
+    body = encode_review(api_version, uid, decision.response_json)
     return Answer(body, decision, request, defect)

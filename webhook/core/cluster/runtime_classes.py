@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints
 
-from webhook.core.admission.decision import Reason
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import PodSpec
+from webhook.core.reasons import Reason
 
 RuntimeClassName = Annotated[
     str,

@@ -14,10 +14,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from webhook.core.admission.decision import Operation
 from webhook.core.constants import OWN_ANNOTATIONS, OWN_CONTAINERS
 from webhook.core.patch.verify import PatchError, Proofs, Shape
 from webhook.core.pod import Container, Pod, is_set
+
+Operation: TypeAlias = dict[str, Any]
+"""One RFC 6902 operation, ready to be encoded."""
 
 ContainerList: TypeAlias = Literal["initContainers", "containers"]
 

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import jsonpatch
 
-from webhook.core.admission.decision import Operation
 from webhook.core.constants import HELPER, KUBELET_GATE, OWN_ANNOTATIONS, OWN_CONTAINERS
 
 _MOST_PARTS = 50_000
@@ -36,7 +35,9 @@ class Proofs:
     def __contains__(self, shape: Shape) -> bool:
         return shape in self._shapes
 
-    def add(self, shape: Shape, before: dict[str, Any], operations: Sequence[Operation]) -> None:
+    def add(
+        self, shape: Shape, before: dict[str, Any], operations: Sequence[dict[str, Any]]
+    ) -> None:
         """Apply the operations to `before`, the part of a pod that they may touch, and look.
 
         Their shape is proven then. Raises PatchError.

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from webhook.core.admission.decision import Reason
 from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.defects.versions import Version
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod, PodSpec
 from webhook.core.policy.image_config import Images, LookupRules
+from webhook.core.reasons import Reason
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):

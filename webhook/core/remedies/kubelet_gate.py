@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from webhook.core.admission.decision import Reason
 from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACES
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, Toleration
+from webhook.core.reasons import Reason
 from webhook.core.remedies import service_mesh as mesh
 from webhook.core.remedies.base import Context, Finding
 from webhook.core.remedies.injected_container import injected_container

@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.admission.decision import Reason
 from webhook.core.constants import (
     HELPER,
     HELPER_MOUNT,
@@ -34,6 +33,7 @@ from webhook.core.policy.image_config import (
     escape,
 )
 from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
+from webhook.core.reasons import Reason
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, Finding
 from webhook.core.remedies.helper_delivery import HelperDelivery

@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from webhook.core.admission.decision import Reason
 from webhook.core.constants import OWN_CONTAINERS
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, RestartRule, is_sidecar
+from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context, Finding
 from webhook.core.types import StrictModel
 

@@ -11,10 +11,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from webhook.core.admission.decision import Reason
 from webhook.core.cluster.runtime_classes import RuntimeClassName, objection
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
+from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context, Finding
 from webhook.core.types import StrictModel
 

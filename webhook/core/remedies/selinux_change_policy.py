@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from webhook.core.admission.decision import Reason
 from webhook.core.defects.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
+from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context, Finding
 
 SELinuxChangePolicy: TypeAlias = Literal["Recursive"]

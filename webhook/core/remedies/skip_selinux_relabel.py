@@ -18,11 +18,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from webhook.core.admission.decision import Reason
 from webhook.core.cluster.runtime_classes import RuntimeClassName, objection
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod, SecurityContext
+from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context, Finding
 from webhook.core.types import StrictModel
 

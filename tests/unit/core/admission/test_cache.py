@@ -215,7 +215,7 @@ def test_what_lacks_an_image_is_decided_on_again() -> None:
     memory = Memory()
     document = pod(container("a"))
     first = recalled(memory, document, seen)
-    assert first.lacking
+    assert first.missing_images
     assert recalled(memory, document, seen) is not first
 
 

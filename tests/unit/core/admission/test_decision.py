@@ -21,10 +21,11 @@ from tests.support.factories import (
 )
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings, decide
-from webhook.core.admission.decision import Decision, Outcome, Reason
+from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit, review_of
 from webhook.core.cluster.view import Namespace
 from webhook.core.defects.versions import Version
+from webhook.core.reasons import Outcome, Reason
 
 
 @pytest.mark.parametrize("reason", Reason)

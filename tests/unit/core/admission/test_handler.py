@@ -25,13 +25,13 @@ from tests.support.factories import (
     view,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decision import Reason
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
 from webhook.core.cluster.runtime_classes import RuntimeClass
 from webhook.core.cluster.view import ClusterView
 from webhook.core.patch.verify import PatchError
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import REMEDIES
+from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Finding
 
 SEEN = view(policy())

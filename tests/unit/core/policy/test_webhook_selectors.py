@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.support.factories import Json, container, decided, namespace, pod, policy, view
 from tests.unit.core.policy.test_webhook_rules import ENTRY
 from webhook.core.admission.decide import Settings
-from webhook.core.admission.decision import Reason
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector, compile_selector
 from webhook.core.policy.webhook_rules import cluster_webhooks
@@ -23,6 +22,7 @@ from webhook.core.policy.webhook_selectors import (
     is_cluster_webhook,
     webhook_selectors,
 )
+from webhook.core.reasons import Reason
 
 
 def team(name: str) -> Json:

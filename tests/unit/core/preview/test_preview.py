@@ -20,11 +20,11 @@ from tests.support.factories import (
     why,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decision import Reason
 from webhook.core.cluster.view import Namespace
 from webhook.core.preview.model import render
 from webhook.core.preview.preview import Preview, preview_all, to_yaml
 from webhook.core.preview.workloads import PassedOver
+from webhook.core.reasons import Reason
 
 QUICK = container("prepare", "/entrypoint")
 SEEN = view(policy())

@@ -26,9 +26,10 @@ from tests.support.factories import patched as patched_pod
 from tests.unit.core.policy.test_image_config import kubelet_expands
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings, decide
-from webhook.core.admission.decision import Decision, Reason
+from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit, review_of
 from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.core.reasons import Reason
 
 RULES = {"lookup": "Registry", "registries": ["registry.example"]}
 SEEN = view(policy(imageConfig=RULES), nodes=[])
@@ -41,9 +42,9 @@ def started(
     """The pod's first own init container as settled, where its image is known."""
     new = pod(init, **spec)
     request = review_of(new, "ci")
-    lacking = decide(request, seen, SETTINGS).lacking
+    lacking = decide(request, seen, SETTINGS).missing_images
     decision = decide(request, seen, SETTINGS, dict.fromkeys(lacking, config))
-    assert decision.lacking == ()
+    assert decision.missing_images == ()
     inits = patched_pod(new, decision)["spec"]["initContainers"]
     return next(c for c in inits if c["name"] == init["name"]), decision
 
@@ -56,7 +57,9 @@ def test_an_image_that_is_not_known_is_asked_for() -> None:
     new = pod(container("a"), container("b", "/b"), container("c"), **spec)
     decision = decide(review_of(new, "ci"), SEEN, SETTINGS)
     rules = LookupRules(("registry.example",))
-    assert decision.lacking == (ImageQuery(IMAGE, rules, frozenset(), "ci", ("a", "b"), "builder"),)
+    assert decision.missing_images == (
+        ImageQuery(IMAGE, rules, frozenset(), "ci", ("a", "b"), "builder"),
+    )
     assert why(decision) == [
         "a: ImageConfigUnavailable", "b: Applied", "c: ImageConfigUnavailable"
     ]  # fmt: skip
@@ -143,7 +146,7 @@ def test_nothing_is_asked_for_what_is_left_alone_anyway() -> None:
         (pod(container("a")), view(policy())),
         (pod(container("a")), view(policy(imageConfig={**RULES, "lookup": "Never"}))),
     ):
-        assert decide(review_of(new, "ci"), seen, SETTINGS).lacking == ()
+        assert decide(review_of(new, "ci"), seen, SETTINGS).missing_images == ()
 
 
 def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
@@ -153,7 +156,7 @@ def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
         "nodeSelector": {"kubernetes.io/arch": "a" * 100_000},
     }
     asking = container("a", image="i" * 100_000)
-    (query,) = decide(review_of(pod(asking, **spec), "ci"), SEEN, SETTINGS).lacking
+    (query,) = decide(review_of(pod(asking, **spec), "ci"), SEEN, SETTINGS).missing_images
     # One more of each than there may be, so that it shows.
     assert len(query.pull_secrets) == 21
     texts = (*query.pull_secrets, query.service_account, *query.architectures)
@@ -168,7 +171,7 @@ def test_each_remedy_goes_by_its_own_policys_rules() -> None:
         policy("second", imageConfig=RULES),
         policy("audit", action="Audit", imageConfig=other),
     )
-    lacking = decide(review_of(pod(container("a")), "ci"), seen, SETTINGS).lacking
+    lacking = decide(review_of(pod(container("a")), "ci"), seen, SETTINGS).missing_images
     assert [query.rules.registries for query in lacking] == [
         ("registry.example",), ("other.example",)
     ]  # fmt: skip
@@ -185,13 +188,13 @@ def test_a_review_carries_what_was_lacking() -> None:
     body = review(pod(container("a")))
     first = admit(json.dumps(body).encode(), SEEN, SETTINGS)
     assert json.loads(first.body)["response"].get("patch") is None
-    known = dict.fromkeys(first.decision.lacking, ImageConfig(("/e",), ()))
+    known = dict.fromkeys(first.decision.missing_images, ImageConfig(("/e",), ()))
     second = admit(json.dumps(body).encode(), SEEN, SETTINGS, known)
     assert json.loads(second.body)["response"]["patch"]
 
 
 def test_what_is_known_is_not_used_for_another_asker() -> None:
-    (query,) = decide(review_of(pod(container("a")), "ci"), SEEN, SETTINGS).lacking
+    (query,) = decide(review_of(pod(container("a")), "ci"), SEEN, SETTINGS).missing_images
     known = {query: ImageConfig(("/e",), ())}
     other = pod(container("a"), imagePullSecrets=[{"name": "x"}])
     for new, namespace in ((pod(container("a")), "other"), (other, "ci")):
@@ -227,4 +230,4 @@ def test_the_process_is_the_images_behind_the_wrapper_and_stays_so(
     settled = patched_pod(pod(init), decision)
     again = decide(review_of(settled, "ci"), seen, Settings(linger_image=SETTINGS.linger_image))
     if before:
-        assert (again.operations, again.lacking) == ((), ())
+        assert (again.operations, again.missing_images) == ((), ())

@@ -1,0 +1,112 @@
+"""The answer to an AdmissionReview, as JSON: the patch, warnings and audit annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import msgspec
+
+from webhook.core.patch.builder import Operation
+from webhook.core.reasons import Outcome, Reason
+
+API_VERSION = "admission.k8s.io/v1"
+
+MAX_WARNING_CHARACTERS = 256
+"""The API server may cut longer warnings (admission.k8s.io/v1 `response.warnings`)."""
+_MAX_WARNINGS = 15
+"""With the line that counts the rest they stay below the 4,096 characters of all warnings."""
+_MAX_AUDIT_ANNOTATION_CHARACTERS = 10_240
+"""The API server's own bound for the audit annotations of a ValidatingAdmissionPolicy."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Response(msgspec.Struct, rename="camel", omit_defaults=True):
+    """The fields of an AdmissionResponse beside `uid` and `allowed`."""
+
+    patch_type: str = ""
+    patch: bytes = b""
+    """Encoded as base64, as the API requires."""
+    warnings: list[str] = []
+    audit_annotations: dict[str, str] = {}
+
+
+def warnings_for(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the warnings that `kubectl` prints: one line per remedy, reason and message.
+
+    Only reasons that a person should act on give a warning.
+    """
+    groups: dict[tuple[str, Reason, str], list[str]] = {}
+    for outcome in outcomes:
+        if outcome.reason.warns:
+            key = (outcome.remedy, outcome.reason, outcome.message)
+            groups.setdefault(key, []).append(outcome.container)
+    warnings = [_warning(*key, names) for key, names in islice(groups.items(), _MAX_WARNINGS)]
+    if len(groups) > _MAX_WARNINGS:
+        warnings.append(f"podsettle: {len(groups) - _MAX_WARNINGS} more")
+    return warnings
+
+
+def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """Return the audit annotations: what was applied and what was skipped, with the reasons."""
+    applied: list[str] = []
+    skipped: list[str] = []
+    for outcome in outcomes:
+        (applied if outcome.changed else skipped).append(_audit_entry(outcome))
+    annotations = {}
+    if applied:
+        annotations["applied"] = " ".join(applied)[:_MAX_AUDIT_ANNOTATION_CHARACTERS]
+    if skipped:
+        annotations["skipped"] = " ".join(skipped)[:_MAX_AUDIT_ANNOTATION_CHARACTERS]
+    return annotations
+
+
+def encode_response(
+    operations: Sequence[Operation], warnings: list[str], audit_annotations: dict[str, str]
+) -> bytes:
+    """Return a JSON fragment, to be appended after `"allowed":true` in a response.
+
+    The fragment begins with a comma, or is empty where there is nothing to add.
+    """
+    response = _Response(warnings=warnings, audit_annotations=audit_annotations)
+    if operations:
+        response.patch_type = "JSONPatch"
+        response.patch = _encode(operations)
+    members = _encode(response)[1:-1]
+    return b"," + members if members else b""
+
+
+def encode_review(api_version: str, uid: str, response_json: bytes) -> bytes:
+    """Return a whole AdmissionReview that allows the pod.
+
+    `response_json` is a fragment made by `encode_response`.
+    """
+    prefix = _RESPONSE_PREFIX if api_version is API_VERSION else _response_prefix(api_version)
+    return b"".join((prefix, _encode(uid), b',"allowed":true', response_json, b"}}"))
+
+
+def _response_prefix(api_version: str) -> bytes:
+    version = _encode(api_version)
+    return b'{"apiVersion":' + version + b',"kind":"AdmissionReview","response":{"uid":'
+
+
+_RESPONSE_PREFIX = _response_prefix(API_VERSION)
+
+
+def _warning(remedy: str, reason: Reason, message: str, containers: list[str]) -> str:
+    named = [name for name in containers if name]
+    names = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+    subject = ": ".join(part for part in ("podsettle", remedy, str(reason), names) if part)
+    text = f"{subject}: {message or reason.meaning}"
+    if len(text) <= MAX_WARNING_CHARACTERS:
+        return text
+    return text[: MAX_WARNING_CHARACTERS - 3] + "..."
+
+
+def _audit_entry(outcome: Outcome) -> str:
+    reason, remedy, policy, container, _, _ = msgspec.structs.astuple(outcome)
+    subject = f"{policy}/{remedy}" if policy and remedy else policy or remedy
+    if container:
+        subject += f"[{container}]"
+    return f"{subject}={reason}" if subject else str(reason)

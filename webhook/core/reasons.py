@@ -1,0 +1,224 @@
+"""The reasons for which a remedy was or was not applied.
+
+They are a closed set of codes, the same in warnings, audit annotations, metric labels, logs,
+`/preview`, the page and the command line.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Reason(StrEnum):
+    """Why a remedy was or was not applied. Names are part of the contract; never rename one."""
+
+    meaning: str
+    """One sentence for the documentation and the page."""
+    warns: bool
+    """Whether a person should act on it: then `kubectl` prints it as a warning."""
+
+    def __new__(cls, code: str, meaning: str, warns: bool = False) -> Reason:
+        """A code with what there is to say about it."""
+        reason = str.__new__(cls, code)
+        reason._value_, reason.meaning, reason.warns = code, meaning, warns
+        return reason
+
+    __hash__ = str.__hash__  # Enum's is written in Python, and each review asks for several.
+
+    APPLIED = "Applied", "The remedy is in the patch."
+    WOULD_APPLY = (
+        "WouldApply",
+        "A policy with `action: Audit` would have applied the remedy; nothing was changed.",
+    )
+    ALREADY_SETTLED = "AlreadySettled", "The pod or container already carries the remedy."
+
+    NO_POLICY = "NoPolicy", "No policy covers the pod."
+    POLICY_NOT_FOUND = (
+        "PolicyNotFound",
+        "The namespace's label `podsettle.dev/policy` names a policy that does not exist.",
+        True,
+    )
+    NAMESPACE_DISABLED = (
+        "NamespaceDisabled",
+        'The namespace is labelled `podsettle.dev/enabled: "false"`.',
+    )
+    NAMESPACE_UNKNOWN = (
+        "NamespaceUnknown",
+        "podsettle does not know the namespace, so it cannot tell which policies cover it.",
+        True,
+    )
+    PROTECTED_NAMESPACE = (
+        "ProtectedNamespace",
+        "`kube-*`, `openshift-*` and podsettle's own namespace are left alone unless a policy's "
+        "`namespaceSelector` names one by `kubernetes.io/metadata.name`.",
+    )
+    NOT_POD_CREATE = "NotPodCreate", "Only the creation of pods is covered."
+    POD_OPTED_OUT = "PodOptedOut", "The pod's annotation `podsettle.dev/skip` says so."
+    UNKNOWN_REMEDY = (
+        "UnknownRemedy",
+        "The pod's annotation `podsettle.dev/skip` names a remedy that does not exist.",
+        True,
+    )
+    ANNOTATIONS_FULL = (
+        "AnnotationsFull",
+        "The pod's annotations leave no room for podsettle's: the API server takes 256 KiB.",
+        True,
+    )
+    MIRROR_POD = (
+        "MirrorPod",
+        "A mirror pod: the kubelet would delete it if its spec were changed.",
+    )
+    WINDOWS_POD = "WindowsPod", "The pod runs on Windows."
+    POD_TOO_LARGE = (
+        "PodTooLarge",
+        "The pod has more containers than podsettle looks at, 500: it would keep others waiting.",
+        True,
+    )
+
+    NO_COMMAND = (
+        "NoCommand",
+        "The container has no `command`: what to wrap is in the image, which the pod does not "
+        "hold. Set `command` to the image's entrypoint.",
+        True,
+    )
+    IMAGE_CONFIG_UNAVAILABLE = (
+        "ImageConfigUnavailable",
+        "The container has no `command`, and what its image starts could not be learned in time "
+        "from its registry. Set `command` to the image's entrypoint.",
+        True,
+    )
+    NO_SHELL = (
+        "NoShell",
+        "`delivery: Shell` and the command does not start with a known shell.",
+        True,
+    )
+    INTERACTIVE = (
+        "Interactive",
+        "`delivery: Shell` and the container takes stdin or a tty, which the shell wrapper "
+        "cannot pass on.",
+        True,
+    )
+    NATIVE_SIDECAR = (
+        "NativeSidecar",
+        "A sidecar: an init container with `restartPolicy: Always`, or a Tekton `sidecar-*`.",
+    )
+    MESH_INIT_CONTAINER = (
+        "MeshInitContainer",
+        "An init container of a service mesh; never wrapped.",
+    )
+    LONG_RUNNING = (
+        "LongRunning",
+        "A regular container that is not meant to finish: it has probes, or the pod's "
+        "`restartPolicy` is Always.",
+    )
+    NAME_CONFLICT = (
+        "NameConflict",
+        "The pod already uses the name `podsettle-linger` or `podsettle-kubelet-gate`, or the path "
+        "`/podsettle`, for something else.",
+        True,
+    )
+    HELPER_IMAGE_MISSING = (
+        "HelperImageMissing",
+        "The remedy needs the helper and podsettle was started without `--linger-image` (the "
+        "chart value `lingerImage`).",
+        True,
+    )
+    NOT_NEEDED = "NotNeeded", "No node that the pod could land on has the defect."
+    SERVER_TOO_OLD = (
+        "ServerTooOld",
+        "The API server or a node does not support what the remedy needs.",
+        True,
+    )
+    RESTART_POLICY_PRESET = (
+        "RestartPolicyPreset",
+        "The init container already sets a `restartPolicy` of its own, which is never replaced.",
+    )
+    SYSTEM_POD = (
+        "SystemPod",
+        "A pod that its node may need early: it tolerates every taint, belongs to a DaemonSet, is "
+        "`system-node-critical`, or uses the host's network in a `kube-*` or `openshift-*` "
+        "namespace.",
+    )
+    MESH_TRAFFIC = (
+        "MeshTraffic",
+        "A service mesh's CNI plugin takes the pod's connections before its proxy runs, so an init "
+        "container reaches nothing.",
+        True,
+    )
+
+    RUNTIME_CLASS_MISSING = (
+        "RuntimeClassMissing",
+        "The RuntimeClass does not exist; the API server would refuse the pod.",
+        True,
+    )
+    RUNTIME_CLASS_CONFLICT = (
+        "RuntimeClassConflict",
+        "The RuntimeClass disagrees with the pod's overhead, nodeSelector or node, or with another "
+        "remedy's class; the pod would be refused or never run.",
+        True,
+    )
+    RUNTIME_CLASS_PRESET = (
+        "RuntimeClassPreset",
+        "The pod already names another RuntimeClass, which is never replaced.",
+        True,
+    )
+    NO_PERSISTENT_VOLUME = (
+        "NoPersistentVolume",
+        "The pod mounts no persistent volume and the policy covers only those that do.",
+    )
+    ANNOTATION_PRESET = (
+        "AnnotationPreset",
+        "The pod already sets the annotation to another value.",
+    )
+    SELINUX_CHANGE_POLICY_PRESET = (
+        "SELinuxChangePolicyPreset",
+        "The pod already sets `seLinuxChangePolicy` to another value, which is never replaced.",
+    )
+    UNSTABLE_SELINUX_LEVEL = (
+        "UnstableSELinuxLevel",
+        "Applied, but without effect until the pod or its namespace fixes "
+        "`seLinuxOptions.level`: a level that changes with each start relabels each time.",
+        True,
+    )
+
+    MALFORMED_POD = (
+        "MalformedPod",
+        "A field of the pod has a type that Kubernetes would not send.",
+    )
+    UNSUPPORTED_REVIEW = (
+        "UnsupportedReview",
+        "Not an AdmissionReview of `admission.k8s.io/v1`.",
+        True,
+    )
+    DEADLINE_EXCEEDED = (
+        "DeadlineExceeded",
+        "The review had not come to its end when podsettle had to answer.",
+        True,
+    )
+    OVERLOADED = (
+        "Overloaded",
+        "podsettle has more reviews to answer than it can in time, and lets some pass unread.",
+        True,
+    )
+    INTERNAL_ERROR = (
+        "InternalError",
+        "A defect of podsettle's own. The pod was admitted unchanged; please report it.",
+        True,
+    )
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One reason: for a remedy, and for a container where the remedy works on containers.
+
+    `remedy` is empty where the reason holds for the whole pod; `changed` says that the patch
+    carries something for it; `message` adds what the code alone does not tell.
+    """
+
+    reason: Reason
+    remedy: str = ""
+    policy: str = ""
+    container: str = ""
+    changed: bool = False
+    message: str = ""
