@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,3 +29,13 @@ def spare_a_server() -> None:
     """The same for all that there is, and fewer looks: it is busy, and leaves little behind."""
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS)
+
+
+def give_back() -> None:
+    """Let the system have what was freed; glibc by itself gives back what is at the end only.
+
+    Other C libraries have no such call, and keep what they keep.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

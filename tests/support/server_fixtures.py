@@ -12,7 +12,7 @@ import pytest
 from tests.support.process import RunningServer, start_server
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
-from webhook.server import balance
+from webhook.server import protocol
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 
@@ -23,7 +23,7 @@ LINGER_IMAGE = "registry.example/podsettle/linger:test"
 @pytest.fixture(autouse=True)
 def connections_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection to a server in this process is closed by chance."""
-    monkeypatch.setattr(balance, "CHANCE_TO_CLOSE", 0)
+    monkeypatch.setattr(protocol, "CHANCE_TO_CLOSE", 0)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 _FREED = """
 from pathlib import Path
-from webhook.heap import give_back
+from webhook.process_memory import give_back
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -34,8 +34,8 @@ from webhook.tls.source import CertificateSource
 from webhook.tls.store import StoredCertificates
 
 if TYPE_CHECKING:
+    from webhook.cluster.authorizer import Authorizer
     from webhook.cluster.client import ApiServer
-    from webhook.server.auth import Authorizer
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
 

@@ -26,7 +26,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable, WatchLimits
-from webhook.heap import give_back
+from webhook.process_memory import give_back
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Any, NamedTuple
 
+from webhook.cluster.authorizer import Access, Verdict
 from webhook.cluster.client import ApiError, ApiServer, Unreachable
-from webhook.cluster.verdict import Access, Verdict
 
 log = logging.getLogger(__name__)
 

@@ -22,15 +22,13 @@ from webhook.core.admission.handler import Answer, UnreadableReviewError, admit,
 from webhook.core.pod import uid_of
 from webhook.core.reasons import Reason
 from webhook.images.lookup import ImageLookup
-from webhook.server.answers import CLOSE, JSON, Header, refuse, respond
-from webhook.server.balance import is_last
-from webhook.server.body import MAX_BODY, MOST_BYTES, Body
 from webhook.server.drain import Drain
-from webhook.server.load import Load
-from webhook.server.load_shedding import Room
+from webhook.server.load_shedding import Load, Room
 from webhook.server.metrics import Metrics
-from webhook.server.protocol import ARRIVAL, Arrival
-from webhook.server.review_head import deadline_in, is_json
+from webhook.server.protocol import ARRIVAL, Arrival, is_last
+from webhook.server.request_body import MAX_BODY, MOST_BYTES, Body
+from webhook.server.request_head import deadline_in, is_json
+from webhook.server.responses import CLOSE, JSON, Header, refuse, respond
 from webhook.server.review_log import Journal, shown
 
 log = logging.getLogger(__name__)

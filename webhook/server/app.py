@@ -12,25 +12,24 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from webhook import __version__
+from webhook.cluster.authorizer import Authorizer
 from webhook.cluster.source import Check, Source
 from webhook.core.admission.decide import Settings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup, new_resolver
 from webhook.server.admission import Mutate
-from webhook.server.announce import announce
-from webhook.server.auth import BASIC, Authorizer, guard
+from webhook.server.auth import BASIC, guard
 from webhook.server.client_certs import DemandClientCertificate
 from webhook.server.drain import Drain
-from webhook.server.framework import Depends, FastAPI, Response
-from webhook.server.health import probes_router
-from webhook.server.load import Load
-from webhook.server.load_shedding import Room
+from webhook.server.health import announce, probes_router
+from webhook.server.lean_fastapi import Depends, FastAPI, Response
+from webhook.server.load_shedding import Load, Room
 from webhook.server.metrics import Metrics
 from webhook.server.page import page_router
-from webhook.server.preview import preview_router
-from webhook.server.previewer import DEFAULT_LIMITS, Previewer, PreviewLimits
+from webhook.server.preview.previewer import DEFAULT_LIMITS, Previewer, PreviewLimits
+from webhook.server.preview.route import preview_router
 from webhook.server.protocol import DirectWay
-from webhook.server.review_head import PATHS
+from webhook.server.request_head import PATHS
 from webhook.server.review_log import Journal
 from webhook.tasks import background
 
@@ -125,7 +124,7 @@ def create_app(
     app.state.room = room
     app.state.previewer = previewer
     mutate = Mutate(source, settings, metrics, journal, drain, load, room, images)
-    app.direct = DirectWay(mutate, client_certificates)
+    app.direct = DirectWay(mutate.at_once, client_certificates)
     app.mutate = (
         DemandClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from webhook.cluster.verdict import Access, Verdict
-from webhook.server.framework import HTTPException, Request
+from webhook.cluster.authorizer import Access, Authorizer
+from webhook.server.lean_fastapi import HTTPException, Request
 
 _HOW = (
     "send a token as `Authorization: Bearer TOKEN`; make one with: "
@@ -24,13 +24,6 @@ BEARER = 'Bearer realm="podsettle"'
 BASIC = 'Basic realm="podsettle: any user name, and a Kubernetes token as the password"'
 
 Guard: TypeAlias = Callable[[Request], Awaitable[None]]
-
-
-class Authorizer(Protocol):
-    """Knows who may do what."""
-
-    async def judge(self, token: str, verb: str, path: str) -> Verdict:
-        """Whether the bearer of a token may use an HTTP method, in lower case, on a path."""
 
 
 def guard(authorizer: Authorizer | None, challenge: str = BEARER) -> Guard:

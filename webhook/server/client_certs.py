@@ -13,8 +13,8 @@ from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from webhook.server.answers import refuse
 from webhook.server.protocol import CLIENT_CERTIFICATE
+from webhook.server.responses import refuse
 
 
 class ClientCAError(Exception):

@@ -1,16 +1,25 @@
-"""The memory that bodies, or answers, may take together: one for reviews, two for previews."""
+"""How much the server takes on: requests under way, and the memory of bodies and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ROOM = 32 * 1024 * 1024
 """Bytes. With what connections and decoding take beside it, a hundred and fifty senders of the
 longest pods at once bring the process to some 240 MB. Previews add up to 150 MB in a process of
 their own, 32 MiB of bodies and 32 MiB of answers, and what is kept of images and pull secrets
 32 MiB; the chart gives both processes 512 MiB."""
+LIMIT = 1000
+"""Whole reviews that wait for a namespace or an image, or for their client to read. An API server
+has 600 under way at most, unless it was told otherwise (--max-requests-inflight and
+--max-mutating-requests-inflight)."""
+
+_LONGEST_WAIT = 0.25
+"""The part of a review's deadline that it may wait for its turn. One thread does all the work, so
+a wait like that says that more comes in than can be answered; without an end to it, each answer
+would come too late to be of use."""
 
 
 @dataclass(slots=True)
@@ -39,3 +48,39 @@ class Room:
             yield take
         finally:
             self.held -= taken
+
+
+@dataclass(slots=True)
+class Load:
+    """The requests that the server has taken in and could not answer at once."""
+
+    limit: int = LIMIT
+    tasks: Collection[object] = ()
+    """uvicorn's own record of them: one task for each."""
+    aside: set[object] = field(default_factory=set)
+    """What stands for those that are no work yet, or none for reviews to wait for: reviews whose
+    body has not come to its end, and requests of other routes. Whoever can open a thousand
+    connections and send nothing more must not keep others from being answered."""
+
+    @property
+    def under_way(self) -> int:
+        """How many there are."""
+        return len(self.tasks)
+
+    @property
+    def reviews(self) -> int:
+        """How many are reviews that have come to their end."""
+        return len(self.tasks) - len(self.aside)
+
+    async def elsewhere(self) -> AsyncIterator[None]:
+        """A dependency of the routes that are not /mutate: their requests are put aside."""
+        request = object()
+        self.aside.add(request)
+        try:
+            yield
+        finally:
+            self.aside.discard(request)
+
+    def is_too_much(self, waited: float, deadline: float) -> bool:
+        """Whether a review should not be looked at that waited for its turn, both in seconds."""
+        return self.reviews > self.limit or waited > deadline * _LONGEST_WAIT

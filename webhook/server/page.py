@@ -8,7 +8,7 @@ import hashlib
 import re
 from importlib.resources import files
 
-from webhook.server.framework import APIRouter, HTMLResponse, Request
+from webhook.server.lean_fastapi import APIRouter, HTMLResponse, Request
 
 
 def page_router() -> APIRouter:

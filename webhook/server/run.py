@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from webhook.process_memory import spare_a_server
-from webhook.server.answers import CLOSE
-from webhook.server.connection import Connection
 from webhook.server.drain import Drain
+from webhook.server.protocol import Connection
+from webhook.server.responses import CLOSE
 
 if TYPE_CHECKING:
     from webhook.server.app import Application

@@ -10,9 +10,9 @@ import pytest
 from tests.support.kube.cluster import KubeCluster
 from tests.support.service_accounts import await_grant, connected_as_an_account_with
 from webhook.cluster import token_review as access
+from webhook.cluster.authorizer import Access
 from webhook.cluster.client import ApiServer
 from webhook.cluster.token_review import MOST_KEPT, SECONDS_KEPT, ClusterAuthorizer
-from webhook.cluster.verdict import Access
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 

@@ -21,18 +21,18 @@ from tests.support.registry import Image, RunningRegistry, serving, start_server
 from tests.support.reviews import patch_of, review
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.server import admission as mutate
-from webhook.server import balance
+from webhook.server import protocol
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
-from webhook.server.review_counts import BUCKETS
-from webhook.server.review_head import deadline_in
+from webhook.server.metrics import BUCKETS
+from webhook.server.request_head import deadline_in
 
 
 @pytest.fixture(autouse=True)
 def trusted(monkeypatch: pytest.MonkeyPatch, ca: trustme.CA, tmp_path: Path) -> None:
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    monkeypatch.setattr(balance, "CHANCE_TO_CLOSE", 0)
+    monkeypatch.setattr(protocol, "CHANCE_TO_CLOSE", 0)
 
 
 @asynccontextmanager

@@ -22,8 +22,8 @@ from tests.support.process import podsettle
 from tests.support.registry import Image, RunningRegistry
 from webhook.images.lookup import ImageLookup
 from webhook.server.load_shedding import Room
-from webhook.server.preview import preview_router
-from webhook.server.previewer import Previewer
+from webhook.server.preview.previewer import Previewer
+from webhook.server.preview.route import preview_router
 
 
 def new(registry: RunningRegistry) -> dict[str, Any]:

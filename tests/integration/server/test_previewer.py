@@ -31,7 +31,7 @@ from webhook.core.admission.decide import Settings
 from webhook.core.policy.model import SettlePolicy
 from webhook.server.app import Application, create_app
 from webhook.server.drain import Drain
-from webhook.server.preview_messages import (
+from webhook.server.preview.messages import (
     MAX_FRAME_BYTES,
     PART_BYTES,
     NodesPart,
@@ -42,8 +42,8 @@ from webhook.server.preview_messages import (
     frame_length,
     view_parts,
 )
-from webhook.server.preview_process import PreviewProcess, niceness_beside
-from webhook.server.previewer import DEFAULT_LIMITS, PreviewLimits
+from webhook.server.preview.previewer import DEFAULT_LIMITS, PreviewLimits
+from webhook.server.preview.worker_client import PreviewProcess, niceness_beside
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -100,7 +100,7 @@ def is_worker(pid: int) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"webhook.server.preview_worker" in command and not is_gone(pid)
+    return b"webhook.server.preview.worker" in command and not is_gone(pid)
 
 
 def is_gone(pid: int) -> bool:
@@ -541,7 +541,7 @@ def test_a_server_whose_own_limits_are_lower_starts_a_worker(limits: str) -> Non
     script = f"""import asyncio, os, resource
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings
-from webhook.server.previewer import MIB, Previewer, Request
+from webhook.server.preview.previewer import MIB, Previewer, Request
 async def main():
     {limits}
     previewer = Previewer(Snapshot, Settings())

@@ -17,7 +17,7 @@ from webhook.images.errors import LookupFailedError
 from webhook.images.reference import parse
 from webhook.images.registry import registry_of
 from webhook.server import admission as mutate
-from webhook.server.review_head import deadline_in
+from webhook.server.request_head import deadline_in
 
 PAGE = Page(DOCS / "image-config.md")
 (DOCUMENT,) = PAGE.policies

@@ -18,10 +18,10 @@ from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.core.cluster.view import Namespace
 from webhook.server.app import create_app
-from webhook.server.body import MAX_BODY
 from webhook.server.drain import Drain
-from webhook.server.load import Load
-from webhook.server.review_head import deadline_in
+from webhook.server.load_shedding import Load
+from webhook.server.request_body import MAX_BODY
+from webhook.server.request_head import deadline_in
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 

@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from tests.support.reviews import review
+from webhook.cluster.authorizer import Access, Verdict
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.cluster.verdict import Access, Verdict
 from webhook.core.admission.decide import Settings
 from webhook.server import auth as authentication
 from webhook.server.app import create_app

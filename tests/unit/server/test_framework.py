@@ -9,7 +9,7 @@ _LOOK = """
 import sys
 from webhook.server.app import create_app
 from fastapi.openapi import models
-from webhook.server.preview import PreviewAnswer
+from webhook.server.preview.route import PreviewAnswer
 
 assert sys.modules["pydantic.v1"] is None
 late = [m for m in vars(models).values() if isinstance(m, type) and m.__module__ == models.__name__]

@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from webhook.cluster.source import Check
-from webhook.server import announce as module
-from webhook.server.announce import announce
+from webhook.server import health as module
+from webhook.server.health import announce
 from webhook.tasks import background
 
 

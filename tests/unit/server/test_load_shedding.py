@@ -23,10 +23,10 @@ from tests.support.reviews import PODS, load_pod, review
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.server import admission as mutate_module
-from webhook.server import connection
+from webhook.server import protocol
 from webhook.server.app import Application, create_app
-from webhook.server.body import ALWAYS_KEPT, MAX_BODY
 from webhook.server.drain import Drain
+from webhook.server.request_body import ALWAYS_KEPT, MAX_BODY
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 LONG = json.dumps(REVIEW).encode().ljust(MAX_BODY)
@@ -137,7 +137,7 @@ def test_an_answer_takes_up_room_until_it_is_read(app: Application, server: InPr
 def test_whoever_does_not_read_an_answer_is_hung_up_on(
     app: Application, server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "UNREAD_SECONDS", 2)
+    monkeypatch.setattr(protocol, "UNREAD_SECONDS", 2)
     client = reading_little(server)
     client.send(mutate(long_review(3 * MIB)))
     await_that(lambda: app.state.room.held > 3.5 * MIB, "the answer is made")
@@ -153,7 +153,7 @@ def test_so_is_whoever_reads_none_of_many_short_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The next answer waits to begin then: no task is left waiting, and nothing else is sent."""
-    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.2)
     client = reading_little(server)
     endless = itertools.repeat(mutate(long_review(30_000)))
     with pytest.raises((ConnectionError, ssl.SSLError)):
@@ -167,7 +167,7 @@ def test_whoever_reads_on_is_not_hung_up_on(
     server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long it takes in all: whatever is read begins the patience anew."""
-    monkeypatch.setattr(connection, "UNREAD_SECONDS", 3)
+    monkeypatch.setattr(protocol, "UNREAD_SECONDS", 3)
     client = reading_little(server)
     client.send(mutate(long_review(3 * MIB)))
     begun = time.monotonic()
@@ -176,7 +176,7 @@ def test_whoever_reads_on_is_not_hung_up_on(
     while answer.length:
         assert answer.read(MIB // 4)
         time.sleep(0.3)
-    assert time.monotonic() - begun > connection.UNREAD_SECONDS
+    assert time.monotonic() - begun > protocol.UNREAD_SECONDS
     assert is_settled(client)
 
 
@@ -248,7 +248,7 @@ def test_the_query_does_not_say_how_long_a_body_may_take(
 def test_clients_that_send_nothing_more_are_no_load(
     app: Application, server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "REST_SECONDS", 60)
+    monkeypatch.setattr(protocol, "REST_SECONDS", 60)
     app.state.load.limit = 3
     trickling = [server.connect() for _ in range(10)]
     for client in trickling[:5]:

@@ -28,13 +28,12 @@ from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.core.admission.handler import Answer
 from webhook.core.cluster.view import Namespace
-from webhook.server import balance, turn
 from webhook.server import protocol as direct
 from webhook.server import run as serve
 from webhook.server.app import Application, create_app
-from webhook.server.connection import Connection
 from webhook.server.drain import Drain
-from webhook.server.review_head import END, LONGEST, deadline_in
+from webhook.server.protocol import Connection
+from webhook.server.request_head import END, LONGEST, deadline_in
 
 POD = load_pod(next(path for path in PODS if path.stem == "woodpecker-step"))
 SETTLED = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -48,12 +47,12 @@ class Ways:
 
     def __init__(self, app: Application) -> None:
         self.long = 0
-        self._mutate = app.mutate
+        self.mutate = app.mutate
         app.mutate = self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.long += 1
-        await self._mutate(scope, receive, send)
+        await self.mutate(scope, receive, send)
 
 
 @dataclass
@@ -236,14 +235,14 @@ def test_empty_lines_between_reviews_are_passed_over(served: Served) -> None:
 def test_it_has_the_time_that_its_head_says(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once = served.app.direct.mutate.at_once
+    at_once = served.app.direct.at_once
     given: list[float] = []
 
     def note(body: bytes, deadline: float, came: float) -> bytes | None:
         given.append(deadline)
         return at_once(body, deadline, came)
 
-    monkeypatch.setattr(served.app.direct.mutate, "at_once", note)
+    monkeypatch.setattr(served.app.direct, "at_once", note)
     client = served.connect()
     for query in ("?timeout=1s", "", f"?{'a' * 300}&timeout=1s"):
         client.send(mutate(REVIEW, query))
@@ -350,7 +349,7 @@ def test_to_wait_for_a_client_is_no_sign_of_load(
 def test_to_wait_for_its_turn_is_one_whatever_way_a_review_takes(
     served: Served, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    monkeypatch.setattr(turn.Turn, "began", lambda *_: time.monotonic() - 2)
+    monkeypatch.setattr(direct.Turn, "began", lambda *_: time.monotonic() - 2)
     client = served.connect()
     request = mutate(review(pod(container("a", "x" * length))), "?timeout=10s")
     served.send_in_two(client, request)
@@ -476,7 +475,7 @@ def test_a_namespace_that_is_too_new_is_asked_for(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     young = Young(served.source)
-    monkeypatch.setattr(served.app.direct.mutate, "_source", young)
+    monkeypatch.setattr(served.ways.mutate, "_source", young)
     client = served.connect()
     client.send(WHOLE)
     assert "patch" in review_in(client.answer())
@@ -498,7 +497,7 @@ def test_images_that_have_to_be_looked_up_are_left_to_the_application(tmp_path: 
 
     def at_once(**spec: Any) -> bytes | None:
         body = json.dumps(review(pod(restartPolicy="Never", **spec))).encode()
-        return app.direct.mutate.at_once(body, 7.0, monotonic())
+        return app.direct.at_once(body, 7.0, monotonic())
 
     assert at_once(containers=[container("main", "/x")]) is not None
     assert drain.reviews == 1
@@ -588,7 +587,7 @@ def test_reviews_in_one_segment_are_answered_in_turn(served: Served) -> None:
 def test_so_are_reviews_among_other_requests(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served.app.direct.mutate, "_source", Young(served.source))
+    monkeypatch.setattr(served.ways.mutate, "_source", Young(served.source))
     client = served.connect()
     # The first has to wait for its namespace, the last may not overtake it.
     client.send(of(0) + LIVEZ + of(1) + b"GET /mutate HTTP/1.1\r\nHost: x\r\n\r\n" + of(2))
@@ -626,7 +625,7 @@ def test_a_review_may_end_where_the_next_begins(served: Served) -> None:
 def test_what_follows_a_goodbye_is_not_begun(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(balance, "CHANCE_TO_CLOSE", 1)
+    monkeypatch.setattr(direct, "CHANCE_TO_CLOSE", 1)
     client = served.connect()
     client.send(of(0) + of(1) + LIVEZ)
     answer = client.answer()
@@ -717,8 +716,8 @@ def test_no_answer_is_made_for_a_client_that_reads_none(served: Served) -> None:
 
 
 async def test_a_turn_lasts_until_all_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "monotonic", count(1).__next__)
-    loop, present = asyncio.get_running_loop(), turn.Turn()
+    monkeypatch.setattr(direct, "monotonic", count(1).__next__)
+    loop, present = asyncio.get_running_loop(), direct.Turn()
     assert [present.began(loop), present.began(loop)] == [1, 1]
     await asyncio.sleep(0)
     assert [present.began(loop), present.began(loop)] == [2, 2]
@@ -728,7 +727,7 @@ def test_reviews_that_are_there_together_came_together(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, go_on = threading.Event(), threading.Event()
-    at_once = served.app.direct.mutate.at_once
+    at_once = served.app.direct.at_once
     moments: list[float] = []
 
     def noting(body: bytes, deadline: float, came: float) -> bytes | None:
@@ -737,7 +736,7 @@ def test_reviews_that_are_there_together_came_together(
         assert go_on.wait(30)
         return at_once(body, deadline, came)
 
-    monkeypatch.setattr(served.app.direct.mutate, "at_once", noting)
+    monkeypatch.setattr(served.app.direct, "at_once", noting)
     clients = [served.connect() for _ in range(5)]
     clients[0].send(of(0))
     assert reached.wait(30)

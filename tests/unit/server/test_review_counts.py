@@ -7,7 +7,7 @@ from collections import Counter
 
 from webhook.core.admission.decision import Decision
 from webhook.core.reasons import Outcome, Reason
-from webhook.server.review_counts import ReviewCounts
+from webhook.server.metrics import ReviewCounts
 
 
 def given(counts: ReviewCounts) -> dict[tuple[str, str], float]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.server.review_head import read_head
+from webhook.server.request_head import read_head
 
 PLAIN = (
     b"POST /mutate?timeout=10s HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n"

@@ -14,7 +14,7 @@ import msgspec
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.policy.image_config import ImageQuery, LookupRules
-from webhook.server.preview_messages import (
+from webhook.server.preview.messages import (
     HEADER_BYTES,
     AnswerPiece,
     BodyPart,
@@ -35,7 +35,7 @@ from webhook.server.preview_messages import (
     view_parts,
 )
 
-_MODULE = "webhook.server.preview_worker"
+_MODULE = "webhook.server.preview.worker"
 _NICENESS = 10
 """Below the thread that answers reviews, in a server of an ordinary priority. Not the lowest:
 beside other work of priority 0 a worker would not even start in time."""

@@ -14,8 +14,8 @@ from webhook.core.admission.decide import Settings
 from webhook.core.policy.image_config import ImageConfig, ImageQuery, Unavailable
 from webhook.images.lookup import ImageLookup
 from webhook.server.load_shedding import Room
-from webhook.server.preview_messages import IMAGES_IN_MESSAGE, KnownImage, Run
-from webhook.server.preview_process import Needed, PreviewProcess, RunResult, WorkerError
+from webhook.server.preview.messages import IMAGES_IN_MESSAGE, KnownImage, Run
+from webhook.server.preview.worker_client import Needed, PreviewProcess, RunResult, WorkerError
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The worker process of previews: `python -m webhook.server.preview_worker`, its socket as fd 0.
+"""The worker process of previews: `python -m webhook.server.preview.worker`, its socket as fd 0.
 
 It reads and renders what clients send to /preview, apart from the process that answers reviews:
 with less memory, at a lower priority, and ended by the server where it takes too long. It ends when
@@ -43,7 +43,7 @@ from webhook.core.preview.preview import preview_all
 from webhook.core.preview.workloads import PassedOver
 from webhook.core.preview.yaml_documents import DocumentError, load_documents
 from webhook.images.reference import parse as parse_image
-from webhook.server.preview_messages import (
+from webhook.server.preview.messages import (
     HEADER_BYTES,
     IMAGES_IN_MESSAGE,
     PIECE_BYTES,

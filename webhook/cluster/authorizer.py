@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class Access(Enum):
@@ -22,3 +22,10 @@ class Verdict(NamedTuple):
 
     access: Access
     note: str = ""
+
+
+class Authorizer(Protocol):
+    """Knows who may do what."""
+
+    async def judge(self, token: str, verb: str, path: str) -> Verdict:
+        """Whether the bearer of a token may use an HTTP method, in lower case, on a path."""

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import httptools
 
 from webhook.core.types import parse_duration
-from webhook.server.answers import Header
+from webhook.server.responses import Header
 
 PATHS = ("/mutate", "/mutate/")
 END = b"\r\n\r\n"

@@ -15,10 +15,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from webhook.core.preview.model import PreviewAnswer
-from webhook.server.framework import APIRouter, HTTPException, Query, Request, Response
+from webhook.server.lean_fastapi import APIRouter, HTTPException, Query, Request, Response
 from webhook.server.load_shedding import Room
-from webhook.server.previewer import PreviewedText, Previewer, PreviewError
-from webhook.server.previewer import Request as PreviewRequest
+from webhook.server.preview.previewer import PreviewedText, Previewer, PreviewError
+from webhook.server.preview.previewer import Request as PreviewRequest
 
 MAX_BODY = 4 * 1024 * 1024
 SECONDS_FOR_BODY = 30

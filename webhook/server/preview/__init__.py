@@ -1,0 +1,1 @@
+"""POST /preview, and the worker process that makes previews."""
