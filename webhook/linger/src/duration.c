@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The order matters: "ms" must be tried before "m". */
+/* The order matters: parse_unit() must compare with "ms" before "m". */
 static const struct unit {
     const char *name;
     nanoseconds length;
@@ -23,7 +23,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static const struct unit *take_unit(const char **text)
+static const struct unit *parse_unit(const char **text)
 {
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         size_t length = strlen(units[i].name);
@@ -35,8 +35,8 @@ static const struct unit *take_unit(const char **text)
     return NULL;
 }
 
-/* Adds one number with its unit, such as "1.5s", to the total. */
-static bool take_term(const char **text, nanoseconds *total)
+/* Parses one number with its unit, such as "1.5s", and adds it to the total. */
+static bool parse_term(const char **text, nanoseconds *total)
 {
     const char *whole = *text;
     const char *end = whole;
@@ -53,7 +53,7 @@ static bool take_term(const char **text, nanoseconds *total)
         return false; /* no digit on either side of the point */
 
     *text = end;
-    const struct unit *unit = take_unit(text);
+    const struct unit *unit = parse_unit(text);
     if (!unit)
         return false;
 
@@ -66,7 +66,8 @@ static bool take_term(const char **text, nanoseconds *total)
         __builtin_add_overflow(*total, number, total))
         return false;
 
-    /* Digit by digit, because "0.5h" is exact in integers and fractions may be of any length. */
+    /* Each digit is added separately. That is exact for "0.5h", and a fraction of any length does
+     * not overflow. */
     nanoseconds place = unit->length;
     for (; fraction < end; fraction++) {
         place /= 10;
@@ -84,7 +85,7 @@ bool parse_duration(const char *text, nanoseconds *duration)
         if (*text == '\0')
             return false;
         while (*text)
-            if (!take_term(&text, &total) || total > DURATION_MAX)
+            if (!parse_term(&text, &total) || total > DURATION_MAX)
                 return false;
     }
     *duration = total;

@@ -11,16 +11,17 @@
 static const char own_executable[] = "/proc/self/exe";
 static const char own_name[] = "linger";
 
-enum { EXECUTABLE_BY_ALL = 0755 };
+enum { EXECUTABLE_MODE = 0755 };
 
-static int fail(const char *action, const char *path)
+static int report_failure(const char *action, const char *path)
 {
-    COMPLAIN("cannot ", action, " ", path, ": ", strerror(errno));
-    return EXIT_OWN_FAULT;
+    LOG("cannot ", action, " ", path, ": ", strerror(errno));
+    return EXIT_INSTALL_FAILED;
 }
 
-/* Joins strings into a path; false, with errno set, if it grows too long. The list ends with NULL. */
-static bool join(char path[PATH_MAX], const char *const parts[])
+/* Concatenates strings to a path. The list ends with NULL. Returns false and sets errno if the path
+ * is too long. */
+static bool join_path(char path[PATH_MAX], const char *const parts[])
 {
     size_t length = 0;
 
@@ -45,16 +46,19 @@ static bool is_directory(const char *path)
 }
 
 /*
- * What stands at the target and is not a regular file, in words; NULL for a regular file or nothing.
- * rename() would replace it: `install /dev/full` once took that device away from the whole container.
- * A link is not followed: what it points to is not linger's, and the link itself is none either.
+ * Returns the type of the file at the target, such as "a device". Returns NULL if the target is a
+ * regular file or does not exist.
+ *
+ * rename() replaces files of other types, too: `install /dev/full` once removed that device for the
+ * whole container. Symbolic links are not followed, because the file that a link points to does not
+ * belong to linger.
  */
-static const char *in_the_way(const char *target)
+static const char *unsupported_file_type(const char *target)
 {
     struct stat found;
 
     if (lstat(target, &found) != 0)
-        return NULL; /* Nothing is there; any other reason comes up again when the file is created. */
+        return NULL; /* After an error other than ENOENT, creating the file fails, too. */
     switch (found.st_mode & S_IFMT) {
     case S_IFREG:
         return NULL;
@@ -71,35 +75,37 @@ static const char *in_the_way(const char *target)
     }
 }
 
-/* Creates a file beside `target` that nothing else has open, and leaves its name in `path`. */
-static int create_beside(const char *target, char path[PATH_MAX])
+/* Creates a new file in the directory of `target` and writes its path to `path`. Returns its file
+ * descriptor, or -1 with errno set. */
+static int create_temporary_file(const char *target, char path[PATH_MAX])
 {
     for (;;) {
-        /* Not the process id: it is 1 in every container that shares this volume. A file that a
-         * killed run has left behind must not stand in the way either. */
+        /* The suffix is the time. The process id would not be unique, because it is 1 in every
+         * container that shares the volume. A fixed suffix would fail after a killed run, which
+         * leaves its file behind. */
         char suffix[16 + 1];
         uint64_t stamp = (uint64_t)monotonic_now();
         for (int i = 0; i < 16; i++, stamp >>= 4)
             suffix[i] = "0123456789abcdef"[stamp & 15];
         suffix[16] = '\0';
-        if (!join(path, (const char *const[]){target, ".", suffix, NULL}))
+        if (!join_path(path, (const char *const[]){target, ".", suffix, NULL}))
             return -1;
-        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, EXECUTABLE_BY_ALL);
+        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, EXECUTABLE_MODE);
         if (fd >= 0 || errno != EEXIST)
             return fd;
     }
 }
 
-static bool copy(int from, int to)
+static bool copy_all(int from, int to)
 {
     static char buffer[16384];
 
     for (;;) {
-        ssize_t held = read(from, buffer, sizeof buffer);
-        if (held <= 0)
-            return held == 0;
-        for (ssize_t written = 0; written < held;) {
-            ssize_t n = write(to, buffer + written, (size_t)(held - written));
+        ssize_t length = read(from, buffer, sizeof buffer);
+        if (length <= 0)
+            return length == 0;
+        for (ssize_t written = 0; written < length;) {
+            ssize_t n = write(to, buffer + written, (size_t)(length - written));
             if (n < 0)
                 return false;
             written += n;
@@ -110,30 +116,31 @@ static bool copy(int from, int to)
 int install(const char *destination)
 {
     char target[PATH_MAX], temporary[PATH_MAX];
-    bool into = is_directory(destination);
+    bool into_directory = is_directory(destination);
 
-    if (!join(target, (const char *const[]){destination, into ? "/" : NULL, own_name, NULL}))
-        return fail("install to", destination);
+    /* For a file, the NULL in the middle ends the list. */
+    if (!join_path(target, (const char *const[]){destination, into_directory ? "/" : NULL, own_name,
+                                                 NULL}))
+        return report_failure("install to", destination);
 
-    const char *other = in_the_way(target);
-    if (other) {
-        COMPLAIN("cannot install to ", target, ": it is ", other,
+    const char *file_type = unsupported_file_type(target);
+    if (file_type) {
+        LOG("cannot install to ", target, ": it is ", file_type,
                  "; name a regular file, a new file or a directory");
-        return EXIT_OWN_FAULT;
+        return EXIT_INSTALL_FAILED;
     }
 
     int from = open(own_executable, O_RDONLY | O_CLOEXEC);
     if (from < 0)
-        return fail("read", own_executable);
-    int to = create_beside(target, temporary);
+        return report_failure("read", own_executable);
+    int to = create_temporary_file(target, temporary);
     if (to < 0)
-        return fail("install to", target);
+        return report_failure("install to", target);
 
-    /* fchmod() because the umask has had its say in open(). The file is closed before it gets its
-     * final name: executing a file that is open for writing fails with ETXTBSY. It is not
-     * synced: a volume that a container fills does not outlive a crash of its node, and fsync() is
-     * what makes nodes slow. */
-    bool copied = copy(from, to) && fchmod(to, EXECUTABLE_BY_ALL) == 0;
+    /* fchmod() is needed because open() applies the umask. The file is closed before it is renamed,
+     * because executing a file that is open for writing fails with ETXTBSY. fsync() is not called:
+     * it is slow, and the volume does not survive a crash of its node anyway. */
+    bool copied = copy_all(from, to) && fchmod(to, EXECUTABLE_MODE) == 0;
     int error = errno;
     if (close(to) < 0 && copied) {
         copied = false;
@@ -145,5 +152,5 @@ int install(const char *destination)
         error = errno;
     unlink(temporary);
     errno = error;
-    return fail("install to", target);
+    return report_failure("install to", target);
 }

@@ -1,7 +1,13 @@
 /*
- * linger runs a command and keeps its container alive until the container runtime has had time to
- * see it end. It also waits for the node's kubelet, ahead of the work. Built static, without stdio and without the heap: it must start within microseconds
- * and fit beside its command in a container limited to 5 MiB of memory and 5m of CPU.
+ * linger is the helper, a small static program with three functions:
+ *
+ * - It runs a command and delays the exit of its container, so that the container runtime does not
+ *   lose the command's exit code.
+ * - It copies itself to a file, from where other containers execute it.
+ * - It waits until the node's kubelet has a serving certificate.
+ *
+ * linger does not use stdio or the heap: it must start within microseconds, and it must run beside
+ * its command in a container that is limited to 5 MiB of memory and 5m of CPU.
  */
 #ifndef LINGER_H
 #define LINGER_H
@@ -13,9 +19,10 @@
 
 #define LINGER_VERSION "0.1.0"
 
-/* The codes that shells and container runtimes give their meaning; others are the command's own. */
+/* linger's own exit codes, with the meaning that they have in shells and container runtimes.
+ * Otherwise linger exits with the command's exit code. */
 enum {
-    EXIT_OWN_FAULT = 1,
+    EXIT_INSTALL_FAILED = 1,
     EXIT_BAD_USAGE = 2,
     EXIT_NOT_EXECUTABLE = 126,
     EXIT_NOT_FOUND = 127,
@@ -28,43 +35,46 @@ typedef int64_t nanoseconds;
 
 #define NANOSECONDS_PER_SECOND 1000000000LL
 
-/* Time since some point in the past. It counts while the machine's wall clock is being set. */
+/* Returns the time since a fixed point in the past. Setting the wall clock does not change it. */
 nanoseconds monotonic_now(void);
 
 /* duration.c */
 
-/* Half of what fits, so that a point in time plus a duration never overflows: 146 years. */
+/* Half of the largest value, so that adding a duration to the time never overflows: 146 years. */
 #define DURATION_MAX (INT64_MAX / 2)
 
-/* Reads a duration as Go writes it: "0", "10ms", "1.5s", "1m30s". False if it is not one. */
+/* Parses a duration in Go's format, such as "0", "10ms", "1.5s" or "1m30s". Returns false if the
+ * text has another format or the duration is longer than DURATION_MAX. */
 bool parse_duration(const char *text, nanoseconds *duration);
 
 /* message.c */
 
-/* Writes the strings, then a newline, in one piece. The list ends with NULL. An error is ignored, a
- * reader that is gone included: SIGPIPE neither ends linger nor stays pending, and its disposition
- * and the signal mask are the same afterwards. */
+/* Writes the strings and a newline with one system call. The list ends with NULL. Errors are
+ * ignored. If the reader has closed the pipe, SIGPIPE neither kills linger nor stays pending. The
+ * disposition of SIGPIPE and the signal mask do not change. */
 void write_line(int fd, const char *const parts[]);
 
 #define PRINT(...) write_line(1, (const char *const[]){__VA_ARGS__, 0})
-#define COMPLAIN(...) write_line(2, (const char *const[]){"linger: ", __VA_ARGS__, 0})
+/* Writes a message to stderr. */
+#define LOG(...) write_line(2, (const char *const[]){"linger: ", __VA_ARGS__, 0})
 
 /* run.c */
 
 struct run {
-    nanoseconds started;      /* when linger itself did */
-    nanoseconds sleep;        /* how long to stay at least once the command has ended */
-    nanoseconds min_lifetime; /* how long to stay at least, counted from `started` */
-    char **command;           /* as execvp takes it: at least one string, then NULL */
+    nanoseconds started;      /* the time at which linger started */
+    nanoseconds sleep;        /* the minimum time between the command's end and linger's exit */
+    nanoseconds min_lifetime; /* the minimum time between `started` and linger's exit */
+    char **command;           /* arguments for execvp(): at least one string, then NULL */
 };
 
-/* Runs the command, lingers, and returns the exit code to leave with. */
+/* Runs the command, waits for the delays, and returns the exit code for linger. */
 int run(const struct run *run);
 
 /* install.c */
 
-/* Copies this executable to `destination`, a file or a directory. A regular file is replaced
- * atomically; anything else at the target is left as it is, and an error. Returns an exit code. */
+/* Copies this executable to `destination`, a file or a directory. Replaces a regular file
+ * atomically. Fails if the target exists and is not a regular file. Returns the exit code for
+ * linger. */
 int install(const char *destination);
 
 /* wait_kubelet.c */
@@ -78,11 +88,12 @@ struct endpoint {
     socklen_t length;
 };
 
-/* Reads an IPv4 or IPv6 address as Kubernetes writes it. False if it is neither. */
+/* Parses an IPv4 or IPv6 address in Kubernetes' format. Returns false if it is not one. */
 bool parse_endpoint(const char *host, uint16_t port, struct endpoint *endpoint);
 
-/* Returns once the kubelet begins a TLS handshake, or at the timeout, or if the kubelet's answer
- * cannot tell, and says which on stderr. `host` is what it is called there. */
+/* Returns when the kubelet begins a TLS handshake, when the timeout has passed, or when the
+ * kubelet's answer shows that another attempt is useless. Logs which of these happened. `host` is
+ * the kubelet's address for the log message. */
 void wait_kubelet(const struct endpoint *kubelet, const char *host, nanoseconds timeout);
 
 #endif

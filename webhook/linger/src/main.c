@@ -25,17 +25,17 @@ static const char help[] =
     "Exits with CMD's code; 128+n if signal n ended it; 126 if it cannot be executed;\n"
     "127 if it was not found; 2 on bad usage; 1 if install fails; wait-kubelet exits with 0.";
 
-static const nanoseconds default_timeout = 30 * NANOSECONDS_PER_SECOND;
-enum { KUBELET_PORT = 10250 };
+static const nanoseconds default_kubelet_timeout = 30 * NANOSECONDS_PER_SECOND;
+enum { DEFAULT_KUBELET_PORT = 10250 };
 
-static int misused(const char *problem, const char *argument)
+static int usage_error(const char *problem, const char *argument)
 {
-    COMPLAIN(problem, argument, "\n", usage);
+    LOG(problem, argument, "\n", usage);
     return EXIT_BAD_USAGE;
 }
 
-/* The text after "NAME" or "NAME=", or NULL if the argument is not this option. */
-static const char *after_name(const char *argument, const char *name)
+/* Returns the text after the option's name: "" or "=VALUE". Returns NULL for another option. */
+static const char *text_after_option(const char *argument, const char *name)
 {
     size_t length = strlen(name);
 
@@ -44,31 +44,31 @@ static const char *after_name(const char *argument, const char *name)
     return argument[length] == '\0' || argument[length] == '=' ? argument + length : NULL;
 }
 
-static int run_arguments(char **arguments, struct run *request)
+static int parse_and_run(char **arguments, struct run *request)
 {
     for (; *arguments; arguments++) {
         if (strcmp(*arguments, "--") == 0) {
             request->command = arguments + 1;
             if (!*request->command)
-                return misused("a command is missing after ", "--");
+                return usage_error("a command is missing after ", "--");
             return run(request);
         }
 
         nanoseconds *value = &request->sleep;
-        const char *rest = after_name(*arguments, "--sleep");
+        const char *rest = text_after_option(*arguments, "--sleep");
         if (!rest) {
             value = &request->min_lifetime;
-            rest = after_name(*arguments, "--min-lifetime");
+            rest = text_after_option(*arguments, "--min-lifetime");
         }
         if (!rest)
-            return misused("unknown argument ", *arguments);
+            return usage_error("unknown argument ", *arguments);
         if (*rest == '\0' && !arguments[1])
-            return misused("a duration is missing after ", *arguments);
+            return usage_error("a duration is missing after ", *arguments);
         const char *duration = *rest == '=' ? rest + 1 : *++arguments;
         if (!parse_duration(duration, value))
-            return misused("not a duration: ", duration);
+            return usage_error("not a duration: ", duration);
     }
-    return misused("a command is missing: ", "-- CMD");
+    return usage_error("a command is missing: ", "-- CMD");
 }
 
 static bool parse_port(const char *text, uint16_t *port)
@@ -81,35 +81,35 @@ static bool parse_port(const char *text, uint16_t *port)
     return *text == '\0' && number > 0 && number <= UINT16_MAX;
 }
 
-static int wait_kubelet_arguments(char **arguments)
+static int parse_and_wait_kubelet(char **arguments)
 {
-    nanoseconds timeout = default_timeout;
-    uint16_t port = KUBELET_PORT;
+    nanoseconds timeout = default_kubelet_timeout;
+    uint16_t port = DEFAULT_KUBELET_PORT;
     struct endpoint kubelet;
 
     for (; *arguments; arguments++) {
         bool is_port = false;
-        const char *rest = after_name(*arguments, "--timeout");
+        const char *rest = text_after_option(*arguments, "--timeout");
         if (!rest) {
             is_port = true;
-            rest = after_name(*arguments, "--port");
+            rest = text_after_option(*arguments, "--port");
         }
         if (!rest)
-            return misused("unknown argument ", *arguments);
+            return usage_error("unknown argument ", *arguments);
         if (*rest == '\0' && !arguments[1])
-            return misused("a value is missing after ", *arguments);
+            return usage_error("a value is missing after ", *arguments);
         const char *value = *rest == '=' ? rest + 1 : *++arguments;
         if (is_port && !parse_port(value, &port))
-            return misused("not a port: ", value);
+            return usage_error("not a port: ", value);
         if (!is_port && !parse_duration(value, &timeout))
-            return misused("not a duration: ", value);
+            return usage_error("not a duration: ", value);
     }
-    /* Whatever is wrong with the address: this must not be what fails the pod. */
+    /* A wrong address is not an error, because a failure of linger would fail the pod. */
     const char *host = getenv("HOST_IP");
     if (host && parse_endpoint(host, port, &kubelet))
         wait_kubelet(&kubelet, host, timeout);
     else
-        COMPLAIN("not waiting for the kubelet: HOST_IP is not an address: ", host ? host : "");
+        LOG("not waiting for the kubelet: HOST_IP is not an address: ", host ? host : "");
     return 0;
 }
 
@@ -127,11 +127,11 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "install") == 0) {
         if (argc != 3)
-            return misused("install takes one destination", "");
+            return usage_error("install takes one destination", "");
         return install(argv[2]);
     }
     if (argc > 1 && strcmp(argv[1], "wait-kubelet") == 0)
-        return wait_kubelet_arguments(argv + 2);
-    /* argv may be empty: execve() allows it. */
-    return run_arguments(argc > 0 ? argv + 1 : argv, &request);
+        return parse_and_wait_kubelet(argv + 2);
+    /* argv may be empty, because execve() allows it. */
+    return parse_and_run(argc > 0 ? argv + 1 : argv, &request);
 }

@@ -8,21 +8,24 @@
 enum { MAX_PARTS = 8 };
 
 /*
- * Writes without dying of SIGPIPE where the reader is gone, as when a log agent has closed its end.
- * The signal is blocked and taken back, not ignored: what linger executes inherits an ignored signal,
- * and a blocked one that stays pending would be forwarded to the command.
+ * Calls writev(). If the reader has closed the pipe, for example a log agent, SIGPIPE does not kill
+ * linger. The signal is blocked during the call, and then removed from the pending signals:
+ *
+ * - If it were ignored, the command that linger executes would inherit that.
+ * - If it stayed pending, linger would forward it to the command.
  */
-static void write_without_sigpipe(int fd, const struct iovec *pieces, int count)
+static void writev_without_sigpipe(int fd, const struct iovec *pieces, int count)
 {
-    const struct timespec at_once = {0};
+    const struct timespec no_wait = {0};
     sigset_t pipe_signal, before;
 
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);
     sigprocmask(SIG_BLOCK, &pipe_signal, &before);
     if (writev(fd, pieces, count) < 0 && errno == EPIPE)
-        sigtimedwait(&pipe_signal, NULL, &at_once);
-    /* Not SIG_SETMASK: libc's sigset_t leaves out the signals that libc keeps to itself. */
+        sigtimedwait(&pipe_signal, NULL, &no_wait);
+    /* SIG_SETMASK with `before` would be wrong: libc's sigset_t omits the signals that libc
+     * reserves for itself. */
     if (!sigismember(&before, SIGPIPE))
         sigprocmask(SIG_UNBLOCK, &pipe_signal, NULL);
 }
@@ -41,6 +44,6 @@ void write_line(int fd, const char *const parts[])
     }
     pieces[count].iov_base = "\n";
     pieces[count].iov_len = 1;
-    /* An error has no other place to be reported: the exit code stays that of the verb. */
-    write_without_sigpipe(fd, pieces, count + 1);
+    /* An error is ignored: it cannot be reported anywhere, and must not change the exit code. */
+    writev_without_sigpipe(fd, pieces, count + 1);
 }

@@ -1,12 +1,14 @@
 /*
- * The hazards here are those of PID 1.
+ * Runs the command as a child process and forwards signals to it.
  *
- * - The kernel drops a signal that PID 1 has no handler for, unless the signal is blocked. So linger
- *   blocks all of them and fetches them one by one, in a loop with no handlers and hence no races:
- *   what arrives between two calls stays pending.
- * - libc keeps three real-time signals to itself: its sigset_t functions leave them out. The command
- *   may have another libc with other ideas, so signal sets are the kernel's own 64 bits here.
- * - The command is no longer PID 1 itself. Signals it does not handle end it, as anywhere else.
+ * linger is PID 1 of its container, which has three consequences:
+ *
+ * - The kernel drops a signal that PID 1 has no handler for, unless the signal is blocked. So
+ *   linger blocks all signals and receives them one by one in a loop. Without handlers there are no
+ *   races: a signal that arrives between two calls stays pending.
+ * - libc reserves three real-time signals: its sigset_t functions omit them. The command may use
+ *   another libc that reserves other signals. So this file uses the kernel's sets of 64 bits.
+ * - The command is not PID 1. A signal that it does not handle terminates it.
  */
 #include "linger.h"
 
@@ -22,24 +24,27 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef uint64_t signal_set; /* the kernel's, on 64-bit Linux */
+typedef uint64_t signal_set; /* the kernel's type on 64-bit Linux */
 
 #define BIT(signal) (UINT64_C(1) << ((signal)-1))
 
-/* What the processor raises in whoever made a mistake. Blocked, it would kill without a core. */
-static const signal_set synchronous = BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) |
-                                      BIT(SIGTRAP) | BIT(SIGSYS);
+/* Signals that the processor raises for a faulty instruction. If they are blocked, the kernel kills
+ * the process. They stay unblocked. */
+static const signal_set synchronous_signals = BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) |
+                                              BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS);
 
-/* What asks a container to end. */
-static const signal_set terminating = BIT(SIGTERM) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGHUP);
+/* Signals that ask a container to terminate. */
+static const signal_set termination_signals = BIT(SIGTERM) | BIT(SIGINT) | BIT(SIGQUIT) |
+                                              BIT(SIGHUP);
 
-/* What a terminal sends to each process of its group, and so to the command without our help. */
-static const signal_set sent_to_group = BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTSTP) | BIT(SIGTTIN) |
-                                        BIT(SIGTTOU) | BIT(SIGWINCH);
-static const signal_set stopping = BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU);
+/* Signals that a terminal sends to every process of the foreground process group. The command
+ * receives them without linger's help. */
+static const signal_set sent_by_terminal = BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTSTP) |
+                                           BIT(SIGTTIN) | BIT(SIGTTOU) | BIT(SIGWINCH);
+static const signal_set stop_signals = BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU);
 
-/* How signals were set when linger began, for the command to find them so. */
-struct inherited {
+/* The signal settings at linger's start. The command gets the same settings. */
+struct inherited_signals {
     signal_set mask;
     struct sigaction on_child;
 };
@@ -49,25 +54,25 @@ static void change_mask(int how, signal_set set, signal_set *before)
     syscall(SYS_rt_sigprocmask, how, &set, before, sizeof set);
 }
 
-static void take_over_signals(struct inherited *inherited)
+static void block_signals(struct inherited_signals *inherited)
 {
-    /* An ignored SIGCHLD survives execve() and would make the kernel discard exit codes. */
-    const struct sigaction by_default = {.sa_handler = SIG_DFL};
+    /* execve() keeps an ignored SIGCHLD, and while it is ignored the kernel discards exit codes. */
+    const struct sigaction default_action = {.sa_handler = SIG_DFL};
 
-    sigaction(SIGCHLD, &by_default, &inherited->on_child);
-    change_mask(SIG_SETMASK, ~synchronous, &inherited->mask);
+    sigaction(SIGCHLD, &default_action, &inherited->on_child);
+    change_mask(SIG_SETMASK, ~synchronous_signals, &inherited->mask);
 }
 
-static void give_back_signals(const struct inherited *inherited)
+static void restore_signals(const struct inherited_signals *inherited)
 {
     sigaction(SIGCHLD, &inherited->on_child, NULL);
     change_mask(SIG_SETMASK, inherited->mask, NULL);
 }
 
-/* Waits for a signal. Returns its number, or 0 once the point in time `until` has passed. */
+/* Waits for a signal. Returns its number, or 0 when the time `until` has passed. */
 static int next_signal(siginfo_t *info, const nanoseconds *until)
 {
-    const signal_set any = ~synchronous;
+    const signal_set any = ~synchronous_signals;
 
     for (;;) {
         struct timespec rest = {0};
@@ -82,18 +87,19 @@ static int next_signal(siginfo_t *info, const nanoseconds *until)
             syscall(SYS_rt_sigtimedwait, &any, info, until ? &rest : NULL, sizeof any);
         if (signal > 0)
             return (int)signal;
-        /* EAGAIN: time is up. EINTR: a debugger or a freezer got in between. */
+        /* EAGAIN: the time has passed. EINTR: a debugger or a freezer interrupted the call. */
     }
 }
 
-/* Reaps all that has ended. True if the command is among it; `status` is the command's then. */
+/* Reaps all child processes that have ended. If the command is one of them, returns true and sets
+ * `status`. */
 static bool reap(pid_t command, int *status)
 {
     bool ended = false;
     int any_status;
     pid_t pid;
 
-    /* Until none is left: however many children end at a time, SIGCHLD is pending only once. */
+    /* A loop, because SIGCHLD is pending only once even if several children have ended. */
     while ((pid = waitpid(-1, &any_status, WNOHANG)) > 0) {
         if (pid == command) {
             *status = any_status;
@@ -104,11 +110,12 @@ static bool reap(pid_t command, int *status)
 }
 
 /*
- * With a terminal the command stays in linger's process group, so that job control works as if
- * linger were not there: the terminal tells both of Ctrl-C, a job in the background remains one, and
- * Ctrl-Z cannot stop a command that no shell would ever continue (in a group of its own it could).
+ * Returns whether linger has a controlling terminal. If it has one, the command stays in linger's
+ * process group, and job control works as without linger: the terminal sends Ctrl-C to both
+ * processes, and a background job stays in the background. In a process group of its own, Ctrl-Z
+ * could stop the command, and no shell would continue it.
  */
-static bool has_terminal(void)
+static bool has_controlling_terminal(void)
 {
     int group;
 
@@ -118,8 +125,8 @@ static bool has_terminal(void)
     return false;
 }
 
-/* Does to linger itself what the signal does by default: nothing to PID 1, stop it elsewhere. */
-static void stop_like_the_command(int signal)
+/* Applies the signal's default action to linger: it stops linger, unless linger is PID 1. */
+static void apply_default_action(int signal)
 {
     change_mask(SIG_UNBLOCK, BIT(signal), NULL);
     kill(getpid(), signal);
@@ -128,17 +135,17 @@ static void stop_like_the_command(int signal)
 
 static void forward(pid_t command, int signal, const siginfo_t *info)
 {
-    if (info->si_code == SI_KERNEL && BIT(signal) & sent_to_group) {
-        if (BIT(signal) & stopping)
-            stop_like_the_command(signal);
+    if (info->si_code == SI_KERNEL && BIT(signal) & sent_by_terminal) {
+        if (BIT(signal) & stop_signals)
+            apply_default_action(signal);
         return;
     }
-    /* The command has not been reaped yet, so its process id cannot have passed to another. A value
-     * that sigqueue() sent along is lost. */
+    /* The process id is still the command's, because the command has not been reaped. A value from
+     * sigqueue() is not forwarded. */
     kill(command, signal);
 }
 
-/* Becomes the command. Returns only if that fails, with the exit code that says so. */
+/* Replaces the process by the command. Returns only if that fails, with the exit code for it. */
 static int execute(char **command)
 {
     execvp(command[0], command);
@@ -147,24 +154,25 @@ static int execute(char **command)
     int code = errno == ENOENT || errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
     if (errno == ENOENT && strchr(command[0], '/') && access(command[0], F_OK) == 0)
         reason = "its interpreter or loader was not found";
-    COMPLAIN("cannot run ", command[0], ": ", reason);
+    LOG("cannot run ", command[0], ": ", reason);
     return code;
 }
 
-static void become_command(char **command, const struct inherited *inherited, pid_t parent)
+static void execute_in_child(char **command, const struct inherited_signals *inherited,
+                             pid_t parent)
 {
-    /* Without a terminal the command leads a group, as it would as PID 1. Scripts end with
-     * `kill 0`: in linger's group that would reach linger too, and cancel its sleep. */
-    if (!has_terminal())
+    /* Without a terminal, the command leads its own process group, as it would as PID 1. Some
+     * scripts end with `kill 0`. In linger's group, that would signal linger and end its delay. */
+    if (!has_controlling_terminal())
         setpgid(0, 0);
-    /* SIGKILL cannot be forwarded. Where linger is PID 1 the kernel kills the rest with it; in a
-     * pod with a shared process namespace linger is not. */
+    /* linger cannot forward SIGKILL. If linger is PID 1, the kernel kills the command together with
+     * it. In a pod with a shared process namespace, linger is not PID 1. */
     if (parent != 1) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(EXIT_KILLED_BY + SIGKILL);
     }
-    give_back_signals(inherited);
+    restore_signals(inherited);
     _exit(execute(command));
 }
 
@@ -173,7 +181,7 @@ static int exit_code(int status)
     return WIFSIGNALED(status) ? EXIT_KILLED_BY + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void linger(const struct run *run)
+static void wait_after_command(const struct run *run)
 {
     siginfo_t info;
     int signal, ignored;
@@ -182,7 +190,7 @@ static void linger(const struct run *run)
     if (until < run->started + run->min_lifetime)
         until = run->started + run->min_lifetime;
     while ((signal = next_signal(&info, &until)) != 0) {
-        if (BIT(signal) & terminating)
+        if (BIT(signal) & termination_signals)
             return;
         if (signal == SIGCHLD)
             reap(0, &ignored);
@@ -191,22 +199,22 @@ static void linger(const struct run *run)
 
 int run(const struct run *run)
 {
-    struct inherited inherited;
+    struct inherited_signals inherited;
     siginfo_t info;
     int status;
     bool terminated = false;
 
-    take_over_signals(&inherited);
+    block_signals(&inherited);
     pid_t linger_pid = getpid();
     pid_t command = fork();
     if (command < 0) {
-        /* A limit on processes, most likely. The work matters more than the delay after it. */
-        COMPLAIN("cannot fork: ", strerror(errno), "; running the command without a delay");
-        give_back_signals(&inherited);
+        /* Most likely a limit on processes. Running the command matters more than the delay. */
+        LOG("cannot fork: ", strerror(errno), "; running the command without a delay");
+        restore_signals(&inherited);
         return execute(run->command);
     }
     if (command == 0)
-        become_command(run->command, &inherited, linger_pid);
+        execute_in_child(run->command, &inherited, linger_pid);
 
     for (;;) {
         int signal = next_signal(&info, NULL);
@@ -215,11 +223,11 @@ int run(const struct run *run)
                 break;
             continue;
         }
-        if (BIT(signal) & terminating)
+        if (BIT(signal) & termination_signals)
             terminated = true;
         forward(command, signal, &info);
     }
     if (!terminated)
-        linger(run);
+        wait_after_command(run);
     return exit_code(status);
 }

@@ -1,10 +1,11 @@
 /*
- * Waits until the kubelet has a serving certificate, which is when the API server can fetch logs
- * from it. A kubelet that asks the cluster for its certificate listens before it gets one, and
- * refuses each handshake with the alert internal_error until then (kubernetes pkg/kubelet/kubelet.go,
- * GetCertificate). So a ServerHello is the answer that is waited for: Go's crypto/tls and OpenSSL
- * look for the certificate before they send one. Nothing is verified, nothing secret is sent, and
- * the handshake goes no further.
+ * Waits until the kubelet has a serving certificate. Only then can the API server fetch logs.
+ *
+ * A kubelet that requests its certificate from the cluster listens before it gets one. Until then,
+ * it rejects each handshake with the alert internal_error (kubernetes pkg/kubelet/kubelet.go,
+ * GetCertificate). So linger waits for a ServerHello: Go's crypto/tls and OpenSSL send it only if
+ * they have a certificate. linger then closes the connection. It verifies nothing and sends nothing
+ * secret.
  */
 #include "linger.h"
 
@@ -19,11 +20,11 @@
 
 #define MILLISECOND 1000000LL
 
-static const nanoseconds first_pause = 100 * MILLISECOND;
-static const nanoseconds longest_pause = 1000 * MILLISECOND;
-static const nanoseconds longest_attempt = 5 * NANOSECONDS_PER_SECOND;
-/* What a last attempt before the time is up may take. */
-static const nanoseconds last_attempt = 100 * MILLISECOND;
+static const nanoseconds initial_backoff = 100 * MILLISECOND;
+static const nanoseconds max_backoff = 1000 * MILLISECOND;
+static const nanoseconds max_attempt_time = 5 * NANOSECONDS_PER_SECOND;
+/* The last attempt starts this long before the timeout. */
+static const nanoseconds final_attempt_time = 100 * MILLISECOND;
 
 enum {
     RECORD_HEADER = 5,
@@ -36,10 +37,12 @@ enum {
 #define U16(n) (unsigned char)((n) >> 8), (unsigned char)((n) & 0xff)
 
 /*
- * A ClientHello for TLS 1.2 and 1.3 (RFC 8446, section 4.1.2). Every group that it offers comes with
- * a key share. Without one the server would ask for it in a HelloRetryRequest, which looks like a
- * ServerHello and which Go sends before it looks for the certificate. The shares are the groups'
- * base points: valid, and nothing is ever encrypted with them. P-256 is for servers in FIPS mode.
+ * A ClientHello for TLS 1.2 and 1.3 (RFC 8446, section 4.1.2).
+ *
+ * It contains a key share for every group that it offers. For a missing key share, a server sends a
+ * HelloRetryRequest. That has the format of a ServerHello, and Go sends it before it checks for a
+ * certificate. The key shares are the groups' base points, which are valid and need not be secret:
+ * linger never encrypts anything. P-256 is for servers in FIPS mode.
  */
 #define RANDOM                                                                                     \
     'p', 'o', 'd', 's', 'e', 't', 't', 'l', 'e', ' ', 'w', 'a', 'i', 't', 's', ' ', 'f', 'o', 'r', \
@@ -57,28 +60,29 @@ enum {
     CIPHER_SUITES = 2 * 14,
     GROUPS = 2 * 2,
     SIGNATURES = 2 * 12,
-    X25519_SHARE = 4 + 32,
-    P256_SHARE = 4 + 65,
-    SHARES = X25519_SHARE + P256_SHARE,
+    X25519_KEY_SHARE = 4 + 32,
+    P256_KEY_SHARE = 4 + 65,
+    KEY_SHARES = X25519_KEY_SHARE + P256_KEY_SHARE,
     EXTENSIONS = 4 + 2 + GROUPS       /* supported_groups */
                  + 4 + 2              /* ec_point_formats */
                  + 4 + 2 + SIGNATURES /* signature_algorithms */
                  + 4                  /* extended_master_secret */
                  + 4 + 1 + 4          /* supported_versions */
-                 + 4 + 2 + SHARES,    /* key_share */
-    HELLO = 2 + 32 + 1 + 2 + CIPHER_SUITES + 2 + 2 + EXTENSIONS,
+                 + 4 + 2 + KEY_SHARES,    /* key_share */
+    CLIENT_HELLO_BODY = 2 + 32 + 1 + 2 + CIPHER_SUITES + 2 + 2 + EXTENSIONS,
 };
 
 static const unsigned char client_hello[] = {
-    RECORD_HANDSHAKE, U16(0x0301), U16(4 + HELLO), /* a first record says TLS 1.0 */
-    1, 0, U16(HELLO),
+    /* The version in a first record is TLS 1.0. */
+    RECORD_HANDSHAKE, U16(0x0301), U16(4 + CLIENT_HELLO_BODY),
+    1, 0, U16(CLIENT_HELLO_BODY),
     U16(0x0303), RANDOM, 0,
     U16(CIPHER_SUITES),
     U16(0x1301), U16(0x1302), U16(0x1303), /* TLS 1.3 */
     U16(0xc02b), U16(0xc02f), U16(0xc02c), U16(0xc030), /* ECDHE, AES-GCM */
     U16(0xcca9), U16(0xcca8),                           /* ECDHE, ChaCha20 */
     U16(0xc009), U16(0xc013), U16(0xc00a), U16(0xc014), /* ECDHE, AES-CBC */
-    U16(0x00ff), /* renegotiation_info, which some servers demand (RFC 5746) */
+    U16(0x00ff), /* renegotiation_info, which some servers require (RFC 5746) */
     1, 0, /* no compression */
     U16(EXTENSIONS),
     U16(10), U16(2 + GROUPS), U16(GROUPS), U16(0x001d), U16(0x0017),
@@ -87,56 +91,59 @@ static const unsigned char client_hello[] = {
     U16(0x0403), U16(0x0503), U16(0x0603), U16(0x0807), /* ECDSA, Ed25519 */
     U16(0x0804), U16(0x0805), U16(0x0806), U16(0x0809), U16(0x080a), /* RSA-PSS */
     U16(0x0401), U16(0x0501), U16(0x0601), /* RSA */
-    U16(23), U16(0), /* servers in FIPS mode demand it for TLS 1.2 (RFC 7627) */
+    U16(23), U16(0), /* servers in FIPS mode require it for TLS 1.2 (RFC 7627) */
     U16(43), U16(1 + 4), 4, U16(0x0304), U16(0x0303),
-    U16(51), U16(2 + SHARES), U16(SHARES),
+    U16(51), U16(2 + KEY_SHARES), U16(KEY_SHARES),
     U16(0x001d), U16(32), X25519_BASE_POINT,
     U16(0x0017), U16(65), P256_BASE_POINT,
 };
 
-_Static_assert(sizeof client_hello == RECORD_HEADER + 4 + HELLO, "the lengths add up");
+_Static_assert(sizeof client_hello == RECORD_HEADER + 4 + CLIENT_HELLO_BODY, "the lengths add up");
 
-/* What became of one attempt; where the kubelet is not ready, why not, in words for after its name. */
+/* The result of one attempt. If the kubelet is not ready, `problem` and `detail` are the reason: a
+ * predicate such as "does not answer". */
 struct attempt {
-    enum { NOT_YET, NEVER, READY } outcome;
+    enum { RETRY, GIVE_UP, READY } outcome;
     const char *problem;
     const char *detail;
 };
 
-static struct attempt failed(const char *problem, const char *detail)
+static struct attempt retryable(const char *problem, const char *detail)
 {
     return (struct attempt){.problem = problem, .detail = detail};
 }
 
-static struct attempt refused(unsigned char alert)
+static struct attempt alert_result(unsigned char alert)
 {
     static char number[4];
     char *digit = number + sizeof number - 1;
 
     if (alert == ALERT_INTERNAL_ERROR)
-        return failed("has no serving certificate yet (TLS alert 80)", "");
+        return retryable("has no serving certificate yet (TLS alert 80)", "");
     do
         *--digit = (char)('0' + alert % 10);
     while ((alert /= 10) != 0);
-    /* It wants other versions, ciphers or groups: it will not answer the same question otherwise. */
-    return (struct attempt){NEVER, "refuses the handshake with TLS alert ", digit};
+    /* The kubelet requires other versions, ciphers or groups. Another attempt would fail, too. */
+    return (struct attempt){GIVE_UP, "refuses the handshake with TLS alert ", digit};
 }
 
-static nanoseconds earlier(nanoseconds one, nanoseconds other)
+static nanoseconds earliest(nanoseconds one, nanoseconds other)
 {
     return one < other ? one : other;
 }
 
-/* Milliseconds for poll(), rounded up: rounded down it would spin through the last one. */
+/* Returns the time until `until` in milliseconds, for poll(), or about a second if that is less. It
+ * is rounded up: with 0 in the last millisecond, the caller's loop would not sleep. */
 static int milliseconds_to(nanoseconds until)
 {
     nanoseconds left = until - monotonic_now();
 
-    return left <= 0 ? 0 : (int)(earlier(left, NANOSECONDS_PER_SECOND) / MILLISECOND + 1);
+    return left <= 0 ? 0 : (int)(earliest(left, NANOSECONDS_PER_SECOND) / MILLISECOND + 1);
 }
 
-/* Waits for events on a socket, or just waits if that is -1. False once `until` has passed. */
-static bool await(int fd, short events, nanoseconds until)
+/* Waits for events on a socket, or only for the time if `fd` is -1. Returns false when `until` has
+ * passed. */
+static bool wait_for_events(int fd, short events, nanoseconds until)
 {
     struct pollfd waiting = {.fd = fd, .events = events};
 
@@ -149,71 +156,71 @@ static bool await(int fd, short events, nanoseconds until)
     }
 }
 
-static struct attempt read_answer(int fd, nanoseconds until)
+static struct attempt read_server_hello(int fd, nanoseconds until)
 {
     unsigned char answer[RECORD_HEADER + 2];
-    size_t held = 0;
+    size_t length = 0;
 
-    while (held < sizeof answer) {
-        if (!await(fd, POLLIN, until))
-            return failed("does not answer", "");
-        ssize_t n = recv(fd, answer + held, sizeof answer - held, 0);
+    while (length < sizeof answer) {
+        if (!wait_for_events(fd, POLLIN, until))
+            return retryable("does not answer", "");
+        ssize_t n = recv(fd, answer + length, sizeof answer - length, 0);
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n < 0)
-            return failed("breaks off: ", strerror(errno));
+            return retryable("breaks off: ", strerror(errno));
         if (n == 0)
-            return failed("closes the connection", "");
-        held += (size_t)n;
+            return retryable("closes the connection", "");
+        length += (size_t)n;
     }
     if (answer[0] == RECORD_HANDSHAKE && answer[1] == 3 &&
         answer[RECORD_HEADER] == MESSAGE_SERVER_HELLO)
         return (struct attempt){.outcome = READY};
     if (answer[0] == RECORD_ALERT && answer[1] == 3)
-        return refused(answer[RECORD_HEADER + 1]);
-    return failed("does not speak TLS", "");
+        return alert_result(answer[RECORD_HEADER + 1]);
+    return retryable("does not speak TLS", "");
 }
 
-static struct attempt shake_hands(int fd, const struct endpoint *kubelet, nanoseconds until)
+static struct attempt try_handshake(int fd, const struct endpoint *kubelet, nanoseconds until)
 {
     int error = 0;
     socklen_t size = sizeof error;
 
     if (connect(fd, &kubelet->address.any, kubelet->length) != 0) {
         if (errno != EINPROGRESS)
-            return failed("cannot be reached: ", strerror(errno));
-        if (!await(fd, POLLOUT, until))
-            return failed("cannot be reached: ", strerror(ETIMEDOUT));
+            return retryable("cannot be reached: ", strerror(errno));
+        if (!wait_for_events(fd, POLLOUT, until))
+            return retryable("cannot be reached: ", strerror(ETIMEDOUT));
         if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error != 0)
-            return failed("cannot be reached: ", strerror(error));
+            return retryable("cannot be reached: ", strerror(error));
     }
-    /* It fits into the buffer of a socket that is new, so it is sent in one piece. */
+    /* The message fits into the send buffer of a new socket, so send() accepts it completely. */
     if (send(fd, client_hello, sizeof client_hello, MSG_NOSIGNAL) < 0)
-        return failed("breaks off: ", strerror(errno));
-    return read_answer(fd, until);
+        return retryable("breaks off: ", strerror(errno));
+    return read_server_hello(fd, until);
 }
 
-static struct attempt attempt(const struct endpoint *kubelet, nanoseconds until)
+static struct attempt attempt_handshake(const struct endpoint *kubelet, nanoseconds until)
 {
     int fd = socket(kubelet->address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return failed("cannot be asked: ", strerror(errno));
+        return retryable("cannot be asked: ", strerror(errno));
 
-    struct attempt made = shake_hands(fd, kubelet, until);
+    struct attempt made = try_handshake(fd, kubelet, until);
     close(fd);
     return made;
 }
 
-/* PID 1 ignores what it does not handle, and a pod that is being deleted should not be held up. */
-static void leave(int signal)
+/* Without handlers, PID 1 ignores these signals, which would delay the deletion of a pod. */
+static void exit_successfully(int signal)
 {
     (void)signal;
     _exit(0);
 }
 
-static void leave_when_told_to(void)
+static void exit_on_termination_signals(void)
 {
-    const struct sigaction action = {.sa_handler = leave};
+    const struct sigaction action = {.sa_handler = exit_successfully};
 
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
@@ -242,28 +249,28 @@ bool parse_endpoint(const char *host, uint16_t port, struct endpoint *endpoint)
 void wait_kubelet(const struct endpoint *kubelet, const char *host, nanoseconds timeout)
 {
     nanoseconds until = monotonic_now() + timeout;
-    nanoseconds pause = first_pause;
+    nanoseconds backoff = initial_backoff;
 
-    leave_when_told_to();
+    exit_on_termination_signals();
     for (;;) {
         nanoseconds now = monotonic_now();
-        struct attempt made = attempt(kubelet, earlier(until, now + longest_attempt));
+        struct attempt made = attempt_handshake(kubelet, earliest(until, now + max_attempt_time));
         if (made.outcome == READY) {
-            COMPLAIN("the kubelet at ", host, " is ready: it begins a TLS handshake");
+            LOG("the kubelet at ", host, " is ready: it begins a TLS handshake");
             return;
         }
-        if (made.outcome == NEVER) {
-            COMPLAIN("not waiting: the kubelet at ", host, " ", made.problem, made.detail);
+        if (made.outcome == GIVE_UP) {
+            LOG("not waiting: the kubelet at ", host, " ", made.problem, made.detail);
             return;
         }
-        nanoseconds last = until - last_attempt;
+        nanoseconds last = until - final_attempt_time;
         now = monotonic_now();
         if (now >= last) {
-            COMPLAIN("time is up: the kubelet at ", host, " ", made.problem, made.detail,
+            LOG("time is up: the kubelet at ", host, " ", made.problem, made.detail,
                      "; going on without it");
             return;
         }
-        await(-1, 0, earlier(now + pause, last));
-        pause = earlier(2 * pause, longest_pause);
+        wait_for_events(-1, 0, earliest(now + backoff, last));
+        backoff = earliest(2 * backoff, max_backoff);
     }
 }
