@@ -1,5 +1,5 @@
-"""`linger`, the static helper that keeps a container alive until its runtime has seen it end.
+"""The helper `linger`: a static program that keeps a short container alive for its runtime.
 
-Its source is C, in `src/`; `python -m webhook.linger.build` compiles it for every architecture.
-Nothing in this package is imported by the webhook: the helper travels in an image of its own.
+Its C source is in `src/`. `python -m webhook.linger.build` compiles it for every architecture.
+The webhook imports nothing from this package, because the helper has its own image.
 """

@@ -1,11 +1,11 @@
-"""Compile the parts of the C library that linger is linked with.
+"""The part of the C library that linger is linked with.
 
-`zig cc` would compile all of musl by itself, and it keeps one file open for each of musl's 1,000
-sources until the last one is compiled: more than the 1,024 open files that builders such as buildah
-allow. linger needs about 60 of them.
+`zig cc` without `-nostdlib` would compile all of musl. It keeps a file open for each of musl's
+1,000 sources until it has compiled the last one. Together with its other files, that exceeds the
+1,024 open files that builders such as buildah allow. linger needs about 60 of the sources.
 
-Zig 0.17 implements some of musl's functions in Zig (`lib/c.zig`: strings, small system calls), and
-those that compilers emit calls to (`lib/compiler_rt.zig`: memcpy, memset).
+Zig 0.17 implements some of musl's functions in Zig: strings and small system calls in `lib/c.zig`,
+and functions that compilers emit calls to, such as memcpy, in `lib/compiler_rt.zig`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from pathlib import Path
 
 from webhook.linger.zig import BuildError, run_zig, zig_library
 
+# Zig's names of the targets, and musl's names of their architectures.
 ARCHITECTURES: Mapping[str, str] = {
     "x86_64-linux-musl": "x86_64",
     "aarch64-linux-musl": "aarch64",
     "s390x-linux-musl": "s390x",
     "powerpc64le-linux-musl": "powerpc64",
 }
-"""What musl calls the architecture of a target."""
 
+# Files below musl's `src/`, without their suffix. The linker drops functions that are not called.
+#
+# If the linker reports an undefined symbol, add the file that defines it. If a file does not exist
+# after an upgrade of ziglang, its functions have moved to `lib/c.zig`: remove its name.
 MUSL_SOURCES: Mapping[str, Sequence[str]] = {
     "env": ("__environ", "__init_tls", "__libc_start_main", "getenv"),
     "errno": ("__errno_location", "strerror"),
@@ -53,24 +57,19 @@ MUSL_SOURCES: Mapping[str, Sequence[str]] = {
     "time": ("clock_gettime",),
     "unistd": ("read", "write", "writev"),
 }
-"""Files below musl's `src/`, without their suffix. The linker drops functions that nothing calls.
 
-Where the linker reports an undefined symbol, add the file that defines it. Where a file is reported
-missing after an upgrade of ziglang, its functions have moved to `lib/c.zig`: remove its name.
-"""
-
+# The flags of musl's own build. Its sources rely on them.
 MUSL_FLAGS = (
     *("-std=c99", "-ffreestanding", "-fno-builtin", "-fno-strict-aliasing", "-fomit-frame-pointer"),
     *("-D_XOPEN_SOURCE=700", "-DCRT", "-Wa,--noexecstack", "-w"),
 )
-"""As musl's own build has them: its sources rely on these."""
 
 
 def compile_libc(directory: Path, *, target: str, flags: Sequence[str]) -> list[Path]:
     """Compile the C library for `target` into `directory`.
 
-    `flags` are those of linger's own sources that musl can bear. Returns what to link, in the
-    linker's order. Raises BuildError.
+    `flags` are compiler flags in addition to MUSL_FLAGS. Return the files to link, in the order for
+    the linker. Raises BuildError if the compiler fails.
     """
     library = zig_library()
     musl = library / "libc/musl"
@@ -86,7 +85,7 @@ def compile_libc(directory: Path, *, target: str, flags: Sequence[str]) -> list[
         directory=directory,
         output="musl",
     )
-    # -lc: for the types of the C library; a static library links nothing.
+    # -lc only makes the types of the C library available. A static library links nothing.
     options = ("-lc", "-target", target, "-OReleaseSmall", "-fstrip")
     sections = ("-ffunction-sections", "-fdata-sections")
     for name in ("c", "compiler_rt"):
@@ -103,7 +102,10 @@ def compile_libc(directory: Path, *, target: str, flags: Sequence[str]) -> list[
 
 
 def _sources(directory: Path, architecture: str) -> list[Path]:
-    """The files of MUSL_SOURCES, those for the architecture in place of the general ones."""
+    """Return the paths of MUSL_SOURCES, preferring files that are specific to the architecture.
+
+    Raises BuildError if a file does not exist.
+    """
     sources = []
     for part, names in MUSL_SOURCES.items():
         for name in names:
@@ -113,6 +115,9 @@ def _sources(directory: Path, architecture: str) -> list[Path]:
             ]
             found = next((file for file in files if file.is_file()), None)
             if found is None:
-                raise BuildError(f"musl: {directory / part / name}.c does not exist")
+                raise BuildError(
+                    f"musl: {directory / part / name}.c does not exist; see MUSL_SOURCES in "
+                    "webhook/linger/libc.py"
+                )
             sources.append(found)
     return sources

@@ -1,4 +1,4 @@
-"""Run Zig's C compiler, which the package `ziglang` brings."""
+"""Zig's C compiler, from the PyPI package `ziglang`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 
 
 class BuildError(Exception):
-    """Nothing was built; the message gives the reason, in the compiler's words if it refused."""
+    """A failed build. The message contains the compiler's error messages, if there are any."""
 
 
 def run_zig(arguments: Sequence[str], *, directory: Path, output: str) -> None:
     """Run `zig ARGUMENTS` in `directory`.
 
-    `output` names what is built, for the message of the BuildError that a refusal raises.
+    Raises BuildError if Zig fails. Its message begins with `output`, the name of the built file.
     """
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "ziglang", *arguments],
@@ -36,7 +36,10 @@ def run_zig(arguments: Sequence[str], *, directory: Path, output: str) -> None:
 
 @functools.cache
 def zig_library() -> Path:
-    """The directory `lib` of the installed Zig: the sources of its C libraries."""
+    """Return the directory `lib` of the installed Zig, with the sources of its C libraries.
+
+    Raises BuildError if the package ziglang is not installed.
+    """
     found = importlib.util.find_spec("ziglang")
     if found is None or found.origin is None:
         raise BuildError("ziglang is not installed: pip install -r requirements/linger.txt")
@@ -44,7 +47,7 @@ def zig_library() -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """The environment for Zig, with a cache that is writable and outside the working directory."""
+    """Return the environment variables for Zig, with a writable cache directory."""
     environment = dict(os.environ)
     if "ZIG_GLOBAL_CACHE_DIR" not in environment:
         environment["ZIG_GLOBAL_CACHE_DIR"] = str(_cache_directory())
@@ -53,13 +56,18 @@ def _environment() -> dict[str, str]:
 
 
 def _cache_directory() -> Path:
+    """Return a writable directory for Zig's cache.
+
+    Raises BuildError if the fallback directory belongs to another user.
+    """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     cache = Path(home) / "zig"
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
         if os.access(cache, os.W_OK | os.X_OK):
             return cache
-    # A build user without a home. The directory must be its own: others could plant objects in it.
+    # The user has no writable home directory, as in some image builds. The directory below /tmp
+    # must belong to this user: its owner could write manipulated object files to it.
     cache = Path(tempfile.gettempdir()) / f"podsettle-zig-{os.getuid()}"
     cache.mkdir(mode=0o700, exist_ok=True)
     if cache.stat().st_uid != os.getuid():

@@ -170,7 +170,7 @@ def test_a_kubelet_that_does_not_listen_yet_is_waited_for(linger: Path) -> None:
     ("answer", "why"),
     [
         (NO_CERTIFICATE_YET, "has no serving certificate yet (TLS alert 80)"),
-        (hang_up, ("closes the connection", "breaks off: Connection reset by peer")),
+        (hang_up, ("closes the connection", "breaks the connection: Connection reset by peer")),
         (says(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not speak TLS"),
     ],
     ids=["no certificate", "hangs up", "garbage"],
@@ -179,7 +179,7 @@ def test_at_the_timeout_it_ends_well_and_says_why(
     linger: Path, answer: Answer, why: str | tuple[str, ...]
 ) -> None:
     def ended(*reasons: str) -> set[str]:
-        end = "time is up: the kubelet at 127.0.0.1 {}; going on without it"
+        end = "timeout: the kubelet at 127.0.0.1 {}; continuing without it"
         return {end.format(reason) for reason in reasons}
 
     expected = ended(*((why,) if isinstance(why, str) else why))
@@ -200,15 +200,15 @@ def test_at_the_timeout_it_ends_well_and_says_why(
 def test_silence_ends_at_the_timeout_too(linger: Path) -> None:
     with listening(stay_silent) as server:
         assert said(linger, server, timeout="300ms") == (
-            "time is up: the kubelet at 127.0.0.1 does not answer; going on without it"
+            "timeout: the kubelet at 127.0.0.1 does not answer; continuing without it"
         )
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_so_does_refusal(linger: Path, host: str) -> None:
     assert said(linger, Listener(host, free_port()), timeout="300ms") == (
-        f"time is up: the kubelet at {host} cannot be reached: Connection refused; "
-        "going on without it"
+        f"timeout: the kubelet at {host} cannot be reached: Connection refused; "
+        "continuing without it"
     )
 
 
@@ -226,8 +226,8 @@ def test_so_does_a_kubelet_that_cannot_be_reached(linger: Path) -> None:
         while is_taken():
             pass
         assert said(linger, Listener("127.0.0.1", port), timeout="300ms") == (
-            "time is up: the kubelet at 127.0.0.1 cannot be reached: Operation timed out; "
-            "going on without it"
+            "timeout: the kubelet at 127.0.0.1 cannot be reached: Operation timed out; "
+            "continuing without it"
         )
 
 

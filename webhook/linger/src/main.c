@@ -12,18 +12,19 @@ static const char usage[] =
 
 static const char help[] =
     "\n\n"
-    "Runs CMD as a child, forwards signals to it, reaps orphans and exits with its code,\n"
-    "but only once the container has lived long enough for its runtime to see it end.\n\n"
-    "  --sleep D         stay at least this long after CMD has ended (default 0)\n"
-    "  --min-lifetime D  stay until linger has run for this long (default 0)\n"
+    "Runs CMD as a child process, forwards signals to it and reaps orphans. Delays its own\n"
+    "exit, so that the container runtime does not lose the exit code of a short container.\n\n"
+    "  --sleep D         exit at least this long after the end of CMD (default 0)\n"
+    "  --min-lifetime D  exit at least this long after the start of linger (default 0)\n"
     "  install DEST      copy linger to the file DEST or into the directory DEST\n"
     "  wait-kubelet      wait until the kubelet at the address $HOST_IP has a serving\n"
-    "                    certificate; at the timeout (default 30s) say so and end all the same\n"
-    "  --port N          where that kubelet listens (default 10250)\n\n"
-    "D is a duration such as 500ms, 1.5s or 1m30s. Of two delays the longer one counts.\n"
-    "TERM, INT, QUIT and HUP end the delay, or prevent it if they come while CMD runs.\n\n"
-    "Exits with CMD's code; 128+n if signal n ended it; 126 if it cannot be executed;\n"
-    "127 if it was not found; 2 on bad usage; 1 if install fails; wait-kubelet exits with 0.";
+    "                    certificate, or until the timeout (default 30s); exit with 0\n"
+    "  --port N          the port of that kubelet (default 10250)\n\n"
+    "D is a duration such as 500ms, 1.5s or 1m30s. If both delays are set, the longer one\n"
+    "applies. SIGTERM, SIGINT, SIGQUIT and SIGHUP end the delay. If one of them arrives\n"
+    "while CMD runs, there is no delay.\n\n"
+    "Exit code: that of CMD; 128+N if signal N terminated CMD; 126 if CMD cannot be executed;\n"
+    "127 if CMD was not found; 2 for wrong usage; 1 if install fails.";
 
 static const nanoseconds default_kubelet_timeout = 30 * NANOSECONDS_PER_SECOND;
 enum { DEFAULT_KUBELET_PORT = 10250 };
@@ -127,7 +128,7 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "install") == 0) {
         if (argc != 3)
-            return usage_error("install takes one destination", "");
+            return usage_error("install requires exactly one destination", "");
         return install(argv[2]);
     }
     if (argc > 1 && strcmp(argv[1], "wait-kubelet") == 0)

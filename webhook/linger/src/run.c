@@ -209,7 +209,7 @@ int run(const struct run *run)
     pid_t command = fork();
     if (command < 0) {
         /* Most likely a limit on processes. Running the command matters more than the delay. */
-        LOG("cannot fork: ", strerror(errno), "; running the command without a delay");
+        LOG("cannot fork: ", strerror(errno), "; running the command without delays");
         restore_signals(&inherited);
         return execute(run->command);
     }

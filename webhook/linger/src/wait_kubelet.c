@@ -168,7 +168,7 @@ static struct attempt read_server_hello(int fd, nanoseconds until)
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n < 0)
-            return retryable("breaks off: ", strerror(errno));
+            return retryable("breaks the connection: ", strerror(errno));
         if (n == 0)
             return retryable("closes the connection", "");
         length += (size_t)n;
@@ -196,7 +196,7 @@ static struct attempt try_handshake(int fd, const struct endpoint *kubelet, nano
     }
     /* The message fits into the send buffer of a new socket, so send() accepts it completely. */
     if (send(fd, client_hello, sizeof client_hello, MSG_NOSIGNAL) < 0)
-        return retryable("breaks off: ", strerror(errno));
+        return retryable("breaks the connection: ", strerror(errno));
     return read_server_hello(fd, until);
 }
 
@@ -204,7 +204,7 @@ static struct attempt attempt_handshake(const struct endpoint *kubelet, nanoseco
 {
     int fd = socket(kubelet->address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return retryable("cannot be asked: ", strerror(errno));
+        return retryable("cannot be contacted: ", strerror(errno));
 
     struct attempt made = try_handshake(fd, kubelet, until);
     close(fd);
@@ -266,8 +266,8 @@ void wait_kubelet(const struct endpoint *kubelet, const char *host, nanoseconds 
         nanoseconds last = until - final_attempt_time;
         now = monotonic_now();
         if (now >= last) {
-            LOG("time is up: the kubelet at ", host, " ", made.problem, made.detail,
-                     "; going on without it");
+            LOG("timeout: the kubelet at ", host, " ", made.problem, made.detail,
+                "; continuing without it");
             return;
         }
         wait_for_events(-1, 0, earliest(now + backoff, last));
