@@ -17,7 +17,8 @@ from tests.support.factories import Json, policy_document
 from tests.support.kube.cluster import Answer, KubeCluster
 from tests.support.process import await_that
 from webhook.core.policy.crd import CRD_NAME
-from webhook.core.policy.model import InvalidPolicyError, Remedies, SettlePolicy, parse_policy
+from webhook.core.policy.errors import InvalidPolicyError
+from webhook.core.policy.model import Remedies, SettlePolicy, parse_policy
 
 CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}"

@@ -20,8 +20,8 @@ from webhook.cluster.manifest_source import (
     read_manifest,
     read_text,
 )
-from webhook.cluster.problems import Problem
 from webhook.core.constants import KIND
+from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.model import SettlePolicy
 
 
@@ -48,7 +48,7 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
     Exit code 1 where anything is wrong, with file, line and path of each problem.
     """
     objects: list[FoundObject] = []
-    problems: list[Problem] = []
+    problems: list[ManifestProblem] = []
     for found, wrong in _read(paths):
         objects += found
         problems += wrong
@@ -58,7 +58,7 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         where = ", ".join(map(str, paths))
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         message = f"no SettlePolicy found ({kinds}; directories inside are not read)"
-        problems.append(Problem(where, 0, message))
+        problems.append(ManifestProblem(where, 0, message))
     for note in _notes(objects, policies):
         click.echo(f"podsettle: {note}", err=True)
     if output == "json":
@@ -79,7 +79,9 @@ def _notes(objects: Iterable[FoundObject], policies: Mapping[str, SettlePolicy])
     yield from notes_on_classes(found, {o.name for o in objects if o.kind == "RuntimeClass"})
 
 
-def _read(paths: tuple[Path, ...]) -> Iterator[tuple[list[FoundObject], tuple[Problem, ...]]]:
+def _read(
+    paths: tuple[Path, ...],
+) -> Iterator[tuple[list[FoundObject], tuple[ManifestProblem, ...]]]:
     for path in paths:
         if str(path) == "-":
             yield read_text(sys.stdin.buffer.read(), "stdin")
@@ -94,7 +96,7 @@ def _read(paths: tuple[Path, ...]) -> Iterator[tuple[list[FoundObject], tuple[Pr
             yield read_manifest(file)
 
 
-def _as_json(problem: Problem) -> dict[str, str | int]:
+def _as_json(problem: ManifestProblem) -> dict[str, str | int]:
     return {
         "source": problem.source,
         "line": problem.line,

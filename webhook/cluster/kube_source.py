@@ -12,7 +12,6 @@ from typing import Any
 
 from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
-from webhook.cluster.problems import Problem
 from webhook.cluster.reflector import METADATA, Reflector
 from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
@@ -21,13 +20,8 @@ from webhook.core.cluster.view import Namespace
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.defects.versions import Version, parse_version
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.model import (
-    InvalidPolicyError,
-    PolicyProblem,
-    SettlePolicy,
-    json_path,
-    parse_policy,
-)
+from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestProblem, json_path
+from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.status import accepted
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 from webhook.tasks import background
@@ -51,7 +45,7 @@ class FoundPolicy:
     uid: str
     generation: int
     policy: SettlePolicy | None
-    problems: tuple[PolicyProblem, ...]
+    problems: tuple[FieldError, ...]
 
 
 class KubernetesSource:
@@ -111,10 +105,10 @@ class KubernetesSource:
         yield Check("policies in force", ready=True, note="; ".join(map(str, self.problems)))
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[ManifestProblem, ...]:
         """What is wrong with policies now; what each last said stays in force."""
         return tuple(
-            Problem(f"{KIND}/{found.name}", 0, problem.message, json_path(problem.path))
+            ManifestProblem(f"{KIND}/{found.name}", 0, problem.message, json_path(problem.path))
             for found in self.policies.objects.values()
             for problem in found.problems
         )
@@ -257,5 +251,5 @@ class KubernetesSource:
             document = {"apiVersion": API_VERSION, "kind": KIND, **document, "status": None}
             policy = parse_policy(document)
         except InvalidPolicyError as error:
-            return FoundPolicy(name, uid, generation, None, error.problems)
+            return FoundPolicy(name, uid, generation, None, error.errors)
         return FoundPolicy(name, uid, generation, policy, ())

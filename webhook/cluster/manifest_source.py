@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
-from webhook.cluster.problems import Problem
 from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import GROUP, KIND
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.model import InvalidPolicyError, SettlePolicy, json_path, parse_policy
+from webhook.core.policy.errors import InvalidPolicyError, ManifestProblem, json_path
+from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.preview.yaml_documents import Document, DocumentError, each_document
 from webhook.tasks import background
 
@@ -56,7 +56,7 @@ class FoundObject(NamedTuple):
 class _File:
     signature: _Signature | None = None
     objects: list[FoundObject] = field(default_factory=list)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ManifestProblem, ...] = ()
 
 
 def manifest_files(directory: Path) -> list[Path]:
@@ -72,7 +72,7 @@ def manifest_files(directory: Path) -> list[Path]:
         raise ManifestsError(f"{directory}: {error.strerror}") from None
 
 
-def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[Problem, ...]]:
+def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
     """What podsettle reads of a file's documents, and everything that is wrong with them.
 
     Objects of kinds that podsettle does not read are passed by.
@@ -80,13 +80,13 @@ def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[Problem, ...]]:
     try:
         return read_text(path.read_bytes(), str(path))
     except OSError as error:
-        return [], (Problem(str(path), 0, error.strerror or str(error)),)
+        return [], (ManifestProblem(str(path), 0, error.strerror or str(error)),)
 
 
-def read_text(text: bytes, source: str) -> tuple[list[FoundObject], tuple[Problem, ...]]:
+def read_text(text: bytes, source: str) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
     """The same for a text that is already here; `source` names it in the problems."""
     objects: list[FoundObject] = []
-    problems: list[Problem] = []
+    problems: list[ManifestProblem] = []
     try:
         for document in each_document(text, source):
             for path, value in _items(document.value):
@@ -98,11 +98,11 @@ def read_text(text: bytes, source: str) -> tuple[list[FoundObject], tuple[Proble
                     objects.extend([found] if found else [])
     except DocumentError as error:
         # Of a text that breaks off, nothing counts.
-        return [], (Problem(error.source, error.line, error.message),)
+        return [], (ManifestProblem(error.source, error.line, error.message),)
     return objects, tuple(problems)
 
 
-def conflicts(objects: Iterable[FoundObject]) -> tuple[Problem, ...]:
+def conflicts(objects: Iterable[FoundObject]) -> tuple[ManifestProblem, ...]:
     """What stands in more than one place: the first counts."""
     first: dict[tuple[str, str], FoundObject] = {}
     problems = []
@@ -111,12 +111,12 @@ def conflicts(objects: Iterable[FoundObject]) -> tuple[Problem, ...]:
         if known is not found:
             where = f"{known.source}:{known.line}"
             message = f"a second {found.kind} named {found.name!r}; the one at {where} counts"
-            problems.append(Problem(found.source, found.line, message))
+            problems.append(ManifestProblem(found.source, found.line, message))
     return tuple(problems)
 
 
 class _ProblemsError(Exception):
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: ManifestProblem) -> None:
         super().__init__()
         self.problems = problems
 
@@ -149,7 +149,7 @@ def _read_object(document: Document, path: tuple[str | int, ...], value: Any) ->
             policy = parse_policy(value)
         except InvalidPolicyError as error:
             raise _ProblemsError(
-                *(_problem(document, (*path, *p.path), p.message) for p in error.problems)
+                *(_problem(document, (*path, *p.path), p.message) for p in error.errors)
             ) from None
         return FoundObject(kind, policy.metadata.name, policy, document.source, document.line(path))
     if str(value.get("apiVersion", "")).startswith(f"{GROUP}/"):
@@ -165,8 +165,8 @@ def _read_object(document: Document, path: tuple[str | int, ...], value: Any) ->
     return FoundObject(kind, found.name, found, document.source, document.line(path))
 
 
-def _problem(document: Document, path: tuple[str | int, ...], message: str) -> Problem:
-    return Problem(document.source, document.line(path), message, json_path(path))
+def _problem(document: Document, path: tuple[str | int, ...], message: str) -> ManifestProblem:
+    return ManifestProblem(document.source, document.line(path), message, json_path(path))
 
 
 class ManifestsSource:
@@ -180,12 +180,12 @@ class ManifestsSource:
         self.generation = 0
         """Counts the changes of `view`."""
         self._files: dict[Path, _File] = {}
-        self._conflicts: tuple[Problem, ...] = ()
-        self._new_problems: list[Problem] = []
-        self._lost: tuple[Problem, ...] = ()
+        self._conflicts: tuple[ManifestProblem, ...] = ()
+        self._new_problems: list[ManifestProblem] = []
+        self._lost: tuple[ManifestProblem, ...] = ()
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[ManifestProblem, ...]:
         """What is wrong with the files now; empty while every one of them is in force."""
         found = tuple(p for file in self._files.values() for p in file.problems)
         return found + self._conflicts + self._lost
@@ -244,7 +244,7 @@ class ManifestsSource:
             except Exception as error:  # Whatever it is, the next look may be better.
                 if not self._lost:
                     log.error("%s (the last state stays in force)", str(error) or repr(error))
-                self._lost = (Problem(str(self.directory), 0, str(error)),)
+                self._lost = (ManifestProblem(str(self.directory), 0, str(error)),)
                 continue
             if self._lost:
                 log.info("%s is back", self.directory)
@@ -286,6 +286,8 @@ def _read(path: Path, file: _File) -> None:
     objects, file.problems = read_manifest(path)
     if file.objects and not objects and not file.problems:
         # As a file is while it is being rewritten.
-        file.problems = (Problem(str(path), 0, "says nothing any more; remove it if so meant"),)
+        file.problems = (
+            ManifestProblem(str(path), 0, "says nothing any more; remove it if so meant"),
+        )
     if not file.problems or not file.objects:
         file.objects = objects

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
-from webhook.cluster.problems import Problem
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.view import Namespace
+from webhook.core.policy.errors import ManifestProblem
 
 
 class Check(NamedTuple):
@@ -34,7 +34,7 @@ class Source(Protocol):
         """Where the view comes from, for people."""
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[ManifestProblem, ...]:
         """What is wrong with policies and manifests now; what they last said stays in force."""
 
     def checks(self) -> Iterable[Check]:

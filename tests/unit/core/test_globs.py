@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.complexity import grows_linearly
 from tests.support.factories import policy
-from webhook.core.policy.model import InvalidPolicyError
+from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.types import compile_globs, glob_matches
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic import model_validator as _model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
-from webhook.core.constants import API_VERSION, KIND
+from webhook.core.constants import KIND
+from webhook.core.policy.errors import InvalidPolicyError, field_error, model_of
 from webhook.core.policy.image_config import ImageConfigSettings
 from webhook.core.policy.selectors import LabelSelector
 from webhook.core.remedies import (
@@ -92,7 +91,7 @@ class Remedies(StrictModel):
         if all(getattr(self, name) is None for name in type(self).model_fields):
             for name in self.model_fields_set:
                 field = type(self).model_fields[name]
-                about = {"at": [field.alias or name], "write": _least_value(field.annotation)}
+                about = {"at": [field.alias or name], "write": _minimal_value(field.annotation)}
                 raise PydanticCustomError("empty_remedy", "is empty; {write}", about)
             raise PydanticCustomError("no_remedy", "no remedy is set: name at least one")
         one = self.runtime_class.name if self.runtime_class else None
@@ -106,9 +105,9 @@ class Remedies(StrictModel):
         return self
 
 
-def _least_value(annotation: Any) -> str:
+def _minimal_value(annotation: Any) -> str:
     """What to write for a remedy that is to do the least."""
-    model = _model_in(annotation)
+    model = model_of(annotation)
     if model is None:
         return f"write {get_args(get_args(annotation)[0])[0]}"
     if any(field.is_required() for field in model.model_fields.values()):
@@ -204,36 +203,6 @@ class SettlePolicy(StrictModel):
     status: dict[str, Any] | None = Field(default=None, exclude=True)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyProblem:
-    """One thing that is wrong with a SettlePolicy.
-
-    `path` holds the keys and indices down to the value, as in the document.
-    """
-
-    path: tuple[str | int, ...]
-    message: str
-
-    def __str__(self) -> str:
-        return f"{json_path(self.path)}: {self.message}" if self.path else self.message
-
-
-def json_path(path: tuple[str | int, ...]) -> str:
-    """A path as people write it: `spec.remedies.postInitSleep.initContainers[0]`."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
-
-
-class InvalidPolicyError(Exception):
-    """A document that is not a valid SettlePolicy, with every problem that it has."""
-
-    def __init__(self, problems: tuple[PolicyProblem, ...]) -> None:
-        super().__init__("; ".join(str(problem) for problem in problems))
-        self.problems = problems
-
-
 def is_policy(document: object) -> bool:
     """Whether a document means to be a SettlePolicy, of this or another version."""
     return isinstance(document, Mapping) and document.get("kind") == KIND
@@ -245,84 +214,5 @@ def parse_policy(document: object) -> SettlePolicy:
         return SettlePolicy.model_validate(document)
     except ValidationError as error:
         raise InvalidPolicyError(
-            tuple(_problem(detail) for detail in error.errors(include_url=False))
+            tuple(field_error(detail, SettlePolicy) for detail in error.errors(include_url=False))
         ) from None
-
-
-def _problem(detail: ErrorDetails) -> PolicyProblem:
-    # A key that is wrong itself: the path to it is the path to its value.
-    path = tuple(detail["loc"])
-    if len(path) > 1 and path[-1] == "[key]":
-        path = path[:-1]
-    context = detail.get("ctx", {})
-    path += tuple(context.get("at", ()))
-    given = detail["input"]
-    match detail["type"]:
-        case "extra_forbidden":
-            return PolicyProblem(path, _unknown_key(path))
-        case "missing":
-            return PolicyProblem(path, "is missing")
-        case "literal_error" if path == ("apiVersion",):
-            return PolicyProblem(path, f"is {given!r}; podsettle reads {API_VERSION}")
-        case "literal_error":
-            return PolicyProblem(path, f"is {given!r}; it can be {context['expected']}")
-        case "value_error":
-            return PolicyProblem(path, str(context["error"]))
-        case "string_pattern_mismatch":
-            return PolicyProblem(path, f"{given!r} is not a valid name (a DNS subdomain)")
-        case "string_type" | "bool_type" | "int_type" | "model_type" | "dict_type" | "tuple_type":
-            return PolicyProblem(path, f"is {_kind(given)}, should be {_EXPECTED[detail['type']]}")
-    return PolicyProblem(path, detail["msg"])
-
-
-_EXPECTED = {
-    "string_type": "a string",
-    "bool_type": "true or false",
-    "int_type": "a whole number",
-    "model_type": "a mapping",
-    "dict_type": "a mapping",
-    "tuple_type": "a list",
-}
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "empty"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case Mapping():
-            return "a mapping"
-    return "a list"
-
-
-def _unknown_key(path: tuple[str | int, ...]) -> str:
-    known = _keys_at(path[:-1])
-    close = difflib.get_close_matches(str(path[-1]), known, n=1)
-    if close:
-        return f"unknown key; did you mean {close[0]}?"
-    return f"unknown key; known are {', '.join(known)}"
-
-
-def _keys_at(path: tuple[str | int, ...]) -> list[str]:
-    """The keys that the model knows at a path."""
-    model: Any = SettlePolicy
-    for step in path:
-        if isinstance(step, str) and isinstance(model, type) and issubclass(model, BaseModel):
-            fields = {field.alias or name: field for name, field in model.model_fields.items()}
-            model = _model_in(fields[step].annotation)
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return []
-    return sorted(field.alias or name for name, field in model.model_fields.items())
-
-
-def _model_in(annotation: Any) -> Any:
-    """The model inside an annotation such as `tuple[Requirement, ...]` or `Model | None`."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    inner = (_model_in(part) for part in getattr(annotation, "__args__", ()))
-    return next((model for model in inner if model is not None), None)

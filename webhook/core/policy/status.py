@@ -11,7 +11,8 @@ from webhook.core.constants import LABEL_POLICY
 from webhook.core.defects.versions import SELINUX_MOUNT_LOCKED_ON, loses_exit_codes, mounts_volatile
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdDifference
-from webhook.core.policy.model import PolicyProblem, SettlePolicy
+from webhook.core.policy.errors import FieldError
+from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.webhook_selectors import WebhookSelectors
 
 Json: TypeAlias = dict[str, Any]
@@ -30,7 +31,7 @@ class Condition(NamedTuple):
     message: str
 
 
-def accepted(problems: Sequence[PolicyProblem], in_force: bool) -> Condition:
+def accepted(problems: Sequence[FieldError], in_force: bool) -> Condition:
     """Whether the policy is valid. `in_force` says whether any state of it is."""
     if not problems:
         return Condition("Accepted", "True", "Valid", "The policy is in force.")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from webhook.core.constants import GROUP, KIND
-from webhook.core.policy.model import json_path
+from webhook.core.policy.errors import json_path
 
 Steps: TypeAlias = tuple[str | int, ...]
 """Keys and indices from a document down to a value."""

@@ -15,7 +15,8 @@ from tests.data.invalid_policies import EXAMPLES, RIGHT, WRONG
 from tests.support.factories import Json
 from webhook.core.policy import crd as module
 from webhook.core.policy.crd import crd, editor_schema
-from webhook.core.policy.model import InvalidPolicyError, SettlePolicySpec, parse_policy
+from webhook.core.policy.errors import InvalidPolicyError
+from webhook.core.policy.model import SettlePolicySpec, parse_policy
 
 CRD = crd()
 (VERSION,) = CRD["spec"]["versions"]
@@ -275,7 +276,7 @@ def test_what_is_wrong_is_wrong_for_the_model_and_for_editors(name: str) -> None
     wrong = WRONG[name]
     with pytest.raises(InvalidPolicyError) as raised:
         parse_policy(wrong.document)
-    paths = [str(problem) for problem in raised.value.problems]
+    paths = [str(problem) for problem in raised.value.errors]
     assert all(path.startswith(wrong.path) for path in paths), paths
     assert bool(list(errors(EDITOR, wrong.document))) is not wrong.only_rule
 

@@ -8,15 +8,8 @@ import pytest
 
 from tests.support.factories import policy, policy_document
 from webhook.cluster.manifest_source import read_text
-from webhook.cluster.problems import Problem
-from webhook.core.policy.model import (
-    REMEDIES,
-    InvalidPolicyError,
-    PolicyProblem,
-    Remedies,
-    is_policy,
-    parse_policy,
-)
+from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestProblem
+from webhook.core.policy.model import REMEDIES, Remedies, is_policy, parse_policy
 
 HEAD = """\
 apiVersion: podsettle.dev/v1alpha1
@@ -30,7 +23,7 @@ EXPRESSION = "  podSelector:\n    matchExpressions:\n      - "
 GLOBS = "  remedies:\n    postInitSleep:\n      initContainers:\n        - "
 
 
-def problems(text: str) -> tuple[Problem, ...]:
+def problems(text: str) -> tuple[ManifestProblem, ...]:
     found, problems = read_text(text.encode(), "p.yaml")
     assert not (found and problems)
     return problems
@@ -261,8 +254,8 @@ def test_what_is_no_mapping_is_no_policy(document: Any) -> None:
 
 
 def test_a_problem_without_a_path_is_its_message() -> None:
-    assert str(PolicyProblem((), "is odd")) == "is odd"
-    assert str(PolicyProblem(("spec", "a", 0, "b"), "is odd")) == "spec.a[0].b: is odd"
+    assert str(FieldError((), "is odd")) == "is odd"
+    assert str(FieldError(("spec", "a", 0, "b"), "is odd")) == "spec.a[0].b: is odd"
 
 
 def test_what_policies_leave_out_is_there_once_for_all_of_them() -> None:

@@ -10,7 +10,8 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClass
 from webhook.core.policy.crd_comparison import CrdDifference
-from webhook.core.policy.model import PolicyProblem, SettlePolicy, parse_policy
+from webhook.core.policy.errors import FieldError
+from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.selectors import LabelSelector
 from webhook.core.policy.status import (
     Condition,
@@ -52,7 +53,7 @@ def test_a_valid_policy_is_accepted() -> None:
     [(True, "The last valid state stays in force: "), (False, "Not in force: ")],
 )
 def test_every_problem_is_told_with_its_path(in_force: bool, what: str) -> None:
-    problems = [PolicyProblem(("spec", "a", n), "is wrong") for n in range(12)]
+    problems = [FieldError(("spec", "a", n), "is wrong") for n in range(12)]
     found = accepted(problems, in_force)
     assert found[:3] == ("Accepted", "False", "Invalid")
     assert found.message.startswith(what + "spec.a[0]: is wrong; spec.a[1]: is wrong; ")

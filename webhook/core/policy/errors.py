@@ -1,0 +1,140 @@
+"""Errors of SettlePolicies and other manifests, worded for their authors."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from webhook.core.constants import API_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing that is wrong with a SettlePolicy.
+
+    `path` holds the keys and indices down to the value, as in the document.
+    """
+
+    path: tuple[str | int, ...]
+    message: str
+
+    def __str__(self) -> str:
+        return f"{json_path(self.path)}: {self.message}" if self.path else self.message
+
+
+def json_path(path: tuple[str | int, ...]) -> str:
+    """A path as people write it: `spec.remedies.postInitSleep.initContainers[0]`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+class InvalidPolicyError(Exception):
+    """A document that is not a valid SettlePolicy, with every problem that it has."""
+
+    def __init__(self, errors: tuple[FieldError, ...]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestProblem:
+    """Something wrong with a file, worded for the person who wrote it."""
+
+    source: str
+    line: int
+    message: str
+    path: str = ""
+    """The JSON path of the value, where the problem has one."""
+
+    def __str__(self) -> str:
+        where = f"{self.source}:{self.line}" if self.line else self.source
+        return ": ".join(part for part in (where, self.path, self.message) if part)
+
+
+def field_error(detail: ErrorDetails, policy: type[BaseModel]) -> FieldError:
+    """Return the error that pydantic reports about a policy, worded for its author."""
+    # A key that is wrong itself: the path to it is the path to its value.
+    path = tuple(detail["loc"])
+    if len(path) > 1 and path[-1] == "[key]":
+        path = path[:-1]
+    context = detail.get("ctx", {})
+    path += tuple(context.get("at", ()))
+    given = detail["input"]
+    match detail["type"]:
+        case "extra_forbidden":
+            return FieldError(path, _unknown_key(path, policy))
+        case "missing":
+            return FieldError(path, "is missing")
+        case "literal_error" if path == ("apiVersion",):
+            return FieldError(path, f"is {given!r}; podsettle reads {API_VERSION}")
+        case "literal_error":
+            return FieldError(path, f"is {given!r}; it can be {context['expected']}")
+        case "value_error":
+            return FieldError(path, str(context["error"]))
+        case "string_pattern_mismatch":
+            return FieldError(path, f"{given!r} is not a valid name (a DNS subdomain)")
+        case "string_type" | "bool_type" | "int_type" | "model_type" | "dict_type" | "tuple_type":
+            return FieldError(
+                path, f"is {_json_type(given)}, should be {_EXPECTED_TYPES[detail['type']]}"
+            )
+    return FieldError(path, detail["msg"])
+
+
+_EXPECTED_TYPES = {
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "model_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+}
+
+
+def _json_type(value: object) -> str:
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case Mapping():
+            return "a mapping"
+    return "a list"
+
+
+def _unknown_key(path: tuple[str | int, ...], policy: type[BaseModel]) -> str:
+    known = _known_keys(path[:-1], policy)
+    close = difflib.get_close_matches(str(path[-1]), known, n=1)
+    if close:
+        return f"unknown key; did you mean {close[0]}?"
+    return f"unknown key; known are {', '.join(known)}"
+
+
+def _known_keys(path: tuple[str | int, ...], policy: type[BaseModel]) -> list[str]:
+    """The keys that the model knows at a path."""
+    model: Any = policy
+    for step in path:
+        if isinstance(step, str) and isinstance(model, type) and issubclass(model, BaseModel):
+            fields = {field.alias or name: field for name, field in model.model_fields.items()}
+            model = model_of(fields[step].annotation)
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return []
+    return sorted(field.alias or name for name, field in model.model_fields.items())
+
+
+def model_of(annotation: Any) -> Any:
+    """The model inside an annotation such as `tuple[Requirement, ...]` or `Model | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = (model_of(part) for part in getattr(annotation, "__args__", ()))
+    return next((model for model in inner if model is not None), None)
