@@ -21,8 +21,8 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.handler import admit
+from webhook.core.admission.review import decode_review
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import decode_review
 
 NAME = "core"
 _ROUNDS_FACTOR = 4

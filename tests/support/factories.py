@@ -12,7 +12,7 @@ from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.handler import review_of
+from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.view import ClusterView
 from webhook.core.defects.versions import Version
@@ -124,7 +124,7 @@ def view(
 def decided(
     pod: object, seen: ClusterView, *, namespace: str = "ci", settings: Settings = SETTINGS
 ) -> Decision:
-    return decide(review_of(pod, namespace), seen, settings)
+    return decide(make_request(pod, namespace), seen, settings)
 
 
 def review(document: Any, **request: Any) -> Json:

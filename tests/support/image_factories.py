@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.factories import LINGER, SETTINGS, Json, patched
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import decide
-from webhook.core.admission.handler import review_of
+from webhook.core.admission.review import make_request
 from webhook.core.reasons import Outcome
 from webhook.images.lookup import ImageLookup
 
@@ -29,7 +29,7 @@ def images(*registries: str, **mirrors: str) -> dict[str, Any]:
 async def settle(
     pod: Json, seen: Snapshot, lookup: ImageLookup, said: list[Outcome] | None = None
 ) -> Json:
-    request = review_of(pod, "ci")
+    request = make_request(pod, "ci")
     decision = decide(request, seen, SETTINGS)
     if decision.missing_images:
         known = await lookup.find(decision.missing_images, 30)

@@ -1,82 +1,87 @@
-"""The parts of an AdmissionReview and of a Pod that podsettle reads, as wire structs.
+"""The fields of a Pod that podsettle reads, as wire structs.
 
-msgspec decodes these fields and skips the rest of the bytes. No object is ever made from them: a
-typed round trip would lose fields that are newer than this file, so a patch names only the paths it
-changes. `null` reads as absent, as the API server treats it, but for names: it would refuse a pod
-without them. Fields stand in the API's own order, in which they are found soonest.
+msgspec decodes these fields and skips all others. A struct is never encoded back into a pod,
+because fields that are newer than this file would be lost. A patch names only the paths that it
+changes.
 
-Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ and
-https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+`null` reads as an absent field, as in the API server. Names are the exception: the API server
+rejects a pod without them. The fields stand in the order of the API's documentation, because the
+API server encodes them in that order and msgspec then finds each one soonest.
+
+Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+
+Long because a pod has many parts and each is a struct of a few lines.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from webhook.core.constants import HELPER_MOUNT
 
-ABSENT = Raw()
+UNSET = Raw()
+"""The value of an undecoded field that is absent."""
 _NULL = Raw(b"null")
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that Kubernetes would not send."""
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The exceptions that decoding raises for bytes that Kubernetes would not send."""
 
 
 def is_set(raw: Raw) -> bool:
-    """Whether a field that stays undecoded is there and not null."""
+    """Return whether an undecoded field is present and not null."""
     return bool(raw) and raw != _NULL
 
 
-_HELPERS_PLACE = HELPER_MOUNT.strip("/").encode()
+_HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/").encode()
 _BACKSLASH = ord("\\")
 
 
-def may_hold_helper(mounts: bytes) -> bool:
-    """Whether something may be mounted where the helper goes, by undecoded JSON.
+def may_mount_helper_path(mounts: bytes) -> bool:
+    """Return whether undecoded `volumeMounts` may contain a path below the helper's mount path.
 
-    A path without these letters is another's, unless an escape hides them.
+    Other paths do not contain the mount path's name. A backslash counts as a match, because a JSON
+    escape can hide the name.
     """
-    return mounts.find(_HELPERS_PLACE) >= 0 or _BACKSLASH in mounts
+    return mounts.find(_HELPER_MOUNT_NAME) >= 0 or _BACKSLASH in mounts
 
 
-class _Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    pass
+class WireStruct(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """The base of all structs that are decoded from the API server's JSON."""
 
 
-class Present(_Wire):
-    """Something of which nothing matters but that it is there."""
+class AnyObject(WireStruct):
+    """An object whose fields are not read: only its presence matters."""
 
 
-class SELinuxOptions(_Wire):
+class SELinuxOptions(WireStruct):
     """`securityContext.seLinuxOptions`."""
 
     level: str | None = None
     type: str | None = None
 
 
-class SecurityContext(_Wire):
+class SecurityContext(WireStruct):
     """`securityContext` of a pod or a container."""
 
     run_as_user: int | None = None
     run_as_non_root: bool | None = None
-    windows_options: Present | None = None
+    windows_options: AnyObject | None = None
     se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
     se_linux_change_policy: str | None = msgspec.field(default=None, name="seLinuxChangePolicy")
     """Of a pod only."""
 
 
-class VolumeMount(_Wire):
+class VolumeMount(WireStruct):
     """One entry of `volumeMounts`."""
 
     name: str = ""
     mount_path: str = ""
 
 
-class VolumeDevice(_Wire):
+class VolumeDevice(WireStruct):
     """One entry of `volumeDevices`."""
 
     device_path: str = ""
@@ -87,73 +92,73 @@ _decode_mounts = msgspec.json.Decoder(list[VolumeMount]).decode
 _decode_devices = msgspec.json.Decoder(list[VolumeDevice]).decode
 
 
-class ExitCodes(_Wire):
+class ExitCodes(WireStruct):
     """`exitCodes` of a restart rule."""
 
     operator: str = ""
     values: list[int] | None = None
 
 
-class RestartRule(_Wire):
+class RestartRule(WireStruct):
     """One entry of `restartPolicyRules`; the first whose exit codes match decides."""
 
     action: str = ""
     exit_codes: ExitCodes | None = None
 
 
-class Container(_Wire):
+class Container(WireStruct):
     """A regular or an init container."""
 
     name: str = ""
     image: str | None = None
     command: list[str] | None = None
-    args: Raw = ABSENT
-    resources: Raw = ABSENT
+    args: Raw = UNSET
+    resources: Raw = UNSET
     restart_policy: str | None = None
     restart_policy_rules: list[RestartRule] | None = None
-    volume_mounts: Raw = ABSENT
+    volume_mounts: Raw = UNSET
     """Half of what a Tekton pod consists of, and hardly ever asked for: see `mounts`."""
-    volume_devices: Raw = ABSENT
-    liveness_probe: Present | None = None
-    readiness_probe: Present | None = None
-    startup_probe: Present | None = None
+    volume_devices: Raw = UNSET
+    liveness_probe: AnyObject | None = None
+    readiness_probe: AnyObject | None = None
+    startup_probe: AnyObject | None = None
     security_context: SecurityContext | None = None
     stdin: bool | None = None
     tty: bool | None = None
 
     @property
     def has_args(self) -> bool:
-        """Whether `args` are given. Raises one of UNREADABLE where they are no list of strings."""
+        """Whether the pod sets `args`. Raises one of DECODE_ERRORS if they are no strings."""
         return is_set(self.args) and bool(_decode_strings(self.args))
 
     @property
     def has_mounts(self) -> bool:
-        """Whether `volumeMounts` is there. Raises one of UNREADABLE where it is no list."""
+        """Whether `volumeMounts` is there. Raises one of DECODE_ERRORS where it is no list."""
         raw = self.volume_mounts
         return is_set(raw) and (bytes(raw).startswith(b"[") or self.mounts is not None)
 
     @property
     def mounts(self) -> list[VolumeMount]:
-        """`volumeMounts`, decoded. Raises one of UNREADABLE."""
+        """`volumeMounts`, decoded. Raises one of DECODE_ERRORS."""
         return _decode_mounts(self.volume_mounts) if is_set(self.volume_mounts) else []
 
     @property
     def devices(self) -> list[VolumeDevice]:
-        """`volumeDevices`, decoded. Raises one of UNREADABLE."""
+        """`volumeDevices`, decoded. Raises one of DECODE_ERRORS."""
         return _decode_devices(self.volume_devices) if is_set(self.volume_devices) else []
 
 
-class Volume(_Wire):
+class Volume(WireStruct):
     """One entry of `volumes`; only what tells a persistent one, and podsettle's own."""
 
     name: str = ""
-    empty_dir: Present | None = None
-    image: Present | None = None
-    persistent_volume_claim: Present | None = None
-    ephemeral: Present | None = None
+    empty_dir: AnyObject | None = None
+    image: AnyObject | None = None
+    persistent_volume_claim: AnyObject | None = None
+    ephemeral: AnyObject | None = None
 
 
-class NodeSelectorRequirement(_Wire):
+class NodeSelectorRequirement(WireStruct):
     """One requirement of a node selector term."""
 
     key: str = ""
@@ -161,20 +166,20 @@ class NodeSelectorRequirement(_Wire):
     values: tuple[str, ...] | None = None
 
 
-class NodeSelectorTerm(_Wire):
+class NodeSelectorTerm(WireStruct):
     """Requirements on a node's labels and fields, all of which have to hold."""
 
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
-class NodeSelector(_Wire):
+class NodeSelector(WireStruct):
     """Terms, one of which has to hold."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class NodeAffinity(_Wire):
+class NodeAffinity(WireStruct):
     """`affinity.nodeAffinity`; preferences bind nothing and are not read."""
 
     required: NodeSelector | None = msgspec.field(
@@ -182,13 +187,13 @@ class NodeAffinity(_Wire):
     )
 
 
-class Affinity(_Wire):
+class Affinity(WireStruct):
     """`affinity`."""
 
     node_affinity: NodeAffinity | None = None
 
 
-class Toleration(_Wire):
+class Toleration(WireStruct):
     """One entry of `tolerations`."""
 
     key: str | None = None
@@ -199,19 +204,19 @@ class Toleration(_Wire):
 _decode_tolerations = msgspec.json.Decoder(list[Toleration]).decode
 
 
-class LocalObjectReference(_Wire):
+class LocalObjectReference(WireStruct):
     """One entry of `imagePullSecrets`."""
 
     name: str = ""
 
 
-class PodOS(_Wire):
+class PodOS(WireStruct):
     """`spec.os`."""
 
     name: str = ""
 
 
-class PodSpec(_Wire):
+class PodSpec(WireStruct):
     """`spec` of a pod."""
 
     volumes: list[Volume] | None = None
@@ -225,7 +230,7 @@ class PodSpec(_Wire):
     security_context: SecurityContext | None = None
     image_pull_secrets: list[LocalObjectReference] | None = None
     affinity: Affinity | None = None
-    tolerations: Raw = ABSENT
+    tolerations: Raw = UNSET
     """In every pod, and asked for by one remedy: see `tolerated`."""
     priority_class_name: str | None = None
     runtime_class_name: str | None = None
@@ -234,17 +239,17 @@ class PodSpec(_Wire):
 
     @property
     def tolerated(self) -> list[Toleration]:
-        """`tolerations`, decoded. Raises one of UNREADABLE."""
+        """`tolerations`, decoded. Raises one of DECODE_ERRORS."""
         return _decode_tolerations(self.tolerations) if is_set(self.tolerations) else []
 
 
-class OwnerReference(_Wire):
+class OwnerReference(WireStruct):
     """One entry of `ownerReferences`."""
 
     kind: str = ""
 
 
-class ObjectMeta(_Wire):
+class ObjectMeta(WireStruct):
     """`metadata` of a pod."""
 
     name: str = ""
@@ -254,7 +259,7 @@ class ObjectMeta(_Wire):
     owner_references: list[OwnerReference] | None = None
 
 
-class Pod(_Wire):
+class Pod(WireStruct):
     """A pod as it is admitted: often without a name, never with a status that matters."""
 
     spec: PodSpec
@@ -291,84 +296,5 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always" or container.name.startswith("sidecar-")
 
 
-_decode_pod = msgspec.json.Decoder(Pod).decode
-
-
-class GroupVersionResource(_Wire):
-    """`request.resource`."""
-
-    group: str = ""
-    version: str = ""
-    resource: str = ""
-
-
-T = TypeVar("T", bound=Pod | Raw | None)
-
-
-class Request(_Wire, Generic[T]):
-    """`request` of an AdmissionReview."""
-
-    uid: str
-    resource: GroupVersionResource = msgspec.field(default_factory=GroupVersionResource)
-    sub_resource: str | None = None
-    namespace: str | None = None
-    operation: str = ""
-    object: T = msgspec.field(default=None)  # type: ignore[assignment]
-
-    @property
-    def pod(self) -> Pod:
-        """The object as a pod. Raises one of UNREADABLE where podsettle cannot read it as one."""
-        found: Pod | Raw | None = self.object
-        return found if isinstance(found, Pod) else _decode_pod(found or _NULL)
-
-
-class Review(_Wire, Generic[T]):
-    """An AdmissionReview of any version."""
-
-    request: Request[T]
-    api_version: str = ""
-    kind: str = ""
-
-
-_decode_with_pod = msgspec.json.Decoder(Review[Pod | None]).decode
-_decode_undecoded = msgspec.json.Decoder(Review[Raw]).decode
-
-
-def decode_review(body: bytes) -> Review[Any]:
-    """Bytes to Review. Raises one of UNREADABLE for what is not JSON or not a review.
-
-    The pod is decoded in the same pass. Where that fails the review is read without it: who asks
-    for its `pod` gets the error.
-    """
-    try:
-        return _decode_with_pod(body)
-    except UNREADABLE:
-        return _decode_undecoded(body)
-
-
-class _BareRequest(_Wire):
-    uid: str
-
-
-class _BareReview(_Wire):
-    request: _BareRequest
-
-
-_decode_bare = msgspec.json.Decoder(_BareReview).decode
-
-
-_UID_AT_HEAD = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([-0-9A-Za-z]{1,128})"')
-_HEAD = 1024
-
-
-def uid_of(body: bytes) -> str | None:
-    """The uid to answer to in a body that is no Review podsettle can read, else None.
-
-    Where the body is not even JSON, or nested too deeply, or cut short, the API server's own order
-    of fields helps: the uid stands before the object.
-    """
-    try:
-        return _decode_bare(body).request.uid
-    except UNREADABLE:
-        found = _UID_AT_HEAD.search(body[:_HEAD])
-        return found[1].decode() if found else None
+decode_pod = msgspec.json.Decoder(Pod).decode
+"""Decode a pod from JSON. Raises one of DECODE_ERRORS."""

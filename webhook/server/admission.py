@@ -19,7 +19,7 @@ from webhook.cluster.source import Source
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.decide import Settings
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit, admit_unread
-from webhook.core.pod import uid_of
+from webhook.core.admission.review import uid_of
 from webhook.core.reasons import Reason
 from webhook.images.lookup import ImageLookup
 from webhook.server.drain import Drain

@@ -10,7 +10,7 @@ from tests.support.factories import SETTINGS, policy, view
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.cache_key import likeness
 from webhook.core.admission.handler import admit
-from webhook.core.pod import decode_review
+from webhook.core.admission.review import decode_review
 
 SEEN = view(policy())
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.factories import container, namespace, pod, view, why
 from tests.support.markdown import DOCS, Page
 from webhook.core.admission.decide import Settings, decide
-from webhook.core.admission.handler import review_of
+from webhook.core.admission.review import make_request
 from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.model import parse_policy
 from webhook.images import lookup
@@ -58,7 +58,7 @@ def test_the_times_are_those_of_the_code() -> None:
 def test_the_policy_wraps_a_container_without_a_command_once_its_image_is_known() -> None:
     seen = view(POLICY, namespaces=[NAMESPACE])
     settings = Settings(linger_image="linger")
-    review = review_of(PLUGIN, "woodpecker")
+    review = make_request(PLUGIN, "woodpecker")
     first = decide(review, seen, settings)
     assert why(first) == ["publish: ImageConfigUnavailable"]
     (lacking,) = first.missing_images
@@ -75,7 +75,9 @@ def test_the_policy_wraps_a_container_without_a_command_once_its_image_is_known(
 def test_without_image_config_the_reason_is_no_command() -> None:
     plain = {**DOCUMENT, "spec": {**DOCUMENT["spec"], "imageConfig": {}}}
     seen = view(parse_policy(plain), namespaces=[NAMESPACE])
-    given = decide(review_of(PLUGIN, "woodpecker"), seen, Settings(linger_image="linger"))
+    given = decide(make_request(PLUGIN, "woodpecker"), seen, Settings(linger_image="linger"))
     assert why(given) == ["publish: NoCommand"]
     commanded = pod(containers=[container("publish", "/bin/plugin")], restartPolicy="Never")
-    assert decide(review_of(commanded, "woodpecker"), seen, Settings(linger_image="l")).operations
+    assert decide(
+        make_request(commanded, "woodpecker"), seen, Settings(linger_image="l")
+    ).operations

@@ -18,7 +18,7 @@ from webhook.core.constants import (
     OWN_ANNOTATIONS,
     OWN_CONTAINERS,
 )
-from webhook.core.pod import ABSENT, Container, ObjectMeta, Pod, is_sidecar, may_hold_helper
+from webhook.core.pod import UNSET, Container, ObjectMeta, Pod, is_sidecar, may_mount_helper_path
 
 _READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_MIRROR, ANNOTATION_SKIP}
 _BRACKET = ord("[")
@@ -44,7 +44,7 @@ def likeness(pod: Pod, *, wraps_containers: bool) -> Pod:
             _reduce(container)
         else:
             container.image = container.command = None
-            container.args = container.volume_mounts = container.volume_devices = ABSENT
+            container.args = container.volume_mounts = container.volume_devices = UNSET
     for volume in spec.volumes or ():
         if volume.name != HELPER:
             volume.name = ""
@@ -64,14 +64,14 @@ def likeness(pod: Pod, *, wraps_containers: bool) -> Pod:
 
 def _reduce(container: Container) -> None:
     # Read only where an image is known, and then nothing is remembered.
-    container.args = ABSENT
+    container.args = UNSET
     if container.command:
         # Only what starts by its image is asked for that.
         container.image = None
     mounts = container.volume_mounts
     if mounts:
         raw = bytes(mounts)
-        if raw[0] == _BRACKET and not may_hold_helper(raw):
+        if raw[0] == _BRACKET and not may_mount_helper_path(raw):
             container.volume_mounts = _MOUNTED
     if is_sidecar(container) and container.name not in OWN_CONTAINERS:
         container.image = None

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.review import Request
 from webhook.core.cluster.nodes import runs_on_windows
 from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import (
@@ -20,7 +21,7 @@ from webhook.core.constants import (
 )
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.verify import Proofs
-from webhook.core.pod import Pod, Request
+from webhook.core.pod import Pod
 from webhook.core.policy.image_config import NO_IMAGES, Images, KnownImages
 from webhook.core.policy.model import REMEDIES
 from webhook.core.policy.plan import Plan, Step
@@ -59,7 +60,7 @@ def decide(
     one that is not `reusable` only the proofs in the memory are used. Without a memory nothing is
     remembered.
 
-    Raises one of `review.UNREADABLE` for a pod that Kubernetes would not send, and PatchError where
+    Raises one of `DECODE_ERRORS` for a pod that Kubernetes would not send, and PatchError where
     the self-check refuses the patch; the caller admits the pod unchanged in either case.
     """
     resource = request.resource

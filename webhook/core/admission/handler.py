@@ -14,9 +14,10 @@ import msgspec
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.response import API_VERSION, encode_review
+from webhook.core.admission.response import encode_review
+from webhook.core.admission.review import REVIEW_API_VERSION, Request, Review, decode_review, uid_of
 from webhook.core.cluster.view import ClusterView
-from webhook.core.pod import UNREADABLE, Request, Review, decode_review, uid_of
+from webhook.core.pod import DECODE_ERRORS
 from webhook.core.policy.image_config import NO_IMAGES, KnownImages
 from webhook.core.reasons import Outcome, Reason
 
@@ -63,23 +64,23 @@ def admit(
     """
     try:
         review = decode_review(body)
-    except UNREADABLE as error:
+    except DECODE_ERRORS as error:
         uid = uid_of(body)
         if uid is None:
             raise UnreadableReviewError(f"not an AdmissionReview: {error}") from None
         decision = _only(Reason.UNSUPPORTED_REVIEW, f"podsettle cannot read it: {error}")
-        return _answer(API_VERSION, uid, decision)
+        return _answer(REVIEW_API_VERSION, uid, decision)
     request = review.request
-    if review.kind != "AdmissionReview" or review.api_version != API_VERSION:
+    if review.kind != "AdmissionReview" or review.api_version != REVIEW_API_VERSION:
         decision = _only(
             Reason.UNSUPPORTED_REVIEW,
             f"{review.kind or 'no kind'} of {review.api_version or 'no apiVersion'}; "
-            f"podsettle answers AdmissionReview of {API_VERSION}",
+            f"podsettle answers AdmissionReview of {REVIEW_API_VERSION}",
         )
         return _answer(_version(review), request.uid, decision, request)
     reusable = len(body) <= _LONGEST_REMEMBERED
     decision, defect = decide_safely(request, view, settings, images, memory, reusable=reusable)
-    return _answer(API_VERSION, request.uid, decision, request, defect)
+    return _answer(REVIEW_API_VERSION, request.uid, decision, request, defect)
 
 
 def admit_unread(head: bytes, reason: Reason, why: str) -> Answer:
@@ -91,7 +92,7 @@ def admit_unread(head: bytes, reason: Reason, why: str) -> Answer:
     if uid is None:
         raise UnreadableReviewError(why)
     decision = _only(reason, why)
-    return _answer(API_VERSION, uid, decision)
+    return _answer(REVIEW_API_VERSION, uid, decision)
 
 
 def decide_safely(
@@ -106,26 +107,10 @@ def decide_safely(
     """A decision whatever happens, and the defect where one got in the way."""
     try:
         return decide(request, view, settings, images, memory, reusable=reusable), None
-    except UNREADABLE as error:
+    except DECODE_ERRORS as error:
         return _only(Reason.MALFORMED_POD, f"the pod was admitted unchanged: {error}"), None
     except Exception as error:
         return _only(Reason.INTERNAL_ERROR, f"the pod was admitted unchanged: {error!r}"), error
-
-
-def review_of(pod: object, namespace: str) -> Request[Any]:
-    """The request in which the API server would ask about this pod."""
-    review = {
-        "apiVersion": API_VERSION,
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "00000000-0000-0000-0000-000000000000",
-            "operation": "CREATE",
-            "namespace": namespace,
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "object": pod,
-        },
-    }
-    return decode_review(_encode(review)).request
 
 
 def _only(reason: Reason, message: str) -> Decision:
@@ -134,7 +119,7 @@ def _only(reason: Reason, message: str) -> Decision:
 
 def _version(review: Review[Any]) -> str:
     """A version that the asker understands: its own, where it is one of the group's."""
-    return review.api_version if review.api_version.startswith(_GROUP) else API_VERSION
+    return review.api_version if review.api_version.startswith(_GROUP) else REVIEW_API_VERSION
 
 
 def _answer(

@@ -7,10 +7,9 @@ from itertools import islice
 
 import msgspec
 
+from webhook.core.admission.review import REVIEW_API_VERSION
 from webhook.core.patch.builder import Operation
 from webhook.core.reasons import Outcome, Reason
-
-API_VERSION = "admission.k8s.io/v1"
 
 MAX_WARNING_CHARACTERS = 256
 """The API server may cut longer warnings (admission.k8s.io/v1 `response.warnings`)."""
@@ -82,7 +81,9 @@ def encode_review(api_version: str, uid: str, response_json: bytes) -> bytes:
 
     `response_json` is a fragment made by `encode_response`.
     """
-    prefix = _RESPONSE_PREFIX if api_version is API_VERSION else _response_prefix(api_version)
+    prefix = (
+        _RESPONSE_PREFIX if api_version is REVIEW_API_VERSION else _response_prefix(api_version)
+    )
     return b"".join((prefix, _encode(uid), b',"allowed":true', response_json, b"}}"))
 
 
@@ -91,7 +92,7 @@ def _response_prefix(api_version: str) -> bytes:
     return b'{"apiVersion":' + version + b',"kind":"AdmissionReview","response":{"uid":'
 
 
-_RESPONSE_PREFIX = _response_prefix(API_VERSION)
+_RESPONSE_PREFIX = _response_prefix(REVIEW_API_VERSION)
 
 
 def _warning(remedy: str, reason: Reason, message: str, containers: list[str]) -> str:

@@ -12,7 +12,8 @@ import yaml
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.decide import Settings
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.handler import decide_safely, review_of
+from webhook.core.admission.handler import decide_safely
+from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import ClusterView
 from webhook.core.policy.image_config import NO_IMAGES, KnownImages
 from webhook.core.preview.line_diff import unified_diff
@@ -86,7 +87,7 @@ def preview_all(
             if chosen not in relabelled:
                 relabelled[chosen] = own_view.with_namespace_labels(chosen, namespace_labels)
             pod_view = relabelled[chosen]
-        request = review_of(workload.pod, chosen)
+        request = make_request(workload.pod, chosen)
         decision, _ = decide_safely(request, pod_view, settings, images, checked, reusable=False)
         operations = list(decision.operations)
         after = jsonpatch.apply_patch(copy_value(workload.pod), operations, in_place=True)

@@ -23,7 +23,7 @@ from webhook.core.constants import (
     OWN_CONTAINERS,
 )
 from webhook.core.patch.builder import ContainerList, PodPatch
-from webhook.core.pod import Container, Pod, is_sidecar, may_hold_helper
+from webhook.core.pod import Container, Pod, is_sidecar, may_mount_helper_path
 from webhook.core.policy.image_config import (
     MAX_REFERENCE_CHARACTERS,
     ImageQuery,
@@ -329,7 +329,7 @@ def _shell_blocked_reason(container: Container, settings: PostInitSleep) -> Reas
 def _mounts_over_helper(container: Container) -> bool:
     """Whether something is mounted where the helper goes; the kubelet makes paths absolute."""
     paths = [device.device_path for device in container.devices]
-    if may_hold_helper(bytes(container.volume_mounts)):
+    if may_mount_helper_path(bytes(container.volume_mounts)):
         paths += [mount.mount_path for mount in container.mounts]
     return any(
         f"{posixpath.normpath('/' + path.lstrip('/'))}/".startswith(f"{HELPER_MOUNT}/")

@@ -30,8 +30,8 @@ from webhook.core.admission.cache import Memory
 from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit, decide_safely
+from webhook.core.admission.review import Request, decode_review
 from webhook.core.defects.versions import Version
-from webhook.core.pod import Request, decode_review
 
 SEEN = view(policy(), nodes=[node()])
 

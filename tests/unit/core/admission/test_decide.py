@@ -23,7 +23,7 @@ from tests.support.factories import (
 )
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings, decide
-from webhook.core.admission.handler import review_of
+from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import Namespace
 
 APPLIED = "podsettle.dev/applied"
@@ -188,7 +188,7 @@ def test_a_pod_opts_out_of_single_remedies(skip: str, reasons: list[str]) -> Non
     ],
 )
 def test_only_the_creation_of_a_pod_is_covered(request_fields: dict[str, str]) -> None:
-    request = review_of(pod(QUICK), "ci")
+    request = make_request(pod(QUICK), "ci")
     for name, value in request_fields.items():
         setattr(request, name, value)
     assert why(decide(request, view(policy()), SETTINGS)) == ["NotPodCreate"]
@@ -198,7 +198,7 @@ def test_only_the_creation_of_a_pod_is_covered(request_fields: dict[str, str]) -
     ("group", "resource"), [("", "services"), ("metrics.k8s.io", "pods"), ("", "pods/log")]
 )
 def test_only_pods_of_the_core_group_are_covered(group: str, resource: str) -> None:
-    request = review_of(pod(QUICK), "ci")
+    request = make_request(pod(QUICK), "ci")
     request.resource.group, request.resource.resource = group, resource
     assert why(decide(request, view(policy()), SETTINGS)) == ["NotPodCreate"]
 

@@ -22,7 +22,8 @@ from tests.support.factories import (
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.handler import admit, review_of
+from webhook.core.admission.handler import admit
+from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import Namespace
 from webhook.core.defects.versions import Version
 from webhook.core.reasons import Outcome, Reason
@@ -172,7 +173,7 @@ def labelled(labels: Json) -> Decision:
 
 
 def updated() -> Decision:
-    request = review_of(pod(QUICK), "ci")
+    request = make_request(pod(QUICK), "ci")
     request.operation = "UPDATE"
     return decide(request, SLEEP, SETTINGS)
 

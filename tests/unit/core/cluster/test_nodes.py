@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.factories import MODERN, node, pod
 from webhook.cluster.decode import read_node
-from webhook.core.admission.handler import review_of
+from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes, any_could_run
 from webhook.core.defects.versions import Version
 from webhook.core.pod import PodSpec
@@ -17,7 +17,7 @@ LABELS = {"disk": "ssd", "cores": "8"}
 
 
 def spec(**fields: Any) -> PodSpec:
-    return review_of(pod(**fields), "ci").pod.spec
+    return make_request(pod(**fields), "ci").pod.spec
 
 
 def nodes(*documents: dict[str, Any]) -> Nodes:

@@ -10,7 +10,7 @@ import jsonpatch
 import pytest
 
 from tests.support.factories import Json, container, pod
-from webhook.core.admission.handler import review_of
+from webhook.core.admission.review import make_request
 from webhook.core.patch.builder import PodPatch, escape
 from webhook.core.patch.verify import PatchError, Proofs, check_edits
 
@@ -20,7 +20,7 @@ OWN = "podsettle.dev/applied"
 
 
 def patch_of(document: Json) -> PodPatch:
-    return PodPatch(review_of(document, "ci").pod)
+    return PodPatch(make_request(document, "ci").pod)
 
 
 def applied(document: Json, patch: PodPatch) -> Json:
@@ -228,7 +228,7 @@ def test_no_operation_can_fail_on_purpose() -> None:
 
 
 def test_the_received_pod_is_not_changed_by_the_check() -> None:
-    pod_ = review_of(pod(container("a", "x"), volumes=[]), "ci").pod
+    pod_ = make_request(pod(container("a", "x"), volumes=[]), "ci").pod
     patch = PodPatch(pod_)
     patch.add_volume({"name": "v"})
     patch.put_init_container_first(HELPER)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.factories import Json, container, pod
-from webhook.core.admission.handler import review_of
+from webhook.core.admission.review import make_request
 from webhook.core.patch import verify as proof
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.verify import PatchError, Proofs
@@ -21,7 +21,7 @@ def proofs() -> Proofs:
 
 
 def check(document: Json, edit: Edit, proofs: Proofs) -> None:
-    patch = PodPatch(review_of(document, "ci").pod)
+    patch = PodPatch(make_request(document, "ci").pod)
     edit(patch)
     patch.checked_operations(proofs)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.factories import Json, node, pod
 from webhook.cluster.decode import read_node
-from webhook.core.admission.handler import review_of
+from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.pod import PodSpec
 from webhook.core.policy.image_config import (
@@ -110,7 +110,7 @@ BARE = node("bare", labels={"disk": "old"})
 def test_the_architectures_of_the_nodes_that_a_pod_could_land_on(
     nodes: list[Json], spec: Json, expected: str
 ) -> None:
-    found: PodSpec = review_of(pod(**spec), "ci").pod.spec
+    found: PodSpec = make_request(pod(**spec), "ci").pod.spec
     assert architectures(Nodes(map(read_node, nodes)), found) == set(expected.split())
 
 

@@ -27,7 +27,8 @@ from tests.unit.core.policy.test_image_config import kubelet_expands
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.handler import admit, review_of
+from webhook.core.admission.handler import admit
+from webhook.core.admission.review import make_request
 from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.reasons import Reason
 
@@ -41,7 +42,7 @@ def started(
 ) -> tuple[Json, Decision]:
     """The pod's first own init container as settled, where its image is known."""
     new = pod(init, **spec)
-    request = review_of(new, "ci")
+    request = make_request(new, "ci")
     lacking = decide(request, seen, SETTINGS).missing_images
     decision = decide(request, seen, SETTINGS, dict.fromkeys(lacking, config))
     assert decision.missing_images == ()
@@ -55,7 +56,7 @@ def test_an_image_that_is_not_known_is_asked_for() -> None:
         "serviceAccountName": "builder",
     }
     new = pod(container("a"), container("b", "/b"), container("c"), **spec)
-    decision = decide(review_of(new, "ci"), SEEN, SETTINGS)
+    decision = decide(make_request(new, "ci"), SEEN, SETTINGS)
     rules = LookupRules(("registry.example",))
     assert decision.missing_images == (
         ImageQuery(IMAGE, rules, frozenset(), "ci", ("a", "b"), "builder"),
@@ -146,7 +147,7 @@ def test_nothing_is_asked_for_what_is_left_alone_anyway() -> None:
         (pod(container("a")), view(policy())),
         (pod(container("a")), view(policy(imageConfig={**RULES, "lookup": "Never"}))),
     ):
-        assert decide(review_of(new, "ci"), seen, SETTINGS).missing_images == ()
+        assert decide(make_request(new, "ci"), seen, SETTINGS).missing_images == ()
 
 
 def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
@@ -156,7 +157,7 @@ def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
         "nodeSelector": {"kubernetes.io/arch": "a" * 100_000},
     }
     asking = container("a", image="i" * 100_000)
-    (query,) = decide(review_of(pod(asking, **spec), "ci"), SEEN, SETTINGS).missing_images
+    (query,) = decide(make_request(pod(asking, **spec), "ci"), SEEN, SETTINGS).missing_images
     # One more of each than there may be, so that it shows.
     assert len(query.pull_secrets) == 21
     texts = (*query.pull_secrets, query.service_account, *query.architectures)
@@ -171,7 +172,7 @@ def test_each_remedy_goes_by_its_own_policys_rules() -> None:
         policy("second", imageConfig=RULES),
         policy("audit", action="Audit", imageConfig=other),
     )
-    lacking = decide(review_of(pod(container("a")), "ci"), seen, SETTINGS).missing_images
+    lacking = decide(make_request(pod(container("a")), "ci"), seen, SETTINGS).missing_images
     assert [query.rules.registries for query in lacking] == [
         ("registry.example",), ("other.example",)
     ]  # fmt: skip
@@ -194,11 +195,11 @@ def test_a_review_carries_what_was_lacking() -> None:
 
 
 def test_what_is_known_is_not_used_for_another_asker() -> None:
-    (query,) = decide(review_of(pod(container("a")), "ci"), SEEN, SETTINGS).missing_images
+    (query,) = decide(make_request(pod(container("a")), "ci"), SEEN, SETTINGS).missing_images
     known = {query: ImageConfig(("/e",), ())}
     other = pod(container("a"), imagePullSecrets=[{"name": "x"}])
     for new, namespace in ((pod(container("a")), "other"), (other, "ci")):
-        assert decide(review_of(new, namespace), SEEN, SETTINGS, known).operations == ()
+        assert decide(make_request(new, namespace), SEEN, SETTINGS, known).operations == ()
 
 
 TEXTS = st.lists(st.text("$()Aa/ ", max_size=4) | st.sampled_from(["sh", "/bin/bash"]), max_size=3)
@@ -228,6 +229,6 @@ def test_the_process_is_the_images_behind_the_wrapper_and_stays_so(
     assert (after != before) is (why(decision) == ["a: Applied"]) is bool(before)
     # The reinvocation finds it settled, and asks for nothing.
     settled = patched_pod(pod(init), decision)
-    again = decide(review_of(settled, "ci"), seen, Settings(linger_image=SETTINGS.linger_image))
+    again = decide(make_request(settled, "ci"), seen, Settings(linger_image=SETTINGS.linger_image))
     if before:
         assert (again.operations, again.missing_images) == ((), ())

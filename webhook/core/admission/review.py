@@ -1,0 +1,116 @@
+"""The envelope of an AdmissionReview: the request with its pod, and the uid to answer to.
+
+Fields: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from webhook.core.pod import DECODE_ERRORS, Pod, WireStruct, decode_pod
+
+REVIEW_API_VERSION = "admission.k8s.io/v1"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class GroupVersionResource(WireStruct):
+    """`request.resource`."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+T = TypeVar("T", bound=Pod | Raw | None)
+
+
+class Request(WireStruct, Generic[T]):
+    """`request` of an AdmissionReview."""
+
+    uid: str
+    resource: GroupVersionResource = msgspec.field(default_factory=GroupVersionResource)
+    sub_resource: str | None = None
+    namespace: str | None = None
+    operation: str = ""
+    object: T = msgspec.field(default=None)  # type: ignore[assignment]
+
+    @property
+    def pod(self) -> Pod:
+        """The object as a pod. Raises one of DECODE_ERRORS if the object cannot be decoded."""
+        found: Pod | Raw | None = self.object
+        return found if isinstance(found, Pod) else decode_pod(found or b"null")
+
+
+class Review(WireStruct, Generic[T]):
+    """An AdmissionReview of any version."""
+
+    request: Request[T]
+    api_version: str = ""
+    kind: str = ""
+
+
+_decode_with_pod = msgspec.json.Decoder(Review[Pod | None]).decode
+_decode_without_pod = msgspec.json.Decoder(Review[Raw]).decode
+
+
+def decode_review(body: bytes) -> Review[Any]:
+    """Decode a review from JSON.
+
+    The pod is decoded in the same pass. If the pod alone is malformed, the review is returned with
+    the undecoded object, and `Request.pod` raises the error.
+
+    Raises one of DECODE_ERRORS if the body is not JSON or not a review.
+    """
+    try:
+        return _decode_with_pod(body)
+    except DECODE_ERRORS:
+        return _decode_without_pod(body)
+
+
+class _RequestUid(WireStruct):
+    uid: str
+
+
+class _ReviewUid(WireStruct):
+    request: _RequestUid
+
+
+_decode_uid = msgspec.json.Decoder(_ReviewUid).decode
+
+_UID_PATTERN = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([-0-9A-Za-z]{1,128})"')
+_UID_SEARCH_BYTES = 1024
+"""The API server writes the uid as the first field of the request."""
+
+
+def uid_of(body: bytes) -> str | None:
+    """Return the uid in a body that cannot be decoded as a Review, or None if there is no uid.
+
+    The body may be truncated, nested too deeply, or no JSON at all. Then the uid is searched for in
+    the first bytes, because the API server writes it before the object.
+    """
+    try:
+        return _decode_uid(body).request.uid
+    except DECODE_ERRORS:
+        found = _UID_PATTERN.search(body[:_UID_SEARCH_BYTES])
+        return found[1].decode() if found else None
+
+
+def make_request(pod: object, namespace: str) -> Request[Any]:
+    """Return the request that the API server would send when this pod is created."""
+    review = {
+        "apiVersion": REVIEW_API_VERSION,
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "00000000-0000-0000-0000-000000000000",
+            "operation": "CREATE",
+            "namespace": namespace,
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "object": pod,
+        },
+    }
+    return decode_review(_encode(review)).request
