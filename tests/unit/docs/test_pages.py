@@ -51,6 +51,19 @@ def test_links_lead_to_a_file_and_its_heading(page: Page) -> None:
             assert anchor in Page(target).anchors, f"{page.path.name} links to {path}#{anchor}"
 
 
+PLACES = ("bench", "certs", "charts", "docs", "examples", "requirements", "tests", "webhook", ".ci")
+NAMED_PATH = re.compile(rf"`((?:{'|'.join(map(re.escape, PLACES))})/[^`\s]*)`")
+PLACEHOLDER = re.compile(r"[A-Z]{4}|\$")
+"""In the place of a name: NAME, $REGISTRY."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_paths_that_a_page_names_exist(page: Page) -> None:
+    for path in NAMED_PATH.findall(page.text):
+        if not PLACEHOLDER.search(path):
+            assert list(ROOT.glob(path.rstrip("/"))), f"{name_of(page)} names {path}"
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     waiting, seen = [ROOT / "README.md"], set()
     while waiting:
