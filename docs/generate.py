@@ -27,16 +27,17 @@ CHART_UPGRADES = """\
 
 ### To 0.2.0
 
-- `image.repository` has no default any more, and `lingerImage` has to be set: Helm says so and
-  changes nothing. `--set lingerImage=none` keeps a release that had none as it is.
-- The pod for `helm test` is there only with `helmTest.enabled=true`.
-- The ServiceMonitor sends a token from a Secret, which the chart makes, in the place of Prometheus'
-  own. A ClusterRoleBinding of Prometheus' account to `…-metrics-reader` is not needed any more.
-- `prometheusRule.runbook` is a URL or empty, and no path.
-- New: `extraCA`, `proxy`, `extraEnv`, `extraVolumes`, `extraVolumeMounts`, `commonLabels`,
+- `image.repository` and `lingerImage` must be set: they have no default. Without them Helm prints
+  an error and changes nothing. To keep a release without a helper, use `--set lingerImage=none`.
+- The pod for `helm test` exists only with `helmTest.enabled=true`.
+- The ServiceMonitor now sends a token from a Secret that the chart creates. Before, it sent the
+  token of Prometheus. So a ClusterRoleBinding of Prometheus' account to `…-metrics-reader` is no
+  longer needed.
+- `prometheusRule.runbook` must be a URL or empty. A path is refused.
+- New values: `extraCA`, `proxy`, `extraEnv`, `extraVolumes`, `extraVolumeMounts`, `commonLabels`,
   `serviceAccount.annotations`, `serviceMonitor.tokenSecret`.
-- `global.imageRegistry` and `global.imagePullSecrets` count. Before, they were accepted and
-  ignored.
+- `global.imageRegistry` and `global.imagePullSecrets` now have an effect. Before, they were
+  accepted and ignored.
 """
 NOTICE = "<!-- Written by docs/generate.py from the code: change that, then run `make docs`. -->\n"
 
@@ -199,11 +200,26 @@ def chart_page() -> str:
     lines = [
         "# podsettle's chart",
         "",
-        f"{about['description']}. Kubernetes {about['kubeVersion'].removesuffix('-0')}. How to "
-        "install, upgrade and uninstall it: [docs/install.md](../../docs/install.md). What to do "
-        "when something is wrong: [docs/operations.md](../../docs/operations.md).",
+        "This Helm chart installs podsettle in a cluster. podsettle is "
+        f"{about['description'][0].lower()}{about['description'][1:]}. "
+        f"The chart needs Kubernetes {about['kubeVersion'].removesuffix('-0')}.",
         "",
-        "| value | default | what it says |",
+        "Run this in a checkout, with images that you have built and pushed to your own registry:",
+        "",
+        "```sh",
+        "helm install podsettle charts/podsettle \\",
+        "  --namespace podsettle-system --create-namespace \\",
+        '  --set image.repository="$REGISTRY/podsettle" --set lingerImage="$REGISTRY/linger"',
+        "```",
+        "",
+        "- How to build the images, and how to install, upgrade and uninstall the chart: "
+        "[docs/install.md](../../docs/install.md)",
+        "- What to do when something is wrong: [docs/operations.md](../../docs/operations.md)",
+        "- podsettle's own words: [docs/glossary.md](../../docs/glossary.md)",
+        "",
+        "## Values",
+        "",
+        "| value | default | meaning |",
         "|---|---|---|",
     ]
     lines += [
