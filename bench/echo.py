@@ -15,8 +15,8 @@ from pathlib import Path
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from webhook.process_memory import spare_a_server
-from webhook.server.run import KEEP_ALIVE, listen
+from webhook.process_memory import tune_gc_for_server
+from webhook.server.run import IDLE_TIMEOUT_SECONDS, listen
 from webhook.tls.file_source import CertificateDirectory
 
 
@@ -53,11 +53,11 @@ def main(certs: Path, port: int, answer: Path) -> None:
         log_config=None,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=IDLE_TIMEOUT_SECONDS,
         lifespan="off",
         ws="none",
     )
-    spare_a_server()
+    tune_gc_for_server()
     server = uvicorn.Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve(sockets=[listen("127.0.0.1", port)]))

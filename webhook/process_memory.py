@@ -12,7 +12,7 @@ _ALLOCATIONS = 10_000
 
 
 @contextmanager
-def made_to_stay() -> Iterator[None]:
+def frozen_imports() -> Iterator[None]:
     """Make modules, models and the like: nothing of it is ever looked at again.
 
     Looking through it again and again, and finding next to nothing, takes a tenth of a start.
@@ -25,13 +25,13 @@ def made_to_stay() -> Iterator[None]:
         gc.enable()
 
 
-def spare_a_server() -> None:
+def tune_gc_for_server() -> None:
     """The same for all that there is, and fewer looks: it is busy, and leaves little behind."""
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS)
 
 
-def give_back() -> None:
+def malloc_trim() -> None:
     """Let the system have what was freed; glibc by itself gives back what is at the end only.
 
     Other C libraries have no such call, and keep what they keep.

@@ -13,7 +13,7 @@ _PAUSE = 5.0
 
 
 @asynccontextmanager
-async def background(*works: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+async def supervise(*works: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
     """Keep endless work going while the block runs.
 
     A defect in it is logged, and the work is begun anew after 5 s: a certificate that is no longer

@@ -15,7 +15,7 @@ from tests.e2e.cluster.conftest import eventually
 from tests.support.kube.cluster import KubeCluster
 from webhook.cluster.client import ApiServer, Json, WatchLimits
 from webhook.cluster.reflector import Reflector
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 LIMITS = WatchLimits(answer_seconds=2, silent_seconds=0.5)
 
@@ -42,7 +42,7 @@ async def _watch(cluster: KubeCluster) -> None:
     assert port is not None
     async with await ApiServer.connect(kubeconfig=str(cluster.kubeconfig)) as server:
         namespaces = Reflector(server, "/api/v1/namespaces", _name, lambda: None, limits=LIMITS)
-        async with background(namespaces.run):
+        async with supervise(namespaces.run):
             before = cluster.namespace("before-")
             await eventually(lambda: before in namespaces.objects)
             print("watching", flush=True)

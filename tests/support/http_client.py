@@ -76,8 +76,8 @@ class InProcess:
     def close(self) -> None:
         for client in self._clients:
             client.close()
-        self.drain.quiet = 0
-        self.drain.begin()
+        self.drain.idle_seconds = 0
+        self.drain.start()
         self.thread.join(_PATIENCE)
         assert not self.thread.is_alive()
 

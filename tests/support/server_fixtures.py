@@ -23,7 +23,7 @@ LINGER_IMAGE = "registry.example/podsettle/linger:test"
 @pytest.fixture(autouse=True)
 def connections_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection to a server in this process is closed by chance."""
-    monkeypatch.setattr(protocol, "CHANCE_TO_CLOSE", 0)
+    monkeypatch.setattr(protocol, "GOAWAY_CHANCE", 0)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
         source,
         Settings(linger_image=LINGER_IMAGE),
         certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
-        drain=Drain(quiet=10, limit=45),
+        drain=Drain(idle_seconds=10, timeout_seconds=45),
     )
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found:

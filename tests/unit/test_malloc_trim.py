@@ -10,7 +10,7 @@ import pytest
 
 _FREED = """
 from pathlib import Path
-from webhook.process_memory import give_back
+from webhook.process_memory import malloc_trim
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -19,7 +19,7 @@ blocks = [bytes(2000) for _ in range(20_000)]
 last = blocks[-1]
 blocks.clear()
 before = resident()
-give_back()
+malloc_trim()
 print(before - resident())
 """
 

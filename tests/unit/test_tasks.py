@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from webhook import tasks as module
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 
 async def test_a_defect_is_logged_and_the_work_begun_anew(
@@ -27,7 +27,7 @@ async def test_a_defect_is_logged_and_the_work_begun_anew(
         await forever.wait()
 
     with caplog.at_level(logging.ERROR):
-        async with background(work), asyncio.timeout(10):
+        async with supervise(work), asyncio.timeout(10):
             await again.wait()
     assert begun == 2
     assert "nobody had thought of it" in caplog.text
@@ -35,6 +35,6 @@ async def test_a_defect_is_logged_and_the_work_begun_anew(
 
 async def test_it_ends_with_the_block() -> None:
     before = asyncio.all_tasks()
-    async with background(asyncio.Event().wait, asyncio.Event().wait):
+    async with supervise(asyncio.Event().wait, asyncio.Event().wait):
         assert len(asyncio.all_tasks()) == len(before) + 2
     assert asyncio.all_tasks() == before

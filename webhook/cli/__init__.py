@@ -10,9 +10,9 @@ if os.getpid() == 1:
     # handles it (which takes a second to import), SIGTERM is to end this as it ends any other.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
-from webhook.process_memory import made_to_stay
+from webhook.process_memory import frozen_imports
 
-with made_to_stay():
+with frozen_imports():
     import click
 
     from webhook import __version__

@@ -27,7 +27,7 @@ from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.source import Check, Source
 from webhook.core.admission.decide import Settings
 from webhook.core.pull_secrets import PullSecrets
-from webhook.process_memory import made_to_stay
+from webhook.process_memory import frozen_imports
 from webhook.tls.authority import Life
 from webhook.tls.file_source import CertificateDirectory, CertificateError, FileSource
 from webhook.tls.source import CertificateSource
@@ -207,7 +207,7 @@ def serve(
     drain_limit: timedelta,
 ) -> None:
     """Answer admission reviews and previews over TLS."""
-    with made_to_stay():
+    with frozen_imports():
         from webhook.server.app import create_app
         from webhook.server.client_certs import ClientCAError, ask_for_client_certificate
         from webhook.server.drain import Drain

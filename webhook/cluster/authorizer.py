@@ -17,7 +17,7 @@ class Access(Enum):
     """The API server could not be asked."""
 
 
-class Verdict(NamedTuple):
+class AccessDecision(NamedTuple):
     """The end, and what there is to say about it."""
 
     access: Access
@@ -27,5 +27,5 @@ class Verdict(NamedTuple):
 class Authorizer(Protocol):
     """Knows who may do what."""
 
-    async def judge(self, token: str, verb: str, path: str) -> Verdict:
+    async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
         """Whether the bearer of a token may use an HTTP method, in lower case, on a path."""

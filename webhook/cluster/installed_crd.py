@@ -16,7 +16,7 @@ from webhook.cluster.source import Check
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdComparison, CrdDifference
 from webhook.core.policy.status import crd_note
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class InstalledCrd:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Mirror it while the block runs."""
-        async with background(self._reflector.run):
+        async with supervise(self._reflector.run):
             yield
 
     def _note(self) -> str:

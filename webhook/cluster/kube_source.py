@@ -24,7 +24,7 @@ from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestP
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.status import accepted
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class KubernetesSource:
     async def running(self) -> AsyncIterator[None]:
         """Mirror the cluster while the block runs."""
         runs = [reflector.run for reflector in self.reflectors.values()]
-        async with background(*runs, self._watch_version):
+        async with supervise(*runs, self._watch_version):
             yield
 
     async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109

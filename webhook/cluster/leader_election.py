@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Lease:
         Whoever acts on `held` has to have ended before the block does.
         """
         try:
-            async with background(self._run):
+            async with supervise(self._run):
                 yield
         finally:
             await self._release()

@@ -25,7 +25,7 @@ from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.errors import InvalidPolicyError, ManifestProblem, json_path
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.preview.yaml_documents import Document, DocumentError, each_document
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
@@ -223,7 +223,7 @@ class ManifestsSource:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch the directory while the block runs."""
-        async with background(self.watch):
+        async with supervise(self.watch):
             yield
 
     async def fetch_namespace(self, _name: str, _timeout: float) -> None:

@@ -26,7 +26,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable, WatchLimits
-from webhook.process_memory import give_back
+from webhook.process_memory import malloc_trim
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Reflector(Generic[T]):
                 if self._version is None:
                     await self._list()
                     # What was read is many times what is kept of it.
-                    await asyncio.to_thread(give_back)
+                    await asyncio.to_thread(malloc_trim)
                 await self._watch()
                 pause = _FIRST_PAUSE
             except _Gone:

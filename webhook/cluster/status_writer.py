@@ -22,7 +22,7 @@ from webhook.core.policy.status import (
     still_needed,
     webhook_scoped,
 )
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class StatusWriter:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write statuses while the block runs."""
-        async with background(self._keep):
+        async with supervise(self._keep):
             yield
 
     async def _keep(self) -> None:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Any, NamedTuple
 
-from webhook.cluster.authorizer import Access, Verdict
+from webhook.cluster.authorizer import Access, AccessDecision
 from webhook.cluster.client import ApiError, ApiServer, Unreachable
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class _Kept(NamedTuple):
-    verdict: Verdict
+    verdict: AccessDecision
     until: float
 
 
@@ -49,10 +49,10 @@ class ClusterAuthorizer:
         self._secret = secrets.token_bytes(32)
         self._at_once = asyncio.Semaphore(_MOST_AT_ONCE)
 
-    async def judge(self, token: str, verb: str, path: str) -> Verdict:
+    async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
         """Whether the bearer of a token may use an HTTP method, in lower case, on a path."""
         if not token or len(token) > _LONGEST_TOKEN or not token.isascii():
-            return Verdict(Access.UNAUTHENTICATED, "this is no token")
+            return AccessDecision(Access.UNAUTHENTICATED, "this is no token")
         key = self._key(token, verb, path)
         kept = self._kept.get(key)
         if kept and self._clock() < kept.until:
@@ -62,15 +62,15 @@ class ClusterAuthorizer:
                 verdict = await self._ask(token, verb, path)
         except (ApiError, Unreachable, TimeoutError, LookupError) as error:
             log.warning("cannot tell who may %s %s: %s", verb, path, _told(error))
-            return Verdict(Access.UNKNOWN, _told(error))
+            return AccessDecision(Access.UNKNOWN, _told(error))
         self._keep(key, verdict)
         return verdict
 
-    async def _ask(self, token: str, verb: str, path: str) -> Verdict:
+    async def _ask(self, token: str, verb: str, path: str) -> AccessDecision:
         # No audiences: the API server then takes its own, and tokens for others are not good here.
         found = await self._review(_TOKEN_REVIEWS, "TokenReview", {"token": token})
         if not found.get("authenticated"):
-            return Verdict(Access.UNAUTHENTICATED, found.get("error", ""))
+            return AccessDecision(Access.UNAUTHENTICATED, found.get("error", ""))
         user = found["user"]
         spec = {
             "nonResourceAttributes": {"path": path, "verb": verb},
@@ -81,8 +81,8 @@ class ClusterAuthorizer:
         }
         judged = await self._review(_ACCESS_REVIEWS, "SubjectAccessReview", spec)
         if judged.get("allowed"):
-            return Verdict(Access.GRANTED)
-        return Verdict(Access.FORBIDDEN, f"{spec['user']!r} may not {verb} {path}")
+            return AccessDecision(Access.GRANTED)
+        return AccessDecision(Access.FORBIDDEN, f"{spec['user']!r} may not {verb} {path}")
 
     async def _review(self, path: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
         group = path.split("/")[2]
@@ -94,7 +94,7 @@ class ClusterAuthorizer:
     def _key(self, token: str, verb: str, path: str) -> bytes:
         return blake2b(f"{verb} {path} {token}".encode(), key=self._secret).digest()
 
-    def _keep(self, key: bytes, verdict: Verdict) -> None:
+    def _keep(self, key: bytes, verdict: AccessDecision) -> None:
         self._kept[key] = _Kept(verdict, self._clock() + SECONDS_KEPT)
         self._kept.move_to_end(key)
         if len(self._kept) > MOST_KEPT:

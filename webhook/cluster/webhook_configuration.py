@@ -20,7 +20,7 @@ from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
 from webhook.cluster.reflector import Reflector
 from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK, cluster_webhooks
 from webhook.core.policy.webhook_selectors import WebhookSelectors, is_cluster_webhook
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Registration:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch it, and keep podsettle's part in it right, while the block runs."""
-        async with background(self._reflector.run, self._keep):
+        async with supervise(self._reflector.run, self._keep):
             yield
 
     def look(self) -> None:

@@ -17,21 +17,21 @@ from webhook.cluster.source import Check, Source
 from webhook.core.admission.decide import Settings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup, new_resolver
-from webhook.server.admission import Mutate
+from webhook.server.admission import AdmissionHandler
 from webhook.server.auth import BASIC, guard
 from webhook.server.client_certs import DemandClientCertificate
 from webhook.server.drain import Drain
-from webhook.server.health import announce, probes_router
+from webhook.server.health import log_check_changes, probes_router
 from webhook.server.lean_fastapi import Depends, FastAPI, Response
-from webhook.server.load_shedding import Load, Room
+from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
 from webhook.server.page import page_router
 from webhook.server.preview.previewer import DEFAULT_LIMITS, Previewer, PreviewLimits
 from webhook.server.preview.route import preview_router
-from webhook.server.protocol import DirectWay
-from webhook.server.request_head import PATHS
-from webhook.server.review_log import Journal
-from webhook.tasks import background
+from webhook.server.protocol import AdmissionServer
+from webhook.server.request_head import ADMISSION_PATHS
+from webhook.server.review_log import ReviewLog
+from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,12 @@ class Application(FastAPI):
     """FastAPI for every route but one: its way to a route takes longer than a decision does."""
 
     mutate: ASGIApp
-    direct: DirectWay
+    admission_server: AdmissionServer
     """To what `mutate` answers, for those of its requests that need no waiting."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the life of the server."""
-        if scope["type"] == "http" and scope["path"] in PATHS:
+        if scope["type"] == "http" and scope["path"] in ADMISSION_PATHS:
             await self.mutate(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
@@ -78,14 +78,14 @@ def create_app(
         yield from look()
         yield drain.check()
 
-    load = Load()
-    room = Room()
-    journal = Journal(log)
+    in_flight = InFlight()
+    review_budget = MemoryBudget()
+    review_log = ReviewLog(log)
     metrics = Metrics(__version__)
     metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
     metrics.manifest_problems.set_function(lambda: len(source.problems))
-    metrics.in_flight.set_function(lambda: load.under_way)
+    metrics.in_flight.set_function(lambda: in_flight.count)
 
     # Two resolvers: a preview names any namespace that it likes, and so uses any share.
     resolver, shown_resolver = (new_resolver(metrics.count_refused_dns_lookup) for _ in range(2))
@@ -103,35 +103,37 @@ def create_app(
             aclosing(images),
             aclosing(shown_images),
             aclosing(previewer),
-            background(lambda: announce(all_checks)),
+            supervise(lambda: log_check_changes(all_checks)),
         ):
             try:
                 yield
             finally:
-                journal.flush()
+                review_log.flush()
 
     app = Application(
         title="podsettle",
         version=__version__,
         description="A mutating admission webhook that settles pods.",
         lifespan=lifespan,
-        dependencies=[Depends(load.elsewhere)],
+        dependencies=[Depends(in_flight.exclude)],
         # Their pages load scripts from elsewhere; the document itself is at /openapi.json.
         docs_url=None,
         redoc_url=None,
     )
-    app.state.load = load
-    app.state.room = room
+    app.state.in_flight = in_flight
+    app.state.review_budget = review_budget
     app.state.previewer = previewer
-    mutate = Mutate(source, settings, metrics, journal, drain, load, room, images)
-    app.direct = DirectWay(mutate.at_once, client_certificates)
+    mutate = AdmissionHandler(
+        source, settings, metrics, review_log, drain, in_flight, review_budget, images
+    )
+    app.admission_server = AdmissionServer(mutate.handle_sync, client_certificates)
     app.mutate = (
         DemandClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
     )
     guarded = [Depends(guard(authorizer))]
     # Not the reviews' own: previews wait for one another, each with a body of up to 4 MiB.
-    app.state.preview_room = Room()
-    app.include_router(preview_router(previewer, app.state.preview_room), dependencies=guarded)
+    app.state.preview_budget = MemoryBudget()
+    app.include_router(preview_router(previewer, app.state.preview_budget), dependencies=guarded)
     app.include_router(
         probes_router(all_checks, {"version": __version__, "python": platform.python_version()})
     )

@@ -42,7 +42,7 @@ def guard(authorizer: Authorizer | None, challenge: str = BEARER) -> Guard:
             raise HTTPException(401, detail, {"WWW-Authenticate": challenge})
         # Not `request.url.path`: older Starlette versions read that path out of the Host header.
         verb, path = request.method.lower(), request.scope["path"]
-        access, note = await authorizer.judge(token, verb, path)
+        access, note = await authorizer.authorize(token, verb, path)
         if access is Access.UNAUTHENTICATED:
             detail = f"the API server does not take this token: {note or 'invalid or expired'}"
             raise HTTPException(401, f"{detail}; {_HOW}", {"WWW-Authenticate": challenge})

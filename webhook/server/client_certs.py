@@ -13,7 +13,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from webhook.server.protocol import CLIENT_CERTIFICATE
+from webhook.server.protocol import CLIENT_CERTIFICATE_KEY
 from webhook.server.responses import refuse
 
 
@@ -44,7 +44,7 @@ class DemandClientCertificate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if CLIENT_CERTIFICATE in scope.get("state", ()):
+        if CLIENT_CERTIFICATE_KEY in scope.get("state", ()):
             await self._app(scope, receive, send)
         else:
             self._count_refused(403)

@@ -15,39 +15,44 @@ from webhook.cluster.source import Check
 
 
 class Drain:
-    """When to leave: `quiet` seconds after the last review, at the latest `limit` after begun."""
+    """Decides when the server exits."""
 
-    def __init__(self, quiet: float, limit: float, clock: Callable[[], float] = monotonic) -> None:
-        self.quiet = quiet
-        self.limit = limit
+    def __init__(
+        self, idle_seconds: float, timeout_seconds: float, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.idle_seconds = idle_seconds
+        self.timeout_seconds = timeout_seconds
         self.reviews = 0
         """Of how many requests to /mutate the server knows; /mutate counts them."""
         self._clock = clock
-        self._began: float | None = None
+        self._started_at: float | None = None
         self._last_review = 0.0
         self._reviews_seen = 0
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         """Whether the server is to leave."""
-        return self._began is not None
+        return self._started_at is not None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Fail readiness from now on, and leave once it is quiet."""
-        if self._began is None:
-            self._began = self._last_review = self._clock()
+        if self._started_at is None:
+            self._started_at = self._last_review = self._clock()
             self._reviews_seen = self.reviews
 
-    def over(self) -> bool:
+    def finished(self) -> bool:
         """Whether to leave now. To be asked often: it is here that reviews are noticed."""
-        if self._began is None:
+        if self._started_at is None:
             return False
         now = self._clock()
         if self.reviews != self._reviews_seen:
             self._reviews_seen = self.reviews
             self._last_review = now
-        return now - self._last_review >= self.quiet or now - self._began >= self.limit
+        return (
+            now - self._last_review >= self.idle_seconds
+            or now - self._started_at >= self.timeout_seconds
+        )
 
     def check(self) -> Check:
         """The line in /readyz, of the name that the API server's own has."""
-        return Check("shutdown", not self.begun, "this process is about to end" * self.begun)
+        return Check("shutdown", not self.started, "this process is about to end" * self.started)

@@ -55,7 +55,7 @@ def _sign(check: Check) -> str:
     return "-"
 
 
-async def announce(checks: Callable[[], Iterable[Check]]) -> None:
+async def log_check_changes(checks: Callable[[], Iterable[Check]]) -> None:
     """Log each change of a check, until cancelled. What is well from the start is not worth it."""
     said: dict[str, Check] = {}
     while True:

@@ -23,68 +23,68 @@ from weakref import ref
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from webhook.server.request_body import ALWAYS_KEPT
+from webhook.server.request_body import GUARANTEED_BODY_BYTES
 from webhook.server.request_head import END, LONGEST, read_head
 from webhook.server.responses import CLOSE, JSON, Header
 
-HEAD_SECONDS = 10
+HEADER_TIMEOUT_SECONDS = 10
 """From the first byte of a request to the end of its headers."""
-REST_SECONDS = 5
+DRAIN_BODY_TIMEOUT_SECONDS = 5
 """For the rest of a request that was answered before it had come: hanging up at once would make
 the client fail to write, and never read the answer (`mapRoundTripError` of Go's net/http)."""
-UNREAD_SECONDS = 7
+WRITE_TIMEOUT_SECONDS = 7
 """For a client to read on, once it has left some of its answers unread."""
-MOST_UNREAD = 64 * 1024
+WRITE_HIGH_WATER_BYTES = 64 * 1024
 """Bytes of answers that are encrypted and wait for their client; the answers wait behind them."""
-GOODBYE_SECONDS = 1
+CLOSE_TIMEOUT_SECONDS = 1
 """For a client to hang up as well."""
 _NO_UPGRADE = "This server has HTTP/1.1 only: send no Upgrade header, and no CONNECT."
-MAX_HEAD = 64 * 1024
+MAX_HEADER_BYTES = 64 * 1024
 """Bytes of a request line and headers; a token in them takes a few thousand."""
-_PATIENCE = 0.05
+BODY_WAIT_SECONDS = 0.05
 """Seconds for the rest of a request. An API server writes the head of a request and its body apart,
 and now and then the one is read before the other is there."""
 
-ARRIVAL = "arrival"
-"""Where in a request's `state` its Arrival is."""
-CLIENT_CERTIFICATE = "client certificate"
+TIMING_KEY = "arrival"
+"""Where in a request's `state` its RequestTiming is."""
+CLIENT_CERTIFICATE_KEY = "client certificate"
 """Where in a request's `state` the verified certificate of the client is, if it showed one."""
-CHANCE_TO_CLOSE = 0.001
+GOAWAY_CHANCE = 0.001
 """That a connection is closed with an answer, as by `--goaway-chance` of the API server itself: its
 connections live for as long as they are used, so a new replica would get next to nothing."""
 
 
-def is_last() -> bool:
+def should_close() -> bool:
     """Whether a connection is to be closed with the answer that is about to be given."""
-    return random() < CHANCE_TO_CLOSE  # noqa: S311
+    return random() < GOAWAY_CHANCE  # noqa: S311
 
 
-class Turn:
-    """When the loop began to read in its present turn.
+class LoopTick:
+    """When the loop started_at to read in its present turn.
 
     What is read in a turn had all been sent before it was read, so whoever comes last has waited
     for those before him. `loop.time()` would not tell: uvloop's looks at the clock whenever it is
     asked.
     """
 
-    __slots__ = ("_began",)
+    __slots__ = ("_started_at",)
 
     def __init__(self) -> None:
-        self._began: float | None = None
+        self._started_at: float | None = None
 
-    def began(self, loop: AbstractEventLoop) -> float:
+    def started_at(self, loop: AbstractEventLoop) -> float:
         """By `time.monotonic`; for whoever reads."""
-        if self._began is None:
-            self._began = monotonic()
+        if self._started_at is None:
+            self._started_at = monotonic()
             # The loop comes to it once it has read from everybody.
             loop.call_soon(self._end)
-        return self._began
+        return self._started_at
 
     def _end(self) -> None:
-        self._began = None
+        self._started_at = None
 
 
-class Head(NamedTuple):
+class ResponseHead(NamedTuple):
     """Of an answer with a review."""
 
     text: bytes
@@ -93,7 +93,7 @@ class Head(NamedTuple):
     """Whether it says that the connection ends."""
 
 
-class Heads:
+class ResponseHeads:
     """The head for each list of headers, made when the list is another one.
 
     uvicorn makes a new list every second, for the date, and never changes one.
@@ -103,25 +103,25 @@ class Heads:
 
     def __init__(self) -> None:
         self._headers: list[Header] | None = None
-        self._head: Head
+        self._head: ResponseHead
 
-    def of(self, headers: list[Header]) -> Head:
+    def of(self, headers: list[Header]) -> ResponseHead:
         """The head with these headers."""
         if headers is not self._headers:
             lines = [b"%b: %b\r\n" % header for header in (*headers, JSON)]
             text = b"HTTP/1.1 200 OK\r\n%bcontent-length: " % b"".join(lines)
-            self._head = Head(text, CLOSE in headers)
+            self._head = ResponseHead(text, CLOSE in headers)
             self._headers = headers
         return self._head
 
 
-class Arrival:
+class RequestTiming:
     """When a request came, and whether all of it has come by now."""
 
-    __slots__ = ("_cycle", "at")
+    __slots__ = ("_cycle", "received_at")
 
-    def __init__(self, at: float, cycle: RequestResponseCycle) -> None:
-        self.at = at
+    def __init__(self, received_at: float, cycle: RequestResponseCycle) -> None:
+        self.received_at = received_at
         """By `time.monotonic`."""
         # Not the cycle itself: it holds the request's state, and so this. What holds itself stays,
         # with its connection and the buffers of that, until the collector comes by.
@@ -135,59 +135,59 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class DirectWay:
+class AdmissionServer:
     """What the connections of one server share."""
 
-    at_once: Callable[[bytes, float, float], bytes | None]
+    handle_sync: Callable[[bytes, float, float], bytes | None]
     needs_certificate: bool
     """Whether reviews are for clients alone that showed a certificate."""
-    turn: Turn = field(default_factory=Turn)
-    heads: Heads = field(default_factory=Heads)
+    tick: LoopTick = field(default_factory=LoopTick)
+    heads: ResponseHeads = field(default_factory=ResponseHeads)
 
 
-class DirectConnection(HttpToolsProtocol):
+class FastPathProtocol(HttpToolsProtocol):
     """One connection of a client."""
 
-    _held = b""
+    _buffer = b""
     """What came of a request that may be answered at once, while the rest of it is waited for."""
-    _waiting: asyncio.TimerHandle | None = None
+    _body_timer: asyncio.TimerHandle | None = None
     """The end of the patience with the rest."""
-    _came = 0.0
+    _received_at = 0.0
     """When what is being read came, at the latest; by `time.monotonic`."""
     _in_head = False
     """Whether the parser has begun on a request and not come to the end of its headers."""
-    _may_send_reviews = False
+    _authorized = False
     """Whether the client has shown what it has to."""
 
-    def __init__(self, *, way: DirectWay, **uvicorn: Any) -> None:
+    def __init__(self, *, admission: AdmissionServer, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
-        self._at_once = way.at_once
-        self._needs_certificate = way.needs_certificate
-        self._turn = way.turn
-        self._heads = way.heads
+        self._at_once = admission.handle_sync
+        self._needs_certificate = admission.needs_certificate
+        self._tick = admission.tick
+        self._heads = admission.heads
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note who it is."""
         super().connection_made(transport)
         certificate = transport.get_extra_info("peercert")
-        self._may_send_reviews = bool(certificate) or not self._needs_certificate
+        self._authorized = bool(certificate) or not self._needs_certificate
         if certificate:
-            self.app_state = {**self.app_state, CLIENT_CERTIFICATE: certificate}
+            self.app_state = {**self.app_state, CLIENT_CERTIFICATE_KEY: certificate}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
-        self._wait_no_longer()
+        self._cancel_body_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Answer what came, or let the parser have it, and by that the application."""
-        self._came = self._turn.began(self.loop)
+        self._received_at = self._tick.started_at(self.loop)
         self._unset_keepalive_if_required()
-        if self._held:
-            data, self._held = self._held + data, b""
-        if self._is_at_rest and self._may_send_reviews and self._is_done_with(data):
+        if self._buffer:
+            data, self._buffer = self._buffer + data, b""
+        if self._is_idle and self._authorized and self._try_fast_path(data):
             return
-        self._wait_no_longer()
+        self._cancel_body_timer()
         super().data_received(data)
 
     def on_message_begin(self) -> None:
@@ -200,10 +200,10 @@ class DirectConnection(HttpToolsProtocol):
         self._in_head = False
         state: dict[str, Any] = self.scope["state"]
         super().on_headers_complete()
-        state[ARRIVAL] = Arrival(self._came, self.cycle)
+        state[TIMING_KEY] = RequestTiming(self._received_at, self.cycle)
 
     @property
-    def _is_at_rest(self) -> bool:
+    def _is_idle(self) -> bool:
         """Whether the parser is between two requests, and the application has answered the last."""
         # None at first, whatever its type says.
         cycle: RequestResponseCycle | None = self.cycle
@@ -211,7 +211,7 @@ class DirectConnection(HttpToolsProtocol):
             cycle is None or (cycle.response_complete and not cycle.more_body)
         )
 
-    def _is_done_with(self, data: bytes) -> bool:
+    def _try_fast_path(self, data: bytes) -> bool:
         """Answer a review that came whole, or wait for its rest; False where it is neither.
 
         The parser never sees it: it is between two requests before and after.
@@ -222,20 +222,20 @@ class DirectConnection(HttpToolsProtocol):
             return False
         missing = end + head.length - len(data)
         if missing > 0:
-            return self._hold(data)
+            return self._await_body(data)
         # One at a time: whoever sends many in a row takes turns with the other clients.
         if missing < 0 or self.flow.write_paused:
             return False
-        answer = self._at_once(data[end:], head.deadline, self._came)
+        answer = self._at_once(data[end:], head.deadline, self._received_at)
         if answer is None:
             return False
-        self._wait_no_longer()
+        self._cancel_body_timer()
         self._write(answer)
         return True
 
     def _write(self, body: bytes) -> None:
         headers = self.server_state.default_headers
-        if is_last():
+        if should_close():
             headers = [*headers, CLOSE]
         head = self._heads.of(headers)
         self.transport.write(b"%b%d\r\n\r\n%b" % (head.text, len(body), body))
@@ -243,30 +243,30 @@ class DirectConnection(HttpToolsProtocol):
             self.transport.close()
         self.server_state.total_requests += 1
 
-    def _hold(self, data: bytes) -> bool:
+    def _await_body(self, data: bytes) -> bool:
         """Wait for the rest for a moment; and for no more than there is always room for."""
-        if len(data) > ALWAYS_KEPT:
+        if len(data) > GUARANTEED_BODY_BYTES:
             return False
-        self._held = data
-        if self._waiting is None:
-            self._waiting = self.loop.call_later(_PATIENCE, self._lose_patience)
+        self._buffer = data
+        if self._body_timer is None:
+            self._body_timer = self.loop.call_later(BODY_WAIT_SECONDS, self._on_body_timeout)
         return True
 
-    def _wait_no_longer(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _cancel_body_timer(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
 
-    def _lose_patience(self) -> None:
+    def _on_body_timeout(self) -> None:
         # It was the client that was waited for: no sign of load.
-        self._came = min(self._came + _PATIENCE, monotonic())
-        self._let_go()
+        self._received_at = min(self._received_at + BODY_WAIT_SECONDS, monotonic())
+        self._delegate()
 
-    def _let_go(self) -> None:
+    def _delegate(self) -> None:
         """Leave a request that has not come to its end to the application."""
-        self._wait_no_longer()
-        if self._held:
-            data, self._held = self._held, b""
+        self._cancel_body_timer()
+        if self._buffer:
+            data, self._buffer = self._buffer, b""
             super().data_received(data)
 
 
@@ -277,24 +277,24 @@ class _UpgradeError(Exception):
 class _Flow(FlowControl):
     """uvicorn's, which reads on after each answer, however many requests are waiting for theirs."""
 
-    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
         super().__init__(transport)
-        self._waiting = waiting
+        self._pipeline = pipeline
 
     def resume_reading(self) -> None:
         # The request before those that wait has come to its end.
-        if not self._waiting:
+        if not self._pipeline:
             super().resume_reading()
 
 
-class Connection(DirectConnection):
+class AdmissionProtocol(FastPathProtocol):
     """One connection of a client."""
 
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
-    _unread: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
     """The end of the patience with a client that does not read."""
-    _idling: asyncio.TimerHandle | None = None
+    _idle_timer: asyncio.TimerHandle | None = None
     """Looks now and then whether something came; to start a timer anew after each review would
     take longer than to read its head."""
 
@@ -302,17 +302,17 @@ class Connection(DirectConnection):
         """A client that sends nothing is idle, as between two requests."""
         super().connection_made(transport)
         self.flow = _Flow(transport, self.pipeline)
-        transport.set_write_buffer_limits(MOST_UNREAD)
-        self._came = monotonic()
-        self._look_again(self.timeout_keep_alive)
+        transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES)
+        self._received_at = monotonic()
+        self._schedule_idle_check(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timers."""
-        self._disarm()
-        self._unread_no_longer()
-        if self._idling is not None:
-            self._idling.cancel()
-            self._idling = None
+        self._cancel_timer()
+        self._cancel_write_timer()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
         super().connection_lost(exc)
         # uvicorn leaves this timer running where the connection broke.
         self._unset_keepalive_if_required()
@@ -327,10 +327,10 @@ class Connection(DirectConnection):
         """The head has come in time."""
         self._head_bytes = 0
         if self._timer is not None:
-            self._disarm()
+            self._cancel_timer()
         if self._asks_for_another_protocol:
             self._in_head = False
-            if not self._is_at_rest:
+            if not self._is_idle:
                 # Its answer would be taken for that of the request before.
                 self.transport.abort()
             raise _UpgradeError
@@ -357,72 +357,72 @@ class Connection(DirectConnection):
         if self.cycle.response_complete:
             # uvicorn leaves it at that, as though there was more to come.
             self.cycle.more_body = False
-            self._disarm()
+            self._cancel_timer()
 
     def on_response_complete(self) -> None:
         """Give a client that is still sending a while to finish."""
         super().on_response_complete()
         # With requests in a row, the one that is being read may be a later one.
         if self.cycle.more_body and self.cycle.response_complete:
-            self._arm(REST_SECONDS)
+            self._set_timer(DRAIN_BODY_TIMEOUT_SECONDS)
 
     def pause_writing(self) -> None:
         """Wait for a client to read; what it does not read takes up memory, and a task its turn."""
         super().pause_writing()
-        self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+        self._write_timer = self.loop.call_later(WRITE_TIMEOUT_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         """It has read."""
-        self._unread_no_longer()
+        self._cancel_write_timer()
         super().resume_writing()
 
     def shutdown(self) -> None:
         """Close it if it is idle; one that has begun a request is answered first."""
         if self._in_head:
             return
-        self._let_go()
+        self._delegate()
         super().shutdown()
         if self.transport.is_closing():
-            self._hang_up()
+            self._close()
 
-    def _look_again(self, seconds: float) -> None:
-        self._idling = self.loop.call_later(seconds, self._end_if_idle)
+    def _schedule_idle_check(self, seconds: float) -> None:
+        self._idle_timer = self.loop.call_later(seconds, self._end_if_idle)
 
     def _end_if_idle(self) -> None:
         """Hang up on a client that has sent nothing for long, and has no answer coming."""
-        left = self._came + self.timeout_keep_alive - monotonic()
-        if left > 0 or not self._is_at_rest:
-            self._look_again(left if left > 0 else self.timeout_keep_alive)
+        left = self._received_at + self.timeout_keep_alive - monotonic()
+        if left > 0 or not self._is_idle:
+            self._schedule_idle_check(left if left > 0 else self.timeout_keep_alive)
         else:
-            self._hang_up()
+            self._close()
 
     def _watch_head(self, received: int) -> None:
         if self.transport.is_closing():
             return
         if not self._head_bytes:
-            self._arm(HEAD_SECONDS)
+            self._set_timer(HEADER_TIMEOUT_SECONDS)
             # What came with it may belong to the request before.
             received = 1
         self._head_bytes += received
-        if self._head_bytes > MAX_HEAD:
-            self.send_400_response(f"The head is longer than {MAX_HEAD} bytes.")
+        if self._head_bytes > MAX_HEADER_BYTES:
+            self.send_400_response(f"The head is longer than {MAX_HEADER_BYTES} bytes.")
 
-    def _unread_no_longer(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
-    def _arm(self, seconds: float) -> None:
-        self._disarm()
-        self._timer = self.loop.call_later(seconds, self._hang_up)
+    def _set_timer(self, seconds: float) -> None:
+        self._cancel_timer()
+        self._timer = self.loop.call_later(seconds, self._close)
 
-    def _disarm(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _hang_up(self) -> None:
-        self._disarm()
+    def _close(self) -> None:
+        self._cancel_timer()
         self.transport.close()
         # uvloop would wait 30 s for the client to end its side of TLS, and uvicorn for uvloop.
-        self._timer = self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
+        self._timer = self.loop.call_later(CLOSE_TIMEOUT_SECONDS, self.transport.abort)

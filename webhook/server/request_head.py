@@ -16,7 +16,7 @@ import httptools
 from webhook.core.types import parse_duration
 from webhook.server.responses import Header
 
-PATHS = ("/mutate", "/mutate/")
+ADMISSION_PATHS = ("/mutate", "/mutate/")
 END = b"\r\n\r\n"
 """Of a head."""
 LONGEST = 1024
@@ -64,20 +64,20 @@ def read_head(head: bytes) -> ReviewHead | None:
         return None
     # 0 for a body in chunks: the parser takes no head that gives a length beside.
     length = int(headers.get(b"content-length", 0))
-    if not length or (url.path or b"").decode("latin-1") not in PATHS:
+    if not length or (url.path or b"").decode("latin-1") not in ADMISSION_PATHS:
         return None
-    return ReviewHead(length, deadline_in(url.query or b""))
+    return ReviewHead(length, answer_seconds(url.query or b""))
 
 
 def is_json(headers: Iterable[Header]) -> bool:
-    """Whether the headers, their names in small letters, announce JSON."""
+    """Whether the headers, their names in small letters, log_check_changes JSON."""
     for name, value in headers:
         if name == b"content-type":
             return value.partition(b";")[0].strip().lower() == b"application/json"
     return False
 
 
-def deadline_in(query: bytes) -> float:
+def answer_seconds(query: bytes) -> float:
     """Seconds in which to answer, from the query of a request."""
     return _deadline(query[:_LONGEST_QUERY])
 

@@ -13,13 +13,13 @@ _SECONDS = 0.02
 _LONGEST = 2400
 
 
-def shown(text: str, longest: int = 128) -> str:
+def printable(text: str, longest: int = 128) -> str:
     """A text from outside as one line of bounded length: nobody else writes lines of the log."""
     cut = text[:longest]
     return cut if cut.isprintable() else ascii(cut)
 
 
-class Journal:
+class ReviewLog:
     """What is told of reviews that nothing went wrong with. For use on the event loop."""
 
     def __init__(self, log: logging.Logger) -> None:
@@ -27,11 +27,11 @@ class Journal:
         self._decided: list[tuple[str, str, str, str]] = []
 
     @property
-    def wanted(self) -> bool:
+    def enabled(self) -> bool:
         """Whether anybody wants to read it."""
         return self._log.isEnabledFor(logging.INFO)
 
-    def tell(self, uid: str, namespace: str, pod: str, summary: str) -> None:
+    def record(self, uid: str, namespace: str, pod: str, summary: str) -> None:
         """Write what was decided on a pod, soon."""
         if not self._decided:
             asyncio.get_running_loop().call_later(_SECONDS, self.flush)
@@ -43,7 +43,7 @@ class Journal:
         """Write what is still to be written."""
         decided, self._decided = self._decided, []
         lines = [
-            shown(f"uid {uid} pod {namespace}/{pod}: {summary}", _LONGEST)
+            printable(f"uid {uid} pod {namespace}/{pod}: {summary}", _LONGEST)
             for uid, namespace, pod, summary in decided
         ]
         if lines:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from webhook.process_memory import spare_a_server
+from webhook.process_memory import tune_gc_for_server
 from webhook.server.drain import Drain
-from webhook.server.protocol import Connection
+from webhook.server.protocol import AdmissionProtocol
 from webhook.server.responses import CLOSE
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _BACKLOG = 2048
 _UNREAD = 256 * 1024
 """Bytes of answers that the system holds for a client; it would let each of them have megabytes."""
-KEEP_ALIVE = 120
+IDLE_TIMEOUT_SECONDS = 120
 """Seconds for an idle connection. One of the API server lives for 90 s (kubernetes client-go
 transport); closing it sooner races with the next review on it."""
 
@@ -70,21 +70,21 @@ def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, dr
     config = uvicorn.Config(
         app,
         # uvicorn calls it, and does no more with it; only its annotations ask for a class.
-        http=partial(Connection, way=app.direct),  # type: ignore[arg-type]
+        http=partial(AdmissionProtocol, admission=app.admission_server),  # type: ignore[arg-type]
         ssl_context_factory=use_context,
         access_log=False,
         log_config=None,
         # Nobody in front of it may say where a request came from, and nothing here asks.
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=IDLE_TIMEOUT_SECONDS,
         # Seconds for what is still under way once the drain is over; a slow client gets no more.
         timeout_graceful_shutdown=10,
         ws="none",
     )
-    spare_a_server()
+    tune_gc_for_server()
     server = _Server(config, drain)
-    app.state.load.tasks = server.server_state.tasks
+    app.state.in_flight.tasks = server.server_state.tasks
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve(sockets=[listener]))
 
@@ -102,28 +102,28 @@ class _Server(uvicorn.Server):
 
         Nothing is logged here: the signal may have interrupted the writing of a line.
         """
-        if self._drain.begun:
+        if self._drain.started:
             self.should_exit = self.force_exit = True
-        self._drain.begin()
+        self._drain.start()
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to end; asked ten times a second."""
         if await super().on_tick(counter):
             return True
-        if self._drain.begun and not self._leaving:
+        if self._drain.started and not self._leaving:
             self._leaving = True
             log.info(
                 "asked to leave: not ready any more; ending after %g s without a review, in %g s "
                 "at the latest, at a second signal at once",
-                self._drain.quiet,
-                self._drain.limit,
+                self._drain.idle_seconds,
+                self._drain.timeout_seconds,
             )
             # These go into every answer from now on, whoever gives it.
             self.config.encoded_headers.append(CLOSE)
             self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
-        if not self._drain.over():
+        if not self._drain.finished():
             return False
         # The loop may have been busy until now: what came meanwhile is read before any connection
         # is taken for idle.
         await asyncio.sleep(0)
-        return self._drain.over()
+        return self._drain.finished()

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
-from webhook.tasks import background
+from webhook.tasks import supervise
 from webhook.tls.authority import Authority, Life, fingerprint, fingerprints, pem
 from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
 from webhook.tls.context import load, server_context
@@ -98,7 +98,7 @@ class SelfManaged:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Look at the clock, the store and the webhook configuration while the block runs."""
-        async with background(self._run):
+        async with supervise(self._run):
             yield
 
     async def _run(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from webhook.tasks import background
+from webhook.tasks import supervise
 from webhook.tls.certificates import issue_ca, issue_leaf
 from webhook.tls.context import server_context
 
@@ -116,7 +116,7 @@ class FileSource:
 
         A pair that does not fit, as while it is being written, leaves the old one in place.
         """
-        async with background(self._watch):
+        async with supervise(self._watch):
             yield
 
     async def _watch(self) -> None:

@@ -21,7 +21,7 @@ from webhook.cluster.client import ApiError, ApiServer, Unreachable
 from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.reflector import Reflector
 from webhook.core.defects.versions import Version
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 
 async def test_what_is_there_is_seen_and_what_changes_follows(
@@ -194,7 +194,7 @@ async def test_one_object_that_cannot_be_read_does_not_hide_the_others(
 
     bad = own_cluster.namespace("bad-", labels={"bad": "true"})
     namespaces = Reflector(api, "/api/v1/namespaces", read, lambda: None)
-    async with background(namespaces.run):
+    async with supervise(namespaces.run):
         await eventually(lambda: "default" in namespaces.objects)
         later = [own_cluster.namespace("bad-", labels={"bad": "true"}), own_cluster.namespace("a-")]
         await eventually(lambda: later[1] in namespaces.objects)

@@ -19,7 +19,7 @@ from webhook.cluster.client import ApiServer, WatchLimits
 from webhook.cluster.decode import read_runtime_class
 from webhook.cluster.reflector import Reflector
 from webhook.core.cluster.runtime_classes import RuntimeClass
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
@@ -43,7 +43,7 @@ async def test_half_an_hour_of_silence_is_no_fault(
     silences = 30 * 60 / WatchLimits().silent_seconds
     async with await ApiServer.connect() as server:
         classes = runtime_classes(server, WatchLimits(silent_seconds=0.1))
-        async with background(classes.run):
+        async with supervise(classes.run):
             await eventually(lambda: classes.synced.is_set())
             before = cable.accepted
 
@@ -63,7 +63,7 @@ async def test_what_changes_on_a_connection_that_died_is_seen(
     """New connections work: no request fails, and a probe beside the watch would find nothing."""
     async with await ApiServer.connect() as server:
         classes = runtime_classes(server, WatchLimits(silent_seconds=1))
-        async with background(classes.run):
+        async with supervise(classes.run):
             await eventually(lambda: classes.synced.is_set())
             # Seen by a watch, so one is open, and has been answered.
             create_class(own_cluster, "before-death")
@@ -80,7 +80,7 @@ async def test_an_api_server_that_stops_answering_is_noticed(
     """Its kernel still accepts connections, and acknowledges what is sent."""
     async with await ApiServer.connect() as server:
         classes = runtime_classes(server, WatchLimits(answer_seconds=2, silent_seconds=0.5))
-        async with background(classes.run):
+        async with supervise(classes.run):
             await eventually(lambda: classes.synced.is_set() and classes.connected)
             cable.frozen = True
             cable.freeze()
@@ -96,7 +96,7 @@ async def test_a_proxy_that_cuts_watches_in_silence_is_no_fault(
 ) -> None:
     async with await ApiServer.connect() as server:
         classes = runtime_classes(server, WatchLimits(stable_seconds=0))
-        async with background(classes.run):
+        async with supervise(classes.run):
             await eventually(lambda: classes.synced.is_set())
             for number in range(3):
                 # Seen by a watch, so one is open, and has been answered.

@@ -59,9 +59,9 @@ async def test_a_token_is_good_for_what_was_granted_and_nothing_else(
     namespace = cluster.namespace("access-")
     grant(cluster, namespace, "/metrics", "get")
     token = cluster.token_for("default", namespace)
-    assert (await authorizer.judge(token, "get", "/metrics")).access is Access.GRANTED
+    assert (await authorizer.authorize(token, "get", "/metrics")).access is Access.GRANTED
     for verb, path in (("get", "/preview"), ("post", "/metrics"), ("get", "/metrics/x")):
-        verdict = await authorizer.judge(token, verb, path)
+        verdict = await authorizer.authorize(token, verb, path)
         assert verdict.access is Access.FORBIDDEN
         assert verdict.note == f"'system:serviceaccount:{namespace}:default' may not {verb} {path}"
 
@@ -69,12 +69,12 @@ async def test_a_token_is_good_for_what_was_granted_and_nothing_else(
 async def test_a_member_of_a_group_gets_what_the_group_may(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
-    assert (await authorizer.judge(cluster.token, "post", "/preview")).access is Access.GRANTED
+    assert (await authorizer.authorize(cluster.token, "post", "/preview")).access is Access.GRANTED
 
 
 @pytest.mark.parametrize("token", ["", "nobody's", "é", "x" * 20_000, "a b\r\nc"])
 async def test_what_is_no_token_is_nobody(token: str, authorizer: ClusterAuthorizer) -> None:
-    verdict = await authorizer.judge(token, "get", "/metrics")
+    verdict = await authorizer.authorize(token, "get", "/metrics")
     assert verdict.access is Access.UNAUTHENTICATED
 
 
@@ -82,7 +82,7 @@ async def test_a_token_for_someone_else_is_nobody(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
     token = cluster.token_for("default", audiences=["vault"])
-    assert (await authorizer.judge(token, "get", "/metrics")).access is Access.UNAUTHENTICATED
+    assert (await authorizer.authorize(token, "get", "/metrics")).access is Access.UNAUTHENTICATED
 
 
 async def test_a_verdict_is_kept_for_a_moment_only(
@@ -90,15 +90,15 @@ async def test_a_verdict_is_kept_for_a_moment_only(
 ) -> None:
     namespace = cluster.namespace("access-")
     token = cluster.token_for("default", namespace)
-    assert (await authorizer.judge(token, "get", "/kept")).access is Access.FORBIDDEN
+    assert (await authorizer.authorize(token, "get", "/kept")).access is Access.FORBIDDEN
     grant(cluster, namespace, "/kept", "get")
     clock.now += SECONDS_KEPT - 0.1
-    assert (await authorizer.judge(token, "get", "/kept")).access is Access.FORBIDDEN
+    assert (await authorizer.authorize(token, "get", "/kept")).access is Access.FORBIDDEN
     clock.now += 0.2
-    assert (await authorizer.judge(token, "get", "/kept")).access is Access.GRANTED
+    assert (await authorizer.authorize(token, "get", "/kept")).access is Access.GRANTED
     cluster.request("DELETE", f"{RBAC}/clusterrolebindings/{namespace}-get")
     clock.now += SECONDS_KEPT - 0.1
-    assert (await authorizer.judge(token, "get", "/kept")).access is Access.GRANTED
+    assert (await authorizer.authorize(token, "get", "/kept")).access is Access.GRANTED
 
 
 async def test_no_more_is_kept_than_there_is_room_for(
@@ -107,7 +107,7 @@ async def test_no_more_is_kept_than_there_is_room_for(
     assert MOST_KEPT == 1024
     monkeypatch.setattr(access, "MOST_KEPT", 3)
     for number in range(5):
-        await authorizer.judge(f"nobody-{number}", "get", "/metrics")
+        await authorizer.authorize(f"nobody-{number}", "get", "/metrics")
     assert len(authorizer._kept) == 3
     assert not any(b"nobody" in key for key in authorizer._kept)
 
@@ -116,11 +116,11 @@ async def test_without_an_answer_nobody_knows_and_nothing_is_kept(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
     authorizer._server.url = "https://127.0.0.1:1"
-    verdict = await authorizer.judge(cluster.token, "get", "/metrics")
+    verdict = await authorizer.authorize(cluster.token, "get", "/metrics")
     assert verdict.access is Access.UNKNOWN
     assert "connection refused" in verdict.note
     authorizer._server.url = cluster.url
-    assert (await authorizer.judge(cluster.token, "get", "/metrics")).access is Access.GRANTED
+    assert (await authorizer.authorize(cluster.token, "get", "/metrics")).access is Access.GRANTED
 
 
 async def test_who_may_not_ask_the_api_server_does_not_know_either(
@@ -129,6 +129,6 @@ async def test_who_may_not_ask_the_api_server_does_not_know_either(
     """As podsettle itself, where its ClusterRole is not in force."""
     namespace = cluster.namespace("access-")
     async with connected_as_an_account_with(cluster, namespace, [], tmp_path) as server:
-        verdict = await ClusterAuthorizer(server).judge(cluster.token, "get", "/metrics")
+        verdict = await ClusterAuthorizer(server).authorize(cluster.token, "get", "/metrics")
     assert verdict.access is Access.UNKNOWN
     assert 'cannot create resource "tokenreviews"' in verdict.note

@@ -25,14 +25,14 @@ from webhook.server import protocol
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.metrics import BUCKETS
-from webhook.server.request_head import deadline_in
+from webhook.server.request_head import answer_seconds
 
 
 @pytest.fixture(autouse=True)
 def trusted(monkeypatch: pytest.MonkeyPatch, ca: trustme.CA, tmp_path: Path) -> None:
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    monkeypatch.setattr(protocol, "CHANCE_TO_CLOSE", 0)
+    monkeypatch.setattr(protocol, "GOAWAY_CHANCE", 0)
 
 
 @asynccontextmanager
@@ -47,7 +47,7 @@ async def webhook(directory: Path, host: str) -> AsyncIterator[httpx.AsyncClient
         source,
         SETTINGS,
         certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
-        drain=Drain(quiet=10, limit=45),
+        drain=Drain(idle_seconds=10, timeout_seconds=45),
     )
     transport = httpx.ASGITransport(app)
     client = httpx.AsyncClient(transport=transport, base_url="https://podsettle")
@@ -130,7 +130,7 @@ async def test_what_registries_were_asked_is_counted(
 
 
 def test_the_durations_that_are_told_apart_reach_the_longest_look_up() -> None:
-    longest = deadline_in(b"timeout=1h") * mutate._SHARE_FOR_IMAGES
-    assert BUCKETS[-1] >= longest + mutate._SECONDS_FOR_A_NAMESPACE
-    usual = deadline_in(b"timeout=10s") * mutate._SHARE_FOR_IMAGES
+    longest = answer_seconds(b"timeout=1h") * mutate.IMAGE_LOOKUP_SHARE
+    assert BUCKETS[-1] >= longest + mutate.NAMESPACE_LOOKUP_SECONDS
+    usual = answer_seconds(b"timeout=10s") * mutate.IMAGE_LOOKUP_SHARE
     assert len([bucket for bucket in BUCKETS if 0.5 <= bucket <= usual]) >= 3

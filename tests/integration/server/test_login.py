@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("chromium")
 
 @pytest.fixture
 def server(source: ManifestsSource) -> Iterator[InProcess]:
-    drain = Drain(quiet=3600, limit=3600)
+    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
         Settings(),

@@ -144,7 +144,7 @@ def serve() -> Iterator[Serve]:
         if source is None:
             source = ManifestsSource(EXAMPLES)
             source.refresh()
-        drain = Drain(quiet=3600, limit=3600)
+        drain = Drain(idle_seconds=3600, timeout_seconds=3600)
         app = create_app(
             source,
             settings,
@@ -169,7 +169,7 @@ def counted(server: InProcess, result: str) -> bool:
 
 
 def under_way(app: Application, number: int) -> Callable[[], bool]:
-    return lambda: app.state.load.under_way == number
+    return lambda: app.state.in_flight.count == number
 
 
 # Its life
@@ -572,10 +572,10 @@ def test_a_client_that_disconnects_before_its_body_has_come_is_no_error(
     app, server = serve()
     client = server.connect()
     client.send(request(SMALL)[:-100])
-    await_that(lambda: app.state.preview_room.held > 0, "it is read")
+    await_that(lambda: app.state.preview_budget.used_bytes > 0, "it is read")
     client.close()
-    await_that(lambda: app.state.load.under_way == 0, "it is given up")
-    assert app.state.preview_room.held == 0
+    await_that(lambda: app.state.in_flight.count == 0, "it is given up")
+    assert app.state.preview_budget.used_bytes == 0
     assert caplog.records == []
 
 

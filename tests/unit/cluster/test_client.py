@@ -14,7 +14,7 @@ from webhook.cluster import reflector
 from webhook.cluster.asyncio_client import Configuration
 from webhook.cluster.client import ApiServer, Unreachable
 from webhook.cluster.reflector import Reflector
-from webhook.tasks import background
+from webhook.tasks import supervise
 
 PAGES: dict[str, dict[str, Any]] = {
     "": {
@@ -84,10 +84,10 @@ async def test_a_mirror_has_what_is_on_every_page() -> None:
 
 async def test_the_memory_of_a_list_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     given_back = asyncio.Event()
-    monkeypatch.setattr(reflector, "give_back", given_back.set)
+    monkeypatch.setattr(reflector, "malloc_trim", given_back.set)
     async with serving(PAGES) as server:
         listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
-        async with background(listed.run), asyncio.timeout(10):
+        async with supervise(listed.run), asyncio.timeout(10):
             await given_back.wait()
 
     assert listed.synced.is_set()

@@ -17,7 +17,7 @@ from webhook.images.errors import LookupFailedError
 from webhook.images.reference import parse
 from webhook.images.registry import registry_of
 from webhook.server import admission as mutate
-from webhook.server.request_head import deadline_in
+from webhook.server.request_head import answer_seconds
 
 PAGE = Page(DOCS / "image-config.md")
 (DOCUMENT,) = PAGE.policies
@@ -43,8 +43,8 @@ def test_the_policy_asks_whom_the_page_says() -> None:
 
 
 def test_the_times_are_those_of_the_code() -> None:
-    deadline = deadline_in(b"timeout=2s")
-    for_images = deadline * mutate._SHARE_FOR_IMAGES
+    deadline = answer_seconds(b"timeout=2s")
+    for_images = deadline * mutate.IMAGE_LOOKUP_SHARE
     section = PAGE.sections["The first pod may stay unwrapped"]
     said = f"answers within {deadline:.2g} s, and {for_images:.2g} s of\nthem may go into look-ups"
     assert said in section

@@ -19,9 +19,9 @@ from webhook.core.admission.decide import Settings
 from webhook.core.cluster.view import Namespace
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
-from webhook.server.load_shedding import Load
-from webhook.server.request_body import MAX_BODY
-from webhook.server.request_head import deadline_in
+from webhook.server.load_shedding import InFlight
+from webhook.server.request_body import MAX_BODY_BYTES
+from webhook.server.request_head import answer_seconds
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 
@@ -117,12 +117,12 @@ async def test_a_body_up_to_the_limit_is_read_and_a_longer_one_is_not(
 ) -> None:
     body = json.dumps(review(TEKTON)).encode()
     headers = {"content-type": "application/json"}
-    padded = body + b" " * (MAX_BODY - len(body))
+    padded = body + b" " * (MAX_BODY_BYTES - len(body))
     assert (await client.post("/mutate", content=padded, headers=headers)).status_code == 200
     longer = (await client.post("/mutate", content=padded + b" ", headers=headers)).json()
     assert longer["response"]["allowed"] is True
     assert patch_of(longer) == []
-    assert str(MAX_BODY) in longer["response"]["warnings"][0]
+    assert str(MAX_BODY_BYTES) in longer["response"]["warnings"][0]
 
 
 async def test_a_body_without_end_is_refused(client: httpx.AsyncClient) -> None:
@@ -183,7 +183,7 @@ async def test_answers_and_reasons_are_counted(client: httpx.AsyncClient) -> Non
 def test_the_deadline_is_most_of_the_time_that_the_api_server_waits(
     query: str, seconds: float
 ) -> None:
-    assert deadline_in(query.encode()) == pytest.approx(seconds)
+    assert answer_seconds(query.encode()) == pytest.approx(seconds)
 
 
 class Young:
@@ -222,7 +222,7 @@ async def test_a_namespace_may_take_a_small_share_of_the_deadline(
 
 
 @asynccontextmanager
-async def asked(source: Any, load: Load | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def asked(source: Any, load: InFlight | None = None) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(
         source,
         Settings(linger_image="registry.example/linger:1"),
@@ -230,14 +230,14 @@ async def asked(source: Any, load: Load | None = None) -> AsyncIterator[httpx.As
         drain=Drain(10, 45),
     )
     if load is not None:
-        app.state.load.tasks, app.state.load.limit = load.tasks, load.limit
+        app.state.in_flight.tasks, app.state.in_flight.limit = load.tasks, load.limit
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
         yield client
 
 
 async def test_over_the_limit_a_review_is_let_pass_unread(source: ManifestsSource) -> None:
-    async with asked(source, Load(limit=2, tasks=range(3))) as client:
+    async with asked(source, InFlight(limit=2, tasks=range(3))) as client:
         answer = await post(client, review(TEKTON))
         assert patch_of(answer) == []
         assert "podsettle: Overloaded: 3 reviews are under way" in answer["response"]["warnings"][0]
@@ -252,7 +252,7 @@ async def test_over_the_limit_a_review_is_let_pass_unread(source: ManifestsSourc
 
 
 async def test_up_to_the_limit_it_is_read(source: ManifestsSource) -> None:
-    async with asked(source, Load(limit=2, tasks=range(2))) as client:
+    async with asked(source, InFlight(limit=2, tasks=range(2))) as client:
         assert patch_of(await post(client, review(TEKTON)))
 
 

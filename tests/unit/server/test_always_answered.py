@@ -21,7 +21,7 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings
 from webhook.core.admission.handler import Answer
 from webhook.core.cluster.view import Namespace
-from webhook.server.admission import Mutate
+from webhook.server.admission import AdmissionHandler
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 
@@ -142,7 +142,7 @@ def test_an_answer_that_cannot_be_logged_is_given(
     def fail(*_: object) -> None:
         raise DefectError("of the log")
 
-    monkeypatch.setattr(Mutate, "_tell", fail)
+    monkeypatch.setattr(AdmissionHandler, "_log", fail)
     asked.source.view = view(SLEEPING, namespaces=KNOWN)
     asked.review(INITLESS)
     (record,) = [record for record in caplog.records if record.levelname == "ERROR"]

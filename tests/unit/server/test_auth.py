@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from tests.support.reviews import review
-from webhook.cluster.authorizer import Access, Verdict
+from webhook.cluster.authorizer import Access, AccessDecision
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.server import auth as authentication
@@ -32,13 +32,13 @@ class Known:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str]] = []
 
-    async def judge(self, token: str, verb: str, path: str) -> Verdict:
+    async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
         self.asked.append((token, verb, path))
         return {
-            "good": Verdict(Access.GRANTED),
-            "poor": Verdict(Access.FORBIDDEN, f"'poor' may not {verb} {path}"),
-            "lost": Verdict(Access.UNKNOWN, "connection refused"),
-        }.get(token, Verdict(Access.UNAUTHENTICATED, "expired"))
+            "good": AccessDecision(Access.GRANTED),
+            "poor": AccessDecision(Access.FORBIDDEN, f"'poor' may not {verb} {path}"),
+            "lost": AccessDecision(Access.UNKNOWN, "connection refused"),
+        }.get(token, AccessDecision(Access.UNAUTHENTICATED, "expired"))
 
 
 @pytest.fixture

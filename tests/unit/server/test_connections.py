@@ -34,7 +34,7 @@ WHOLE = mutate(REVIEW)
 
 @pytest.fixture
 def server(source: ManifestsSource) -> Iterator[InProcess]:
-    drain = Drain(quiet=3600, limit=3600)
+    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
         Settings(linger_image="registry.example/linger:1"),
@@ -56,7 +56,7 @@ def is_settled(client: Client, query: str = "") -> bool:
 def test_a_head_that_takes_too_long_ends_the_connection_and_no_other(
     server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(protocol, "HEADER_TIMEOUT_SECONDS", 0.2)
     unused, between, slow, dripping = (server.connect() for _ in range(4))
     assert is_settled(between)
     slow.send("GET /livez HTTP/1.1\r\nHo")
@@ -72,7 +72,7 @@ def test_a_head_that_takes_too_long_ends_the_connection_and_no_other(
 def test_a_second_request_has_no_more_time_for_its_head(
     server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(protocol, "HEADER_TIMEOUT_SECONDS", 0.2)
     client = server.connect()
     assert is_settled(client)
     client.send(WHOLE[:30])
@@ -90,7 +90,7 @@ def test_a_head_in_pieces_is_read(server: InProcess) -> None:
 def test_a_head_in_pieces_that_is_whole_in_time_ends_nothing(
     server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 2)
+    monkeypatch.setattr(protocol, "HEADER_TIMEOUT_SECONDS", 2)
     client, slow = server.connect(), server.connect()
     for part in (WHOLE[:20], WHOLE[20:]):
         client.send(part)
@@ -103,7 +103,7 @@ def test_a_head_in_pieces_that_is_whole_in_time_ends_nothing(
 def test_a_head_without_end_is_refused(server: InProcess) -> None:
     client = server.connect()
     client.send("GET /livez HTTP/1.1\r\n")
-    client.send(b"x: " + b"y" * (2 * protocol.MAX_HEAD + 1024 * 1024))
+    client.send(b"x: " + b"y" * (2 * protocol.MAX_HEADER_BYTES + 1024 * 1024))
     assert client.answer().status == 400
     assert client.hung_up()
 
@@ -111,8 +111,8 @@ def test_a_head_without_end_is_refused(server: InProcess) -> None:
 def test_what_is_no_request_does_not_keep_a_connection_open(
     source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "KEEP_ALIVE", 3)
-    drain = Drain(quiet=3600, limit=3600)
+    monkeypatch.setattr(serve, "IDLE_TIMEOUT_SECONDS", 3)
+    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(source, Settings(), certificate_expires=lambda: datetime.now(UTC), drain=drain)
     with in_process(app, drain) as server:
         unused, idle, noisy = (server.connect() for _ in range(3))
@@ -143,7 +143,7 @@ def test_a_body_that_comes_too_late_is_answered_in_time(server: InProcess) -> No
 def test_who_never_sends_the_rest_is_hung_up_on(
     server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(protocol, "DRAIN_BODY_TIMEOUT_SECONDS", 0.2)
     client = server.connect()
     client.send(mutate(REVIEW, "?timeout=200ms")[:-100])
     assert "DeadlineExceeded" in review_in(client.answer())["warnings"][0]
@@ -161,7 +161,7 @@ def test_without_a_uid_there_is_no_review_to_answer(server: InProcess) -> None:
 def test_a_preview_whose_workload_never_ends_is_given_up(
     server: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(route, "SECONDS_FOR_BODY", 0.2)
+    monkeypatch.setattr(route, "BODY_TIMEOUT_SECONDS", 0.2)
     client = server.connect()
     client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
     assert client.answer().status == 408
@@ -190,7 +190,7 @@ def test_an_answer_now_and_then_ends_its_connection(
     client = server.connect()
     client.send(WHOLE)
     assert client.answer().getheader("Connection") is None
-    monkeypatch.setattr(protocol, "CHANCE_TO_CLOSE", 1)
+    monkeypatch.setattr(protocol, "GOAWAY_CHANCE", 1)
     client.send(WHOLE)
     answer = client.answer()
     assert "patch" in review_in(answer)
@@ -279,7 +279,7 @@ def closed(source: ManifestsSource, client_ca: trustme.CA, tmp_path: Path) -> It
     client_ca.cert_pem.write_to_path(file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ask_for_client_certificate(context, file)
-    drain = Drain(quiet=3600, limit=3600)
+    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
         Settings(linger_image="registry.example/linger:1"),
@@ -348,5 +348,5 @@ def test_a_connection_that_is_over_takes_no_memory(server: InProcess, broken: bo
 
 def _connections() -> list[object]:
     """What there is of connections and their requests, be it out of reach."""
-    kinds = protocol.Connection, RequestResponseCycle
+    kinds = protocol.AdmissionProtocol, RequestResponseCycle
     return [found for found in gc.get_objects() if isinstance(found, kinds)]

@@ -39,51 +39,51 @@ def clock() -> Clock:
 
 
 def test_it_is_not_over_before_it_has_begun(clock: Clock) -> None:
-    drain = Drain(quiet=0, limit=0, clock=clock)
+    drain = Drain(idle_seconds=0, timeout_seconds=0, clock=clock)
     clock.now += 1000
-    assert not drain.over()
+    assert not drain.finished()
     assert drain.check().ready
 
 
 def test_it_is_over_when_it_was_quiet_for_long_enough(clock: Clock) -> None:
-    drain = Drain(quiet=10, limit=45, clock=clock)
+    drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
     drain.reviews = 7
-    drain.begin()
+    drain.start()
     clock.now += 9.9
-    assert not drain.over()
+    assert not drain.finished()
     clock.now += 0.2
-    assert drain.over()
+    assert drain.finished()
 
 
 def test_each_review_begins_the_quiet_anew(clock: Clock) -> None:
-    drain = Drain(quiet=10, limit=45, clock=clock)
-    drain.begin()
+    drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
+    drain.start()
     for _ in range(4):
         clock.now += 9
         drain.reviews += 1
-        assert not drain.over()
+        assert not drain.finished()
     clock.now += 8.9
-    assert not drain.over()
+    assert not drain.finished()
 
 
 def test_it_is_over_at_the_limit_however_much_comes(clock: Clock) -> None:
-    drain = Drain(quiet=10, limit=45, clock=clock)
-    drain.begin()
+    drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
+    drain.start()
     clock.now += 44.9
     drain.reviews += 1
-    assert not drain.over()
+    assert not drain.finished()
     clock.now += 0.2
     drain.reviews += 1
-    assert drain.over()
+    assert drain.finished()
 
 
 def test_to_begin_twice_does_not_prolong_it(clock: Clock) -> None:
-    drain = Drain(quiet=10, limit=45, clock=clock)
-    drain.begin()
+    drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
+    drain.start()
     clock.now += 9
-    drain.begin()
+    drain.start()
     clock.now += 1
-    assert drain.over()
+    assert drain.finished()
 
 
 # What clients see of it
@@ -123,7 +123,7 @@ def gate(source: ManifestsSource) -> Gate:
 
 @pytest.fixture
 def server(source: ManifestsSource, gate: Gate) -> Iterator[InProcess]:
-    drain = Drain(quiet=3600, limit=3600)
+    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
         Settings(linger_image="registry.example/linger:1"),
@@ -146,7 +146,7 @@ def test_it_is_not_ready_any_more_and_answers_on(server: InProcess) -> None:
     old, prober = server.connect(), server.connect()
     assert not says_close(old)
     assert prober.get("/readyz").status == 200
-    server.drain.begin()
+    server.drain.start()
     answer = prober.get("/readyz")
     assert answer.status == 503
     assert b"[-]shutdown this process is about to end\n" in answer.body  # type: ignore[attr-defined]
@@ -168,8 +168,8 @@ def test_it_is_not_ready_any_more_and_answers_on(server: InProcess) -> None:
 def test_it_ends_once_it_is_quiet_and_hangs_up_on_the_idle(server: InProcess) -> None:
     idle, unused = server.connect(), server.connect()
     assert not says_close(idle)
-    server.drain.quiet = 0.1
-    server.drain.begin()
+    server.drain.idle_seconds = 0.1
+    server.drain.start()
     assert idle.hung_up()
     assert unused.hung_up()
     server.thread.join(30)
@@ -181,8 +181,8 @@ def test_a_review_whose_body_is_still_coming_is_answered(server: InProcess) -> N
     whole = mutate(REVIEW)
     client.send(whole[:-10])
     await_that(lambda: server.drain.reviews == 1, "the review has begun")
-    server.drain.quiet = 0
-    server.drain.begin()
+    server.drain.idle_seconds = 0
+    server.drain.start()
     await_refusal(server)
     client.send(whole[-10:])
     assert "patch" in review_in(client.answer())
@@ -196,8 +196,8 @@ def test_a_review_whose_head_is_still_coming_is_answered(server: InProcess) -> N
     client.send(whole[:10])
     # The server reads in turn: once it has answered another, it has read these bytes.
     assert server.connect().get("/livez").status == 200
-    server.drain.quiet = 0
-    server.drain.begin()
+    server.drain.idle_seconds = 0
+    server.drain.start()
     await_refusal(server)
     client.send(whole[10:])
     assert "patch" in review_in(client.answer())
@@ -213,8 +213,8 @@ def test_a_review_of_the_same_instant_is_answered(server: InProcess, gate: Gate)
     assert gate.reached.wait(30)
     # While the loop is held up: it is over, and a review has arrived that nobody has read.
     idle.send(mutate(REVIEW))
-    server.drain.quiet = 0
-    server.drain.begin()
+    server.drain.idle_seconds = 0
+    server.drain.start()
     # Longer than the server waits from one look at the drain to the next: that is due now, too.
     time.sleep(0.3)
     gate.open.set()

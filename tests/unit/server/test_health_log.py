@@ -9,8 +9,8 @@ import pytest
 
 from webhook.cluster.source import Check
 from webhook.server import health as module
-from webhook.server.health import announce
-from webhook.tasks import background
+from webhook.server.health import log_check_changes
+from webhook.tasks import supervise
 
 
 async def test_each_change_is_told_once(
@@ -32,7 +32,7 @@ async def test_each_change_is_told_once(
         return [Check("a", True), Check("b", True)]
 
     with caplog.at_level(logging.INFO):
-        async with background(lambda: announce(checks)), asyncio.timeout(10):
+        async with supervise(lambda: log_check_changes(checks)), asyncio.timeout(10):
             await over.wait()
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
         ("WARNING", "not ready: b: not read yet"),

@@ -28,12 +28,12 @@ from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.core.admission.handler import Answer
 from webhook.core.cluster.view import Namespace
-from webhook.server import protocol as direct
+from webhook.server import protocol
 from webhook.server import run as serve
 from webhook.server.app import Application, create_app
 from webhook.server.drain import Drain
-from webhook.server.protocol import Connection
-from webhook.server.request_head import END, LONGEST, deadline_in
+from webhook.server.protocol import AdmissionProtocol
+from webhook.server.request_head import END, LONGEST, answer_seconds
 
 POD = load_pod(next(path for path in PODS if path.stem == "woodpecker-step"))
 SETTLED = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -63,7 +63,7 @@ class Served:
     source: ManifestsSource
     server: InProcess
     ways: Ways
-    connections: list[Connection]
+    connections: list[AdmissionProtocol]
 
     def connect(self) -> Client:
         return self.server.connect()
@@ -88,15 +88,15 @@ class Served:
 
 @pytest.fixture
 def served(source: ManifestsSource, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    connections: list[Connection] = []
+    connections: list[AdmissionProtocol] = []
 
-    class Noted(Connection):
+    class Noted(AdmissionProtocol):
         def __init__(self, **arguments: Any) -> None:
             super().__init__(**arguments)
             connections.append(self)
 
-    monkeypatch.setattr(serve, "Connection", Noted)
-    drain = Drain(quiet=3600, limit=3600)
+    monkeypatch.setattr(serve, "AdmissionProtocol", Noted)
+    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
         Settings(linger_image="registry.example/linger:1"),
@@ -166,15 +166,15 @@ def test_it_is_counted_and_told_the_same(served: Served, caplog: pytest.LogCaptu
         } | {"timed": after[timed] - before[timed]}
 
     timed = "podsettle_review_duration_seconds_count"
-    at_once = grown(client.send)
+    handle_sync = grown(client.send)
     assert served.ways.long == 1  # for what is no review
     later = grown(lambda request: served.send_in_two(client, request))
     assert served.ways.long == 1 + len(requests)
-    assert at_once == later
-    assert at_once["timed"] == 2
-    assert at_once['podsettle_reviews_total{result="patched"}'] == 1
-    assert at_once['podsettle_reviews_total{result="unchanged"}'] == 1
-    assert at_once['podsettle_requests_refused_total{status="400"}'] == 1
+    assert handle_sync == later
+    assert handle_sync["timed"] == 2
+    assert handle_sync['podsettle_reviews_total{result="patched"}'] == 1
+    assert handle_sync['podsettle_reviews_total{result="unchanged"}'] == 1
+    assert handle_sync['podsettle_requests_refused_total{status="400"}'] == 1
 
 
 # What is answered at once
@@ -208,14 +208,14 @@ def test_so_is_one_that_cannot_be_decided_on(
 def test_so_is_one_whose_body_comes_a_moment_after_its_head(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
     client = served.connect()
     for _ in range(2):
         client.send(WHOLE[:300])
-        await_that(lambda: served.connections[-1]._waiting is not None, "the head was read")
+        await_that(lambda: served.connections[-1]._body_timer is not None, "the head was read")
         client.send(WHOLE[300:])
         assert "patch" in review_in(client.answer())
-        assert served.connections[-1]._waiting is None
+        assert served.connections[-1]._body_timer is None
     assert served.ways.long == 0
 
 
@@ -235,20 +235,20 @@ def test_empty_lines_between_reviews_are_passed_over(served: Served) -> None:
 def test_it_has_the_time_that_its_head_says(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once = served.app.direct.at_once
+    handle_sync = served.app.admission_server.handle_sync
     given: list[float] = []
 
     def note(body: bytes, deadline: float, came: float) -> bytes | None:
         given.append(deadline)
-        return at_once(body, deadline, came)
+        return handle_sync(body, deadline, came)
 
-    monkeypatch.setattr(served.app.direct, "at_once", note)
+    monkeypatch.setattr(served.app.admission_server, "handle_sync", note)
     client = served.connect()
     for query in ("?timeout=1s", "", f"?{'a' * 300}&timeout=1s"):
         client.send(mutate(REVIEW, query))
         assert "patch" in review_in(client.answer())
     assert given == pytest.approx([0.7, 7, 7])
-    assert deadline_in(b"a" * 300 + b"&timeout=1s") == 7
+    assert answer_seconds(b"a" * 300 + b"&timeout=1s") == 7
 
 
 @pytest.mark.parametrize("too_long", [False, True])
@@ -264,13 +264,13 @@ def test_heads_of_some_length_are_remembered(served: Served, too_long: bool) -> 
 def test_a_connection_that_was_idle_does_not_end_amid_a_review(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
     client = served.connect()
     assert client.get("/livez").status == 200
     (connection,) = served.connections
     assert connection.timeout_keep_alive_task is not None
     client.send(WHOLE[:300])
-    await_that(lambda: connection._waiting is not None, "the head was read")
+    await_that(lambda: connection._body_timer is not None, "the head was read")
     assert connection.timeout_keep_alive_task is None
     client.send(WHOLE[300:])
     assert "patch" in review_in(client.answer())
@@ -280,7 +280,7 @@ def test_a_connection_that_was_idle_does_not_end_amid_a_review(
 
 
 def test_a_long_body_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
     long = mutate(review(pod(container("a", "x" * 40_000))))
     client = served.connect()
     served.send_in_two(client, long)
@@ -291,30 +291,30 @@ def test_a_long_body_is_not_waited_for(served: Served, monkeypatch: pytest.Monke
 def test_what_it_was_waited_for_with_is_forgotten(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
     client = served.connect()
     long = mutate(review(pod(container("a", "x" * 40_000))))
     client.send(long[:300])
     await_that(lambda: bool(served.connections), "the connection is there")
     connection = served.connections[-1]
-    await_that(lambda: connection._waiting is not None, "the head was read")
+    await_that(lambda: connection._body_timer is not None, "the head was read")
     client.send(long[300:-100])
     await_that(lambda: served.ways.long == 1, "it was left to the application")
-    assert connection._waiting is None
+    assert connection._body_timer is None
     client.send(long[-100:])
     review_in(client.answer())
 
 
 def test_each_piece_is_not_waited_for_anew(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
     client = served.connect()
     waiting: list[object] = []
     for end in (300, 301, 302):
         client.send(WHOLE[end - 1 if waiting else 0 : end])
         await_that(lambda: bool(served.connections), "the connection is there")
         connection = served.connections[-1]
-        await_that(lambda: len(connection._held) == end, "the piece was read")  # noqa: B023
-        waiting.append(connection._waiting)
+        await_that(lambda: len(connection._buffer) == end, "the piece was read")  # noqa: B023
+        waiting.append(connection._body_timer)
     assert waiting[0] is waiting[1] is waiting[2]
     client.send(WHOLE[302:])
     assert "patch" in review_in(client.answer())
@@ -323,11 +323,11 @@ def test_each_piece_is_not_waited_for_anew(served: Served, monkeypatch: pytest.M
 def test_a_body_that_is_waited_for_is_answered_before_the_end(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
     client = served.connect()
     client.send(WHOLE[:-100])
     await_that(lambda: bool(served.connections), "the connection is there")
-    await_that(lambda: served.connections[-1]._waiting is not None, "the first part was read")
+    await_that(lambda: served.connections[-1]._body_timer is not None, "the first part was read")
     served.connections[-1].loop.call_soon_threadsafe(served.connections[-1].shutdown)
     await_that(lambda: served.ways.long == 1, "it was left to the application")
     client.send(WHOLE[-100:])
@@ -338,7 +338,7 @@ def test_to_wait_for_a_client_is_no_sign_of_load(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A quarter of the deadline that this leaves has gone by when the patience ends.
-    monkeypatch.setattr(direct, "_PATIENCE", 2.0)
+    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 2.0)
     client = served.connect()
     request = mutate(REVIEW, "?timeout=8s")
     served.send_in_two(client, request)
@@ -349,7 +349,7 @@ def test_to_wait_for_a_client_is_no_sign_of_load(
 def test_to_wait_for_its_turn_is_one_whatever_way_a_review_takes(
     served: Served, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    monkeypatch.setattr(direct.Turn, "began", lambda *_: time.monotonic() - 2)
+    monkeypatch.setattr(protocol.LoopTick, "started_at", lambda *_: time.monotonic() - 2)
     client = served.connect()
     request = mutate(review(pod(container("a", "x" * length))), "?timeout=10s")
     served.send_in_two(client, request)
@@ -359,14 +359,14 @@ def test_to_wait_for_its_turn_is_one_whatever_way_a_review_takes(
 def test_a_client_that_leaves_is_not_waited_for(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_PATIENCE", 60.0)
+    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
     client = served.connect()
     client.send(WHOLE[:-100])
     await_that(lambda: bool(served.connections), "the connection is there")
     connection = served.connections[-1]
-    await_that(lambda: connection._waiting is not None, "the first part was read")
+    await_that(lambda: connection._body_timer is not None, "the first part was read")
     client.close()
-    await_that(lambda: connection._waiting is None, "the connection is gone")
+    await_that(lambda: connection._body_timer is None, "the connection is gone")
     assert served.ways.long == 0
 
 
@@ -442,15 +442,15 @@ def test_a_client_that_wants_no_more_is_hung_up_on(
     assert is_settled(client) if stays else client.hung_up()
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_who_asks_whether_to_go_on_is_told(served: Served, at_once: bool) -> None:
+@pytest.mark.parametrize("handle_sync", [True, False])
+def test_who_asks_whether_to_go_on_is_told(served: Served, handle_sync: bool) -> None:
     client = served.connect()
     request = WHOLE.replace(b"Host: x", b"Host: x\r\nExpect: 100-continue")
     head, body = request.split(b"\r\n\r\n")
-    client.send(head + b"\r\n\r\n" + (body if at_once else b""))
+    client.send(head + b"\r\n\r\n" + (body if handle_sync else b""))
     interim = b"HTTP/1.1 100 Continue\r\n\r\n"
     assert client.socket.recv(len(interim)) == interim
-    client.send(b"" if at_once else body)
+    client.send(b"" if handle_sync else body)
     assert "patch" in review_in(client.answer())
 
 
@@ -495,13 +495,13 @@ def test_images_that_have_to_be_looked_up_are_left_to_the_application(tmp_path: 
     drain = Drain(10, 45)
     app = create_app(source, SETTINGS, certificate_expires=lambda: datetime.now(UTC), drain=drain)
 
-    def at_once(**spec: Any) -> bytes | None:
+    def handle_sync(**spec: Any) -> bytes | None:
         body = json.dumps(review(pod(restartPolicy="Never", **spec))).encode()
-        return app.direct.at_once(body, 7.0, monotonic())
+        return app.admission_server.handle_sync(body, 7.0, monotonic())
 
-    assert at_once(containers=[container("main", "/x")]) is not None
+    assert handle_sync(containers=[container("main", "/x")]) is not None
     assert drain.reviews == 1
-    assert at_once(containers=[container("main", image="registry.example/a:1")]) is None
+    assert handle_sync(containers=[container("main", image="registry.example/a:1")]) is None
     assert drain.reviews == 1
 
 
@@ -625,7 +625,7 @@ def test_a_review_may_end_where_the_next_begins(served: Served) -> None:
 def test_what_follows_a_goodbye_is_not_begun(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "CHANCE_TO_CLOSE", 1)
+    monkeypatch.setattr(protocol, "GOAWAY_CHANCE", 1)
     client = served.connect()
     client.send(of(0) + of(1) + LIVEZ)
     answer = client.answer()
@@ -642,9 +642,9 @@ def test_a_connection_in_use_does_not_end(served: Served) -> None:
     client = served.connect()
     assert is_settled(client)
     (connection,) = served.connections
-    before = connection._idling
+    before = connection._idle_timer
     connection.loop.call_soon_threadsafe(connection._end_if_idle)
-    await_that(lambda: connection._idling is not before, "it was looked at")
+    await_that(lambda: connection._idle_timer is not before, "it was looked at")
     assert not connection.transport.is_closing()
     assert is_settled(client)
 
@@ -652,8 +652,8 @@ def test_a_connection_in_use_does_not_end(served: Served) -> None:
 def test_an_idle_connection_ends_after_a_review_too(
     source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "KEEP_ALIVE", 3)
-    drain = Drain(quiet=3600, limit=3600)
+    monkeypatch.setattr(serve, "IDLE_TIMEOUT_SECONDS", 3)
+    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(source, Settings(), certificate_expires=lambda: datetime.now(UTC), drain=drain)
     ways = Ways(app)
     with in_process(app, drain) as server:
@@ -701,13 +701,13 @@ def test_no_answer_is_made_for_a_client_that_reads_none(served: Served) -> None:
     (connection,) = served.connections
     connection.loop.call_soon_threadsafe(connection.pause_writing)
     await_that(lambda: connection.flow.write_paused, "nothing more is written")
-    assert connection._unread is not None
+    assert connection._write_timer is not None
     client.send(of(1))
-    await_that(lambda: served.app.state.load.under_way, "it is left to the application")
+    await_that(lambda: served.app.state.in_flight.count, "it is left to the application")
     client.send(of(2))
     await_that(lambda: connection.flow.read_paused, "no more is read")
     connection.loop.call_soon_threadsafe(connection.resume_writing)
-    await_that(lambda: connection._unread is None, "it is no longer waited for")
+    await_that(lambda: connection._write_timer is None, "it is no longer waited for")
     assert [uid_in(client.answer()) for _ in range(2)] == ["1", "2"]
     assert is_settled(client)
 
@@ -716,27 +716,27 @@ def test_no_answer_is_made_for_a_client_that_reads_none(served: Served) -> None:
 
 
 async def test_a_turn_lasts_until_all_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "monotonic", count(1).__next__)
-    loop, present = asyncio.get_running_loop(), direct.Turn()
-    assert [present.began(loop), present.began(loop)] == [1, 1]
+    monkeypatch.setattr(protocol, "monotonic", count(1).__next__)
+    loop, present = asyncio.get_running_loop(), protocol.LoopTick()
+    assert [present.started_at(loop), present.started_at(loop)] == [1, 1]
     await asyncio.sleep(0)
-    assert [present.began(loop), present.began(loop)] == [2, 2]
+    assert [present.started_at(loop), present.started_at(loop)] == [2, 2]
 
 
 def test_reviews_that_are_there_together_came_together(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, go_on = threading.Event(), threading.Event()
-    at_once = served.app.direct.at_once
+    handle_sync = served.app.admission_server.handle_sync
     moments: list[float] = []
 
     def noting(body: bytes, deadline: float, came: float) -> bytes | None:
         moments.append(came)
         reached.set()
         assert go_on.wait(30)
-        return at_once(body, deadline, came)
+        return handle_sync(body, deadline, came)
 
-    monkeypatch.setattr(served.app.direct, "at_once", noting)
+    monkeypatch.setattr(served.app.admission_server, "handle_sync", noting)
     clients = [served.connect() for _ in range(5)]
     clients[0].send(of(0))
     assert reached.wait(30)

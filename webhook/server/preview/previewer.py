@@ -13,7 +13,7 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings
 from webhook.core.policy.image_config import ImageConfig, ImageQuery, Unavailable
 from webhook.images.lookup import ImageLookup
-from webhook.server.load_shedding import Room
+from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.messages import IMAGES_IN_MESSAGE, KnownImage, Run
 from webhook.server.preview.worker_client import Needed, PreviewProcess, RunResult, WorkerError
 
@@ -75,11 +75,15 @@ class Request:
 class PreviewedText:
     """An answer: JSON in pieces. It counts against the limit until it is released."""
 
-    def __init__(self, room: Room, count: Callable[[Result], None]) -> None:
-        self._room = room
+    def __init__(self, budget: MemoryBudget, count: Callable[[Result], None]) -> None:
+        self._budget = budget
         self._count = count
         self._held = 0
         self.pieces: list[bytes] = []
+
+    @property
+    def _limit_mib(self) -> int:
+        return self._budget.limit_bytes // MIB
 
     @property
     def length(self) -> int:
@@ -89,20 +93,20 @@ class PreviewedText:
     def take(self, count: int) -> None:
         """Count bytes of the answer. Raises PreviewError where it gets too long."""
         self._held += count
-        self._room.held += count
-        if self._held > self._room.size:
+        self._budget.used_bytes += count
+        if self._held > self._budget.limit_bytes:
             self._count("refused")
             raise PreviewError(
-                422, f"the answer is longer than {self._room.size // MIB} MiB: send it in parts"
+                422, f"the answer is longer than {self._limit_mib} MiB: send it in parts"
             )
-        if self._room.full:
+        if self._budget.exhausted:
             self._count("overloaded")
             raise PreviewError(503, "answers to other previews are still being sent; try again")
 
     def release(self) -> None:
         """Keep nothing of it any longer."""
         self.pieces = []
-        self._room.held -= self._held
+        self._budget.used_bytes -= self._held
         self._held = 0
 
 
@@ -128,7 +132,7 @@ class Previewer:
         self._images = images
         self._limits = limits
         self._count = count
-        self._room = Room(limits.answer_bytes)
+        self._budget = MemoryBudget(limits.answer_bytes)
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
         self._starting: asyncio.Task[PreviewProcess] | None = None
@@ -144,7 +148,7 @@ class Previewer:
                 503, f"{self._waiting} previews are waiting already; try again in a minute"
             )
         self._waiting += 1
-        answer = PreviewedText(self._room, self._count)
+        answer = PreviewedText(self._budget, self._count)
         try:
             answer.pieces = await self._answer(request, body, answer.take)
         except BaseException as error:

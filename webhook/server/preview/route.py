@@ -16,12 +16,12 @@ from starlette.types import Receive, Scope, Send
 
 from webhook.core.preview.model import PreviewAnswer
 from webhook.server.lean_fastapi import APIRouter, HTTPException, Query, Request, Response
-from webhook.server.load_shedding import Room
+from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.previewer import PreviewedText, Previewer, PreviewError
 from webhook.server.preview.previewer import Request as PreviewRequest
 
-MAX_BODY = 4 * 1024 * 1024
-SECONDS_FOR_BODY = 30
+MAX_BODY_BYTES = 4 * 1024 * 1024
+BODY_TIMEOUT_SECONDS = 30
 _DISCONNECTED = "the client has disconnected"
 
 
@@ -31,8 +31,8 @@ class Problem(BaseModel):
     detail: str = Field(examples=["body:3: not YAML: did not find expected key"])
 
 
-def preview_router(previewer: Previewer, room: Room) -> APIRouter:
-    """The route; bodies take up room until their preview is made."""
+def preview_router(previewer: Previewer, budget: MemoryBudget) -> APIRouter:
+    """The route; bodies add up room until their preview is made."""
     router = APIRouter()
 
     @router.post(
@@ -75,8 +75,8 @@ def preview_router(previewer: Previewer, room: Room) -> APIRouter:
         ] = None,
     ) -> Response:
         asked = PreviewRequest(namespace, namespace_labels, template_path)
-        with room.share() as take:
-            body = await _read(request, room, take)
+        with budget.reserve() as add:
+            body = await _read(request, budget, add)
             try:
                 answer = await _while_connected(request, previewer.preview(asked, body))
             except PreviewError as error:
@@ -131,22 +131,22 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-async def _read(request: Request, room: Room, take: Callable[[int], None]) -> list[bytes]:
+async def _read(request: Request, budget: MemoryBudget, add: Callable[[int], None]) -> list[bytes]:
     """The body in pieces: to put it together would copy it, and the worker does that."""
     body: list[bytes] = []
     length = 0
     try:
-        async with asyncio.timeout(SECONDS_FOR_BODY):
+        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
             async for chunk in request.stream():
                 body.append(chunk)
                 length += len(chunk)
-                take(len(chunk))
-                if length > MAX_BODY:
-                    raise HTTPException(413, f"the body is longer than {MAX_BODY} bytes")
-                if room.full:
+                add(len(chunk))
+                if length > MAX_BODY_BYTES:
+                    raise HTTPException(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
+                if budget.exhausted:
                     raise HTTPException(503, "too much is being read at once; try again later")
     except TimeoutError:
-        raise HTTPException(408, f"no end of the body in {SECONDS_FOR_BODY} s") from None
+        raise HTTPException(408, f"no end of the body in {BODY_TIMEOUT_SECONDS} s") from None
     except ClientDisconnect:
         raise HTTPException(503, _DISCONNECTED) from None
     return body

@@ -80,7 +80,7 @@ MAX_IMAGES = 500
 """Images that are looked up for one preview."""
 _MAX_NAMESPACE_LENGTH = 63
 """Characters (RFC 1123): a longer name is no namespace's, and the server is not asked for it."""
-_WORK_SECONDS, _REST_SECONDS = 0.02, 0.01
+_WORK_SECONDS, _DRAIN_BODY_TIMEOUT_SECONDS = 0.02, 0.01
 """CPU time after which the worker pauses, and for how long. A CPU limit is the container's: once it
 is used up, the kernel stops the server as well for the rest of a period of 100 ms."""
 _STACK_BYTES = 256 * 1024
@@ -389,7 +389,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _rest(_signal: int, _frame: FrameType | None) -> None:
-    time.sleep(_REST_SECONDS)
+    time.sleep(_DRAIN_BODY_TIMEOUT_SECONDS)
 
 
 def main() -> None:
