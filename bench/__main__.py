@@ -10,18 +10,18 @@ from pathlib import Path
 
 import click
 
-from bench import core, end_to_end, floor, footprint, growth, previews
-from bench.chart import chart
-from bench.effort import FULL, SHORT
+from bench import core, end_to_end, footprint, growth, previews, throughput
 from bench.environment import environment
-from bench.failure import BenchError
-from bench.part import Part
+from bench.errors import BenchError
+from bench.profiles import FULL, SHORT
 from bench.report import as_json, as_markdown, as_text, from_json, write_docs
+from bench.report_table import Part
 from bench.run import Run
+from bench.svg_chart import chart
 from tests.support.kube.build import BuildError
 
 PARTS: dict[str, Callable[[Run], Part]] = {
-    floor.NAME: floor.measure,
+    throughput.NAME: throughput.measure,
     end_to_end.NAME: end_to_end.measure,
     growth.NAME: growth.measure,
     previews.NAME: previews.measure,

@@ -11,10 +11,10 @@ from time import process_time
 import orjson
 
 from bench import clusters, reviews
-from bench.cores import cores, on_core
-from bench.measure import Measure
-from bench.part import Part
-from bench.rounds import interleave
+from bench.cpu_pinning import cores, on_core
+from bench.interleave import interleave
+from bench.measurement import Measure
+from bench.report_table import Part
 from bench.run import Run
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot

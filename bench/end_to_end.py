@@ -18,12 +18,12 @@ from contextlib import ExitStack
 from http.client import HTTPSConnection
 from typing import Any
 
-from bench.failure import BenchError
-from bench.measure import Measure, Rows, percentile
-from bench.part import Part
+from bench.errors import BenchError
+from bench.measurement import Measure, Rows, percentile
+from bench.report_table import Part
 from bench.reviews import Json, tekton
 from bench.run import Run
-from bench.subject import (
+from bench.servers import (
     Subject,
     certificates,
     connection,

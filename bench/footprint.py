@@ -14,13 +14,13 @@ import yaml
 from packaging.requirements import Requirement
 
 from bench import clusters, reviews
-from bench.failure import BenchError
-from bench.floor import is_patched
-from bench.load import press
-from bench.measure import Measure
-from bench.part import Part
+from bench.closed_loop import press
+from bench.errors import BenchError
+from bench.measurement import Measure
+from bench.report_table import Part
 from bench.run import CONNECTIONS, Run
-from bench.subject import Subject, check, serve_podsettle
+from bench.servers import Subject, check, serve_podsettle
+from bench.throughput import is_patched
 from tests.support.kube.cluster import KubeCluster
 from webhook.linger.build import OUT, host_arch
 

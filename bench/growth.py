@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench import clusters, reviews
-from bench.floor import answer_of, is_allowed, is_patched
-from bench.measure import Rows, joined
-from bench.part import Part
+from bench.measurement import Rows, joined
+from bench.report_table import Part
 from bench.run import Run
-from bench.subject import Subject, check, serve_echo, serve_podsettle
+from bench.servers import Subject, check, serve_echo, serve_podsettle
+from bench.throughput import answer_of, is_allowed, is_patched
 
 NAME = "growth"
 _FEW_NAMESPACES = 10

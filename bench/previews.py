@@ -13,16 +13,16 @@ from functools import partial
 from pathlib import Path
 
 from bench import clusters, reviews
-from bench.failure import BenchError
-from bench.floor import is_patched
-from bench.measure import Measure, Rows, collect
-from bench.pace import UNITS, hold
-from bench.part import Part
+from bench.errors import BenchError
+from bench.interleave import interleave
+from bench.measurement import Measure, Rows, collect
+from bench.open_loop import UNITS, hold
 from bench.process import started
-from bench.rounds import interleave
+from bench.report_table import Part
 from bench.run import CONNECTIONS, Run
-from bench.stalls import longest_stall
-from bench.subject import Subject, await_ready, check
+from bench.servers import Subject, await_ready, check
+from bench.stall_monitor import longest_stall
+from bench.throughput import is_patched
 from tests.support.process import free_port
 
 NAME = "previews"
@@ -130,7 +130,7 @@ def _statuses(answers: list[int]) -> str:
 def _server(run: Run, manifests: Path, stalls: Path) -> Iterator[Subject]:
     port = free_port()
     url = f"https://127.0.0.1:{port}"
-    command: list[str | Path] = [sys.executable, "-m", "bench.stalls", run.certs, str(port)]
+    command: list[str | Path] = [sys.executable, "-m", "bench.stall_monitor", run.certs, str(port)]
     log = run.directory / "previewed.log"
     with started([*command, manifests, stalls], log, core=run.cores.server) as process:
         await_ready(process, f"{url}/readyz", run.certs / "ca.crt")

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.failure import BenchError
-from bench.measure import Measure
-from bench.part import Part
+from bench.errors import BenchError
+from bench.format import figure, measured
+from bench.measurement import Measure
+from bench.report_table import Part
 from bench.targets import verdicts
-from bench.text import figure, measured
 
 Table = list[Sequence[str]]
 _PAGE_PART = re.compile(r"(<!-- bench: begin -->\n).*?(<!-- bench: end -->)", re.DOTALL)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.cores import Cores, cores
-from bench.effort import Effort
-from bench.load import UNITS, press
-from bench.measure import Rows, collect
+from bench.closed_loop import UNITS, press
+from bench.cpu_pinning import Cores, cores
+from bench.interleave import interleave
+from bench.measurement import Rows, collect
+from bench.profiles import Effort
 from bench.reviews import written
-from bench.rounds import interleave
-from bench.subject import Subject, certificates
+from bench.servers import Subject, certificates
 
 CONNECTIONS = 8
 """The API server keeps up to 25; eight keep one core busy."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench import core, end_to_end, floor, footprint, growth, previews
-from bench.effort import FULL
-from bench.measure import Measure
-from bench.part import Part
+from bench import core, end_to_end, footprint, growth, previews, throughput
+from bench.measurement import Measure
+from bench.profiles import FULL
+from bench.report_table import Part
 from bench.run import CONNECTIONS
 
 Parts = Mapping[str, Part]
@@ -60,14 +60,14 @@ def verdicts(parts: Parts) -> list[Verdict]:
     return found
 
 
-def _floor(name: str, connections: int, column: str, parts: Parts) -> Measure:
-    return parts[floor.NAME].figure(floor.row(name, connections), column)
+def _throughput(name: str, connections: int, column: str, parts: Parts) -> Measure:
+    return parts[throughput.NAME].figure(throughput.row(name, connections), column)
 
 
 def _against(other: str) -> Callable[[Parts], Measure]:
     def figure(parts: Parts) -> Measure:
-        ours = _floor("podsettle", CONNECTIONS, _PER_CORE, parts)
-        return ours.over(_floor(other, CONNECTIONS, _PER_CORE, parts))
+        ours = _throughput("podsettle", CONNECTIONS, _PER_CORE, parts)
+        return ours.over(_throughput(other, CONNECTIONS, _PER_CORE, parts))
 
     return figure
 
@@ -104,8 +104,8 @@ def _ready(parts: Parts) -> Measure:
 
 
 def _tail(parts: Parts) -> Measure:
-    part = parts[floor.NAME]
-    ours, echo = floor.steady("podsettle"), floor.steady("echo")
+    part = parts[throughput.NAME]
+    ours, echo = throughput.steady("podsettle"), throughput.steady("echo")
     return part.figure(ours, "p99").over(part.figure(echo, "p99"))
 
 

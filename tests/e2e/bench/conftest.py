@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from bench.failure import BenchError
-from bench.subject import non_loopback_address
+from bench.errors import BenchError
+from bench.servers import non_loopback_address
 from tests.support.kube import build
 
 

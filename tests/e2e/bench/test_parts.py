@@ -45,9 +45,9 @@ def short(out: Path, part: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("load_tool", "go_webhook")
-def test_floor(tmp_path: Path) -> None:
-    results = short(tmp_path, "floor")
-    rows = results["parts"]["floor"]["rows"]
+def test_throughput(tmp_path: Path) -> None:
+    results = short(tmp_path, "throughput")
+    rows = results["parts"]["throughput"]["rows"]
     names = {row.partition(",")[0] for row in rows}
     assert names == {"podsettle", "echo", "agnhost"}
     assert all(figures["reviews/s"]["median"] > 0 for figures in rows.values())

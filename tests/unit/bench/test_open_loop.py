@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from bench.pace import Pace
+from bench.open_loop import Pace
 
 STALL = 0.3
 RATE = 200

@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from bench import floor
-from bench.failure import BenchError
-from bench.measure import Measure, percentile
-from bench.part import Part
+from bench import throughput
+from bench.errors import BenchError
+from bench.format import figure, measured
+from bench.interleave import interleave
+from bench.measurement import Measure, percentile
 from bench.report import as_json, as_markdown, filled, from_json
-from bench.rounds import interleave
+from bench.report_table import Part
 from bench.run import CONNECTIONS
 from bench.targets import verdicts
-from bench.text import figure, measured
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def floor_part(ours: tuple[float, ...]) -> Part:
-    part = Part(floor.NAME, "Floor")
+def throughput_part(ours: tuple[float, ...]) -> Part:
+    part = Part(throughput.NAME, "Throughput")
     figures = {"podsettle": ours, "echo": (20_000, 10_000), "agnhost": (4_000, 2_000)}
     for name, values in figures.items():
         measure = Measure(values, "/CPU-s")
-        part.rows[floor.row(name, CONNECTIONS)] = {"reviews per CPU-second": measure}
+        part.rows[throughput.row(name, CONNECTIONS)] = {"reviews per CPU-second": measure}
     return part
 
 
@@ -48,14 +48,18 @@ def test_percentiles() -> None:
 
 
 def test_verdicts() -> None:
-    words = [verdict.word for verdict in verdicts({floor.NAME: floor_part((12_000, 6_000))})]
+    words = [
+        verdict.word for verdict in verdicts({throughput.NAME: throughput_part((12_000, 6_000))})
+    ]
     assert words[:3] == ["met", "met", "not measured"]
-    words = [verdict.word for verdict in verdicts({floor.NAME: floor_part((10_000, 5_000))})]
+    words = [
+        verdict.word for verdict in verdicts({throughput.NAME: throughput_part((10_000, 5_000))})
+    ]
     assert words[:2] == ["MISSED", "MISSED"]
 
 
 def test_results_can_be_read_again() -> None:
-    parts = {floor.NAME: floor_part((12_000, 6_000))}
+    parts = {throughput.NAME: throughput_part((12_000, 6_000))}
     again, environment = from_json(as_json(parts, {"commit": "c"}))
     assert (again, environment) == (parts, {"commit": "c"})
 
@@ -67,7 +71,7 @@ def test_figures_show_what_means_something() -> None:
 
 def test_the_page_has_a_place_for_the_results() -> None:
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
-    parts = {floor.NAME: floor_part((12_000, 6_000))}
+    parts = {throughput.NAME: throughput_part((12_000, 6_000))}
     new = filled(page, as_markdown(parts, {"commit": "c"}))
     assert "against agnhost | ≥ 3.00 × | 3.00 × (3.00–3.00) | met |" in new
     assert filled(new, "") == filled(page, "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.measure import Measure
+from bench.measurement import Measure
 
 
 def figure(value: float, unit: str = "") -> str:

@@ -16,7 +16,7 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.failure import BenchError
+from bench.errors import BenchError
 from bench.process import Process, started
 from tests.support.kube import build
 from tests.support.process import PODSETTLE, free_port, podsettle

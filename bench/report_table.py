@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.measure import Measure, Rows
+from bench.measurement import Measure, Rows
 
 
 @dataclass(slots=True)

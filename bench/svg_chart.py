@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 
-from bench import core, end_to_end, floor, growth
-from bench.measure import Measure
-from bench.part import Part
+from bench import core, end_to_end, growth, throughput
+from bench.format import figure
+from bench.measurement import Measure
+from bench.report_table import Part
 from bench.run import CONNECTIONS
-from bench.text import figure
 
 _WIDTH = 860
 _LABELS = 300
@@ -63,9 +63,9 @@ def chart(parts: Mapping[str, Part]) -> str:
 
 
 def _panels(parts: Mapping[str, Part]) -> Iterator[Panel]:
-    if part := parts.get(floor.NAME):
+    if part := parts.get(throughput.NAME):
         bars = [
-            Bar(name, part.figure(floor.row(row, CONNECTIONS), "reviews per CPU-second"), ours)
+            Bar(name, part.figure(throughput.row(row, CONNECTIONS), "reviews per CPU-second"), ours)
             for name, row, ours in (
                 ("bare ASGI echo", "echo", False),
                 ("podsettle", "podsettle", True),

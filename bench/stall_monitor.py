@@ -1,10 +1,12 @@
-"""podsettle on manifests, with a watch on its event loop: for how long it did nothing else.
+"""podsettle on manifests, with a monitor of its event loop's stalls.
 
-`python -m bench.stalls CERTS PORT MANIFESTS FILE` serves as `podsettle serve` does. A callback is
-due on the loop each millisecond; ten times a second a line is appended to FILE: the time
-(CLOCK_MONOTONIC), the longest delay of the callback since the line before, and the most CPU time
-that the loop's thread took from one callback to the next, all in seconds. The delay includes what
-else the machine did meanwhile.
+`python -m bench.stall_monitor CERTS PORT MANIFESTS FILE` serves like `podsettle serve`. A callback
+runs on the event loop each millisecond. Ten times a second, the monitor appends a line to FILE with
+three numbers, in seconds:
+
+- the time (CLOCK_MONOTONIC),
+- the longest delay of the callback since the last line, which includes delays by other processes,
+- the most CPU time that the loop's thread used between two callbacks since the last line.
 """
 
 from __future__ import annotations

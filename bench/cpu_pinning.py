@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bench.failure import MissingError
+from bench.errors import MissingError
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ wrk waits for an answer before it asks again: a server that stalls is asked less
 the stall counts once. Here every review has a moment at which it is due, and its latency is counted
 from that moment, also when it had to wait for a connection to become free.
 
-`python -m bench.pace` runs as a process of its own, on a core of its own. It does not sleep between
-two reviews but looks at the clock, since uvloop's timers know milliseconds only.
+`python -m bench.open_loop` runs as a process of its own, on a core of its own. It does not sleep
+between two reviews but looks at the clock, since uvloop's timers know milliseconds only.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from bench.failure import BenchError
-from bench.measure import percentile
-from bench.subject import Subject
+from bench.errors import BenchError
+from bench.measurement import percentile
+from bench.servers import Subject
 
 UNITS = {"p50": "ms", "p99": "ms", "reviews/s": "/s", "generator late, p99": "ms"}
 _HEAD_END = b"\r\n\r\n"
@@ -52,7 +52,7 @@ def hold(
         "seconds": seconds,
     }
     ran = subprocess.run(
-        [sys.executable, "-m", "bench.pace", json.dumps(plan)],
+        [sys.executable, "-m", "bench.open_loop", json.dumps(plan)],
         capture_output=True,
         text=True,
         check=False,

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bench.failure import BenchError, MissingError
-from bench.subject import Subject
+from bench.errors import BenchError, MissingError
+from bench.servers import Subject
 
 _SCRIPT = Path(__file__).with_name("reviews.lua")
 UNITS = {

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench import clusters, pace, reviews
-from bench.measure import Rows, collect
-from bench.part import Part
-from bench.rounds import interleave
+from bench import clusters, open_loop, reviews
+from bench.interleave import interleave
+from bench.measurement import Rows, collect
+from bench.report_table import Part
 from bench.run import CONNECTIONS, Run
-from bench.subject import Subject, check, serve_agnhost, serve_echo, serve_podsettle
+from bench.servers import Subject, check, serve_agnhost, serve_echo, serve_podsettle
 
-NAME = "floor"
+NAME = "throughput"
 UNLIKE = "podsettle, no two pods alike"
 _UNDISTURBED = 0.95
 """Of its core, for a server that never waits. On an idle machine it is more."""
@@ -42,7 +42,7 @@ def measure(run: Run) -> Part:
         unlike = reviews.unlike()
         check(ours, unlike, is_patched)
         for connections in (CONNECTIONS, 1):
-            run.say(f"floor: {', '.join(subjects)}; connections: {connections}")
+            run.say(f"throughput: {', '.join(subjects)}; connections: {connections}")
             contenders = {name: (subject, files) for name, subject in subjects.items()}
             if connections == CONNECTIONS:
                 contenders[UNLIKE] = (ours, run.files("unlike", unlike))
@@ -114,10 +114,10 @@ def is_allowed(answer: bytes) -> bool:
 
 
 def _at_half_load(run: Run, subjects: list[Subject], files: list[Path], rate: float) -> Rows:
-    run.say(f"floor: latency at {rate:.0f} reviews/s")
+    run.say(f"throughput: latency at {rate:.0f} reviews/s")
 
     def turn(subject: Subject) -> dict[str, float]:
-        return pace.hold(
+        return open_loop.hold(
             subject,
             files,
             rate=rate,
@@ -131,4 +131,4 @@ def _at_half_load(run: Run, subjects: list[Subject], files: list[Path], rate: fl
         for subject in subjects
     }
     found = interleave(turns, run.effort.rounds)
-    return {name: collect(figures, pace.UNITS) for name, figures in found.items()}
+    return {name: collect(figures, open_loop.UNITS) for name, figures in found.items()}
