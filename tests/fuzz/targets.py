@@ -21,7 +21,7 @@ from tests.support.factories import (
 from webhook.core.admission.cache import Memory
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.defects.versions import Version
-from webhook.core.policy.image_config import LookupRules
+from webhook.core.images import LookupRules
 from webhook.core.preview.model import render
 from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.preview.yaml_documents import DocumentError, load_documents

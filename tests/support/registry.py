@@ -30,7 +30,7 @@ import yaml
 from aiohttp import web
 
 from tests.support.process import await_that, free_port
-from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.images.lookup import ImageLookup
 
 REGISTRY = "docker-registry"

@@ -19,7 +19,7 @@ from aiohttp import web
 from tests.support.authorities import Authority, Issued
 from tests.support.registry import found, query
 from webhook.cluster.client import ApiServer
-from webhook.core.policy.image_config import Unavailable
+from webhook.core.images import Unavailable
 from webhook.images.lookup import ImageLookup
 from webhook.server.client_certs import ask_for_client_certificate
 from webhook.tls.context import server_context

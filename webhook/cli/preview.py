@@ -20,8 +20,8 @@ from webhook.cli.options import (
 )
 from webhook.cluster.manifest_source import SUFFIXES, ManifestsError, manifest_files
 from webhook.core.admission.decide import Settings
+from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.labels import parse_labels
-from webhook.core.policy.image_config import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.preview.model import ObjectWithoutPod, PreviewAnswer, render, render_passed_over
 from webhook.core.preview.preview import Preview, preview_all, to_yaml
 from webhook.core.preview.workloads import PassedOver

@@ -18,7 +18,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from webhook.core.policy.image_config import ImageConfig, ImageQuery, Unavailable
+from webhook.core.images import ImageConfig, ImageQuery, Unavailable
 from webhook.core.pull_secrets import PullSecrets
 from webhook.dns_resolver import Resolver
 from webhook.images.cache import Cache, TooManyError, bytes_of

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from webhook.core.policy.image_config import ImageConfig
+from webhook.core.images import ImageConfig
 from webhook.images.errors import LookupFailedError
 
 MOST_BYTES = 256 * 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from webhook.core.policy.image_config import MAX_REFERENCE_CHARACTERS
+from webhook.core.images import MAX_REFERENCE_CHARACTERS
 
 DOCKER_HUB = "docker.io"
 _LEGACY_DOCKER_HUB = "index.docker.io"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from webhook.core.policy.image_config import LookupRules
+from webhook.core.images import LookupRules
 from webhook.images.errors import LookupFailedError
 from webhook.images.reference import DOCKER_HUB, Reference
 

@@ -34,7 +34,7 @@ from tests.support.registry import (
     serving,
     start_server,
 )
-from webhook.core.policy.image_config import ImageConfig, Unavailable
+from webhook.core.images import ImageConfig, Unavailable
 from webhook.images import client
 from webhook.images.client import _CheckingResolver
 from webhook.images.lookup import ImageLookup

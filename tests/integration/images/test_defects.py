@@ -37,7 +37,7 @@ from tests.support.registry import (
     start_registry,
     start_server,
 )
-from webhook.core.policy.image_config import ImageConfig, Unavailable
+from webhook.core.images import ImageConfig, Unavailable
 from webhook.core.pull_secrets import PullSecret
 from webhook.core.reasons import Outcome
 from webhook.images import lookup as module

@@ -24,7 +24,7 @@ from tests.support.process import PODSETTLE, await_that, free_port, podsettle
 from tests.support.registry import found, query
 from tests.support.reviews import review
 from tests.support.silent_dns import silent_dns, silent_dns_needed
-from webhook.core.policy.image_config import Unavailable
+from webhook.core.images import Unavailable
 from webhook.dns_resolver import Address, Resolver, resolve
 from webhook.images.lookup import ImageLookup
 

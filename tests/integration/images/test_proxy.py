@@ -17,7 +17,7 @@ from yarl import URL
 from tests.support.image_fixtures import NewLookup
 from tests.support.process import free_port
 from tests.support.registry import Image, found, query, serving, start_server
-from webhook.core.policy.image_config import ImageConfig, Unavailable
+from webhook.core.images import ImageConfig, Unavailable
 from webhook.images.client import _CheckingResolver
 from webhook.images.proxy import Proxy
 

@@ -38,7 +38,7 @@ from tests.support.registry import (
     start_registry,
     start_server,
 )
-from webhook.core.policy.image_config import ImageConfig, Unavailable
+from webhook.core.images import ImageConfig, Unavailable
 from webhook.images.lookup import ImageLookup
 
 APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))

@@ -10,7 +10,7 @@ from tests.support.factories import container, namespace, pod, view, why
 from tests.support.markdown import DOCS, Page
 from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.review import make_request
-from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.model import parse_policy
 from webhook.images import lookup
 from webhook.images.errors import LookupFailedError

@@ -19,10 +19,10 @@ from webhook.core.constants import (
     ANNOTATION_SETTLED,
     ANNOTATION_SKIP,
 )
+from webhook.core.images import NO_IMAGES, Images, KnownImages
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.verify import Proofs
 from webhook.core.pod import Pod
-from webhook.core.policy.image_config import NO_IMAGES, Images, KnownImages
 from webhook.core.policy.model import REMEDIES
 from webhook.core.policy.plan import Plan, Step
 from webhook.core.reasons import Outcome, Reason
@@ -125,7 +125,7 @@ def _settle(
         tuple(outcomes),
         patch.checked_operations(proofs),
         plan.policies,
-        tuple(context.images.lacking),
+        tuple(context.images.missing),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -13,11 +13,9 @@ from webhook.core.admission.response import (
     encode_response,
     warnings_for,
 )
+from webhook.core.images import ImageQuery
 from webhook.core.patch.builder import Operation
 from webhook.core.reasons import Outcome, Reason
-
-if TYPE_CHECKING:
-    from webhook.core.policy.image_config import ImageQuery
 
 ReasonCounts: TypeAlias = tuple[tuple[tuple[str, Reason], int], ...]
 """How often each reason is given, by remedy and reason."""

@@ -17,8 +17,8 @@ from webhook.core.admission.decision import Decision
 from webhook.core.admission.response import encode_review
 from webhook.core.admission.review import REVIEW_API_VERSION, Request, Review, decode_review, uid_of
 from webhook.core.cluster.view import ClusterView
+from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.pod import DECODE_ERRORS
-from webhook.core.policy.image_config import NO_IMAGES, KnownImages
 from webhook.core.reasons import Outcome, Reason
 
 _GROUP = "admission.k8s.io/"

@@ -20,6 +20,7 @@ from webhook.core.defects.versions import (
 from webhook.core.labels import compile_requirement
 from webhook.core.pod import NodeSelectorTerm, PodSpec
 
+_ARCHITECTURE = "kubernetes.io/arch"
 _OS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 
 _MOST_REQUIREMENTS = 500
@@ -170,6 +171,22 @@ def any_could_run(nodes: Iterable[Node], pod: PodSpec) -> bool:
         and (matchers is None or any(matches(node) for matches in matchers))
         for node in known
     )
+
+
+def architectures(nodes: Nodes, pod: PodSpec) -> frozenset[str]:
+    """The architectures of the nodes that a pod could land on; empty where one is not known.
+
+    Where no known node fits, the pod waits for one that nobody knows yet, and what its
+    nodeSelector says is all there is to go by.
+    """
+    by_label: dict[str, list[Node]] = {}
+    for node in nodes.all:
+        by_label.setdefault(node.labels.get(_ARCHITECTURE, ""), []).append(node)
+    found = frozenset(label for label, some in by_label.items() if any_could_run(tuple(some), pod))
+    if not found:
+        selected = (pod.node_selector or {}).get(_ARCHITECTURE)
+        return frozenset({selected}) if selected else found
+    return frozenset() if "" in found else found
 
 
 def _required_terms(pod: PodSpec) -> list[NodeSelectorTerm] | None:

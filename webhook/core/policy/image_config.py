@@ -1,23 +1,15 @@
-"""What images bring to a container without `command`: what is asked, what may be answered.
-
-A decision does no I/O. It is handed the images that are known, reports those that it lacks, and is
-made once more when they were looked up (`webhook.images`).
-"""
+"""The settings of `imageConfig`: which registries podsettle may ask for image entrypoints."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal
 
-import msgspec
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.cluster.nodes import Nodes, any_could_run
-from webhook.core.pod import PodSpec
-from webhook.core.types import StrictModel, glob_matches
+from webhook.core.images import LookupRules
+from webhook.core.types import StrictModel
 
 _PORT = "(:[0-9]{1,5})?"
 _ADDRESS = r"\[[0-9a-f:.]{2,45}\]"
@@ -58,11 +50,6 @@ RegistryGlob = Annotated[str, AfterValidator(_check_glob), _text(GLOB_PATTERN, m
 Mirror = Annotated[str, AfterValidator(_check_mirror), _text(MIRROR_PATTERN, maxLength=500)]
 
 _MOST_ENTRIES = 100
-_MAX_HOST_CHARACTERS = 253
-"""Of a DNS name. A longer one matches no glob."""
-MAX_REFERENCE_CHARACTERS = 600
-"""Of an image: a name of 255, a tag of 128 and a digest of 135. A pod is seen before the API server
-has validated it."""
 
 
 def _add_mirror_rules(schema: dict[str, Any]) -> None:
@@ -140,119 +127,3 @@ class ImageConfigSettings(StrictModel):
         if self.lookup == "Never":
             return None
         return LookupRules(self.registries, tuple(sorted(self.mirrors.items())))
-
-
-@dataclass(frozen=True, slots=True)
-class LookupRules:
-    """Which registries may be asked, and which mirrors stand in for which."""
-
-    registries: tuple[str, ...] = ()
-    mirrors: tuple[tuple[str, str], ...] = ()
-
-    def allows(self, host: str) -> bool:
-        """Whether a registry, `host` or `host:port`, may be asked.
-
-        A glob's `*` stands for any run of characters of the host; a port is matched apart from
-        it, and one that the glob does not name is not meant.
-        """
-        name, port = _split(host)
-        if len(name) > _MAX_HOST_CHARACTERS:
-            return False
-        for glob in self.registries:
-            wanted, wanted_port = _split(glob)
-            if wanted_port in (port, "*" if port else port) and glob_matches(wanted, name):
-                return True
-        return False
-
-    def mirror_of(self, host: str) -> str | None:
-        """What is asked in a registry's place, if anything."""
-        return next((mirror for original, mirror in self.mirrors if original == host), None)
-
-    def names(self, host: str) -> bool:
-        """Whether the operator wrote this very `host` or `host:port`, with no wildcard in it."""
-        mirrors = (mirror.partition("/")[0] for _, mirror in self.mirrors)
-        return host in self.registries or host in mirrors
-
-
-def _split(host: str) -> tuple[str, str]:
-    name, colon, port = host.rpartition(":")
-    return (name, port) if colon and not port.endswith("]") else (host, "")
-
-
-class ImageConfig(NamedTuple):
-    """What an image starts where the pod does not say: its Entrypoint and its Cmd."""
-
-    entrypoint: tuple[str, ...]
-    cmd: tuple[str, ...]
-
-
-class Unavailable(NamedTuple):
-    """An image whose configuration cannot be had, and why: in words for the pod's owner."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class ImageQuery:
-    """One image that a decision wants to know.
-
-    `architectures` are those of the nodes that the pod could land on; empty where that is not
-    known. `pull_secrets` and `service_account` are as the pod states them.
-    """
-
-    image: str
-    rules: LookupRules
-    architectures: frozenset[str] = frozenset()
-    namespace: str = ""
-    pull_secrets: tuple[str, ...] = ()
-    service_account: str = ""
-
-
-KnownImages: TypeAlias = Mapping[ImageQuery, ImageConfig | Unavailable]
-
-NO_IMAGES: KnownImages = {}
-_NOT_ASKED = Unavailable("the image was not looked up")
-
-
-class Images(msgspec.Struct):
-    """The images that one decision knows, and those that it turned out to lack."""
-
-    known: KnownImages = NO_IMAGES
-    lacking: dict[ImageQuery, None] = {}
-    """In the order in which they were asked for, each once."""
-
-    def find(self, query: ImageQuery) -> ImageConfig | Unavailable:
-        """What is known of an image."""
-        found = self.known.get(query)
-        if found is None:
-            self.lacking[query] = None
-            return _NOT_ASKED
-        return found
-
-
-def escape(text: str) -> str:
-    """A text of an image as one that survives in `command` and `args` of a pod.
-
-    There the kubelet replaces `$(NAME)` and takes `$$` for one `$`; of what comes out of an image
-    it touches nothing (kubernetes `third_party/forked/golang/expansion`).
-    """
-    return text.replace("$", "$$")
-
-
-_ARCHITECTURE = "kubernetes.io/arch"
-
-
-def architectures(nodes: Nodes, pod: PodSpec) -> frozenset[str]:
-    """The architectures of the nodes that a pod could land on; empty where one is not known.
-
-    Where no known node fits, the pod waits for one that nobody knows yet, and what its
-    nodeSelector says is all there is to go by.
-    """
-    by_label: dict[str, list[Any]] = {}
-    for node in nodes.all:
-        by_label.setdefault(node.labels.get(_ARCHITECTURE, ""), []).append(node)
-    found = frozenset(label for label, some in by_label.items() if any_could_run(tuple(some), pod))
-    if not found:
-        selected = (pod.node_selector or {}).get(_ARCHITECTURE)
-        return frozenset({selected}) if selected else found
-    return frozenset() if "" in found else found

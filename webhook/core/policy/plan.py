@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.images import LookupRules
 from webhook.core.labels import Labels
-from webhook.core.policy.image_config import LookupRules
 from webhook.core.policy.model import REMEDIES, SettlePolicy
 from webhook.core.policy.selector_index import CompiledSelector, SelectorIndex, compile_for_index
 from webhook.core.policy.selectors import LabelSelector

@@ -9,9 +9,9 @@ import msgspec
 
 from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.defects.versions import Version
+from webhook.core.images import Images, LookupRules
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod, PodSpec
-from webhook.core.policy.image_config import Images, LookupRules
 from webhook.core.reasons import Reason
 
 

@@ -16,22 +16,22 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from webhook.core.cluster.nodes import architectures
 from webhook.core.constants import (
     HELPER,
     HELPER_MOUNT,
     HELPER_PATH,
     OWN_CONTAINERS,
 )
-from webhook.core.patch.builder import ContainerList, PodPatch
-from webhook.core.pod import Container, Pod, is_sidecar, may_mount_helper_path
-from webhook.core.policy.image_config import (
+from webhook.core.images import (
     MAX_REFERENCE_CHARACTERS,
     ImageQuery,
     LookupRules,
     Unavailable,
-    architectures,
-    escape,
+    escape_dollars,
 )
+from webhook.core.patch.builder import ContainerList, PodPatch
+from webhook.core.pod import Container, Pod, is_sidecar, may_mount_helper_path
 from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
 from webhook.core.reasons import Reason
 from webhook.core.remedies import shell_wrapper
@@ -259,7 +259,7 @@ class _ImageCommands:
         found = self._context.images.find(self._query(container.image, rules))
         if isinstance(found, Unavailable):
             return _unavailable_finding(container, found.why)
-        entrypoint, cmd = ([escape(text) for text in texts] for texts in found)
+        entrypoint, cmd = ([escape_dollars(text) for text in texts] for texts in found)
         if container.has_args:
             return _ImageCommand(entrypoint)
         if not entrypoint and not cmd:

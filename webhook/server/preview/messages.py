@@ -17,7 +17,7 @@ from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClass
 from webhook.core.cluster.view import Namespace
 from webhook.core.defects.versions import Version
-from webhook.core.policy.image_config import LookupRules
+from webhook.core.images import LookupRules
 
 T = TypeVar("T")
 

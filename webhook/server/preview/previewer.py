@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings
-from webhook.core.policy.image_config import ImageConfig, ImageQuery, Unavailable
+from webhook.core.images import ImageConfig, ImageQuery, Unavailable
 from webhook.images.lookup import ImageLookup
 from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.messages import IMAGES_IN_MESSAGE, KnownImage, Run

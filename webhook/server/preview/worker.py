@@ -27,9 +27,7 @@ from webhook.core.admission.decide import Settings
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClass
 from webhook.core.cluster.view import Namespace
-from webhook.core.labels import parse_labels
-from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.image_config import (
+from webhook.core.images import (
     NO_IMAGES,
     ImageConfig,
     ImageQuery,
@@ -37,6 +35,8 @@ from webhook.core.policy.image_config import (
     LookupRules,
     Unavailable,
 )
+from webhook.core.labels import parse_labels
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.preview.model import ObjectWithoutPod, render, render_passed_over
 from webhook.core.preview.preview import preview_all

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.policy.image_config import ImageQuery, LookupRules
+from webhook.core.images import ImageQuery, LookupRules
 from webhook.server.preview.messages import (
     HEADER_BYTES,
     AnswerPiece,

@@ -9,19 +9,18 @@ from hypothesis import strategies as st
 from tests.support.factories import Json, node, pod
 from webhook.cluster.decode import read_node
 from webhook.core.admission.review import make_request
-from webhook.core.cluster.nodes import Nodes
-from webhook.core.pod import PodSpec
-from webhook.core.policy.image_config import (
+from webhook.core.cluster.nodes import Nodes, architectures
+from webhook.core.images import (
     NO_IMAGES,
     ImageConfig,
-    ImageConfigSettings,
     ImageQuery,
     Images,
     LookupRules,
     Unavailable,
-    architectures,
-    escape,
+    escape_dollars,
 )
+from webhook.core.pod import PodSpec
+from webhook.core.policy.image_config import ImageConfigSettings
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_what_a_decision_lacks_is_told_once() -> None:
     images = Images({known: ImageConfig(("/a",), ())})
     assert images.find(known) == ImageConfig(("/a",), ())
     assert images.find(other) == images.find(other) == Unavailable("the image was not looked up")
-    assert list(images.lacking) == [other]
+    assert list(images.missing) == [other]
     assert NO_IMAGES == {}
 
 
@@ -139,7 +138,7 @@ def kubelet_expands(text: str) -> str:
 
 @given(st.text("$(){}A a", max_size=12))
 def test_the_kubelet_makes_of_it_what_the_image_said(text: str) -> None:
-    assert kubelet_expands(escape(text)) == text
+    assert kubelet_expands(escape_dollars(text)) == text
 
 
 def test_the_kubelet_would_change_it_else() -> None:

@@ -29,7 +29,7 @@ from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import make_request
-from webhook.core.policy.image_config import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.reasons import Reason
 
 RULES = {"lookup": "Registry", "registries": ["registry.example"]}
