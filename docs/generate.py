@@ -170,7 +170,15 @@ def _collector(registry: Any, name: str) -> Any:
 
 def commands_page() -> str:
     """Every command with its options."""
-    lines = ["# Commands", "", inspect.cleandoc(main.help or ""), ""]
+    lines = [
+        "# Commands",
+        "",
+        "Every command of podsettle with its options, for operators and for authors of CI scripts. "
+        "`podsettle COMMAND --help` prints the same text.",
+        "",
+        inspect.cleandoc(main.help or ""),
+        "",
+    ]
     for title, command in _commands(main, "podsettle"):
         context = click.Context(
             command, info_name=title, **{**main.context_settings, "max_content_width": 96}
