@@ -22,9 +22,10 @@ from webhook.core.admission.cache import Memory
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.defects.versions import Version
 from webhook.core.images import LookupRules
+from webhook.core.preview.document import DocumentError
 from webhook.core.preview.model import render
 from webhook.core.preview.preview import Preview, preview_all
-from webhook.core.preview.yaml_documents import DocumentError, load_documents
+from webhook.core.preview.yaml_documents import load_documents
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON, PullSecret
 from webhook.core.types import compile_globs
 from webhook.images import reference

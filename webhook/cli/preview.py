@@ -22,10 +22,11 @@ from webhook.cluster.manifest_source import SUFFIXES, ManifestsError, manifest_f
 from webhook.core.admission.decide import Settings
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.labels import parse_labels
+from webhook.core.preview.document import Document, DocumentError
 from webhook.core.preview.model import ObjectWithoutPod, PreviewAnswer, render, render_passed_over
 from webhook.core.preview.preview import Preview, preview_all, to_yaml
 from webhook.core.preview.workloads import PassedOver
-from webhook.core.preview.yaml_documents import Document, DocumentError, load_documents
+from webhook.core.preview.yaml_documents import load_documents
 from webhook.core.reasons import Outcome
 from webhook.images.lookup import ImageLookup
 

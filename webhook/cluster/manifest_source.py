@@ -24,7 +24,8 @@ from webhook.core.constants import GROUP, KIND
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.errors import InvalidPolicyError, ManifestProblem, json_path
 from webhook.core.policy.model import SettlePolicy, parse_policy
-from webhook.core.preview.yaml_documents import Document, DocumentError, each_document
+from webhook.core.preview.document import Document, DocumentError
+from webhook.core.preview.yaml_documents import each_document
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)

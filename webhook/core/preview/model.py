@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from webhook.core.policy.errors import json_path
+from webhook.core.preview.document import Document
 from webhook.core.preview.preview import Preview
 from webhook.core.preview.workloads import PassedOver
-from webhook.core.preview.yaml_documents import Document
 from webhook.core.reasons import Reason
 
 

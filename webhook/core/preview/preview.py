@@ -16,9 +16,9 @@ from webhook.core.admission.handler import decide_safely
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import ClusterView
 from webhook.core.images import NO_IMAGES, KnownImages
+from webhook.core.preview.document import copy_value
 from webhook.core.preview.line_diff import unified_diff
 from webhook.core.preview.workloads import PassedOver, Workload, pods_of
-from webhook.core.preview.yaml_documents import copy_value
 
 DEFAULT_NAMESPACE = "default"
 _MAX_DIFF_OPERATIONS = 500

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from webhook.core.constants import GROUP, KIND
 from webhook.core.policy.errors import json_path
+from webhook.core.preview.alternatives import alternative_to, with_article
+from webhook.core.preview.controller_fields import add_controller_fields, fill_in_nulls
 
 Steps: TypeAlias = tuple[str | int, ...]
 """Keys and indices from a document down to a value."""
@@ -38,45 +39,6 @@ KINDS = (*_TEMPLATE_PATHS, "List")
 """The kinds whose pods podsettle finds without a template path."""
 
 _DEPLOYMENT_CONFIG_GROUP = "apps.openshift.io"
-
-_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-"""Names that are safe in a command line: DNS subdomains, as all names of objects are."""
-
-_TEKTON, _ARGO, _BUILD, _KNATIVE = (
-    "tekton.dev",
-    "argoproj.io",
-    "build.openshift.io",
-    "serving.knative.dev",
-)
-# What makes pods of an object of these kinds, the pods' label, and its value: empty where it is the
-# object's name. Sources: tektoncd/pipeline pkg/apis/pipeline/register.go, argo-workflows
-# workflow/common/common.go, openshift/api build/v1/consts.go, knative/serving
-# pkg/apis/serving/register.go.
-_POD_LABELS: dict[tuple[str, str], tuple[str, str, str]] = {
-    (_TEKTON, "TaskRun"): ("Tekton", "tekton.dev/taskRun", ""),
-    (_TEKTON, "PipelineRun"): ("Tekton", "tekton.dev/pipelineRun", ""),
-    (_TEKTON, "Task"): ("Tekton", "tekton.dev/task", ""),
-    (_TEKTON, "ClusterTask"): ("Tekton", "tekton.dev/clusterTask", ""),
-    (_TEKTON, "Pipeline"): ("Tekton", "tekton.dev/pipeline", ""),
-    (_ARGO, "Workflow"): ("Argo", "workflows.argoproj.io/workflow", ""),
-    (_ARGO, "CronWorkflow"): ("Argo", "workflows.argoproj.io/workflow", "WORKFLOW"),
-    (_ARGO, "WorkflowTemplate"): ("Argo", "workflows.argoproj.io/workflow", "WORKFLOW"),
-    (_ARGO, "ClusterWorkflowTemplate"): ("Argo", "workflows.argoproj.io/workflow", "WORKFLOW"),
-    (_BUILD, "Build"): ("OpenShift", "openshift.io/build.name", ""),
-    (_BUILD, "BuildConfig"): ("OpenShift", "openshift.io/build.name", "BUILD"),
-    (_KNATIVE, "Service"): ("Knative", "serving.knative.dev/service", ""),
-    (_KNATIVE, "Configuration"): ("Knative", "serving.knative.dev/configuration", ""),
-    (_KNATIVE, "Revision"): ("Knative", "serving.knative.dev/revision", ""),
-}
-_PROCESS_TEMPLATE = "preview what it makes: oc process -f FILE -o yaml | podsettle preview -"
-_INSTEAD: dict[tuple[str, str], str] = {
-    (GROUP, KIND): "a policy, not a pod: podsettle check FILE says whether it is right, and "
-    "preview takes it from the directory of --manifests",
-    ("template.openshift.io", "Template"): _PROCESS_TEMPLATE,
-    ("", "Template"): _PROCESS_TEMPLATE,
-    ("kustomize.config.k8s.io", "Kustomization"): "preview what it makes: kubectl kustomize DIR | "
-    "podsettle preview -",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +81,10 @@ def pods_of(document: object, template_path: str | None = None) -> Iterator[Work
     `template_path` says where a kind that podsettle does not know keeps its pod template, such as
     `spec.workers.template`. Raises nothing.
     """
-    return _pods_of(document, template_path, ())
+    return _find_pods(document, template_path, ())
 
 
-def _pods_of(
+def _find_pods(
     document: object, template_path: str | None, at: Steps
 ) -> Iterator[Workload | PassedOver]:
     if not isinstance(document, Mapping):
@@ -137,12 +99,12 @@ def _pods_of(
         yield PassedOver("", _name_of(document), _namespace_of(document), at, message, True)
         return
     if kind == "List" or (kind.endswith("List") and isinstance(document.get("items"), list)):
-        yield from _items_of(document, kind, template_path, at)
+        yield from _find_pods_in_list(document, kind, template_path, at)
         return
-    yield _object(document, kind, template_path, at)
+    yield _find_pod(document, kind, template_path, at)
 
 
-def _items_of(
+def _find_pods_in_list(
     document: Mapping[str, Any], kind: str, template_path: str | None, at: Steps
 ) -> Iterator[Workload | PassedOver]:
     items = document.get("items")
@@ -155,10 +117,10 @@ def _items_of(
         if isinstance(item, Mapping) and inner_kind and "kind" not in item:
             # Items of a typed list, such as a PodList, leave out what they are.
             item = {"apiVersion": document.get("apiVersion"), "kind": inner_kind, **item}
-        yield from _pods_of(item, template_path, (*at, "items", index))
+        yield from _find_pods(item, template_path, (*at, "items", index))
 
 
-def _object(
+def _find_pod(
     document: Mapping[str, Any], kind: str, template_path: str | None, at: Steps
 ) -> Workload | PassedOver:
     """The pod of one object that is no list."""
@@ -169,9 +131,9 @@ def _object(
         name, namespace = _name_of(document), _namespace_of(document)
         return PassedOver(kind, name, namespace, at, message, malformed)
 
-    instead = _instead_of(document, group, kind)
-    if instead is not None:
-        return passed_over(instead)
+    alternative = alternative_to(group, kind, _name_of(document), _namespace_of(document) or "")
+    if alternative is not None:
+        return passed_over(alternative)
     steps: tuple[str, ...] | None = None
     if built_in or group == _DEPLOYMENT_CONFIG_GROUP:
         steps = _TEMPLATE_PATHS.get(kind)
@@ -179,15 +141,15 @@ def _object(
         if template_path is not None:
             steps = tuple(template_path.split("."))
         if built_in and (steps is None or _first_missing(document, steps)):
-            return passed_over(f"{_a(kind)} holds no pod")
+            return passed_over(f"{with_article(kind)} holds no pod")
         if steps is None or (not built_in and _first_missing(document, (*steps, "spec"))):
             # A template path is for one kind: another, such as a Certificate, may hold no pod.
             held = _find_template(document)
-            message = _unknown(document, kind, at, steps, held)
+            message = _no_template_message(document, kind, at, steps, held)
             return passed_over(message, malformed=held is not None)
     missing = _first_missing(document, (*steps, "spec"))
     if missing:
-        return passed_over(_missing(missing, kind, at), malformed=True)
+        return passed_over(_missing_message(missing, kind, at), malformed=True)
     if steps:
         template: Any = document
         for step in steps:
@@ -198,27 +160,11 @@ def _object(
     return _workload(document, kind, (*at, *steps), pod)
 
 
-def _instead_of(document: Mapping[str, Any], group: str, kind: str) -> str | None:
-    """What to preview instead of an object of a kind that others make pods of."""
-    if (group, kind) in _INSTEAD:
-        return _INSTEAD[group, kind]
-    if (group, kind) not in _POD_LABELS:
-        return None
-    maker, label, other = _POD_LABELS[group, kind]
-    name, namespace = _name_of(document), _namespace_of(document) or ""
-    value = other or (name if _NAME.fullmatch(name) else "NAME")
-    where = f" -n {namespace}" if _NAME.fullmatch(namespace) else ""
-    return (
-        f"{maker} makes the pods of {_a(kind)}; preview one of those: "
-        f"kubectl get pod{where} -l {label}={value} -o yaml"
-    )
-
-
-def _missing(steps: Steps, kind: str, at: Steps) -> str:
+def _missing_message(steps: Steps, kind: str, at: Steps) -> str:
     return f"{json_path((*at, *steps))} of this {kind} is missing or not a mapping"
 
 
-def _unknown(
+def _no_template_message(
     document: Mapping[str, Any],
     kind: str,
     at: Steps,
@@ -228,8 +174,8 @@ def _unknown(
     """Why no pod is shown of a kind that podsettle does not know; `template` is where one is."""
     missing = None
     if steps is not None:
-        missing = _missing(_first_missing(document, (*steps, "spec")), kind, at)
-    unknown = f"podsettle does not know where {_a(kind)} keeps its pod template"
+        missing = _missing_message(_first_missing(document, (*steps, "spec")), kind, at)
+    unknown = f"podsettle does not know where {with_article(kind)} keeps its pod template"
     if template is None:
         return missing or f"{unknown}; give the template path, if it has one, such as spec.template"
     path = json_path(template)
@@ -259,7 +205,7 @@ def _find_template(document: Mapping[str, Any]) -> Steps | None:
                 return steps
         elif not isinstance(value, list):
             continue
-        if len(steps) < _DEEPEST_TEMPLATE:
+        if len(steps) < _MAX_TEMPLATE_DEPTH:
             inners = value.items() if isinstance(value, Mapping) else enumerate(value)
             rest += [((*steps, step), inner) for step, inner in inners]
     return None
@@ -267,7 +213,7 @@ def _find_template(document: Mapping[str, Any]) -> Steps | None:
 
 _KEY = re.compile("[A-Za-z0-9]{1,63}")
 """Keys that a template path may have: none with a dot."""
-_DEEPEST_TEMPLATE = 10
+_MAX_TEMPLATE_DEPTH = 10
 """Keys and indices above a template that is searched for. Custom resources have up to seven."""
 
 
@@ -279,10 +225,6 @@ def _first_missing(document: Mapping[str, Any], steps: Steps) -> Steps:
         if not isinstance(found, Mapping):
             return steps[:count]
     return ()
-
-
-def _a(kind: str) -> str:
-    return f"{'an' if kind[:1] in 'AEIOaeio' else 'a'} {kind}"
 
 
 def _subject(at: Steps) -> str:
@@ -315,65 +257,7 @@ def _from_template(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _workload(document: Mapping[str, Any], kind: str, at: Steps, pod: dict[str, Any]) -> Workload:
-    _fill_in_nulls(pod)
+    fill_in_nulls(pod)
     name = _name_of(document)
-    _complete(document, kind, name, pod)
+    add_controller_fields(document, kind, name, pod)
     return Workload(kind, name, _namespace_of(document), json_path(at), pod)
-
-
-def _complete(document: Mapping[str, Any], kind: str, name: str, pod: dict[str, Any]) -> None:
-    """Add what the controller would add and a policy may look at."""
-    if kind == "Job":
-        # kubernetes pkg/controller/job/job_controller.go
-        _label(pod, {"batch.kubernetes.io/job-name": name, "job-name": name})
-    elif kind == "CronJob":
-        job = f"{name}-0"
-        _label(pod, {"batch.kubernetes.io/job-name": job, "job-name": job})
-    elif kind == "StatefulSet":
-        # kubernetes pkg/controller/statefulset/stateful_set_utils.go
-        _label(
-            pod,
-            {
-                "apps.kubernetes.io/pod-index": "0",
-                "statefulset.kubernetes.io/pod-name": f"{name}-0",
-            },
-        )
-        _claim_volumes(document, name, pod)
-
-
-def _fill_in_nulls(pod: dict[str, Any]) -> None:
-    """A label or annotation without a value is an empty one to the API server."""
-    metadata = pod.get("metadata")
-    if isinstance(metadata, Mapping):
-        pod["metadata"] = metadata = dict(metadata)
-        for key in ("labels", "annotations"):
-            if isinstance(metadata.get(key), Mapping):
-                metadata[key] = {k: "" if v is None else v for k, v in metadata[key].items()}
-
-
-def _label(pod: dict[str, Any], labels: Mapping[str, str]) -> None:
-    known = pod["metadata"].get("labels") or {}
-    if isinstance(known, Mapping):
-        pod["metadata"]["labels"] = {**known, **labels}
-
-
-def _claim_volumes(document: Mapping[str, Any], name: str, pod: dict[str, Any]) -> None:
-    spec = document.get("spec")
-    templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None
-    if not isinstance(templates, list):
-        return
-    claims = [
-        str(template["metadata"]["name"])
-        for template in templates
-        if isinstance(template, Mapping)
-        and isinstance(template.get("metadata"), Mapping)
-        and template["metadata"].get("name")
-    ]
-    volumes = [
-        {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}-0"}}
-        for claim in claims
-    ]
-    known = pod["spec"].get("volumes") or []
-    if claims and isinstance(known, list):
-        kept = [v for v in known if not isinstance(v, Mapping) or v.get("name") not in claims]
-        pod["spec"] = {**pod["spec"], "volumes": volumes + kept}

@@ -38,10 +38,11 @@ from webhook.core.images import (
 from webhook.core.labels import parse_labels
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.preview.document import DocumentError
 from webhook.core.preview.model import ObjectWithoutPod, render, render_passed_over
 from webhook.core.preview.preview import preview_all
 from webhook.core.preview.workloads import PassedOver
-from webhook.core.preview.yaml_documents import DocumentError, load_documents
+from webhook.core.preview.yaml_documents import load_documents
 from webhook.images.reference import parse as parse_image
 from webhook.server.preview.messages import (
     HEADER_BYTES,

@@ -15,12 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.complexity import cpu_ratio, grows_linearly
-from webhook.core.preview.yaml_documents import (
-    Document,
-    DocumentError,
-    each_document,
-    load_documents,
-)
+from webhook.core.preview.document import Document, DocumentError
+from webhook.core.preview.yaml_documents import each_document, load_documents
 
 
 def load(text: str | bytes) -> Any:
@@ -376,8 +372,8 @@ def test_deep_nesting_is_an_error(text: str) -> None:
 def test_no_nesting_is_so_deep_that_the_process_dies_of_it(text: str) -> None:
     """In a process of its own: a stack that overflows in C takes everything with it."""
     script = (
-        "from webhook.core.preview.yaml_documents import "
-        "DocumentError, each_document, load_documents\n"
+        "from webhook.core.preview.document import DocumentError\n"
+        "from webhook.core.preview.yaml_documents import load_documents\n"
         f"try: load_documents({text!r} * (1_000_000 // {len(text)}), 'f')\n"
         "except DocumentError: print('refused')"
     )

@@ -1,0 +1,66 @@
+"""What to preview instead of an object from which others make pods."""
+
+from __future__ import annotations
+
+import re
+
+from webhook.core.constants import GROUP, KIND
+
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+"""Names that are safe in a command line: DNS subdomains, as all names of objects are."""
+
+_TEKTON, _ARGO, _BUILD, _KNATIVE = (
+    "tekton.dev",
+    "argoproj.io",
+    "build.openshift.io",
+    "serving.knative.dev",
+)
+# What makes pods of an object of these kinds, the pods' label, and its value: empty where it is the
+# object's name. Sources: tektoncd/pipeline pkg/apis/pipeline/register.go, argo-workflows
+# workflow/common/common.go, openshift/api build/v1/consts.go, knative/serving
+# pkg/apis/serving/register.go.
+_POD_LABELS: dict[tuple[str, str], tuple[str, str, str]] = {
+    (_TEKTON, "TaskRun"): ("Tekton", "tekton.dev/taskRun", ""),
+    (_TEKTON, "PipelineRun"): ("Tekton", "tekton.dev/pipelineRun", ""),
+    (_TEKTON, "Task"): ("Tekton", "tekton.dev/task", ""),
+    (_TEKTON, "ClusterTask"): ("Tekton", "tekton.dev/clusterTask", ""),
+    (_TEKTON, "Pipeline"): ("Tekton", "tekton.dev/pipeline", ""),
+    (_ARGO, "Workflow"): ("Argo", "workflows.argoproj.io/workflow", ""),
+    (_ARGO, "CronWorkflow"): ("Argo", "workflows.argoproj.io/workflow", "WORKFLOW"),
+    (_ARGO, "WorkflowTemplate"): ("Argo", "workflows.argoproj.io/workflow", "WORKFLOW"),
+    (_ARGO, "ClusterWorkflowTemplate"): ("Argo", "workflows.argoproj.io/workflow", "WORKFLOW"),
+    (_BUILD, "Build"): ("OpenShift", "openshift.io/build.name", ""),
+    (_BUILD, "BuildConfig"): ("OpenShift", "openshift.io/build.name", "BUILD"),
+    (_KNATIVE, "Service"): ("Knative", "serving.knative.dev/service", ""),
+    (_KNATIVE, "Configuration"): ("Knative", "serving.knative.dev/configuration", ""),
+    (_KNATIVE, "Revision"): ("Knative", "serving.knative.dev/revision", ""),
+}
+_PROCESS_TEMPLATE = "preview what it makes: oc process -f FILE -o yaml | podsettle preview -"
+_ALTERNATIVES: dict[tuple[str, str], str] = {
+    (GROUP, KIND): "a policy, not a pod: podsettle check FILE says whether it is right, and "
+    "preview takes it from the directory of --manifests",
+    ("template.openshift.io", "Template"): _PROCESS_TEMPLATE,
+    ("", "Template"): _PROCESS_TEMPLATE,
+    ("kustomize.config.k8s.io", "Kustomization"): "preview what it makes: kubectl kustomize DIR | "
+    "podsettle preview -",
+}
+
+
+def alternative_to(group: str, kind: str, name: str, namespace: str) -> str | None:
+    """What to preview instead of an object of a kind that others make pods of."""
+    if (group, kind) in _ALTERNATIVES:
+        return _ALTERNATIVES[group, kind]
+    if (group, kind) not in _POD_LABELS:
+        return None
+    maker, label, other = _POD_LABELS[group, kind]
+    value = other or (name if _NAME.fullmatch(name) else "NAME")
+    where = f" -n {namespace}" if _NAME.fullmatch(namespace) else ""
+    return (
+        f"{maker} makes the pods of {with_article(kind)}; preview one of those: "
+        f"kubectl get pod{where} -l {label}={value} -o yaml"
+    )
+
+
+def with_article(kind: str) -> str:
+    """Return a kind with its indefinite article, such as `an Event`."""
+    return f"{'an' if kind[:1] in 'AEIOaeio' else 'a'} {kind}"

@@ -1,0 +1,66 @@
+"""Adds to a pod what its controller would add before the API server sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def add_controller_fields(
+    document: Mapping[str, Any], kind: str, name: str, pod: dict[str, Any]
+) -> None:
+    """Add what the controller would add and a policy may look at."""
+    if kind == "Job":
+        # kubernetes pkg/controller/job/job_controller.go
+        _label(pod, {"batch.kubernetes.io/job-name": name, "job-name": name})
+    elif kind == "CronJob":
+        job = f"{name}-0"
+        _label(pod, {"batch.kubernetes.io/job-name": job, "job-name": job})
+    elif kind == "StatefulSet":
+        # kubernetes pkg/controller/statefulset/stateful_set_utils.go
+        _label(
+            pod,
+            {
+                "apps.kubernetes.io/pod-index": "0",
+                "statefulset.kubernetes.io/pod-name": f"{name}-0",
+            },
+        )
+        _claim_volumes(document, name, pod)
+
+
+def fill_in_nulls(pod: dict[str, Any]) -> None:
+    """A label or annotation without a value is an empty one to the API server."""
+    metadata = pod.get("metadata")
+    if isinstance(metadata, Mapping):
+        pod["metadata"] = metadata = dict(metadata)
+        for key in ("labels", "annotations"):
+            if isinstance(metadata.get(key), Mapping):
+                metadata[key] = {k: "" if v is None else v for k, v in metadata[key].items()}
+
+
+def _label(pod: dict[str, Any], labels: Mapping[str, str]) -> None:
+    known = pod["metadata"].get("labels") or {}
+    if isinstance(known, Mapping):
+        pod["metadata"]["labels"] = {**known, **labels}
+
+
+def _claim_volumes(document: Mapping[str, Any], name: str, pod: dict[str, Any]) -> None:
+    spec = document.get("spec")
+    templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None
+    if not isinstance(templates, list):
+        return
+    claims = [
+        str(template["metadata"]["name"])
+        for template in templates
+        if isinstance(template, Mapping)
+        and isinstance(template.get("metadata"), Mapping)
+        and template["metadata"].get("name")
+    ]
+    volumes = [
+        {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}-0"}}
+        for claim in claims
+    ]
+    known = pod["spec"].get("volumes") or []
+    if claims and isinstance(known, list):
+        kept = [v for v in known if not isinstance(v, Mapping) or v.get("name") not in claims]
+        pod["spec"] = {**pod["spec"], "volumes": volumes + kept}

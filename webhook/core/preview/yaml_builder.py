@@ -1,0 +1,267 @@
+"""Builds documents from the events of a YAML parser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import yaml
+
+from webhook.core.preview.document import DocumentError, LineMap, copy_value
+from webhook.core.preview.yaml_scalars import (
+    json_key,
+    resolve_scalar,
+    resolve_tagged,
+    unknown_tag_message,
+)
+
+_MAX_DEPTH = 200
+_MAX_VALUES = 500_000
+"""Of one document."""
+_MAX_COPIED_VALUES = 10_000
+_MAX_COPIED_CHARACTERS = 256 * 1024
+"""Of all aliases and merge keys of a text: they are no part of its length, which callers bound."""
+_TEMPLATE_MESSAGE = (
+    "a key has to be a plain value; what holds '{{' is a template and no YAML: give what is made "
+    "of it, for a Helm chart the output of helm template"
+)
+
+
+class _Size(NamedTuple):
+    """How much a value holds, itself included."""
+
+    values: int
+    characters: int
+    """Of its texts and keys."""
+    depth: int
+    """How deeply it is nested; 0 for a scalar."""
+
+
+@dataclass(slots=True)
+class _OpenCollection:
+    """A list or mapping that is still being read."""
+
+    value: list[Any] | dict[str, Any]
+    line: int
+    anchor: str | None
+    lines: dict[str | int, LineMap | int] = field(default_factory=dict)
+    key: str | None = None
+    key_line: int = 0
+    merging: bool = False
+    """Whether the value that comes next is to be merged."""
+    merged_before: bool = False
+    merged: dict[str, Any] = field(default_factory=dict)
+    values: int = 1
+    characters: int = 0
+    depth: int = 1
+
+    def add(self, value: Any, size: _Size | None) -> None:
+        """Count a value that it holds; a scalar has no size."""
+        if size is None:
+            self.values += 1
+            if isinstance(value, str):
+                self.characters += len(value)
+            return
+        self.values += size.values
+        self.characters += size.characters
+        self.depth = max(self.depth, size.depth + 1)
+
+
+@dataclass(slots=True)
+class CopyBudget:
+    """What aliases and merge keys of a text have copied."""
+
+    values: int = 0
+    characters: int = 0
+
+    def add(self, size: _Size) -> bool:
+        """Count a copy before it is made; False where it would be too much."""
+        self.values += size.values
+        self.characters += size.characters
+        return self.values <= _MAX_COPIED_VALUES and self.characters <= _MAX_COPIED_CHARACTERS
+
+
+class DocumentBuilder:
+    """Puts the events of one document together."""
+
+    def __init__(self, source: str, copies: CopyBudget) -> None:
+        self.root: Any = None
+        self.lines: LineMap | int = 1
+        self._source = source
+        self._copies = copies
+        self._stack: list[_OpenCollection] = []
+        self._anchors: dict[str, tuple[Any, _Size] | _OpenCollection] = {}
+        """By name the latest value that began with it, perhaps one that is still open."""
+        self._value_count = 0
+
+    def feed(self, event: yaml.Event) -> None:
+        """Add the next event of the document."""
+        line = event.start_mark.line + 1 if event.start_mark else 0
+        if isinstance(event, yaml.CollectionEndEvent):
+            self._close()
+        elif isinstance(event, yaml.AliasEvent):
+            self._append(*self._copy_alias(event, line), line)
+        elif isinstance(event, yaml.ScalarEvent):
+            self._scalar(event, line)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._open(event, line)
+
+    def _open(self, event: yaml.CollectionStartEvent, line: int) -> None:
+        if self._expects_key():
+            in_braces = isinstance(event, yaml.MappingStartEvent) and event.flow_style
+            raise self._make_error(
+                line, _TEMPLATE_MESSAGE if in_braces else "a key has to be a plain value"
+            )
+        if len(self._stack) == _MAX_DEPTH:
+            raise self._make_error(line, "nested too deeply")
+        if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+            raise self._make_error(line, unknown_tag_message(event.tag))
+        value: list[Any] | dict[str, Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
+        self._count_value(line)
+        opened = _OpenCollection(value, line, event.anchor)
+        if opened.anchor is not None:
+            self._anchors[opened.anchor] = opened
+        self._stack.append(opened)
+
+    def _close(self) -> None:
+        closed = self._stack.pop()
+        value = closed.value
+        if isinstance(value, dict) and closed.merged:
+            for key, inner in closed.merged.items():
+                if key not in value:
+                    closed.characters += len(key)
+                    closed.add(inner, _measure(inner))
+            value = closed.merged | value
+        size = _Size(closed.values, closed.characters, closed.depth)
+        if closed.anchor is not None and self._anchors[closed.anchor] is closed:
+            self._anchors[closed.anchor] = value, size
+        self._append(value, size, closed.line, closed.lines)
+
+    def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
+        plain = event.implicit[0] and event.tag in (None, "!")
+        if self._expects_key():
+            top = self._stack[-1]
+            if plain and event.value == "<<":
+                if top.merged_before:
+                    raise self._make_error(line, "key '<<' stands twice")
+                top.merging = top.merged_before = True
+                top.key, top.key_line = "<<", line
+                return
+            key = json_key(self._resolve_plain(event.value, line) if plain else event.value)
+            if key in top.value:
+                raise self._make_error(line, f"key {key!r} stands twice")
+            top.key, top.key_line = key, line
+            top.characters += len(key)
+            self._set_anchor(event.anchor, key)
+            return
+        value = (
+            self._resolve_plain(event.value, line) if plain else self._resolve_tagged(event, line)
+        )
+        self._count_value(line)
+        self._set_anchor(event.anchor, value)
+        self._append(value, None, line)
+
+    def _resolve_plain(self, text: str, line: int) -> Any:
+        try:
+            return resolve_scalar(text)
+        except ValueError as error:
+            raise self._make_error(line, str(error)) from None
+
+    def _resolve_tagged(self, event: yaml.ScalarEvent, line: int) -> Any:
+        try:
+            return resolve_tagged(event)
+        except ValueError as error:
+            raise self._make_error(line, str(error)) from None
+
+    def _copy_alias(self, event: yaml.AliasEvent, line: int) -> tuple[Any, _Size]:
+        if self._expects_key():
+            raise self._make_error(line, "a key has to be a plain value")
+        found = self._anchors.get(event.anchor or "")
+        if found is None:
+            raise self._make_error(line, f"not YAML: found undefined alias {event.anchor!r}")
+        if isinstance(found, _OpenCollection):
+            raise self._make_error(line, "an alias that contains itself")
+        value, size = found
+        self._count_copy(size, line)
+        if len(self._stack) + size.depth > _MAX_DEPTH:
+            raise self._make_error(line, "nested too deeply")
+        return copy_value(value), size
+
+    def _append(
+        self,
+        value: Any,
+        size: _Size | None,
+        line: int,
+        lines: dict[str | int, LineMap | int] | None = None,
+    ) -> None:
+        """Add a finished value to what is open, or make it the document; a scalar has no size."""
+        if not self._stack:
+            self.root, self.lines = value, LineMap(line, lines) if lines else line
+            return
+        top = self._stack[-1]
+        if isinstance(top.value, list):
+            top.lines[len(top.value)] = LineMap(line, lines) if lines else line
+            top.value.append(value)
+            top.add(value, size)
+        elif top.merging:
+            # What is merged is looked at once more.
+            self._count_copy(size or _measure(value), line)
+            self._merge(top, value, line)
+            for key, inner in (lines or {}).items():
+                top.lines.setdefault(key, inner)
+        else:
+            key = top.key or ""
+            top.lines[key] = LineMap(top.key_line, lines) if lines else top.key_line
+            top.value[key] = value
+            top.add(value, size)
+        top.key, top.merging = None, False
+
+    def _merge(self, top: _OpenCollection, value: Any, line: int) -> None:
+        """Take over keys that are not there; the first mapping that has one counts."""
+        for part in value if isinstance(value, list) else [value]:
+            if not isinstance(part, dict):
+                raise self._make_error(line, "`<<` merges mappings only")
+            for key, inner in part.items():
+                top.merged.setdefault(key, inner)
+
+    def _expects_key(self) -> bool:
+        return (
+            bool(self._stack)
+            and isinstance(self._stack[-1].value, dict)
+            and (self._stack[-1].key is None)
+        )
+
+    def _set_anchor(self, anchor: str | None, scalar: Any) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = scalar, _measure(scalar)
+
+    def _count_value(self, line: int) -> None:
+        self._value_count += 1
+        if self._value_count > _MAX_VALUES:
+            raise self._make_error(line, f"more than {_MAX_VALUES} values")
+
+    def _count_copy(self, size: _Size, line: int) -> None:
+        if not self._copies.add(size):
+            message = (
+                f"aliases stand for more than {_MAX_COPIED_VALUES} values or "
+                f"{_MAX_COPIED_CHARACTERS} characters (are aliases multiplying?)"
+            )
+            raise self._make_error(line, message)
+
+    def _make_error(self, line: int, message: str) -> DocumentError:
+        return DocumentError(self._source, line, message)
+
+
+def _measure(value: Any) -> _Size:
+    """Of a finished value, by looking at all of it."""
+    if isinstance(value, dict):
+        opened = _OpenCollection(value, 0, None, characters=sum(map(len, value)))
+        for inner in value.values():
+            opened.add(inner, _measure(inner))
+        return _Size(opened.values, opened.characters, opened.depth)
+    if isinstance(value, list):
+        opened = _OpenCollection(value, 0, None)
+        for inner in value:
+            opened.add(inner, _measure(inner))
+        return _Size(opened.values, opened.characters, opened.depth)
+    return _Size(1, len(value) if isinstance(value, str) else 0, 0)

@@ -1,0 +1,91 @@
+"""Scalars and keys of YAML, read as a Kubernetes client reads them."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import yaml
+
+_KEYWORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **{
+        word: value
+        for value, lower in (
+            (True, ("y", "yes", "true", "on")),
+            (False, ("n", "no", "false", "off")),
+        )
+        for short in lower
+        for word in (short, short.capitalize(), short.upper())
+    },
+}
+_INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_MAX_NUMBER_CHARACTERS = 400
+_MAX_PLAIN_FLOAT = 1e21
+"""Where Go's strconv.FormatFloat begins to write exponents."""
+
+
+def resolve_scalar(text: str) -> Any:
+    """A plain scalar as a Kubernetes client reads it. Raises ValueError for a monstrous number."""
+    if text in _KEYWORDS:
+        return _KEYWORDS[text]
+    if text[0] not in "-+.0123456789":
+        return text
+    digits = text.replace("_", "")
+    if _INTEGER.fullmatch(digits):
+        _check_number_length(digits)
+        sign = -1 if digits[0] == "-" else 1
+        return sign * _parse_integer(digits.lstrip("+-"))
+    if _FLOAT.fullmatch(digits):
+        _check_number_length(digits)
+        number = float(digits)
+        return number if math.isfinite(number) else text
+    return text
+
+
+def _parse_integer(digits: str) -> int:
+    lower = digits.lower()
+    if lower.startswith(("0x", "0b", "0o")):
+        return int(lower, 0)
+    return int(lower, 8) if len(lower) > 1 and lower[0] == "0" else int(lower)
+
+
+def _check_number_length(digits: str) -> None:
+    if len(digits) > _MAX_NUMBER_CHARACTERS:
+        raise ValueError(f"a number of {len(digits)} characters")
+
+
+def resolve_tagged(event: yaml.ScalarEvent) -> Any:
+    """A scalar that is quoted or says its type. Raises ValueError."""
+    tag, text = (event.tag or "!").removeprefix("tag:yaml.org,2002:"), event.value
+    if tag in ("!", "str"):
+        return text
+    resolved = resolve_scalar(text)
+    wanted: dict[str, tuple[type, ...]] = {
+        "bool": (bool,),
+        "int": (int,),
+        "float": (int, float),
+        "null": (type(None),),
+    }
+    if tag not in wanted:
+        raise ValueError(unknown_tag_message(event.tag))
+    is_bool = isinstance(resolved, bool)
+    if not isinstance(resolved, wanted[tag]) or is_bool is not (tag == "bool"):
+        raise ValueError(f"{text!r} is no {tag}")
+    return float(resolved) if isinstance(resolved, int) and tag == "float" else resolved
+
+
+def unknown_tag_message(tag: str | None) -> str:
+    """Return the error for a tag that no Kubernetes client knows."""
+    return f"not YAML: could not determine a constructor for the tag {tag!r}"
+
+
+def json_key(value: Any) -> str:
+    """A key as JSON writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_PLAIN_FLOAT:
+        return str(int(value))
+    return "null" if value is None else str(value)
