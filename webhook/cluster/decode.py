@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from webhook.core.cluster.nodes import Node
-from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 
@@ -95,10 +95,10 @@ def read_node(document: object) -> Node:
     )
 
 
-def read_runtime_class(document: object) -> RuntimeClass:
+def read_runtime_class(document: object) -> RuntimeClassInfo:
     """A RuntimeClass of `node.k8s.io/v1`."""
     found = msgspec.convert(document, _RuntimeClass)
-    return RuntimeClass(
+    return RuntimeClassInfo(
         found.metadata.name,
         found.handler,
         (found.overhead.pod_fixed if found.overhead else None) or {},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.cluster.nodes import Nodes
-from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.defects.versions import Version
@@ -19,7 +19,7 @@ class Snapshot:
 
     policies: PolicySet = field(default_factory=PolicySet)
     namespaces: Mapping[str, Namespace] = field(default_factory=dict)
-    runtime_classes: Mapping[str, RuntimeClass] = field(default_factory=dict)
+    runtime_classes: Mapping[str, RuntimeClassInfo] = field(default_factory=dict)
     nodes: Nodes = field(default_factory=Nodes)
     server_version: Version | None = None
     invents_namespaces: bool = True
@@ -32,7 +32,7 @@ class Snapshot:
             return Namespace(name, {LABEL_NAMESPACE_NAME: name})
         return known
 
-    def runtime_class(self, name: str) -> RuntimeClass | None:
+    def runtime_class(self, name: str) -> RuntimeClassInfo | None:
         """The RuntimeClass, or None where it does not exist."""
         return self.runtime_classes.get(name)
 

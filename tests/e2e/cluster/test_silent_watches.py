@@ -18,7 +18,7 @@ from tests.support.tcp_proxy import Cable
 from webhook.cluster.client import ApiServer, WatchLimits
 from webhook.cluster.decode import read_runtime_class
 from webhook.cluster.reflector import Reflector
-from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.tasks import supervise
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
@@ -28,7 +28,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def runtime_classes(server: ApiServer, limits: WatchLimits) -> Reflector[RuntimeClass]:
+def runtime_classes(server: ApiServer, limits: WatchLimits) -> Reflector[RuntimeClassInfo]:
     return Reflector(server, CLASSES, read_runtime_class, lambda: None, limits=limits)
 
 

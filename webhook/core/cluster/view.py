@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from webhook.core.cluster.nodes import Nodes
-    from webhook.core.cluster.runtime_classes import RuntimeClass
+    from webhook.core.cluster.runtime_classes import RuntimeClassInfo
     from webhook.core.defects.versions import Version
     from webhook.core.policy.coverage import PolicySet
 
@@ -44,11 +44,11 @@ class ClusterView(Protocol):
         """The API server's version; None where there is no server to ask."""
 
     @property
-    def runtime_classes(self) -> Mapping[str, RuntimeClass]:
+    def runtime_classes(self) -> Mapping[str, RuntimeClassInfo]:
         """The RuntimeClasses by name; another mapping after a change."""
 
     def namespace(self, name: str) -> Namespace | None:
         """The namespace, or None where the view does not know it."""
 
-    def runtime_class(self, name: str) -> RuntimeClass | None:
+    def runtime_class(self, name: str) -> RuntimeClassInfo | None:
         """The RuntimeClass, or None where it does not exist."""

@@ -11,11 +11,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from webhook.core.cluster.runtime_classes import RuntimeClassName, objection
+from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
 from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context, Finding
+from webhook.core.remedies.runtime_class_conflicts import rejection_reason
 from webhook.core.types import StrictModel
 
 
@@ -49,7 +50,9 @@ def apply(
         )
         yield Finding(Reason.NOT_NEEDED, message=message)
         return
-    found = objection(settings.name, context.view.runtime_class(settings.name), pod.spec, patch)
+    found = rejection_reason(
+        settings.name, context.view.runtime_class(settings.name), pod.spec, patch
+    )
     if found:
         yield Finding(found[0], message=found[1])
         return

@@ -18,12 +18,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from webhook.core.cluster.runtime_classes import RuntimeClassName, objection
+from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod, SecurityContext
 from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context, Finding
+from webhook.core.remedies.runtime_class_conflicts import rejection_reason
 from webhook.core.types import StrictModel
 
 
@@ -76,7 +77,9 @@ def apply(
         yield Finding(Reason.NOT_NEEDED, message=message)
         return
     if class_name is not None and class_missing:
-        found = objection(class_name, context.view.runtime_class(class_name), pod.spec, patch)
+        found = rejection_reason(
+            class_name, context.view.runtime_class(class_name), pod.spec, patch
+        )
         if found:
             yield Finding(found[0], message=found[1])
             return

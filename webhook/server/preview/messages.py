@@ -14,7 +14,7 @@ import msgspec
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Node
-from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
 from webhook.core.defects.versions import Version
 from webhook.core.images import LookupRules
@@ -53,7 +53,7 @@ class ClassesPart(msgspec.Struct, tag=True):
     """Some of the RuntimeClasses. The first part replaces what was known."""
 
     first: bool
-    classes: list[RuntimeClass]
+    classes: list[RuntimeClassInfo]
 
 
 class ViewComplete(msgspec.Struct, tag=True):
@@ -240,5 +240,5 @@ def _parts(
         yield first, part
 
 
-def _encoded_bytes(item: Node | RuntimeClass) -> int:
+def _encoded_bytes(item: Node | RuntimeClassInfo) -> int:
     return len(_encode(item))

@@ -25,7 +25,7 @@ from types import FrameType
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings
 from webhook.core.cluster.nodes import Node, Nodes
-from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
 from webhook.core.images import (
     NO_IMAGES,
@@ -277,7 +277,7 @@ class _Worker:
         )
         self._policies: list[bytes] = []
         self._nodes: list[Node] = []
-        self._classes: dict[str, RuntimeClass] = {}
+        self._classes: dict[str, RuntimeClassInfo] = {}
         self._view = Snapshot()
         self._policies_due = self._nodes_due = False
         self._body: list[bytes] = []

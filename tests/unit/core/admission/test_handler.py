@@ -26,7 +26,7 @@ from tests.support.factories import (
 )
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
-from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import ClusterView
 from webhook.core.patch.verify import PatchError
 from webhook.core.policy.coverage import PolicySet
@@ -239,7 +239,7 @@ def test_fields_that_are_not_read_do_not_matter() -> None:
 class Broken(Snapshot):
     """A view with a defect in it."""
 
-    def runtime_class(self, name: str) -> RuntimeClass | None:
+    def runtime_class(self, name: str) -> RuntimeClassInfo | None:
         raise ZeroDivisionError(f"no {name}")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Node, Nodes
-from webhook.core.cluster.runtime_classes import RuntimeClass
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.policy.crd_comparison import CrdDifference
 from webhook.core.policy.errors import FieldError
 from webhook.core.policy.model import SettlePolicy, parse_policy
@@ -103,7 +103,7 @@ def test_a_class_that_does_not_exist_is_named() -> None:
     found = runtime_classes_found(named, Snapshot())
     assert found[1:3] == ("False", "RuntimeClassMissing")
     assert "fast" in found.message
-    there = Snapshot(runtime_classes={"fast": RuntimeClass("fast", "fast")})
+    there = Snapshot(runtime_classes={"fast": RuntimeClassInfo("fast", "fast")})
     assert runtime_classes_found(named, there)[1:3] == ("True", "Found")
     assert runtime_classes_found(policy(postInitSleep={}), there)[1:3] == ("True", "NoneNamed")
 
@@ -241,7 +241,7 @@ POOL = Nodes(
 
 
 def pool(selector: dict[str, str], nodes: Nodes = POOL) -> Snapshot:
-    return Snapshot(runtime_classes={"ci": RuntimeClass("ci", "ci", {}, selector)}, nodes=nodes)
+    return Snapshot(runtime_classes={"ci": RuntimeClassInfo("ci", "ci", {}, selector)}, nodes=nodes)
 
 
 def test_only_nodes_of_the_class_that_the_remedy_brings_count() -> None:
