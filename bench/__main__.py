@@ -11,16 +11,16 @@ from pathlib import Path
 import click
 
 from bench import core, end_to_end, footprint, growth, previews, throughput
-from bench.environment import environment
+from bench.environment import describe_environment
 from bench.errors import BenchError
 from bench.profiles import FULL, SHORT
 from bench.report import as_json, as_markdown, as_text, from_json, write_docs
-from bench.report_table import Part
+from bench.report_table import ReportTable
 from bench.run import Run
-from bench.svg_chart import chart
+from bench.svg_chart import render_chart
 from tests.support.kube.build import BuildError
 
-PARTS: dict[str, Callable[[Run], Part]] = {
+PARTS: dict[str, Callable[[Run], ReportTable]] = {
     throughput.NAME: throughput.measure,
     end_to_end.NAME: end_to_end.measure,
     growth.NAME: growth.measure,
@@ -62,26 +62,26 @@ def main(
             parts, where = _measured(names or tuple(PARTS), short)
         except (BenchError, BuildError) as error:
             raise click.ClickException(str(error)) from None
-    click.echo(as_text(parts, judged=not short))
+    click.echo(as_text(parts, with_targets=not short))
     out.mkdir(parents=True, exist_ok=True)
     results = out / ("short.json" if short else "results.json")
     results.write_text(as_json(parts, where), encoding="utf-8")
-    results.with_suffix(".svg").write_text(chart(parts), encoding="utf-8")
+    results.with_suffix(".svg").write_text(render_chart(parts), encoding="utf-8")
     click.echo(f"written: {results}, {results.with_suffix('.svg')}")
     if write_docs:
         _write_docs(parts, where)
 
 
-def _measured(names: tuple[str, ...], short: bool) -> tuple[dict[str, Part], dict[str, str]]:
+def _measured(names: tuple[str, ...], short: bool) -> tuple[dict[str, ReportTable], dict[str, str]]:
     # Before anything here loads the machine.
-    where = environment()
+    where = describe_environment()
     with tempfile.TemporaryDirectory(prefix="podsettle-bench-") as directory:
         run = Run(Path(directory), SHORT if short else FULL)
         return {name: PARTS[name](run) for name in PARTS if name in names}, where
 
 
-def _write_docs(parts: dict[str, Part], where: dict[str, str]) -> None:
-    write_docs(_DOCS, as_markdown(parts, where), chart(parts))
+def _write_docs(parts: dict[str, ReportTable], where: dict[str, str]) -> None:
+    write_docs(_DOCS, as_markdown(parts, where), render_chart(parts))
     click.echo("written: docs/performance.md, docs/performance.svg")
 
 

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from bench.errors import BenchError, MissingError
-from bench.servers import Subject
+from bench.servers import Server
 
 _SCRIPT = Path(__file__).with_name("reviews.lua")
 UNITS = {
@@ -29,15 +29,15 @@ def wrk() -> str:
     return found
 
 
-def press(
-    subject: Subject, reviews: list[Path], *, connections: int, seconds: float, core: int
+def run_wrk(
+    server: Server, reviews: list[Path], *, connections: int, seconds: float, core: int
 ) -> dict[str, float]:
     """Load a server for some seconds; the figures of UNITS."""
     # wrk takes whole seconds.
     command = [wrk(), "--threads", "1", "--connections", str(connections)]
     command += ["--duration", f"{max(1, round(seconds))}s", "--timeout", "10s"]
-    command += ["--script", str(_SCRIPT), f"{subject.url}?timeout=10s", "--", *map(str, reviews)]
-    before = subject.process.cpu_seconds()
+    command += ["--script", str(_SCRIPT), f"{server.url}?timeout=10s", "--", *map(str, reviews)]
+    before = server.process.cpu_seconds()
     ran = subprocess.run(
         command,
         capture_output=True,
@@ -45,13 +45,13 @@ def press(
         check=False,
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )
-    used = subject.process.cpu_seconds() - before
+    used = server.process.cpu_seconds() - before
     found = re.search(r"^RESULT (.+)$", ran.stdout, re.MULTILINE)
     if ran.returncode or found is None:
         raise BenchError(f"wrk: {ran.stdout}{ran.stderr}")
     result = json.loads(found[1])
     if result["errors"] or not result["requests"]:
-        raise BenchError(f"{subject.name} failed under load: {ran.stdout}")
+        raise BenchError(f"{server.name} failed under load: {ran.stdout}")
     return {
         "reviews/s": result["requests"] / result["microseconds"] * 1e6,
         "reviews per CPU-second": result["requests"] / used,

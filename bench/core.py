@@ -10,11 +10,11 @@ from time import process_time
 
 import orjson
 
-from bench import clusters, reviews
-from bench.cpu_pinning import cores, on_core
+from bench import cluster_manifests, reviews
+from bench.cpu_pinning import choose_cores, pinned_to
 from bench.interleave import interleave
-from bench.measurement import Measure
-from bench.report_table import Part
+from bench.measurement import Measurement
+from bench.report_table import ReportTable
 from bench.run import Run
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
@@ -34,12 +34,12 @@ YARDSTICK = "yardstick: orjson.loads of the review"
 _SETTINGS = Settings(None, "registry.example/linger:1")
 
 
-def measure(run: Run) -> Part:
+def measure(run: Run) -> ReportTable:
     """Every stage, beside what a JSON parser needs for the same bytes."""
-    part = Part(NAME, "The core alone, one 8 KB review")
-    run.say("core: stages")
+    part = ReportTable(NAME, "The core alone, one 8 KB review")
+    run.log_progress("core: stages")
     bodies = reviews.variants(reviews.tekton())
-    view = _view(clusters.examples(run.directory / "core"))
+    view = _view(cluster_manifests.copy_examples(run.directory / "core"))
     found = _timed(run, bodies, view)
     decode, matched = found["decode"], found["match"]
     decided, unchecked = found["decide"], found["decide, unchecked"]
@@ -47,11 +47,11 @@ def measure(run: Run) -> Part:
     stages = {
         "decode": decode,
         "match": matched,
-        "look up, and answer": whole.less(decode).less(matched),
+        "look up, and answer": whole.minus(decode).minus(matched),
         WHOLE: whole,
-        "remedies": unchecked.less(matched),
-        "self-check of a known shape": decided.less(unchecked),
-        "encode": unlike.less(decode).less(decided),
+        "remedies": unchecked.minus(matched),
+        "self-check of a known shape": decided.minus(unchecked),
+        "encode": unlike.minus(decode).minus(decided),
         UNLIKE: unlike,
         FIRST: found[FIRST],
         YARDSTICK: found["orjson"],
@@ -69,7 +69,7 @@ def measure(run: Run) -> Part:
     return part
 
 
-def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
+def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measurement]:
     requests = [decode_review(body).request for body in bodies]
     memory = Memory()
     for body in bodies:
@@ -106,17 +106,17 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measure]:
 
     def turn(name: str) -> float:
         if name != "decide, unchecked":
-            return _microseconds(work[name], len(bodies), run.effort.passes)
+            return _microseconds(work[name], len(bodies), run.profile.passes)
         with _without_self_check():
-            return _microseconds(work[name], len(bodies), run.effort.passes)
+            return _microseconds(work[name], len(bodies), run.profile.passes)
 
     turns: dict[str, Callable[[], float]] = {
         name: lambda name=name: turn(name)  # type: ignore[misc]
         for name in work
     }
-    with on_core(cores().server):
-        found = interleave(turns, run.effort.rounds * _ROUNDS_FACTOR, warm_up=turn)
-    return {name: Measure(tuple(values), "µs") for name, values in found.items()}
+    with pinned_to(choose_cores().server):
+        found = interleave(turns, run.profile.rounds * _ROUNDS_FACTOR, warm_up=turn)
+    return {name: Measurement(tuple(values), "µs") for name, values in found.items()}
 
 
 def _microseconds(work: Callable[[int], object], count: int, passes: int) -> float:

@@ -11,23 +11,23 @@ from bench.errors import MissingError
 
 
 @dataclass(frozen=True, slots=True)
-class Cores:
+class PinnedCores:
     """Two cores of those that this process may use."""
 
     server: int
     load: int
 
 
-def cores() -> Cores:
+def choose_cores() -> PinnedCores:
     """The last two: the first one serves more interrupts on most machines."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         raise MissingError("it takes two cores: one for the server, one for the load")
-    return Cores(server=allowed[-1], load=allowed[-2])
+    return PinnedCores(server=allowed[-1], load=allowed[-2])
 
 
 @contextmanager
-def on_core(core: int) -> Iterator[None]:
+def pinned_to(core: int) -> Iterator[None]:
     """Keep this process on one core while the block runs."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})

@@ -19,15 +19,15 @@ from http.client import HTTPSConnection
 from typing import Any
 
 from bench.errors import BenchError
-from bench.measurement import Measure, Rows, percentile
-from bench.report_table import Part
+from bench.measurement import Measurement, Rows, percentile
+from bench.report_table import ReportTable
 from bench.reviews import Json, tekton
 from bench.run import Run
 from bench.servers import (
-    Subject,
+    Server,
     certificates,
-    connection,
     non_loopback_address,
+    open_connection,
     serve_podsettle,
 )
 from tests.support.helm import named
@@ -85,14 +85,14 @@ _RULE: Json = {
     "resources": ["pods"],
     "operations": ["CREATE"],
 }
-_PATIENCE = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
-def measure(run: Run) -> Part:
+def measure(run: Run) -> ReportTable:
     """The latency of creations at the client, and what each kind adds to it."""
-    part = Part(NAME, "Pod creation on a real API server, one connection, dry runs")
+    part = ReportTable(NAME, "Pod creation on a real API server, one connection, dry runs")
     address = non_loopback_address()
-    run.say("end to end: starting kube-apiserver and etcd")
+    run.log_progress("end to end: starting kube-apiserver and etcd")
     manifests = run.directory / "end-to-end"
     manifests.mkdir()
     (manifests / "policy.yaml").write_text(json.dumps(_POLICY))
@@ -104,20 +104,18 @@ def measure(run: Run) -> Part:
     with ExitStack() as stack:
         cluster = stack.enter_context(KubeCluster.start())
         log = run.directory / "end-to-end.log"
-        subject = stack.enter_context(
-            serve_podsettle(certs, log, manifests=manifests, host=address)
-        )
+        server = stack.enter_context(serve_podsettle(certs, log, manifests=manifests, host=address))
         for kind, namespace in _NAMESPACES.items():
             account = _POD["spec"]["serviceAccountName"]
             cluster.namespace(namespace, _LABELS[kind], service_accounts=[account])
-        opt_in, selected = _register(cluster, subject)
+        opt_in, selected = _register(cluster, server)
         for kind in (PODSETTLE, BY_POLICY):
             _await(lambda kind=kind: _is_settled(_created(cluster, kind)), f"{kind} is in force")  # type: ignore[misc]
         _add_native_policies(cluster, selected["matchConditions"])
         for kind in (NATIVE, NATIVE_ONCE):
             _await(lambda kind=kind: _is_settled(_created(cluster, kind)), f"{kind} is in force")  # type: ignore[misc]
         _compare(cluster)
-        run.say("end to end: creating pods")
+        run.log_progress("end to end: creating pods")
         part.rows = _latencies(run, cluster)
         version = cluster.request("GET", "/version").body["gitVersion"]
     part.notes += [
@@ -140,19 +138,19 @@ def measure(run: Run) -> Part:
 
 
 def _latencies(run: Run, cluster: KubeCluster) -> Rows:
-    client = connection(cluster.url, cluster.ca_file)
+    client = open_connection(cluster.url, cluster.ca_file)
     creator = _Creator(client, cluster.token)
     chance = random.Random(0)
     kinds = list(_NAMESPACES)
-    for _ in range(max(10, run.effort.creates // 5)):
+    for _ in range(max(10, run.profile.creates // 5)):
         for kind in kinds:
             creator.create(kind)
     before = _calls(cluster)
     p50: dict[str, list[float]] = {kind: [] for kind in kinds}
     p99: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for _ in range(run.effort.rounds):
+    for _ in range(run.profile.rounds):
         took: dict[str, list[float]] = {kind: [] for kind in kinds}
-        for _ in range(run.effort.creates):
+        for _ in range(run.profile.creates):
             # Nobody always comes after the same other.
             chance.shuffle(kinds)
             for kind in kinds:
@@ -161,15 +159,15 @@ def _latencies(run: Run, cluster: KubeCluster) -> Rows:
             p50[kind].append(percentile(took[kind], 50))
             p99[kind].append(percentile(took[kind], 99))
     client.close()
-    after, pods = _calls(cluster), run.effort.rounds * run.effort.creates
+    after, pods = _calls(cluster), run.profile.rounds * run.profile.creates
     rows = {}
     for kind in _NAMESPACES:
-        half, most = Measure(tuple(p50[kind]), "ms"), Measure(tuple(p99[kind]), "ms")
+        half, most = Measurement(tuple(p50[kind]), "ms"), Measurement(tuple(p99[kind]), "ms")
         rows[kind] = {"p50": half, "p99": most}
         if kind != NONE:
-            rows[kind][INCREMENT] = half.less(rows[NONE]["p50"])
-            rows[kind][INCREMENT_P99] = most.less(rows[NONE]["p99"])
-            rows[kind][CALLS] = Measure(((after[kind] - before[kind]) / pods,))
+            rows[kind][INCREMENT] = half.minus(rows[NONE]["p50"])
+            rows[kind][INCREMENT_P99] = most.minus(rows[NONE]["p99"])
+            rows[kind][CALLS] = Measurement(((after[kind] - before[kind]) / pods,))
     return rows
 
 
@@ -244,12 +242,12 @@ def _lasting(pod: Json) -> Json:
     return pod
 
 
-def _register(cluster: KubeCluster, subject: Subject) -> tuple[Json, Json]:
+def _register(cluster: KubeCluster, server: Server) -> tuple[Json, Json]:
     """podsettle's webhooks, as they are installed but for an address in place of a Service."""
-    bundle = base64.b64encode(subject.ca.read_bytes()).decode()
+    bundle = base64.b64encode(server.ca.read_bytes()).decode()
     (opt_in,) = named("MutatingWebhookConfiguration", "podsettle")["webhooks"]
     opt_in |= {
-        "clientConfig": {"url": subject.url, "caBundle": bundle},
+        "clientConfig": {"url": server.url, "caBundle": bundle},
         # Not the chart's Ignore: a call that fails has to be seen.
         "failurePolicy": "Fail",
         "timeoutSeconds": 10,
@@ -335,7 +333,7 @@ def _as_cel(settled: Json) -> str:
 
 
 def _await(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while not condition():
         if time.monotonic() > deadline:
             raise BenchError(f"waited in vain until {what}")

@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("fastapi", "httptools", "msgspec", "orjson", "uvicorn", "uvloop")
 
 
-def environment() -> dict[str, str]:
+def describe_environment() -> dict[str, str]:
     """What has to be known to judge a figure. No name of a machine is among it."""
     model = _find("/proc/cpuinfo", r"^model name\s*: (.+)$")
     kibibytes = int(_find("/proc/meminfo", r"^MemTotal:\s+(\d+)"))
@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
         "Python": platform.python_version(),
         **{package: version(package) for package in _PACKAGES},
         "TLS": " ".join(ssl.OPENSSL_VERSION.split()[:2]),
-        "wrk": _said("wrk", "-v").partition(" [")[0].removeprefix("wrk ") or "none",
+        "wrk": _output_of("wrk", "-v").partition(" [")[0].removeprefix("wrk ") or "none",
         "Kubernetes": _find(
             str(_ROOT / "tests/support/kube/go.mod"), r"^\tk8s.io/kubernetes v(\S+)"
         ),
@@ -53,9 +53,9 @@ def _go() -> str:
 
 
 def _commit() -> str:
-    commit = _said("git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD").strip()
+    commit = _output_of("git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD").strip()
     # What a run writes is no change of what was measured.
-    changed = _said("git", "-C", str(_ROOT), "status", "--porcelain", "webhook", "bench")
+    changed = _output_of("git", "-C", str(_ROOT), "status", "--porcelain", "webhook", "bench")
     return f"{commit or 'unknown'}{' and uncommitted changes' if changed.strip() else ''}"
 
 
@@ -68,7 +68,7 @@ def _find(path: str, pattern: str) -> str:
     return found[1] if found else "unknown"
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     try:
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

@@ -13,13 +13,13 @@ from pathlib import Path
 import yaml
 from packaging.requirements import Requirement
 
-from bench import clusters, reviews
-from bench.closed_loop import press
+from bench import cluster_manifests, reviews
+from bench.closed_loop import run_wrk
 from bench.errors import BenchError
-from bench.measurement import Measure
-from bench.report_table import Part
+from bench.measurement import Measurement
+from bench.report_table import ReportTable
 from bench.run import CONNECTIONS, Run
-from bench.servers import Subject, check, serve_podsettle
+from bench.servers import Server, check_answers, serve_podsettle
 from bench.throughput import is_patched
 from tests.support.kube.cluster import KubeCluster
 from webhook.linger.build import OUT, host_arch
@@ -37,32 +37,32 @@ print(time.perf_counter() - start, len(sys.modules))
 _WRITERS = 4
 
 
-def measure(run: Run) -> Part:
+def measure(run: Run) -> ReportTable:
     """Resident memory, imports, time to ready, image and helper."""
-    part = Part(NAME, "Footprint")
+    part = ReportTable(NAME, "Footprint")
     _start(run, part)
-    namespaces, policies = run.effort.large
+    namespaces, policies = run.profile.large
     large = f"{namespaces:,} namespaces, {policies:,} policies"
-    run.say(f"footprint: {large}, as manifests")
-    directory = clusters.manifests(run.directory / "large", policies, namespaces)
+    run.log_progress(f"footprint: {large}, as manifests")
+    directory = cluster_manifests.write_manifests(run.directory / "large", policies, namespaces)
     log = run.directory / "large.log"
     start = time.perf_counter()
-    with serve_podsettle(run.certs, log, manifests=directory, core=run.cores.server) as subject:
+    with serve_podsettle(run.certs, log, manifests=directory, core=run.cores.server) as server:
         ready = time.perf_counter() - start
-        _memory(run, part, f"{large}, manifests", subject)
+        _memory(run, part, f"{large}, manifests", server)
         _single(part, f"exec to ready, {large}, manifests", "time", ready, "s")
-    run.say(f"footprint: {large}, on an API server")
+    run.log_progress(f"footprint: {large}, on an API server")
     with ExitStack() as stack:
         cluster = stack.enter_context(KubeCluster.start())
         _fill(run, cluster, policies, namespaces)
         log = run.directory / "large-kube.log"
         kubeconfig = cluster.kubeconfig
         start = time.perf_counter()
-        subject = stack.enter_context(
+        server = stack.enter_context(
             serve_podsettle(run.certs, log, kubeconfig=kubeconfig, core=run.cores.server)
         )
         ready = time.perf_counter() - start
-        _memory(run, part, memory_row(run.effort.large), subject)
+        _memory(run, part, memory_row(run.profile.large), server)
         _single(part, f"exec to ready, {large}, API server", "time", ready, "s")
     _sizes(part)
     part.notes += [
@@ -80,40 +80,40 @@ def memory_row(large: tuple[int, int]) -> str:
     return f"{large[0]:,} namespaces, {large[1]:,} policies, API server"
 
 
-def _start(run: Run, part: Part) -> None:
-    run.say("footprint: start")
-    manifests = clusters.examples(run.directory / "start")
+def _start(run: Run, part: ReportTable) -> None:
+    run.log_progress("footprint: start")
+    manifests = cluster_manifests.copy_examples(run.directory / "start")
     took, imported, modules, idle = [], [], [], []
-    for number in range(run.effort.starts):
+    for number in range(run.profile.starts):
         log = run.directory / f"start-{number}.log"
         start = time.perf_counter()
-        with serve_podsettle(run.certs, log, manifests=manifests) as subject:
+        with serve_podsettle(run.certs, log, manifests=manifests) as server:
             took.append(time.perf_counter() - start)
-            idle.append(subject.process.memory())
+            idle.append(server.process.memory_mib())
         said = subprocess.run(
             [sys.executable, "-c", _IMPORTS], capture_output=True, text=True, check=True
         ).stdout.split()
         imported.append(float(said[0]))
         modules.append(float(said[1]))
-    part.rows[READY] = {"time": Measure(tuple(took), "s")}
+    part.rows[READY] = {"time": Measurement(tuple(took), "s")}
     part.rows["imports"] = {
-        "time": Measure(tuple(imported), "s"),
-        "count": Measure(tuple(modules), "modules"),
+        "time": Measurement(tuple(imported), "s"),
+        "count": Measurement(tuple(modules), "modules"),
     }
-    part.rows["the examples"] = {"idle": Measure(tuple(idle), "MiB")}
+    part.rows["the examples"] = {"idle": Measurement(tuple(idle), "MiB")}
 
 
-def _memory(run: Run, part: Part, name: str, subject: Subject) -> None:
+def _memory(run: Run, part: ReportTable, name: str, server: Server) -> None:
     bodies = reviews.variants(reviews.tekton())
-    idle = subject.process.memory()
-    check(subject, bodies, is_patched)
-    seconds = run.effort.seconds * run.effort.rounds
-    files = run.files("tekton", bodies)
-    press(subject, files, connections=CONNECTIONS, seconds=seconds, core=run.cores.load)
+    idle = server.process.memory_mib()
+    check_answers(server, bodies, is_patched)
+    seconds = run.profile.seconds * run.profile.rounds
+    files = run.write_reviews("tekton", bodies)
+    run_wrk(server, files, connections=CONNECTIONS, seconds=seconds, core=run.cores.load)
     part.rows[name] = {
-        "idle": Measure((idle,), "MiB"),
-        "under load": Measure((subject.process.memory(),), "MiB"),
-        "most ever": Measure((subject.process.memory("VmHWM"),), "MiB"),
+        "idle": Measurement((idle,), "MiB"),
+        "under load": Measurement((server.process.memory_mib(),), "MiB"),
+        "most ever": Measurement((server.process.memory_mib("VmHWM"),), "MiB"),
     }
 
 
@@ -133,17 +133,19 @@ def _fill(run: Run, cluster: KubeCluster, policies: int, namespaces: int) -> Non
     told = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
     cluster.request("PATCH", "/api/v1/nodes/worker-1/status", told)
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(lambda body: cluster.create(path, body), clusters.policies(policies)))
+        list(
+            pool.map(lambda body: cluster.create(path, body), cluster_manifests.policies(policies))
+        )
         list(
             pool.map(
                 lambda body: cluster.create("/api/v1/namespaces", body),
-                clusters.namespaces(namespaces),
+                cluster_manifests.namespaces(namespaces),
             )
         )
-    run.say("footprint: the API server has them")
+    run.log_progress("footprint: the API server has them")
 
 
-def _sizes(part: Part) -> None:
+def _sizes(part: ReportTable) -> None:
     seen: dict[str, int] = {}
     _weigh("podsettle", seen)
     package = _ROOT / "webhook"
@@ -172,5 +174,5 @@ def _bytes(found: Distribution) -> int:
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 
-def _single(part: Part, name: str, column: str, value: float, unit: str) -> None:
-    part.rows[name] = {column: Measure((value,), unit)}
+def _single(part: ReportTable, name: str, column: str, value: float, unit: str) -> None:
+    part.rows[name] = {column: Measurement((value,), unit)}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from bench.measurement import Measure
+from bench.measurement import Measurement
 
 
-def figure(value: float, unit: str = "") -> str:
+def format_value(value: float, unit: str = "") -> str:
     """Three digits that mean something, and the unit."""
-    return f"{number(value)} {unit}".rstrip() if unit not in ("/s", "/CPU-s") else number(value)
+    return (
+        f"{format_number(value)} {unit}".rstrip()
+        if unit not in ("/s", "/CPU-s")
+        else format_number(value)
+    )
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Three digits that mean something."""
     size = abs(value)
     if size >= 1000:
@@ -22,9 +26,9 @@ def number(value: float) -> str:
     return f"{value:.2f}"
 
 
-def measured(measure: Measure) -> str:
+def format_measurement(measure: Measurement) -> str:
     """The median, and from where to where the rounds went."""
-    middle = figure(measure.median, measure.unit)
+    middle = format_value(measure.median, measure.unit)
     if len(measure.values) == 1:
         return middle
-    return f"{middle} ({number(measure.low)}–{number(measure.high)})"
+    return f"{middle} ({format_number(measure.low)}–{format_number(measure.high)})"

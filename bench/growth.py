@@ -5,20 +5,20 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench import clusters, reviews
-from bench.measurement import Rows, joined
-from bench.report_table import Part
+from bench import cluster_manifests, reviews
+from bench.measurement import Rows, concatenate_rounds
+from bench.report_table import ReportTable
 from bench.run import Run
-from bench.servers import Subject, check, serve_echo, serve_podsettle
-from bench.throughput import answer_of, is_allowed, is_patched
+from bench.servers import Server, check_answers, serve_echo, serve_podsettle
+from bench.throughput import answer_to, is_allowed, is_patched
 
 NAME = "growth"
 _FEW_NAMESPACES = 10
 
 
-def measure(run: Run) -> Part:
+def measure(run: Run) -> ReportTable:
     """Reviews per second over policies, namespaces, sizes, containers, and for nothing at all."""
-    part = Part(NAME, "Growth: policies, namespaces, pods")
+    part = ReportTable(NAME, "Growth: policies, namespaces, pods")
     _over_clusters(run, part)
     _over_pods(run, part)
     part.notes += [
@@ -47,66 +47,72 @@ def is_about_pods(row: str) -> bool:
     return not row.endswith(("policy", "policies", "namespaces"))
 
 
-def _over_clusters(run: Run, part: Part) -> None:
+def _over_clusters(run: Run, part: ReportTable) -> None:
     bodies = reviews.variants(reviews.tekton())
-    files = run.files("tekton", bodies)
-    sizes = {policies_row(count): (count, _FEW_NAMESPACES) for count in run.effort.policies}
+    files = run.write_reviews("tekton", bodies)
+    sizes = {policies_row(count): (count, _FEW_NAMESPACES) for count in run.profile.policies}
     # With a policy for each of the first of them, so that namespaces differ in what covers them.
-    more = {f"{count:,} namespaces": (10, count) for count in run.effort.namespaces}
+    more = {f"{count:,} namespaces": (10, count) for count in run.profile.namespaces}
     for what, wanted in (("policies", sizes), ("namespaces", more)):
-        run.say(f"growth: {what}")
+        run.log_progress(f"growth: {what}")
         places = {
-            name: clusters.manifests(run.directory / f"{what}-{number}", *size)
+            name: cluster_manifests.write_manifests(run.directory / f"{what}-{number}", *size)
             for number, (name, size) in enumerate(wanted.items())
         }
         found: list[Rows] = []
-        for _ in range(run.effort.rounds):
+        for _ in range(run.profile.rounds):
             # Anew for each round: how a process's memory happens to lie makes a tenth of its speed.
             with ExitStack() as stack:
-                subjects = {name: _serve(run, stack, place) for name, place in places.items()}
-                for subject in subjects.values():
-                    check(subject, bodies, is_patched)
-                contenders = {name: (subject, files) for name, subject in subjects.items()}
-                found.append(run.press_all(contenders, rounds=1))
+                servers = {name: _serve(run, stack, place) for name, place in places.items()}
+                for server in servers.values():
+                    check_answers(server, bodies, is_patched)
+                contenders = {name: (server, files) for name, server in servers.items()}
+                found.append(run.measure_throughput(contenders, rounds=1))
             places = dict(reversed(places.items()))
-        part.rows |= joined(found)
+        part.rows |= concatenate_rounds(found)
 
 
-def _over_pods(run: Run, part: Part) -> None:
+def _over_pods(run: Run, part: ReportTable) -> None:
     with ExitStack() as stack:
-        ours = _serve(run, stack, clusters.manifests(run.directory / "pods", 1, _FEW_NAMESPACES))
-        for kilobytes in run.effort.kilobytes:
-            run.say(f"growth: pods of {kilobytes} KB")
+        ours = _serve(
+            run,
+            stack,
+            cluster_manifests.write_manifests(run.directory / "pods", 1, _FEW_NAMESPACES),
+        )
+        for kilobytes in run.profile.kilobytes:
+            run.log_progress(f"growth: pods of {kilobytes} KB")
             bodies = reviews.variants(reviews.of_size(kilobytes))
-            check(ours, bodies, is_patched)
-            files = run.files(f"{kilobytes}kb", bodies)
+            check_answers(ours, bodies, is_patched)
+            files = run.write_reviews(f"{kilobytes}kb", bodies)
             log = run.directory / f"echo-{kilobytes}.log"
-            with serve_echo(run.certs, answer_of(ours, bodies[0]), log, run.cores.server) as echo:
-                part.rows |= run.press_all(
+            with serve_echo(run.certs, answer_to(ours, bodies[0]), log, run.cores.server) as echo:
+                part.rows |= run.measure_throughput(
                     {
                         size_row(kilobytes): (ours, files),
                         size_row(kilobytes, "echo"): (echo, files),
                     }
                 )
-        contenders: dict[str, tuple[Subject, list[Path]]] = {}
-        for count in run.effort.init_containers:
+        contenders: dict[str, tuple[Server, list[Path]]] = {}
+        for count in run.profile.init_containers:
             bodies = reviews.variants(reviews.with_init_containers(count))
-            check(ours, bodies, is_patched)
+            check_answers(ours, bodies, is_patched)
             name = f"{count} init container{'s' if count > 1 else ''}"
-            contenders[name] = (ours, run.files(f"inits-{count}", bodies))
+            contenders[name] = (ours, run.write_reviews(f"inits-{count}", bodies))
         nothing = {
             "no policy for the pod": reviews.unlabelled(),
             "no policy for the namespace": reviews.in_namespace("kube-system"),
         }
         for name, review in nothing.items():
             bodies = reviews.variants(review)
-            check(ours, bodies, lambda answer: is_allowed(answer) and not is_patched(answer))
-            contenders[name] = (ours, run.files(name.replace(" ", "-"), bodies))
-        run.say("growth: init containers, and reviews that match nothing")
-        part.rows |= run.press_all(contenders)
+            check_answers(
+                ours, bodies, lambda answer: is_allowed(answer) and not is_patched(answer)
+            )
+            contenders[name] = (ours, run.write_reviews(name.replace(" ", "-"), bodies))
+        run.log_progress("growth: init containers, and reviews that match nothing")
+        part.rows |= run.measure_throughput(contenders)
 
 
-def _serve(run: Run, stack: ExitStack, manifests: Path) -> Subject:
+def _serve(run: Run, stack: ExitStack, manifests: Path) -> Server:
     log = manifests.with_suffix(".log")
     return stack.enter_context(
         serve_podsettle(run.certs, log, manifests=manifests, core=run.cores.server)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class Measurement:
     """What one figure was in each round."""
 
     values: tuple[float, ...]
@@ -32,11 +32,11 @@ class Measure:
         """In the round in which it was highest."""
         return max(self.values)
 
-    def over(self, other: Measure) -> Measure:
+    def ratio_to(self, other: Measurement) -> Measurement:
         """The ratio to another figure, round by round: both had the same minute of the machine."""
         return self._with(other, truediv, "×")
 
-    def less(self, other: Measure) -> Measure:
+    def minus(self, other: Measurement) -> Measurement:
         """What it is beyond another figure, round by round."""
         return self._with(other, sub, self.unit)
 
@@ -46,16 +46,18 @@ class Measure:
                 "unit": self.unit, "rounds": list(self.values)}  # fmt: skip
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Measure:
+    def from_json(cls, data: dict[str, Any]) -> Measurement:
         """Of a results file."""
         return cls(tuple(data["rounds"]), data["unit"])
 
-    def _with(self, other: Measure, combine: Callable[[float, float], float], unit: str) -> Measure:
+    def _with(
+        self, other: Measurement, combine: Callable[[float, float], float], unit: str
+    ) -> Measurement:
         pairs = zip(self.values, other.values, strict=True)
-        return Measure(tuple(combine(mine, theirs) for mine, theirs in pairs), unit)
+        return Measurement(tuple(combine(mine, theirs) for mine, theirs in pairs), unit)
 
 
-Rows: TypeAlias = dict[str, dict[str, Measure]]
+Rows: TypeAlias = dict[str, dict[str, Measurement]]
 """The figures of each row, by their names."""
 
 
@@ -65,20 +67,22 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-def collect(rounds: Iterable[dict[str, float]], units: dict[str, str]) -> dict[str, Measure]:
-    """One Measure for each figure of the rounds."""
+def to_measurements(
+    rounds: Iterable[dict[str, float]], units: dict[str, str]
+) -> dict[str, Measurement]:
+    """One Measurement for each figure of the rounds."""
     found = list(rounds)
     return {
-        name: Measure(tuple(figures[name] for figures in found), unit)
+        name: Measurement(tuple(figures[name] for figures in found), unit)
         for name, unit in units.items()
     }
 
 
-def joined(rounds: Sequence[Rows]) -> Rows:
+def concatenate_rounds(rounds: Sequence[Rows]) -> Rows:
     """Rows of several rounds, of rows that were measured round by round."""
     return {
         row: {
-            name: Measure(tuple(chain(*(each[row][name].values for each in rounds))), one.unit)
+            name: Measurement(tuple(chain(*(each[row][name].values for each in rounds))), one.unit)
             for name, one in figures.items()
         }
         for row, figures in rounds[0].items()

@@ -27,14 +27,14 @@ import uvloop
 
 from bench.errors import BenchError
 from bench.measurement import percentile
-from bench.servers import Subject
+from bench.servers import Server
 
 UNITS = {"p50": "ms", "p99": "ms", "reviews/s": "/s", "generator late, p99": "ms"}
 _HEAD_END = b"\r\n\r\n"
 
 
-def hold(
-    subject: Subject,
+def run_open_loop(
+    server: Server,
     reviews: list[Path],
     *,
     rate: float,
@@ -44,8 +44,8 @@ def hold(
 ) -> dict[str, float]:
     """Send a server so many reviews a second; the figures of UNITS."""
     plan = {
-        "url": subject.url,
-        "ca": str(subject.ca),
+        "url": server.url,
+        "ca": str(server.ca),
         "reviews": [str(path) for path in reviews],
         "rate": rate,
         "connections": connections,
@@ -59,7 +59,7 @@ def hold(
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )
     if ran.returncode:
-        raise BenchError(f"{subject.name} under steady load: {ran.stderr[-2000:]}")
+        raise BenchError(f"{server.name} under steady load: {ran.stderr[-2000:]}")
     found: dict[str, float] = json.loads(ran.stdout)
     return found
 
@@ -67,21 +67,21 @@ def hold(
 class _Connection(asyncio.Protocol):
     """One connection: a request at a time."""
 
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
+    def __init__(self, generator: OpenLoopGenerator) -> None:
+        self._generator = generator
         self._received = b""
         self._due = 0.0
-        self._asking = False
+        self._awaiting_answer = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's is one in all but name.
         self._transport = cast(asyncio.Transport, transport)
-        self._pace.idle.append(self)
+        self._generator.idle.append(self)
 
-    def ask(self, request: bytes, due: float) -> None:
+    def send(self, request: bytes, due: float) -> None:
         """Send a request that was due at a time."""
         self._due = due
-        self._asking = True
+        self._awaiting_answer = True
         self._received = b""
         self._transport.write(request)
 
@@ -94,25 +94,25 @@ class _Connection(asyncio.Protocol):
         length = int(lower.partition(b"content-length:")[2].partition(b"\r\n")[0])
         if len(body) < length:
             return
-        self._asking = False
-        self._pace.took.append(perf_counter() - self._due)
+        self._awaiting_answer = False
+        self._generator.latencies.append(perf_counter() - self._due)
         if not head.startswith(b"HTTP/1.1 200 "):
-            self._pace.failed.append(head.decode("latin-1"))
+            self._generator.failures.append(head.decode("latin-1"))
         if b"connection: close" in lower:
             self._transport.close()
-            self._pace.replace()
+            self._generator.open_replacement()
         else:
-            self._pace.idle.append(self)
+            self._generator.idle.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._asking:
-            self._pace.failed.append(f"lost: {exc}")
-        elif self in self._pace.idle:
-            self._pace.idle.remove(self)
-            self._pace.replace()
+        if self._awaiting_answer:
+            self._generator.failures.append(f"lost: {exc}")
+        elif self in self._generator.idle:
+            self._generator.idle.remove(self)
+            self._generator.open_replacement()
 
 
-class Pace:
+class OpenLoopGenerator:
     """All connections to one server."""
 
     def __init__(self, url: str, ca: str) -> None:
@@ -120,9 +120,9 @@ class Pace:
         self._context = ssl.create_default_context(cafile=ca)
         self._opening: set[asyncio.Task[None]] = set()
         self.idle: deque[_Connection] = deque()
-        self.took: list[float] = []
-        self.late: list[float] = []
-        self.failed: list[str] = []
+        self.latencies: list[float] = []
+        self.delays: list[float] = []
+        self.failures: list[str] = []
 
     async def open(self) -> None:
         """One more connection."""
@@ -134,13 +134,13 @@ class Pace:
             ssl=self._context,
         )
 
-    def replace(self) -> None:
+    def open_replacement(self) -> None:
         """A connection in place of one that was closed."""
         task = asyncio.ensure_future(self.open())
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    def request(self, body: bytes) -> bytes:
+    def encode_request(self, body: bytes) -> bytes:
         """As the API server would send it."""
         head = (
             f"POST {self._where.path}?timeout=10s HTTP/1.1\r\nHost: {self._where.netloc}\r\n"
@@ -155,39 +155,39 @@ class Pace:
         total = max(1, round(rate * seconds))
         due = 0
         start = perf_counter() + 0.01
-        while len(self.took) < total and not self.failed:
+        while len(self.latencies) < total and not self.failures:
             now = perf_counter()
             while due < total and (at := start + due / rate) <= now:
-                self.late.append(now - at)
+                self.delays.append(now - at)
                 waiting.append((requests[due % len(requests)], at))
                 due += 1
             while waiting and self.idle:
-                self.idle.popleft().ask(*waiting.popleft())
+                self.idle.popleft().send(*waiting.popleft())
             if now > start + seconds + 30:
-                self.failed.append(f"{total - len(self.took)} reviews are not answered")
+                self.failures.append(f"{total - len(self.latencies)} reviews are not answered")
             await asyncio.sleep(0)
         return perf_counter() - start
 
 
 async def _main(told: dict[str, Any], bodies: list[bytes]) -> None:
-    pace = Pace(told["url"], told["ca"])
+    generator = OpenLoopGenerator(told["url"], told["ca"])
     for _ in range(told["connections"]):
-        await pace.open()
-    requests = [pace.request(body) for body in bodies]
-    await pace.run(requests, told["rate"], min(told["seconds"], 0.5))
-    pace.took.clear()
-    pace.late.clear()
+        await generator.open()
+    requests = [generator.encode_request(body) for body in bodies]
+    await generator.run(requests, told["rate"], min(told["seconds"], 0.5))
+    generator.latencies.clear()
+    generator.delays.clear()
     gc.collect()
     gc.freeze()
     gc.disable()
-    seconds = await pace.run(requests, told["rate"], told["seconds"])
-    if pace.failed:
-        sys.exit(pace.failed[0])
+    seconds = await generator.run(requests, told["rate"], told["seconds"])
+    if generator.failures:
+        sys.exit(generator.failures[0])
     found = {
-        "p50": percentile(pace.took, 50) * 1e3,
-        "p99": percentile(pace.took, 99) * 1e3,
-        "reviews/s": len(pace.took) / seconds,
-        "generator late, p99": percentile(pace.late, 99) * 1e3,
+        "p50": percentile(generator.latencies, 50) * 1e3,
+        "p99": percentile(generator.latencies, 99) * 1e3,
+        "reviews/s": len(generator.latencies) / seconds,
+        "generator late, p99": percentile(generator.delays, 99) * 1e3,
     }
     print(json.dumps(found))
 

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bench import clusters, reviews
+from bench import cluster_manifests, reviews
 from bench.errors import BenchError
 from bench.interleave import interleave
-from bench.measurement import Measure, Rows, collect
-from bench.open_loop import UNITS, hold
-from bench.process import started
-from bench.report_table import Part
+from bench.measurement import Measurement, Rows, to_measurements
+from bench.open_loop import UNITS, run_open_loop
+from bench.process import running_process
+from bench.report_table import ReportTable
 from bench.run import CONNECTIONS, Run
-from bench.servers import Subject, await_ready, check
+from bench.servers import Server, check_answers, wait_until_ready
 from bench.stall_monitor import longest_stall
 from bench.throughput import is_patched
 from tests.support.process import free_port
@@ -59,28 +59,30 @@ def _list(pod: reviews.Json, limit: int) -> bytes:
     return json.dumps({"kind": "List", "items": [pod] * count}).encode()
 
 
-def measure(run: Run) -> Part:
+def measure(run: Run) -> ReportTable:
     """p50, p99 and the longest stall of the loop while each kind of text is previewed."""
-    part = Part(NAME, "Reviews while previews are made")
+    part = ReportTable(NAME, "Reviews while previews are made")
     sent = reviews.variants(reviews.tekton())
-    files = run.files("beside-previews", sent)
+    files = run.write_reviews("beside-previews", sent)
     stalls = run.directory / "stalls"
-    manifests = clusters.manifests(run.directory / "previewed", _POLICIES, _NAMESPACES)
-    with _server(run, manifests, stalls) as subject:
-        check(subject, sent[:1], is_patched)
+    manifests = cluster_manifests.write_manifests(
+        run.directory / "previewed", _POLICIES, _NAMESPACES
+    )
+    with _server(run, manifests, stalls) as server:
+        check_answers(server, sent[:1], is_patched)
         texts: dict[str, bytes | None] = {IDLE: None, **bodies()}
         made: dict[str, list[int]] = {}
 
         def turn(name: str) -> dict[str, float]:
-            run.say(f"previews: {name}")
-            with _previewing(subject, texts[name], run.cores.load) as answered:
+            run.log_progress(f"previews: {name}")
+            with _previewing(server, texts[name], run.cores.load) as answered:
                 since = time.monotonic()
-                found = hold(
-                    subject,
+                found = run_open_loop(
+                    server,
                     files,
                     rate=_RATE,
                     connections=CONNECTIONS,
-                    seconds=run.effort.seconds * 2,
+                    seconds=run.profile.seconds * 2,
                     core=run.cores.load,
                 )
                 stall = longest_stall(stalls, since, time.monotonic())
@@ -90,9 +92,9 @@ def measure(run: Run) -> Part:
             return found
 
         turns = {name: partial(turn, name) for name in texts}
-        rounds = interleave(turns, run.effort.rounds)
+        rounds = interleave(turns, run.profile.rounds)
     units = {**UNITS, STALL: "ms", WORK: "ms", "previews answered": ""}
-    part.rows = {name: collect(figures, units) for name, figures in rounds.items()}
+    part.rows = {name: to_measurements(figures, units) for name, figures in rounds.items()}
     _compare(part.rows)
     part.notes += [
         f"{_RATE:g} reviews a second, on a cluster of {_POLICIES:,} policies and {_NAMESPACES:,} "
@@ -109,16 +111,16 @@ def _compare(rows: Rows) -> None:
     idle = rows[IDLE]["p99"]
     for name, figures in rows.items():
         if name != IDLE:
-            twice = Measure(tuple(2 * value for value in idle.values), idle.unit)
-            figures["p99, against alone"] = figures["p99"].over(idle)
-            figures[BEYOND] = figures["p99"].less(twice)
+            twice = Measurement(tuple(2 * value for value in idle.values), idle.unit)
+            figures["p99, against alone"] = figures["p99"].ratio_to(idle)
+            figures[BEYOND] = figures["p99"].minus(twice)
 
 
-def worst(part: Part, column: str) -> Measure:
+def worst(part: ReportTable, column: str) -> Measurement:
     """The highest of a figure over all texts, round by round."""
     measures = [figures[column] for name, figures in part.rows.items() if name != IDLE]
     values = zip(*(measure.values for measure in measures), strict=True)
-    return Measure(tuple(map(max, values)), measures[0].unit)
+    return Measurement(tuple(map(max, values)), measures[0].unit)
 
 
 def _statuses(answers: list[int]) -> str:
@@ -127,22 +129,22 @@ def _statuses(answers: list[int]) -> str:
 
 
 @contextmanager
-def _server(run: Run, manifests: Path, stalls: Path) -> Iterator[Subject]:
+def _server(run: Run, manifests: Path, stalls: Path) -> Iterator[Server]:
     port = free_port()
     url = f"https://127.0.0.1:{port}"
     command: list[str | Path] = [sys.executable, "-m", "bench.stall_monitor", run.certs, str(port)]
     log = run.directory / "previewed.log"
-    with started([*command, manifests, stalls], log, core=run.cores.server) as process:
-        await_ready(process, f"{url}/readyz", run.certs / "ca.crt")
-        yield Subject("podsettle", f"{url}/mutate", run.certs / "ca.crt", process)
+    with running_process([*command, manifests, stalls], log, core=run.cores.server) as process:
+        wait_until_ready(process, f"{url}/readyz", run.certs / "ca.crt")
+        yield Server("podsettle", f"{url}/mutate", run.certs / "ca.crt", process)
 
 
 @contextmanager
-def _previewing(subject: Subject, text: bytes | None, core: int) -> Iterator[list[int]]:
+def _previewing(server: Server, text: bytes | None, core: int) -> Iterator[list[int]]:
     """Send a text again and again while the block runs; the statuses of the answers."""
     answered: list[int] = []
     over = threading.Event()
-    client = subject.connect()
+    client = server.connect()
 
     def send() -> None:
         # Of this thread alone, both.

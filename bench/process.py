@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PATIENCE = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 class Process:
@@ -28,28 +28,28 @@ class Process:
 
     def cpu_seconds(self) -> float:
         """What it and its children have used so far, in user and kernel mode."""
-        return sum(_cpu_ticks(pid) for pid in _family(self.pid)) / _TICKS
+        return sum(_cpu_ticks(pid) for pid in _process_tree(self.pid)) / _TICKS
 
-    def memory(self, what: str = "VmRSS") -> float:
+    def memory_mib(self, field: str = "VmRSS") -> float:
         """Resident MiB of it and its children; `VmHWM` for the most that it ever was."""
-        return sum(_status(pid, what) for pid in _family(self.pid)) / 1024
+        return sum(_status(pid, field) for pid in _process_tree(self.pid)) / 1024
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-2000:]
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Ask it to leave, and make it."""
         self._process.terminate()
         try:
-            self._process.wait(_PATIENCE)
+            self._process.wait(_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
 
 @contextmanager
-def started(
+def running_process(
     command: Sequence[str | Path],
     log: Path,
     *,
@@ -73,14 +73,14 @@ def started(
     try:
         yield process
     finally:
-        process.end()
+        process.stop()
 
 
-def _family(pid: int) -> Iterator[int]:
+def _process_tree(pid: int) -> Iterator[int]:
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
-            yield from _family(int(child))
+            yield from _process_tree(int(child))
 
 
 def _cpu_ticks(pid: int) -> int:

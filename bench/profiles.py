@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class Profile:
     """How much work goes into a figure."""
 
     rounds: int
@@ -27,7 +27,7 @@ class Effort:
     """Namespaces and policies of the cluster whose memory is measured."""
 
 
-FULL = Effort(
+FULL = Profile(
     rounds=5,
     seconds=4.0,
     warm_up=2.0,
@@ -40,7 +40,7 @@ FULL = Effort(
     starts=9,
     large=(10_000, 1_000),
 )
-SHORT = Effort(
+SHORT = Profile(
     rounds=1,
     seconds=0.3,
     warm_up=0,

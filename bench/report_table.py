@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.measurement import Measure, Rows
+from bench.measurement import Measurement, Rows
 
 
 @dataclass(slots=True)
-class Part:
+class ReportTable:
     """A table: what was measured, and its figures."""
 
     name: str
@@ -17,7 +17,7 @@ class Part:
     rows: Rows = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def figure(self, row: str, column: str) -> Measure:
+    def figure(self, row: str, column: str) -> Measurement:
         """One cell."""
         return self.rows[row][column]
 
@@ -33,10 +33,10 @@ class Part:
         }
 
     @classmethod
-    def from_json(cls, name: str, data: dict[str, Any]) -> Part:
+    def from_json(cls, name: str, data: dict[str, Any]) -> ReportTable:
         """Of a results file."""
         rows = {
-            row: {column: Measure.from_json(measure) for column, measure in figures.items()}
+            row: {column: Measurement.from_json(measure) for column, measure in figures.items()}
             for row, figures in data["rows"].items()
         }
         return cls(name, data["title"], rows, data["notes"])

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 VARIANTS = 64
-UNLIKE = 1_500
+DISTINCT_TEMPLATES = 1_500
 """More than podsettle remembers."""
 _EXAMPLE = Path(__file__).parents[1] / "examples" / "reviews" / "tekton-taskrun.json"
 _UID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -49,7 +49,7 @@ def small() -> Json:
     for container in (*spec["initContainers"], *spec["containers"]):
         container |= {"volumeMounts": [], "image": "registry.example/app:1"}
     del spec["containers"][0]["args"], spec["tolerations"]
-    return _padded(review, 2_000)
+    return _pad(review, 2_000)
 
 
 def of_size(kilobytes: int) -> Json:
@@ -61,9 +61,9 @@ def of_size(kilobytes: int) -> Json:
         return review
     containers = review["request"]["object"]["spec"]["containers"]
     step = json.dumps(containers[0])
-    while len(compact(review)) + len(step) < kilobytes * 1000 and len(containers) < _MOST_STEPS:
+    while len(encode(review)) + len(step) < kilobytes * 1000 and len(containers) < _MOST_STEPS:
         containers.append({**json.loads(step), "name": f"step-more-{len(containers)}"})
-    return _padded(review, kilobytes * 1000)
+    return _pad(review, kilobytes * 1000)
 
 
 def with_init_containers(count: int) -> Json:
@@ -91,30 +91,30 @@ def in_namespace(name: str) -> Json:
     return review
 
 
-def compact(review: Json) -> bytes:
+def encode(review: Json) -> bytes:
     """JSON without spaces, as the API server sends it."""
     return json.dumps(review, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def variants(review: Json, count: int = VARIANTS) -> list[bytes]:
     """The same review of different pods; the same ones in every run."""
-    text = compact(review).decode()
+    text = encode(review).decode()
     return [_variant(text, random.Random(number)).encode() for number in range(count)]
 
 
-def unlike(count: int = UNLIKE) -> list[bytes]:
+def distinct_templates(count: int = DISTINCT_TEMPLATES) -> list[bytes]:
     """The Tekton pod, so many times, of a template of its own each time."""
     review = tekton()
     command: list[str] = review["request"]["object"]["spec"]["initContainers"][0]["command"]
     made = []
     for number in range(count):
-        text = compact(review).decode()
+        text = encode(review).decode()
         made.append(_variant(text, random.Random(number)).encode())
         command[-1] = f"step-{number:05}"
     return made
 
 
-def written(bodies: list[bytes], directory: Path) -> list[Path]:
+def write_files(bodies: list[bytes], directory: Path) -> list[Path]:
     """A file for each body."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = [directory / f"{number:03}.json" for number in range(len(bodies))]
@@ -150,11 +150,11 @@ def _variant(text: str, chance: random.Random) -> str:
     return _SCRIPT.sub(by(script), _SUFFIX.sub(by(suffix), _UID.sub(by(uid), text)))
 
 
-def _padded(review: Json, size: int) -> Json:
+def _pad(review: Json, size: int) -> Json:
     """With environment variables, spread over the containers, up to a size."""
     containers = review["request"]["object"]["spec"]["containers"]
     number = 0
-    length = len(compact(review))
+    length = len(encode(review))
     while length < size:
         value = f"https://artifacts.example/{number:05}/{'x' * 40}"
         variable = {"name": f"BUILD_INPUT_{number:05}", "value": value}

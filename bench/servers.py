@@ -17,15 +17,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.errors import BenchError
-from bench.process import Process, started
+from bench.process import Process, running_process
 from tests.support.kube import build
 from tests.support.process import PODSETTLE, free_port, podsettle
 
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Server:
     """A server that answers reviews."""
 
     name: str
@@ -36,7 +36,7 @@ class Subject:
 
     def connect(self) -> HTTPSConnection:
         """A connection of one's own to it."""
-        return connection(self.url, self.ca)
+        return open_connection(self.url, self.ca)
 
     def answer(self, review: bytes, client: HTTPSConnection) -> bytes:
         """What it answers to one review. Raises BenchError where that is no answer."""
@@ -68,7 +68,7 @@ def serve_podsettle(
     core: int | None = None,
     host: str = "127.0.0.1",
     name: str = "podsettle",
-) -> Iterator[Subject]:
+) -> Iterator[Server]:
     """podsettle as it is installed: every setting at its default, its log written to a file."""
     port = free_port()
     command: list[str | Path] = [PODSETTLE, "serve", "--certs-dir", certs]
@@ -77,49 +77,53 @@ def serve_podsettle(
         command += ["--manifests", manifests]
     env = {"KUBECONFIG": str(kubeconfig)}
     url = f"https://{host}:{port}"
-    with _serving(name, command, f"{url}/mutate", f"{url}/readyz", certs, log, core, env) as made:
+    with _running_server(
+        name, command, f"{url}/mutate", f"{url}/readyz", certs, log, core, env
+    ) as made:
         yield made
 
 
 @contextmanager
-def serve_echo(certs: Path, answer: bytes, log: Path, core: int) -> Iterator[Subject]:
+def serve_echo(certs: Path, answer: bytes, log: Path, core: int) -> Iterator[Server]:
     """The bare echo: it gives the same answer to everybody."""
     port = free_port()
     fixed = log.with_suffix(".answer")
     fixed.write_bytes(answer)
     command: list[str | Path] = [sys.executable, "-m", "bench.echo", certs, str(port), fixed]
     url = f"https://127.0.0.1:{port}/mutate"
-    with _serving("echo", command, url, url, certs, log, core, {}) as made:
+    with _running_server("echo", command, url, url, certs, log, core, {}) as made:
         yield made
 
 
 @contextmanager
-def serve_agnhost(certs: Path, log: Path, core: int) -> Iterator[Subject]:
+def serve_agnhost(certs: Path, log: Path, core: int) -> Iterator[Server]:
     """The webhook of Kubernetes' own tests, with one thread for Go code."""
     port = free_port()
-    command: list[str | Path] = [build.agnhost(_announce), "webhook", "--port", str(port)]
+    command: list[str | Path] = [build.agnhost(_print_progress), "webhook", "--port", str(port)]
     command += ["--tls-cert-file", certs / "tls.crt", "--tls-private-key-file", certs / "tls.key"]
     url = f"https://127.0.0.1:{port}"
     paths = f"{url}/mutating-pods", f"{url}/readyz"
-    with _serving("agnhost", command, *paths, certs, log, core, {"GOMAXPROCS": "1"}) as made:
+    with _running_server("agnhost", command, *paths, certs, log, core, {"GOMAXPROCS": "1"}) as made:
         yield made
 
 
-def connection(url: str, ca: Path) -> HTTPSConnection:
+def open_connection(url: str, ca: Path) -> HTTPSConnection:
     """An HTTP/1.1 connection that trusts one CA."""
     where = urlsplit(url)
     context = ssl.create_default_context(cafile=ca)
-    return HTTPSConnection(where.hostname or "", where.port, timeout=_PATIENCE, context=context)
+    return HTTPSConnection(
+        where.hostname or "", where.port, timeout=_TIMEOUT_SECONDS, context=context
+    )
 
 
-def check(subject: Subject, reviews: list[bytes], holds: Callable[[bytes], bool]) -> None:
+def check_answers(server: Server, reviews: list[bytes], holds: Callable[[bytes], bool]) -> None:
     """Send each review once, and look at each answer: a load tool only counts them."""
-    client = subject.connect()
+    client = server.connect()
     try:
         for review in reviews:
-            answer = subject.answer(review, client)
+            answer = server.answer(review, client)
             if not holds(answer):
-                raise BenchError(f"{subject.name} answers what it should not: {answer[:500]!r}")
+                raise BenchError(f"{server.name} answers what it should not: {answer[:500]!r}")
     finally:
         client.close()
 
@@ -143,7 +147,7 @@ def non_loopback_address() -> str:
 
 
 @contextmanager
-def _serving(
+def _running_server(
     name: str,
     command: list[str | Path],
     url: str,
@@ -152,23 +156,23 @@ def _serving(
     log: Path,
     core: int | None,
     env: Mapping[str, str],
-) -> Iterator[Subject]:
-    with started(command, log, core=core, env=env) as process:
-        await_ready(process, ready, certs / "ca.crt")
-        yield Subject(name, url, certs / "ca.crt", process)
+) -> Iterator[Server]:
+    with running_process(command, log, core=core, env=env) as process:
+        wait_until_ready(process, ready, certs / "ca.crt")
+        yield Server(name, url, certs / "ca.crt", process)
 
 
-def await_ready(process: Process, url: str, ca: Path, pause: float = 0.005) -> None:
+def wait_until_ready(process: Process, url: str, ca: Path, pause: float = 0.005) -> None:
     """Ask until the answer is 200."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while not _is_ready(url, ca):
         if not process.running or time.monotonic() > deadline:
-            raise BenchError(f"a server did not start:\n{process.said()}")
+            raise BenchError(f"a server did not start:\n{process.log_tail()}")
         time.sleep(pause)
 
 
 def _is_ready(url: str, ca: Path) -> bool:
-    client = connection(url, ca)
+    client = open_connection(url, ca)
     try:
         client.request("GET", urlsplit(url).path)
         return client.getresponse().status == 200
@@ -178,5 +182,5 @@ def _is_ready(url: str, ca: Path) -> bool:
         client.close()
 
 
-def _announce(line: str) -> None:
+def _print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

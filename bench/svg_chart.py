@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from html import escape
 
 from bench import core, end_to_end, growth, throughput
-from bench.format import figure
-from bench.measurement import Measure
-from bench.report_table import Part
+from bench.format import format_value
+from bench.measurement import Measurement
+from bench.report_table import ReportTable
 from bench.run import CONNECTIONS
 
 _WIDTH = 860
@@ -20,7 +20,7 @@ _BAR = 16
 _HEAD = 40
 _GAP = 22
 _MARGIN = 24
-_OURS, _OTHERS, _INK, _QUIET = "#2563eb", "#94a3b8", "#0f172a", "#475569"
+_OURS, _OTHERS, _TEXT, _MUTED = "#2563eb", "#94a3b8", "#0f172a", "#475569"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Bar:
     """One value."""
 
     label: str
-    measure: Measure
+    measure: Measurement
     ours: bool
 
 
@@ -45,24 +45,24 @@ class Panel:
         return _HEAD + _ROW * len(self.bars) + _GAP
 
 
-def chart(parts: Mapping[str, Part]) -> str:
+def render_chart(parts: Mapping[str, ReportTable]) -> str:
     """An SVG of the parts that were run."""
     panels = [panel for panel in _panels(parts) if panel.bars]
     height = sum(panel.height for panel in panels) + 2 * _MARGIN - _GAP
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'width="{_WIDTH}" height="{height}" font-family="system-ui, sans-serif" font-size="13" '
-        f'fill="{_INK}" role="img" aria-label="What podsettle costs">',
+        f'fill="{_TEXT}" role="img" aria-label="What podsettle costs">',
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
     ]
     top = _MARGIN
     for panel in panels:
-        lines += _drawn(panel, top)
+        lines += _draw(panel, top)
         top += panel.height
     return "\n".join([*lines, "</svg>", ""])
 
 
-def _panels(parts: Mapping[str, Part]) -> Iterator[Panel]:
+def _panels(parts: Mapping[str, ReportTable]) -> Iterator[Panel]:
     if part := parts.get(throughput.NAME):
         bars = [
             Bar(name, part.figure(throughput.row(row, CONNECTIONS), "reviews per CPU-second"), ours)
@@ -98,7 +98,7 @@ def _panels(parts: Mapping[str, Part]) -> Iterator[Panel]:
         yield Panel(title, tuple(bars))
 
 
-def _drawn(panel: Panel, top: int) -> Iterator[str]:
+def _draw(panel: Panel, top: int) -> Iterator[str]:
     yield (
         f'<text x="{_MARGIN}" y="{top + 16}" font-size="15" font-weight="600">'
         f"{escape(panel.title)}</text>"
@@ -121,9 +121,9 @@ def _drawn(panel: Panel, top: int) -> Iterator[str]:
         )
         yield (
             f'<line x1="{_LABELS + low:.1f}" x2="{_LABELS + high:.1f}" y1="{middle}" '
-            f'y2="{middle}" stroke="{_INK}" stroke-width="1.5"/>'
+            f'y2="{middle}" stroke="{_TEXT}" stroke-width="1.5"/>'
         )
         yield (
-            f'<text x="{_LABELS + max(width, high) + 8:.1f}" y="{y + 13}" fill="{_QUIET}">'
-            f"{escape(figure(bar.measure.median, bar.measure.unit))}</text>"
+            f'<text x="{_LABELS + max(width, high) + 8:.1f}" y="{y + 13}" fill="{_MUTED}">'
+            f"{escape(format_value(bar.measure.median, bar.measure.unit))}</text>"
         )

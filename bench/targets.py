@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bench import core, end_to_end, footprint, growth, previews, throughput
-from bench.measurement import Measure
+from bench.measurement import Measurement
 from bench.profiles import FULL
-from bench.report_table import Part
+from bench.report_table import ReportTable
 from bench.run import CONNECTIONS
 
-Parts = Mapping[str, Part]
+Parts = Mapping[str, ReportTable]
 _PER_CORE = "reviews per CPU-second"
 _RATE = "reviews/s"
 
@@ -20,13 +20,13 @@ _RATE = "reviews/s"
 class Target:
     """A bound on a figure."""
 
-    what: str
+    description: str
     bound: float
     unit: str
     at_least: bool
-    figure: Callable[[Parts], Measure]
+    figure: Callable[[Parts], Measurement]
 
-    def met(self, measure: Measure) -> bool:
+    def is_met(self, measure: Measurement) -> bool:
         """Whether the median keeps to the bound."""
         if self.at_least:
             return measure.median >= self.bound
@@ -38,17 +38,17 @@ class Verdict:
     """A target, and what came of it; no figure where its part was not run in full."""
 
     target: Target
-    measure: Measure | None
+    measure: Measurement | None
 
     @property
-    def word(self) -> str:
+    def result(self) -> str:
         """For tables."""
         if self.measure is None:
             return "not measured"
-        return "met" if self.target.met(self.measure) else "MISSED"
+        return "met" if self.target.is_met(self.measure) else "MISSED"
 
 
-def verdicts(parts: Parts) -> list[Verdict]:
+def evaluate_targets(parts: Parts) -> list[Verdict]:
     """Every target, with what was measured of it."""
     found = []
     for target in TARGETS:
@@ -60,56 +60,56 @@ def verdicts(parts: Parts) -> list[Verdict]:
     return found
 
 
-def _throughput(name: str, connections: int, column: str, parts: Parts) -> Measure:
+def _throughput(name: str, connections: int, column: str, parts: Parts) -> Measurement:
     return parts[throughput.NAME].figure(throughput.row(name, connections), column)
 
 
-def _against(other: str) -> Callable[[Parts], Measure]:
-    def figure(parts: Parts) -> Measure:
+def _against(other: str) -> Callable[[Parts], Measurement]:
+    def figure(parts: Parts) -> Measurement:
         ours = _throughput("podsettle", CONNECTIONS, _PER_CORE, parts)
-        return ours.over(_throughput(other, CONNECTIONS, _PER_CORE, parts))
+        return ours.ratio_to(_throughput(other, CONNECTIONS, _PER_CORE, parts))
 
     return figure
 
 
-def _against_native(parts: Parts) -> Measure:
+def _against_native(parts: Parts) -> Measurement:
     part = parts[end_to_end.NAME]
     ours = part.figure(end_to_end.PODSETTLE, end_to_end.INCREMENT)
-    return ours.over(part.figure(end_to_end.NATIVE, end_to_end.INCREMENT))
+    return ours.ratio_to(part.figure(end_to_end.NATIVE, end_to_end.INCREMENT))
 
 
-def _against_parser(parts: Parts) -> Measure:
+def _against_parser(parts: Parts) -> Measurement:
     part = parts[core.NAME]
-    return part.figure(core.WHOLE, "time").over(part.figure(core.YARDSTICK, "time"))
+    return part.figure(core.WHOLE, "time").ratio_to(part.figure(core.YARDSTICK, "time"))
 
 
-def _many_policies(parts: Parts) -> Measure:
+def _many_policies(parts: Parts) -> Measurement:
     part = parts[growth.NAME]
     most, one = growth.policies_row(1_000), growth.policies_row(1)
-    return part.figure(most, _RATE).over(part.figure(one, _RATE))
+    return part.figure(most, _RATE).ratio_to(part.figure(one, _RATE))
 
 
-def _large_pod(parts: Parts) -> Measure:
+def _large_pod(parts: Parts) -> Measurement:
     part = parts[growth.NAME]
     ours, echo = growth.size_row(250), growth.size_row(250, "echo")
-    return part.figure(ours, _RATE).over(part.figure(echo, _RATE))
+    return part.figure(ours, _RATE).ratio_to(part.figure(echo, _RATE))
 
 
-def _memory(parts: Parts) -> Measure:
+def _memory(parts: Parts) -> Measurement:
     return parts[footprint.NAME].figure(footprint.memory_row(FULL.large), "under load")
 
 
-def _ready(parts: Parts) -> Measure:
+def _ready(parts: Parts) -> Measurement:
     return parts[footprint.NAME].figure(footprint.READY, "time")
 
 
-def _tail(parts: Parts) -> Measure:
+def _tail(parts: Parts) -> Measurement:
     part = parts[throughput.NAME]
     ours, echo = throughput.steady("podsettle"), throughput.steady("echo")
-    return part.figure(ours, "p99").over(part.figure(echo, "p99"))
+    return part.figure(ours, "p99").ratio_to(part.figure(echo, "p99"))
 
 
-def _beside_previews(column: str) -> Callable[[Parts], Measure]:
+def _beside_previews(column: str) -> Callable[[Parts], Measurement]:
     return lambda parts: previews.worst(parts[previews.NAME], column)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench import clusters, open_loop, reviews
+from bench import cluster_manifests, open_loop, reviews
 from bench.interleave import interleave
-from bench.measurement import Rows, collect
-from bench.report_table import Part
+from bench.measurement import Rows, to_measurements
+from bench.report_table import ReportTable
 from bench.run import CONNECTIONS, Run
-from bench.servers import Subject, check, serve_agnhost, serve_echo, serve_podsettle
+from bench.servers import Server, check_answers, serve_agnhost, serve_echo, serve_podsettle
 
 NAME = "throughput"
 UNLIKE = "podsettle, no two pods alike"
@@ -23,30 +23,30 @@ _MOST_LATE = 0.5
 """Milliseconds."""
 
 
-def measure(run: Run) -> Part:
+def measure(run: Run) -> ReportTable:
     """Reviews per second and CPU-second, at eight connections and at one; latency at half load."""
-    part = Part(NAME, "One core: /mutate, a bare ASGI echo, and Kubernetes' Go test webhook")
+    part = ReportTable(NAME, "One core: /mutate, a bare ASGI echo, and Kubernetes' Go test webhook")
     bodies = reviews.variants(reviews.tekton())
-    files = run.files("tekton", bodies)
+    files = run.write_reviews("tekton", bodies)
     core = run.cores.server
     with ExitStack() as stack:
-        manifests = clusters.examples(run.directory / "examples")
+        manifests = cluster_manifests.copy_examples(run.directory / "examples")
         log = run.directory / "podsettle.log"
         ours = stack.enter_context(serve_podsettle(run.certs, log, manifests=manifests, core=core))
-        answer = answer_of(ours, bodies[0])
+        answer = answer_to(ours, bodies[0])
         echo = stack.enter_context(serve_echo(run.certs, answer, run.directory / "echo.log", core))
         go = stack.enter_context(serve_agnhost(run.certs, run.directory / "agnhost.log", core))
-        subjects = {subject.name: subject for subject in (ours, echo, go)}
-        check(ours, bodies, is_patched)
-        check(go, bodies, is_allowed)
-        unlike = reviews.unlike()
-        check(ours, unlike, is_patched)
+        servers = {server.name: server for server in (ours, echo, go)}
+        check_answers(ours, bodies, is_patched)
+        check_answers(go, bodies, is_allowed)
+        unlike = reviews.distinct_templates()
+        check_answers(ours, unlike, is_patched)
         for connections in (CONNECTIONS, 1):
-            run.say(f"throughput: {', '.join(subjects)}; connections: {connections}")
-            contenders = {name: (subject, files) for name, subject in subjects.items()}
+            run.log_progress(f"throughput: {', '.join(servers)}; connections: {connections}")
+            contenders = {name: (server, files) for name, server in servers.items()}
             if connections == CONNECTIONS:
-                contenders[UNLIKE] = (ours, run.files("unlike", unlike))
-            found = run.press_all(contenders, connections)
+                contenders[UNLIKE] = (ours, run.write_reviews("unlike", unlike))
+            found = run.measure_throughput(contenders, connections)
             for name, figures in found.items():
                 part.rows[row(name, connections)] = figures
         peak = part.figure(row("podsettle", CONNECTIONS), "reviews/s").median
@@ -65,14 +65,14 @@ def measure(run: Run) -> Part:
     return part
 
 
-def _disturbances(part: Part) -> Iterator[str]:
+def _disturbances(part: ReportTable) -> Iterator[str]:
     """What others on this machine have done to the figures."""
     ours = part.rows[row("podsettle", CONNECTIONS)]
-    share = ours["reviews/s"].over(ours["reviews per CPU-second"]).median
+    share = ours["reviews/s"].ratio_to(ours["reviews per CPU-second"]).median
     if share < _UNDISTURBED:
         yield (
             f"DISTURBED: under full load podsettle had {share:.0%} of its core; others had the "
-            "rest. Measure again on an idle machine."
+            "rest. Measurement again on an idle machine."
         )
     late = max(part.figure(steady(name), _LATE).median for name in ("podsettle", "echo"))
     if late > _MOST_LATE:
@@ -92,11 +92,11 @@ def steady(name: str) -> str:
     return f"{name}, steady at half of podsettle's peak"
 
 
-def answer_of(subject: Subject, review: bytes) -> bytes:
+def answer_to(server: Server, review: bytes) -> bytes:
     """What a server answers to a review."""
-    client = subject.connect()
+    client = server.connect()
     try:
-        return subject.answer(review, client)
+        return server.answer(review, client)
     finally:
         client.close()
 
@@ -113,22 +113,22 @@ def is_allowed(answer: bytes) -> bool:
     return response["allowed"] is True
 
 
-def _at_half_load(run: Run, subjects: list[Subject], files: list[Path], rate: float) -> Rows:
-    run.say(f"throughput: latency at {rate:.0f} reviews/s")
+def _at_half_load(run: Run, servers: list[Server], files: list[Path], rate: float) -> Rows:
+    run.log_progress(f"throughput: latency at {rate:.0f} reviews/s")
 
-    def turn(subject: Subject) -> dict[str, float]:
-        return open_loop.hold(
-            subject,
+    def turn(server: Server) -> dict[str, float]:
+        return open_loop.run_open_loop(
+            server,
             files,
             rate=rate,
             connections=CONNECTIONS,
-            seconds=run.effort.seconds,
+            seconds=run.profile.seconds,
             core=run.cores.load,
         )
 
     turns: dict[str, Callable[[], dict[str, float]]] = {
-        subject.name: lambda subject=subject: turn(subject)  # type: ignore[misc]
-        for subject in subjects
+        server.name: lambda server=server: turn(server)  # type: ignore[misc]
+        for server in servers
     }
-    found = interleave(turns, run.effort.rounds)
-    return {name: collect(figures, open_loop.UNITS) for name, figures in found.items()}
+    found = interleave(turns, run.profile.rounds)
+    return {name: to_measurements(figures, open_loop.UNITS) for name, figures in found.items()}

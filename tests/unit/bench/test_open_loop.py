@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from bench.open_loop import Pace
+from bench.open_loop import OpenLoopGenerator
 
 STALL = 0.3
 RATE = 200
@@ -56,11 +56,11 @@ async def server(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
 
 
 async def test_a_stall_counts_for_every_review_that_was_due_in_it(server: tuple[str, str]) -> None:
-    pace = Pace(*server)
-    await pace.open()
-    await pace.run([pace.request(b"{}")], RATE, 0.6)
-    assert pace.failed == []
-    assert len(pace.took) == RATE * 0.6
+    generator = OpenLoopGenerator(*server)
+    await generator.open()
+    await generator.run([generator.encode_request(b"{}")], RATE, 0.6)
+    assert generator.failures == []
+    assert len(generator.latencies) == RATE * 0.6
     # One connection: whatever was due in the first half of the stall waited for the other half.
-    assert sum(took > STALL / 2 for took in pace.took) >= RATE * STALL / 2 * 0.8
-    assert max(pace.took) >= STALL
+    assert sum(took > STALL / 2 for took in generator.latencies) >= RATE * STALL / 2 * 0.8
+    assert max(generator.latencies) >= STALL

@@ -8,22 +8,22 @@ import pytest
 
 from bench import throughput
 from bench.errors import BenchError
-from bench.format import figure, measured
+from bench.format import format_measurement, format_value
 from bench.interleave import interleave
-from bench.measurement import Measure, percentile
-from bench.report import as_json, as_markdown, filled, from_json
-from bench.report_table import Part
+from bench.measurement import Measurement, percentile
+from bench.report import as_json, as_markdown, fill_page, from_json
+from bench.report_table import ReportTable
 from bench.run import CONNECTIONS
-from bench.targets import verdicts
+from bench.targets import evaluate_targets
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def throughput_part(ours: tuple[float, ...]) -> Part:
-    part = Part(throughput.NAME, "Throughput")
+def throughput_part(ours: tuple[float, ...]) -> ReportTable:
+    part = ReportTable(throughput.NAME, "Throughput")
     figures = {"podsettle": ours, "echo": (20_000, 10_000), "agnhost": (4_000, 2_000)}
     for name, values in figures.items():
-        measure = Measure(values, "/CPU-s")
+        measure = Measurement(values, "/CPU-s")
         part.rows[throughput.row(name, CONNECTIONS)] = {"reviews per CPU-second": measure}
     return part
 
@@ -36,9 +36,9 @@ def test_contenders_take_turns_in_changing_order() -> None:
 
 
 def test_ratios_are_taken_round_by_round() -> None:
-    ratio = Measure((10, 5), "/s").over(Measure((5, 1), "/s"))
+    ratio = Measurement((10, 5), "/s").ratio_to(Measurement((5, 1), "/s"))
     assert ratio.values == (2, 5)
-    assert Measure((3, 4), "ms").less(Measure((1, 1), "ms")) == Measure((2, 3), "ms")
+    assert Measurement((3, 4), "ms").minus(Measurement((1, 1), "ms")) == Measurement((2, 3), "ms")
 
 
 def test_percentiles() -> None:
@@ -49,11 +49,13 @@ def test_percentiles() -> None:
 
 def test_verdicts() -> None:
     words = [
-        verdict.word for verdict in verdicts({throughput.NAME: throughput_part((12_000, 6_000))})
+        verdict.result
+        for verdict in evaluate_targets({throughput.NAME: throughput_part((12_000, 6_000))})
     ]
     assert words[:3] == ["met", "met", "not measured"]
     words = [
-        verdict.word for verdict in verdicts({throughput.NAME: throughput_part((10_000, 5_000))})
+        verdict.result
+        for verdict in evaluate_targets({throughput.NAME: throughput_part((10_000, 5_000))})
     ]
     assert words[:2] == ["MISSED", "MISSED"]
 
@@ -65,15 +67,15 @@ def test_results_can_be_read_again() -> None:
 
 
 def test_figures_show_what_means_something() -> None:
-    assert figure(12_345.6, "/s") == "12,346"
-    assert measured(Measure((0.7, 0.712, 0.8), "s")) == "0.71 s (0.70–0.80)"
+    assert format_value(12_345.6, "/s") == "12,346"
+    assert format_measurement(Measurement((0.7, 0.712, 0.8), "s")) == "0.71 s (0.70–0.80)"
 
 
 def test_the_page_has_a_place_for_the_results() -> None:
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
     parts = {throughput.NAME: throughput_part((12_000, 6_000))}
-    new = filled(page, as_markdown(parts, {"commit": "c"}))
+    new = fill_page(page, as_markdown(parts, {"commit": "c"}))
     assert "against agnhost | ≥ 3.00 × | 3.00 × (3.00–3.00) | met |" in new
-    assert filled(new, "") == filled(page, "")
+    assert fill_page(new, "") == fill_page(page, "")
     with pytest.raises(BenchError):
-        filled("nothing", "")
+        fill_page("nothing", "")

@@ -38,14 +38,14 @@ def test_a_variant_is_one_pod() -> None:
 
 
 def test_init_containers_have_names_of_their_own() -> None:
-    review = reviews.compact(reviews.with_init_containers(40))
+    review = reviews.encode(reviews.with_init_containers(40))
     containers = decode_review(review).request.pod.spec.init_containers or ()
     assert len({container.name for container in containers}) == 40
 
 
 def test_pods_that_are_not_alike_are_more_than_is_remembered() -> None:
     memory = Memory()
-    bodies = reviews.unlike()
+    bodies = reviews.distinct_templates()
     first, *_ = [admit(body, SEEN, SETTINGS, memory=memory).decision for body in bodies]
     assert first.operations
     assert admit(bodies[0], SEEN, SETTINGS, memory=memory).decision is not first

@@ -63,7 +63,7 @@ def namespaces(count: int) -> Iterator[Json]:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def manifests(directory: Path, policy_count: int, namespace_count: int) -> Path:
+def write_manifests(directory: Path, policy_count: int, namespace_count: int) -> Path:
     """A directory with the nodes and RuntimeClasses of the examples, and so much beside them."""
     directory.mkdir(parents=True)
     (directory / "policies.yaml").write_text(_documents(policies(policy_count)))
@@ -74,7 +74,7 @@ def manifests(directory: Path, policy_count: int, namespace_count: int) -> Path:
     return directory
 
 
-def examples(directory: Path) -> Path:
+def copy_examples(directory: Path) -> Path:
     """A copy of the examples: every remedy, eight policies, six namespaces."""
     directory.mkdir(parents=True)
     for name in ("policies.yaml", "cluster.yaml"):
