@@ -1,4 +1,7 @@
-"""Write the reference pages and the schemas from the code: `make docs`. A test compares them."""
+"""Reference pages and schemas, generated from the code by `make docs`.
+
+A test compares the files with what this module generates.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +46,18 @@ NOTICE = "<!-- Written by docs/generate.py from the code: change that, then run 
 
 
 def policy_page() -> str:
-    """Every key of a SettlePolicy's spec."""
+    """Return the page with every key of a SettlePolicy's spec."""
     lines = [
         "# SettlePolicy reference",
         "",
-        "`apiVersion: podsettle.dev/v1alpha1`, `kind: SettlePolicy`, cluster-scoped. Examples: "
-        "[examples/policies.yaml](../examples/policies.yaml). Check yours with "
-        "`podsettle check FILE`. Durations are written `10ms`, `1.5s` or `1m30s`.",
+        "This page is for authors of policies. It lists every key of a SettlePolicy's `spec`. "
+        "A SettlePolicy says which pods podsettle changes, and how. It is a cluster-scoped object "
+        "of `apiVersion: podsettle.dev/v1alpha1`. [Which pods podsettle changes](coverage.md) "
+        "explains how policies and selectors work together.",
+        "",
+        "Check a policy with `podsettle check FILE`. For more examples, see "
+        "[examples/policies.yaml](../examples/policies.yaml). Durations are written `10ms`, "
+        "`1.5s` or `1m30s`.",
         "",
         "```yaml",
         "apiVersion: podsettle.dev/v1alpha1",
@@ -61,7 +69,7 @@ def policy_page() -> str:
         "    postInitSleep: {}           # the defaults",
         "```",
         "",
-        "| key of `spec` | type | default | what it says |",
+        "| key of `spec` | type | default | meaning |",
         "|---|---|---|---|",
     ]
     lines += [
@@ -72,6 +80,7 @@ def policy_page() -> str:
 
 
 def _keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the path, type, default and description of each key, and of the keys inside it."""
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias or name}"
         inner = _model_of(field.annotation)
@@ -83,6 +92,7 @@ def _keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, 
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the first pydantic model in a type annotation, or None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     found = (_model_of(part) for part in typing.get_args(annotation))
@@ -90,7 +100,7 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
-    """The field's type with its constraints, which pydantic keeps apart."""
+    """Return an adapter for the field's type and constraints, which pydantic stores separately."""
     annotation: Any = field.annotation
     return TypeAdapter(
         typing.Annotated[annotation, *field.metadata] if field.metadata else annotation
@@ -98,6 +108,7 @@ def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
 
 
 def _type_of(field: FieldInfo) -> str:
+    """Return the text of the column "type"."""
     schema = _adapter(field).json_schema()
     options = [option for option in schema.get("anyOf", [schema]) if option.get("type") != "null"]
     (schema,) = options
@@ -115,6 +126,7 @@ def _type_of(field: FieldInfo) -> str:
 
 
 def _default_of(field: FieldInfo) -> str:
+    """Return the text of the column "default"."""
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
@@ -126,13 +138,19 @@ def _default_of(field: FieldInfo) -> str:
 
 
 def reasons_page() -> str:
-    """Every reason code."""
+    """Return the page with every reason code."""
     lines = [
         "# Reasons",
         "",
-        "One code per remedy and container, the same in `kubectl` warnings, in the audit "
-        "annotations `applied` and `skipped` (behind the webhook's name), the metric "
-        "`podsettle_outcomes_total`, the log, `/preview`, the page and `podsettle preview`.",
+        "This page is for those who found a reason code and ask what it means. For each remedy and "
+        "each container, podsettle reports one code that says why it did or did not change the "
+        "pod. The same code is in:",
+        "",
+        "- the warnings that `kubectl` prints, if the column below says so;",
+        "- the audit annotations `applied` and `skipped`, after the name of the webhook;",
+        "- the metric `podsettle_outcomes_total`;",
+        "- podsettle's log;",
+        "- the answers of `podsettle preview`, of `/preview` and of the web page.",
         "",
         "| reason | `kubectl` warns | meaning |",
         "|---|---|---|",
@@ -145,11 +163,13 @@ def reasons_page() -> str:
 
 
 def metrics_page() -> str:
-    """Every metric."""
+    """Return the page with every metric."""
     lines = [
         "# Metrics",
         "",
-        "`GET /metrics`.",
+        "This page is for operators who monitor podsettle with Prometheus. `GET /metrics` returns "
+        "these metrics. It needs a [token](http.md#tokens). The chart can set up scraping and "
+        "[alerts](operations.md#alerts).",
         "",
         "| metric | labels | meaning |",
         "|---|---|---|",
@@ -165,11 +185,12 @@ def metrics_page() -> str:
 
 
 def _collector(registry: Any, name: str) -> Any:
+    """Return the collector of a metric. There is no public way to get a metric's label names."""
     return registry._names_to_collectors[name]
 
 
 def commands_page() -> str:
-    """Every command with its options."""
+    """Return the page with every command and its options."""
     lines = [
         "# Commands",
         "",
@@ -188,7 +209,7 @@ def commands_page() -> str:
 
 
 def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Each command by what is typed for it; those of a group stand after it."""
+    """Yield each command with its full name. The commands of a group come after the group."""
     for name, command in group.commands.items():
         yield f"{path} {name}", command
         if isinstance(command, click.Group):
@@ -196,13 +217,13 @@ def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Comman
 
 
 def crd_page() -> str:
-    """The CustomResourceDefinition, as the chart installs it."""
+    """Return the CustomResourceDefinition that the chart installs."""
     notice = NOTICE.replace("<!-- ", "# ").replace(" -->", "")
     return notice + yaml.safe_dump(crd(), sort_keys=False, width=100)
 
 
 def chart_page() -> str:
-    """Every value of the chart, from the comments in its values.yaml."""
+    """Return the page with every value of the chart, from the comments in values.yaml."""
     text = (CHART / "values.yaml").read_text(encoding="utf-8")
     about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     lines = [
@@ -238,6 +259,10 @@ def chart_page() -> str:
 
 
 def _values(lines: list[str], node: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield the path, default and comment of each value.
+
+    Raises ValueError for a value that has no comment in the line above it.
+    """
     for key, value in node.value:
         path = f"{prefix}{key.value}"
         comment = lines[key.start_mark.line - 1].strip()
@@ -245,14 +270,14 @@ def _values(lines: list[str], node: Any, prefix: str) -> Iterator[tuple[str, Any
             decoded = yaml.safe_load(yaml.serialize(value))
             yield path, decoded, comment.removeprefix("# ").replace("|", "\\|")
         elif isinstance(value, yaml.MappingNode) and value.value:
-            # A group; its keys say what they are.
+            # A group without a comment: each of its keys has one.
             yield from _values(lines, value, f"{path}.")
         else:
             raise ValueError(f"{CHART.name}/values.yaml: {path} has no comment")
 
 
 def editor_schema_page() -> str:
-    """The JSON Schema by which editors complete and check a SettlePolicy."""
+    """Return the JSON Schema with which editors complete and check a SettlePolicy."""
     return json.dumps(editor_schema(), indent=2) + "\n"
 
 
@@ -268,6 +293,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def _page(lines: list[str]) -> str:
+    """Return the text of a generated page, with the notice in front."""
     return NOTICE + "\n".join(lines).rstrip() + "\n"
 
 

@@ -28,9 +28,10 @@ with frozen_imports():
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="podsettle")
 def main() -> None:
-    """Settle pods that their container runtime or kubelet would lose a race with.
+    """Change new pods to avoid known races in container runtimes and the kubelet.
 
-    Exit codes: 0 fine, 1 findings, 2 usage or input error; `wait` ends with the container's.
+    Exit codes: 0 fine, 1 findings, 2 usage or input error. `wait` exits with the code of the
+    container.
     """
 
 

@@ -25,12 +25,12 @@ _HOST = re.compile(r"[A-Za-z0-9*]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.
     "names",
     multiple=True,
     metavar="HOST",
-    help="A further DNS name or IP address that the server is called by; may be repeated.",
+    help="Another DNS name or IP address of the server. Can be repeated.",
 )
 def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
-    """Make ca.crt, tls.crt and tls.key for this machine, unless good ones are there.
+    """Make ca.crt, tls.crt and tls.key for this machine, unless valid ones exist.
 
-    They are for development: the CA's key is thrown away once it has signed.
+    They are for development: the CA's key is discarded after it has signed.
     """
     for name in names:
         if not _HOST.fullmatch(name):

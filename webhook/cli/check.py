@@ -39,13 +39,13 @@ from webhook.core.policy.model import SettlePolicy
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="text: file:line: path: problem. json: a list of the same.",
+    help="text: file:line: path: problem. json: the same as a list.",
 )
 @click.pass_context
 def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
-    """Check policies and the manifests beside them: files, directories, or - for standard input.
+    """Check policies and other manifests: files, directories, or - for standard input.
 
-    Exit code 1 where anything is wrong, with file, line and path of each problem.
+    Exit code 1 if anything is wrong. The output has file, line and path of each problem.
     """
     objects: list[FoundObject] = []
     problems: list[ManifestProblem] = []

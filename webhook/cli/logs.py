@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     "-f",
     "--follow",
     is_flag=True,
-    help="Wait until the container has started, and read on until it has ended.",
+    help="Wait until the container has started, and read until it has ended.",
 )
-@click.option("--timestamps", is_flag=True, help="Leave the time in front of each line.")
+@click.option("--timestamps", is_flag=True, help="Keep the timestamp in front of each line.")
 @cluster_options
 @backoff_options
 def logs(
@@ -45,9 +45,9 @@ def logs(
     cluster: Cluster,
     backoff: Backoff,
 ) -> None:
-    """Print a container's log, byte for byte, also where the way to it breaks.
+    """Print a container's log, byte for byte, and resume after a broken connection.
 
-    Exit code 0 once all of it was read, 1 where nobody reads the output any more, else 2.
+    Exit codes: 0 if the whole log was read, 1 if the reader closed the output, else 2.
     """
     log_to_stderr()
     with errors_as_input(backoff, f"the rest of the log of {pod}"):

@@ -47,8 +47,8 @@ def _oldest_option(
     return click.option(
         "--oldest",
         type=Release(check),
-        help="The oldest release on the nodes in question; without it, what the oldest ones take. "
-        "kubectl get nodes -o wide shows them.",
+        help="The oldest release on these nodes. kubectl get nodes -o wide shows it. Without this "
+        "option, the output suits the oldest releases, too.",
     )
 
 
@@ -75,13 +75,13 @@ node_selector_option = click.option(
     _SELECTOR,
     multiple=True,
     metavar="KEY=VALUE",
-    help="Labels of the nodes that get the configuration; pods of the RuntimeClass go there only.",
+    help="Labels of the nodes that get the configuration. Pods of the RuntimeClass run only there.",
 )
 
 
 @click.group("node-config")
 def node_config() -> None:
-    """Print configuration for nodes, with the RuntimeClass that goes with it."""
+    """Print configuration for nodes, and the RuntimeClass that belongs to it."""
 
 
 @node_config.command()
@@ -101,7 +101,7 @@ def node_config() -> None:
     show_default=True,
     metavar="NAME",
     callback=_label_name,
-    help="What CRI-O is to call the runtime handler or workload.",
+    help="The name of the runtime handler or workload in CRI-O's configuration.",
 )
 @click.option(
     "--runtime-class",
@@ -110,7 +110,7 @@ def node_config() -> None:
     show_default=True,
     metavar="NAME",
     callback=_subdomain_name,
-    help="The RuntimeClass, as policies name it.",
+    help="The name of the RuntimeClass, which policies use.",
 )
 @click.option(
     "--role",
@@ -118,14 +118,14 @@ def node_config() -> None:
     show_default=True,
     metavar="NAME",
     callback=_label_name,
-    help="The machine config pool of OpenShift.",
+    help="OpenShift's machine config pool.",
 )
 @click.option(
     "--oci-runtime",
     type=click.Choice(["runc", "crun"]),
     default="runc",
     show_default=True,
-    help="What runs containers, on CRI-O before 1.31.3; later ones take over their default.",
+    help="The OCI runtime, on CRI-O before 1.31.3. Later releases use their own default.",
 )
 @_oldest_option(crio_nodes.release)
 @node_selector_option
@@ -135,8 +135,7 @@ def node_config() -> None:
     type=click.Choice(["machineconfig", "dropin", "runtimeclass", "all"]),
     default="all",
     show_default=True,
-    help="all: the MachineConfig and the RuntimeClass, with the drop-in and what to know in "
-    "comments.",
+    help="all: the MachineConfig and the RuntimeClass, with the drop-in and notes in comments.",
 )
 @click.pass_context
 def crio(
@@ -152,7 +151,7 @@ def crio(
     node_selector: tuple[str, ...],
     output: str,
 ) -> None:
-    """For CRI-O."""
+    """Print configuration for CRI-O."""
     if volatile:
         raise InputError("CRI-O mounts every container volatile since 1.22: there is nothing to do")
     if not selinux:
@@ -185,7 +184,7 @@ def crio(
 @click.option(
     "--config-version",
     type=click.Choice(["2", "3"]),
-    help="The version of the drop-in. The default, 2, is right for every containerd. 3 takes "
+    help="The version of the drop-in. The default, 2, works with every containerd. 3 needs "
     "containerd 2.0 and a main configuration of version 3.",
 )
 @click.option(
@@ -194,7 +193,7 @@ def crio(
     show_default=True,
     metavar="NAME",
     callback=_label_name,
-    help="A runtime handler that the nodes have already.",
+    help="A runtime handler that the nodes already have.",
 )
 @click.option(
     "--runtime-class",
@@ -203,7 +202,7 @@ def crio(
     show_default=True,
     metavar="NAME",
     callback=_subdomain_name,
-    help="The RuntimeClass, as policies name it.",
+    help="The name of the RuntimeClass, which policies use.",
 )
 @_oldest_option(containerd_nodes.release)
 @node_selector_option
@@ -213,7 +212,7 @@ def crio(
     type=click.Choice(["dropin", "runtimeclass", "all"]),
     default="all",
     show_default=True,
-    help="all: the RuntimeClass, with the drop-in and what to know in comments.",
+    help="all: the RuntimeClass, with the drop-in and notes in comments.",
 )
 def containerd(
     volatile: bool,
@@ -224,7 +223,7 @@ def containerd(
     node_selector: tuple[str, ...],
     output: str,
 ) -> None:
-    """For containerd."""
+    """Print configuration for containerd."""
     if not volatile:
         raise InputError("say what for: --volatile")
     if output != "dropin" and not node_selector:

@@ -90,7 +90,8 @@ manifests_option = click.option(
     envvar="PODSETTLE_MANIFESTS",
     show_envvar=True,
     metavar="DIR",
-    help="The cluster, as files: SettlePolicy, Namespace, RuntimeClass and Node documents.",
+    help="A directory of files that describes the cluster: SettlePolicy, Namespace, RuntimeClass "
+    "and Node documents.",
 )
 certs_dir_option = click.option(
     "--certs-dir",
@@ -100,7 +101,7 @@ certs_dir_option = click.option(
     show_envvar=True,
     show_default=True,
     metavar="DIR",
-    help="Where ca.crt, tls.crt and tls.key are.",
+    help="The directory of ca.crt, tls.crt and tls.key.",
 )
 linger_image_option = click.option(
     "--linger-image",
@@ -110,7 +111,7 @@ linger_image_option = click.option(
     show_default=True,
     callback=image_reference,
     metavar="IMAGE",
-    help="The image of the helper, where containers without a shell get it from.",
+    help="The image of the helper, the program that wraps containers without a shell.",
 )
 
 

@@ -43,8 +43,8 @@ namespace_option = click.option(
     "--namespace",
     metavar="NAME",
     callback=_object_name,
-    help="The pod's namespace; without it, that of the kubeconfig's context, or the one that "
-    "podsettle runs in.",
+    help="The pod's namespace. Without it: that of the kubeconfig's context, or the one in which "
+    "podsettle runs.",
 )
 
 
@@ -60,7 +60,7 @@ _CLUSTER = (
         "--kubeconfig",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="The kubeconfig, instead of the one that KUBECONFIG names.",
+        help="The kubeconfig to use instead of the one that KUBECONFIG names.",
     ),
     click.option("--context", metavar="NAME", help="The context of the kubeconfig to use."),
 )
@@ -84,7 +84,7 @@ container_option = click.option(
     "-c",
     "--container",
     metavar="NAME",
-    help="Which container; only needed where there are several.",
+    help="The container. Needed only if the pod has several.",
 )
 
 _BACKOFF = (
@@ -93,28 +93,28 @@ _BACKOFF = (
         type=DurationType(),
         default="500ms",
         show_default=True,
-        help="The pause before something is tried again.",
+        help="The pause before the first retry.",
     ),
     click.option(
         "--backoff-factor",
         type=FiniteFloat(min=1),
         default=1.5,
         show_default=True,
-        help="By which each pause is longer than the one before.",
+        help="The factor by which each pause is longer than the one before.",
     ),
     click.option(
         "--backoff-jitter",
         type=FiniteFloat(0, 1),
         default=0.5,
         show_default=True,
-        help="The share of a pause that is left to chance, up and down.",
+        help="The random share of each pause, up or down.",
     ),
     click.option(
         "--backoff-total",
         type=DurationType(),
         default="1m",
         show_default=True,
-        help="How long to go on trying the same thing.",
+        help="How long to retry the same request.",
     ),
 )
 

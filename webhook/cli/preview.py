@@ -58,12 +58,13 @@ class _Found:
     "namespace_labels",
     multiple=True,
     metavar="KEY=VALUE",
-    help="The namespace's labels, instead of those in the manifests; may be repeated.",
+    help="A label of the namespace. Can be repeated. The labels replace those in the manifests.",
 )
 @click.option(
     "--template-path",
     metavar="PATH",
-    help="Where a kind that podsettle does not know keeps its pod template: spec.template",
+    help="The path of the pod template in a kind that podsettle does not know, such as "
+    "spec.template.",
 )
 @click.option(
     "-o",
@@ -71,15 +72,16 @@ class _Found:
     type=click.Choice(["text", "diff", "patch", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="text: reasons and diff. diff: the diff alone. patch: the JSON Patch. json: everything. "
-    "yaml: the pods as admitted.",
+    help="text: reasons and diff. diff: only the diff. patch: the JSON Patch. json: everything. "
+    "yaml: the pods as they would be admitted.",
 )
 @click.option(
     "--look-up-images",
     is_flag=True,
-    help="Ask registries what images start, as far as the policies allow it: with no credentials.",
+    help="Ask registries for the entrypoints of images, if the policies allow it. No credentials "
+    "are used.",
 )
-@click.option("--fail-on-change", is_flag=True, help="Exit code 1 if any pod would change.")
+@click.option("--fail-on-change", is_flag=True, help="Exit with 1 if any pod would change.")
 @click.pass_context
 def preview(
     context: click.Context,
@@ -95,14 +97,15 @@ def preview(
 ) -> None:
     """Show what would happen to the pods of workloads: files, directories, or - for standard input.
 
-    The code that decides is the webhook's own; only the view of the cluster comes from files.
+    The decision is made by the same code as in the webhook. Only the cluster comes from files.
 
-    Objects without a pod, such as the Services in a list of kubectl get all, are named on standard
-    error with what to preview instead, and passed over. What cannot be read is named there too, as
-    are kinds that hold a pod template and need --template-path; the rest is shown.
+    Objects without a pod, such as the Services in a list of kubectl get all, are skipped. Standard
+    error names them, and says what to preview instead. It also names objects that cannot be read,
+    and objects of kinds whose pod template needs --template-path. All other objects are shown.
 
-    Exit codes: 0 fine, whatever was passed over; 1 with --fail-on-change if any pod would change; 2
-    if no object holds a pod, or if a file, an object, a pod template or a policy cannot be read.
+    Exit codes: 0 fine, even if objects were skipped; 1 with --fail-on-change if any pod would
+    change; 2 if no object has a pod, or if a file, an object, a pod template or a policy cannot be
+    read.
     """
     source = load_manifests(manifests)
     for problem in source.problems:

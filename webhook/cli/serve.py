@@ -58,8 +58,9 @@ class Parts(NamedTuple):
     envvar="PODSETTLE_MANIFESTS",
     show_envvar=True,
     metavar="DIR",
-    help="Files that stand in for a cluster: SettlePolicy, Namespace, RuntimeClass and Node "
-    "documents. Without it: the cluster that podsettle runs in, else that of the kubeconfig.",
+    help="A directory of files that replaces a cluster: SettlePolicy, Namespace, RuntimeClass and "
+    "Node documents. Without it, podsettle uses the cluster that it runs in, else that of the "
+    "kubeconfig.",
 )
 @click.option(
     "--host",
@@ -67,8 +68,8 @@ class Parts(NamedTuple):
     envvar="PODSETTLE_HOST",
     show_envvar=True,
     show_default="127.0.0.1; in a cluster ::, every address",
-    help="The address to listen on. Beyond the loopback address, /, /preview and /metrics want a "
-    "token that the cluster knows.",
+    help="The address to listen on. On any address but the loopback one, /, /preview and /metrics "
+    "require a token of the cluster.",
 )
 @click.option(
     "--port",
@@ -87,14 +88,14 @@ class Parts(NamedTuple):
     show_default=f"{PLACEHOLDER_IMAGE} with --manifests, else none",
     callback=image_reference,
     metavar="IMAGE",
-    help="The image of the helper, where containers without a shell get it from.",
+    help="The image of the helper, the program that wraps containers without a shell.",
 )
 @click.option(
     "--own-namespace",
     envvar="PODSETTLE_NAMESPACE",
     show_envvar=True,
     metavar="NAME",
-    help="The namespace that podsettle itself runs in; its pods are never touched. With it, "
+    help="The namespace in which podsettle runs. Its pods are never changed. With this option, "
     "podsettle writes the status of policies.",
 )
 @click.option(
@@ -104,8 +105,8 @@ class Parts(NamedTuple):
     envvar="PODSETTLE_TLS",
     show_envvar=True,
     show_default=True,
-    help="Where the certificate comes from: the files in --certs-dir, or a CA of podsettle's own "
-    "in a Secret, which it renews and registers by itself.",
+    help="Where the certificate comes from. files: the files in --certs-dir. self-managed: "
+    "podsettle keeps a CA in a Secret, and renews and registers it.",
 )
 @click.option(
     "--tls-secret",
@@ -114,7 +115,7 @@ class Parts(NamedTuple):
     show_envvar=True,
     show_default=True,
     metavar="NAME",
-    help="The Secret of --tls self-managed, in the own namespace. It has to exist.",
+    help="The Secret of --tls self-managed, in podsettle's own namespace. It has to exist.",
 )
 @click.option(
     "--service",
@@ -123,7 +124,7 @@ class Parts(NamedTuple):
     show_envvar=True,
     show_default=True,
     metavar="NAME",
-    help="The Service that a self-managed certificate is for.",
+    help="The Service for which a self-managed certificate is issued.",
 )
 @click.option(
     "--leaf-life",
@@ -132,7 +133,8 @@ class Parts(NamedTuple):
     envvar="PODSETTLE_LEAF_LIFE",
     show_envvar=True,
     show_default=True,
-    help="How long a self-managed certificate is good for; renewed after two thirds of it.",
+    help="How long a self-managed certificate is valid. It is renewed after two thirds of that "
+    "time.",
 )
 @click.option(
     "--ca-life",
@@ -141,15 +143,16 @@ class Parts(NamedTuple):
     envvar="PODSETTLE_CA_LIFE",
     show_envvar=True,
     show_default=True,
-    help="The same for the self-managed CA: four times as long as the certificate, or longer.",
+    help="How long the self-managed CA is valid: at least four times as long as the certificate. "
+    "It is renewed after two thirds of that time.",
 )
 @click.option(
     "--webhook-configuration",
     envvar="PODSETTLE_WEBHOOK_CONFIGURATION",
     show_envvar=True,
     metavar="NAME",
-    help="The MutatingWebhookConfiguration that podsettle keeps up to date, and that its "
-    "certificate has to fit before it is ready.",
+    help="The MutatingWebhookConfiguration that podsettle keeps up to date. podsettle is ready "
+    "only if the caBundle there verifies its certificate.",
 )
 @click.option(
     "--lease",
@@ -158,7 +161,8 @@ class Parts(NamedTuple):
     show_envvar=True,
     show_default=True,
     metavar="NAME",
-    help="The Lease, in the own namespace, whose holder writes. It has to exist.",
+    help="The Lease for leader election, in podsettle's own namespace. Only its holder writes to "
+    "the cluster. It has to exist.",
 )
 @click.option(
     "--client-ca",
@@ -166,8 +170,8 @@ class Parts(NamedTuple):
     envvar="PODSETTLE_CLIENT_CA",
     show_envvar=True,
     metavar="FILE",
-    help="A CA bundle: /mutate answers only clients with a certificate from it, as an API server "
-    "can be told to show.",
+    help="A CA bundle. With it, /mutate answers only clients that present a certificate of this "
+    "CA. The API server has to be configured to present one.",
 )
 @click.option(
     "--drain-quiet",
@@ -176,7 +180,7 @@ class Parts(NamedTuple):
     envvar="PODSETTLE_DRAIN_QUIET",
     show_envvar=True,
     show_default="0s; in a cluster 10s",
-    help="After SIGTERM: end once no review has come for so long.",
+    help="After SIGTERM: exit when no review has arrived for this long.",
 )
 @click.option(
     "--drain-limit",
@@ -185,7 +189,7 @@ class Parts(NamedTuple):
     envvar="PODSETTLE_DRAIN_LIMIT",
     show_envvar=True,
     show_default=True,
-    help="After SIGTERM: end at the latest after so long. The pod's "
+    help="After SIGTERM: exit at the latest after this time. The pod's "
     "terminationGracePeriodSeconds has to be longer.",
 )
 def serve(

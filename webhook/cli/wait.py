@@ -37,7 +37,7 @@ _HIGHEST = 255
     type=click.Choice(["terminated"]),
     default="terminated",
     show_default=True,
-    help="What to wait for.",
+    help="The event to wait for.",
 )
 @click.option(
     "-o",
@@ -45,7 +45,7 @@ _HIGHEST = 255
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="What to print once the container has ended.",
+    help="The format of the line that is printed when the container has ended.",
 )
 @cluster_options
 @backoff_options
@@ -62,8 +62,9 @@ def wait(
 ) -> None:
     """Wait until a container has ended, and exit with its exit code.
 
-    A line on standard output says that the exit code is the container's. Where it is podsettle's
-    own (2: no such pod, deleted too early, no terminated state in time), there is none.
+    A line on standard output says that the exit code is the container's. Without this line, the
+    exit code is podsettle's own: 2 if the pod does not exist, was deleted too early, or had no
+    terminated state in time.
     """
     log_to_stderr()
     with errors_as_input(backoff, f"how {pod} ended"):

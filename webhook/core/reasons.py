@@ -30,9 +30,9 @@ class Reason(StrEnum):
     APPLIED = "Applied", "The remedy is in the patch."
     WOULD_APPLY = (
         "WouldApply",
-        "A policy with `action: Audit` would have applied the remedy; nothing was changed.",
+        "A policy with `action: Audit` would have applied the remedy. Nothing was changed.",
     )
-    ALREADY_SETTLED = "AlreadySettled", "The pod or container already carries the remedy."
+    ALREADY_SETTLED = "AlreadySettled", "The pod or container already has the remedy."
 
     NO_POLICY = "NoPolicy", "No policy covers the pod."
     POLICY_NOT_FOUND = (
@@ -46,16 +46,19 @@ class Reason(StrEnum):
     )
     NAMESPACE_UNKNOWN = (
         "NamespaceUnknown",
-        "podsettle does not know the namespace, so it cannot tell which policies cover it.",
+        "podsettle does not know the namespace, so it cannot find out which policies cover it.",
         True,
     )
     PROTECTED_NAMESPACE = (
         "ProtectedNamespace",
-        "`kube-*`, `openshift-*` and podsettle's own namespace are left alone unless a policy's "
-        "`namespaceSelector` names one by `kubernetes.io/metadata.name`.",
+        "The namespace is podsettle's own, or a `kube-*` or `openshift-*` namespace that no "
+        "policy's `namespaceSelector` names by `kubernetes.io/metadata.name`.",
     )
-    NOT_POD_CREATE = "NotPodCreate", "Only the creation of pods is covered."
-    POD_OPTED_OUT = "PodOptedOut", "The pod's annotation `podsettle.dev/skip` says so."
+    NOT_POD_CREATE = "NotPodCreate", "The request is not the creation of a pod."
+    POD_OPTED_OUT = (
+        "PodOptedOut",
+        "The pod's annotation `podsettle.dev/skip` excludes this remedy, or all remedies.",
+    )
     UNKNOWN_REMEDY = (
         "UnknownRemedy",
         "The pod's annotation `podsettle.dev/skip` names a remedy that does not exist.",
@@ -63,54 +66,55 @@ class Reason(StrEnum):
     )
     ANNOTATIONS_FULL = (
         "AnnotationsFull",
-        "The pod's annotations leave no room for podsettle's: the API server takes 256 KiB.",
+        "The pod's annotations leave no space for podsettle's. The API server accepts 256 KiB.",
         True,
     )
     MIRROR_POD = (
         "MirrorPod",
-        "A mirror pod: the kubelet would delete it if its spec were changed.",
+        "A mirror pod. The kubelet would delete it if its spec were changed.",
     )
     WINDOWS_POD = "WindowsPod", "The pod runs on Windows."
     POD_TOO_LARGE = (
         "PodTooLarge",
-        "The pod has more containers than podsettle looks at, 500: it would keep others waiting.",
+        "The pod has more than 500 containers. To evaluate it would delay other reviews.",
         True,
     )
 
     NO_COMMAND = (
         "NoCommand",
-        "The container has no `command`: what to wrap is in the image, which the pod does not "
-        "hold. Set `command` to the image's entrypoint.",
+        "The container has no `command`, and the pod does not contain the entrypoint of its "
+        "image. Set `command` to the image's entrypoint.",
         True,
     )
     IMAGE_CONFIG_UNAVAILABLE = (
         "ImageConfigUnavailable",
-        "The container has no `command`, and what its image starts could not be learned in time "
-        "from its registry. Set `command` to the image's entrypoint.",
+        "The container has no `command`, and podsettle could not look up the image's entrypoint "
+        "in time. Set `command` to the image's entrypoint.",
         True,
     )
     NO_SHELL = (
         "NoShell",
-        "`delivery: Shell` and the command does not start with a known shell.",
+        "`delivery: Shell` is set, but the command does not start with a known shell.",
         True,
     )
     INTERACTIVE = (
         "Interactive",
-        "`delivery: Shell` and the container takes stdin or a tty, which the shell wrapper "
+        "`delivery: Shell` is set, but the container uses stdin or a tty, which the shell wrapper "
         "cannot pass on.",
         True,
     )
     NATIVE_SIDECAR = (
         "NativeSidecar",
-        "A sidecar: an init container with `restartPolicy: Always`, or a Tekton `sidecar-*`.",
+        "A sidecar: an init container with `restartPolicy: Always`, or a container `sidecar-*` of "
+        "Tekton.",
     )
     MESH_INIT_CONTAINER = (
         "MeshInitContainer",
-        "An init container of a service mesh; never wrapped.",
+        "An init container of a service mesh. podsettle never wraps it.",
     )
     LONG_RUNNING = (
         "LongRunning",
-        "A regular container that is not meant to finish: it has probes, or the pod's "
+        "A regular container that is not expected to finish: it has probes, or the pod's "
         "`restartPolicy` is Always.",
     )
     NAME_CONFLICT = (
@@ -121,7 +125,7 @@ class Reason(StrEnum):
     )
     HELPER_IMAGE_MISSING = (
         "HelperImageMissing",
-        "The remedy needs the helper and podsettle was started without `--linger-image` (the "
+        "The remedy needs the helper, but podsettle was started without `--linger-image` (the "
         "chart value `lingerImage`).",
         True,
     )
@@ -133,7 +137,7 @@ class Reason(StrEnum):
     )
     RESTART_POLICY_PRESET = (
         "RestartPolicyPreset",
-        "The init container already sets a `restartPolicy` of its own, which is never replaced.",
+        "The init container already sets a `restartPolicy`, which podsettle never replaces.",
     )
     SYSTEM_POD = (
         "SystemPod",
@@ -143,30 +147,30 @@ class Reason(StrEnum):
     )
     MESH_TRAFFIC = (
         "MeshTraffic",
-        "A service mesh's CNI plugin takes the pod's connections before its proxy runs, so an init "
-        "container reaches nothing.",
+        "The CNI plugin of a service mesh redirects the pod's connections before the mesh's proxy "
+        "runs, so an init container cannot reach the network.",
         True,
     )
 
     RUNTIME_CLASS_MISSING = (
         "RuntimeClassMissing",
-        "The RuntimeClass does not exist; the API server would refuse the pod.",
+        "The RuntimeClass does not exist. With it, the API server would refuse the pod.",
         True,
     )
     RUNTIME_CLASS_CONFLICT = (
         "RuntimeClassConflict",
-        "The RuntimeClass disagrees with the pod's overhead, nodeSelector or node, or with another "
-        "remedy's class; the pod would be refused or never run.",
+        "The RuntimeClass conflicts with the pod's overhead, nodeSelector or node, or with "
+        "another remedy's class. With it, the pod would be refused or would never run.",
         True,
     )
     RUNTIME_CLASS_PRESET = (
         "RuntimeClassPreset",
-        "The pod already names another RuntimeClass, which is never replaced.",
+        "The pod already names another RuntimeClass, which podsettle never replaces.",
         True,
     )
     NO_PERSISTENT_VOLUME = (
         "NoPersistentVolume",
-        "The pod mounts no persistent volume and the policy covers only those that do.",
+        "The pod mounts no persistent volume and the remedy is only for pods that do.",
     )
     ANNOTATION_PRESET = (
         "AnnotationPreset",
@@ -174,12 +178,13 @@ class Reason(StrEnum):
     )
     SELINUX_CHANGE_POLICY_PRESET = (
         "SELinuxChangePolicyPreset",
-        "The pod already sets `seLinuxChangePolicy` to another value, which is never replaced.",
+        "The pod already sets `seLinuxChangePolicy` to another value, which podsettle never "
+        "replaces.",
     )
     UNSTABLE_SELINUX_LEVEL = (
         "UnstableSELinuxLevel",
-        "Applied, but without effect until the pod or its namespace fixes "
-        "`seLinuxOptions.level`: a level that changes with each start relabels each time.",
+        "Applied, but without effect until the pod or its namespace sets `seLinuxOptions.level`. "
+        "Without a fixed level, volumes are relabelled at each start.",
         True,
     )
 
@@ -189,22 +194,23 @@ class Reason(StrEnum):
     )
     UNSUPPORTED_REVIEW = (
         "UnsupportedReview",
-        "Not an AdmissionReview of `admission.k8s.io/v1`.",
+        "The request is not an AdmissionReview of `admission.k8s.io/v1`, or it is too large.",
         True,
     )
     DEADLINE_EXCEEDED = (
         "DeadlineExceeded",
-        "The review had not come to its end when podsettle had to answer.",
+        "podsettle had to answer before it had received the whole review.",
         True,
     )
     OVERLOADED = (
         "Overloaded",
-        "podsettle has more reviews to answer than it can in time, and lets some pass unread.",
+        "podsettle has more reviews than it can answer in time, and admits some pods without "
+        "evaluating them.",
         True,
     )
     INTERNAL_ERROR = (
         "InternalError",
-        "A defect of podsettle's own. The pod was admitted unchanged; please report it.",
+        "An internal error of podsettle. The pod was admitted unchanged. Please report it.",
         True,
     )
 

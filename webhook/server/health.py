@@ -29,7 +29,9 @@ def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]
         responses={503: {"description": "Not ready."}},
     )
     async def readyz(
-        verbose: str | None = Query(None, description="Give it, even empty, for every check."),
+        verbose: str | None = Query(
+            None, description="If it is present, even empty, the answer lists every check."
+        ),
     ) -> PlainTextResponse:
         found = list(checks())
         ready = all(check.ready for check in found)

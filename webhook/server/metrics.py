@@ -75,7 +75,7 @@ class ReviewCounts(Collector):
         """The metrics, as the registry asks for them."""
         reviews = CounterMetricFamily(
             "podsettle_reviews",
-            "Admission reviews answered, by what the answer does to the pod.",
+            "Admission reviews that were answered, by the effect of the answer on the pod.",
             labels=["result"],
         )
         reviews.add_metric(["patched"], self._patched)
@@ -84,7 +84,8 @@ class ReviewCounts(Collector):
         self._count_outcomes()
         outcomes = CounterMetricFamily(
             "podsettle_outcomes",
-            "Reasons given, by remedy; no remedy where the reason holds for the whole pod.",
+            "Reasons that were reported, by remedy. The remedy is empty if the reason is for the "
+            "whole pod.",
             labels=["remedy", "reason"],
         )
         for (remedy, reason), count in self._outcomes.items():
@@ -92,7 +93,7 @@ class ReviewCounts(Collector):
         yield outcomes
         durations = HistogramMetricFamily(
             "podsettle_review_duration_seconds",
-            "From a review's last byte read to its answer made, with waiting and look-ups.",
+            "Time from the last byte of a review to its answer, with waiting and look-ups.",
         )
         bounds = map(floatToGoString, (*BUCKETS, float("inf")))
         durations.add_metric(
@@ -110,14 +111,14 @@ class Metrics:
         self.registry.register(self.reviews)
         self._refused = Counter(
             "podsettle_requests_refused",
-            "Requests to /mutate that were not answered with a review, by HTTP status.",
+            "Requests to /mutate that got no AdmissionReview as an answer, by HTTP status.",
             ["status"],
             registry=self.registry,
         )
         look_ups = Counter(
             "podsettle_image_lookups",
-            "Times that a registry was asked what a tag or a digest stands for, by what came of "
-            "it; what is remembered is not asked for.",
+            "Look-ups of a tag or a digest at a registry, by result. Answers from the cache are "
+            "not counted.",
             ["result"],
             registry=self.registry,
         )
@@ -125,54 +126,61 @@ class Metrics:
         self._failed = look_ups.labels("failed")
         self.stuck_dns_lookups = Gauge(
             "podsettle_dns_lookups_stuck",
-            "Look-ups of registries' names that have been under way for more than 5 s: the name "
-            "servers do not answer. Each holds a thread until the operating system gives up.",
+            "DNS look-ups of registries' names that have been in progress for more than 5 s, "
+            "because the name servers do not answer. Each holds a thread until the operating "
+            "system gives up.",
             registry=self.registry,
         )
         self._refused_dns_lookups = Counter(
             "podsettle_dns_lookups_refused",
-            "Look-ups of registries' names that were refused, because as many were under way as "
-            "one namespace may have, or all namespaces together.",
+            "DNS look-ups of registries' names that were refused, because a limit for "
+            "simultaneous look-ups was reached: that of one namespace, or that of all together.",
             registry=self.registry,
         )
         self._previews = Counter(
             "podsettle_previews",
-            "Requests to /preview whose body was read, by what came of them. deadline, memory and "
-            "crashed: the process that makes previews was ended, or ended by itself.",
+            "Requests to /preview whose body was read, by result. deadline and memory: the worker "
+            "process was killed at a limit. crashed: it ended unexpectedly.",
             ["result"],
             registry=self.registry,
         )
         self.policies = Gauge("podsettle_policies", "Policies in force.", registry=self.registry)
         self.manifest_problems = Gauge(
             "podsettle_manifest_problems",
-            "Things wrong with policies or manifests; what each last said stays in force.",
+            "Problems in policies or manifests. The last valid state of each stays in force.",
             registry=self.registry,
         )
         self.certificate_expiry = Gauge(
             "podsettle_certificate_expiry_timestamp_seconds",
-            "When the certificate that is served expires, in seconds since 1970.",
+            "When the served certificate expires, in seconds since 1970.",
             registry=self.registry,
         )
         self.in_flight = Gauge(
             "podsettle_requests_in_flight",
-            "Requests that wait: for the rest of a body, a namespace, an image; and those of other "
-            "routes. A review that needs no waiting is answered as it is read, and never counts.",
+            "Requests to /mutate that wait for the rest of a body, for a namespace or for an "
+            "image, and all requests to other paths. A review that need not wait is answered at "
+            "once and is never counted.",
             registry=self.registry,
         )
         self._check_ready = Gauge(
             "podsettle_check_ready",
-            "1 where a check of /readyz passes, else 0; `shutdown` is 0 while podsettle drains.",
+            "1 if a check of /readyz passes, else 0. `shutdown` is 0 while podsettle shuts down.",
             ["check"],
             registry=self.registry,
         )
         self._check_noted = Gauge(
             "podsettle_check_noted",
-            "1 where a check of /readyz?verbose has something wrong to tell, else 0; with it, "
-            "podsettle may well be ready: an API server that is gone is served on without.",
+            "1 if a check of /readyz?verbose reports a problem, else 0. podsettle can be ready "
+            "all the same: it answers reviews even if the API server is gone.",
             ["check"],
             registry=self.registry,
         )
-        build = Gauge("podsettle_build_info", "Always 1.", ["version"], registry=self.registry)
+        build = Gauge(
+            "podsettle_build_info",
+            "Always 1. The label is podsettle's version.",
+            ["version"],
+            registry=self.registry,
+        )
         build.labels(version).set(1)
 
     def set_checks(self, checks: Iterable[Check]) -> None:

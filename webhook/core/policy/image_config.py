@@ -93,21 +93,21 @@ class ImageConfigSettings(StrictModel):
 
     lookup: Literal["Never", "Registry"] = Field(
         default="Never",
-        description="Never: a container without command is left alone (NoCommand). Registry: its "
-        "image's entrypoint is asked for at the image's registry, over HTTPS.",
+        description="Never: a container without command stays unchanged (NoCommand). Registry: "
+        "podsettle asks the image's registry for its entrypoint, over HTTPS.",
     )
     registries: tuple[RegistryGlob, ...] = Field(
         default=(),
         strict=False,
         max_length=_MOST_ENTRIES,
-        description="Registries that may be asked: globs on the host, with the port where the "
+        description="Registries that podsettle may ask: globs on the host, with the port if the "
         "images name one. docker.io is Docker Hub.",
     )
     mirrors: dict[RegistryHost, Mirror] = Field(
         default_factory=dict,
         max_length=_MOST_ENTRIES,
-        description="Registries that are asked in the place of others: host, perhaps with a path "
-        "before the image's. A mirror needs no entry in registries.",
+        description="Registries that podsettle asks instead of others. A mirror is a host, "
+        "optionally with a path to put before the image's path. It needs no entry in registries.",
         json_schema_extra=_add_mirror_rules,
     )
 

@@ -62,28 +62,29 @@ class Remedies(StrictModel):
     skip_selinux_relabel: SkipSELinuxRelabel | None = Field(
         default=None,
         alias="skipSELinuxRelabel",
-        description="Let CRI-O skip the relabelling of volumes whose top directory is labelled.",
+        description="Let CRI-O skip the relabelling of a volume whose top directory already has "
+        "the label.",
     )
     se_linux_change_policy: SELinuxChangePolicy | None = Field(
         default=None,
-        description="Recursive: keep the pod's volumes out of Kubernetes 1.37's SELinuxMount. "
-        "Takes an API server of 1.33 or later.",
+        description="Recursive: the pod's volumes are not mounted by Kubernetes 1.37's "
+        "SELinuxMount. Needs an API server of 1.33 or later.",
     )
     post_init_sleep: PostInitSleep | None = Field(
         default=None,
-        description="Keep quick containers alive until the runtime has seen them, so that CRI-O "
-        "does not report exit 255.",
+        description="Keep containers that end quickly alive for longer. Otherwise CRI-O may "
+        "report exit code 255 for them.",
     )
     retry_init_exit_255: RetryInitExit255 | None = Field(
         default=None,
         alias="retryInitExit255",
-        description="Run named init containers again where they are reported to have ended with "
-        "255, in pods whose restartPolicy is Never. Takes Kubernetes 1.35.",
+        description="Run named init containers again if they are reported to have ended with exit "
+        "code 255. Only in pods whose restartPolicy is Never. Needs Kubernetes 1.35.",
     )
     kubelet_gate: KubeletGate | None = Field(
         default=None,
-        description="Keep the pod Pending until its node's kubelet has a serving certificate, so "
-        "that its log can be read from the beginning.",
+        description="Keep the pod Pending until its node's kubelet has a serving certificate. "
+        "Then its log can be read from the beginning.",
     )
 
     @_model_validator(mode="after")
@@ -136,11 +137,13 @@ class SettlePolicySpec(StrictModel):
         ge=-(2**31),
         le=2**31 - 1,
         json_schema_extra={"format": "int32"},
-        description="Higher wins; among equals the first name in the alphabet.",
+        description="The policy with the higher priority wins. If priorities are equal, the first "
+        "name in the alphabet wins.",
     )
     action: Literal["Mutate", "Audit"] = Field(
         default="Mutate",
-        description="Mutate: apply the remedies. Audit: decide, count and report, change nothing.",
+        description="Mutate: apply the remedies. Audit: decide, count and report, but change "
+        "nothing.",
     )
     namespace_selector: LabelSelector | None = Field(
         default=None,
@@ -152,10 +155,10 @@ class SettlePolicySpec(StrictModel):
     )
     image_config: ImageConfigSettings = Field(
         default=ImageConfigSettings(),
-        description="Where podsettle may learn what the images of containers without command "
-        "start. Omitted: nowhere.",
+        description="Whether and where podsettle looks up the entrypoints of images, for "
+        "containers without command. Omitted: no look-ups.",
     )
-    remedies: Remedies = Field(description="What is done to the pods.")
+    remedies: Remedies = Field(description="The remedies that the policy applies to its pods.")
 
     def settings(self) -> dict[str, StrictModel | str]:
         """The remedies that are set, by name, in the order in which they are applied."""
@@ -188,7 +191,7 @@ class PolicyMetadata(BaseModel):
             max_length=63,  # A namespace chooses it by a label's value, which is no longer.
             pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
         ),
-    ] = Field(description="The policy's name, by which namespaces choose it.")
+    ] = Field(description="The policy's name. Namespaces opt in by this name.")
 
 
 class SettlePolicy(StrictModel):
@@ -197,9 +200,9 @@ class SettlePolicy(StrictModel):
     api_version: Literal["podsettle.dev/v1alpha1"] = Field(
         description="The version of this document's schema."
     )
-    kind: Literal["SettlePolicy"] = Field(description="What this document is.")
+    kind: Literal["SettlePolicy"] = Field(description="The kind of this document.")
     metadata: PolicyMetadata = Field(description="Name, labels and annotations of the policy.")
-    spec: SettlePolicySpec = Field(description="What is done, to which pods.")
+    spec: SettlePolicySpec = Field(description="Which pods the policy changes, and how.")
     status: dict[str, Any] | None = Field(default=None, exclude=True)
 
 

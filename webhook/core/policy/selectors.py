@@ -49,12 +49,12 @@ class Requirement(StrictModel):
 
     key: LabelKey = Field(description="The label's key.")
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(
-        description="How the key's value relates to `values`."
+        description="How the label's value relates to `values`."
     )
     values: tuple[LabelValue, ...] = Field(
         default=(),
         strict=False,
-        description="The values for In and NotIn; none for Exists and DoesNotExist.",
+        description="The values for In and NotIn. Empty for Exists and DoesNotExist.",
     )
 
     @model_validator(mode="after")
@@ -97,11 +97,11 @@ class LabelSelector(StrictModel):
 
     match_labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict,
-        description="Labels that have to be there with exactly these values.",
+        description="Labels that have to exist with exactly these values.",
         json_schema_extra=_add_label_rules,
     )
     match_expressions: tuple[Requirement, ...] = Field(
-        default=(), strict=False, description="Requirements, all of which have to hold."
+        default=(), strict=False, description="Requirements. All of them have to hold."
     )
 
     def __hash__(self) -> int:

@@ -22,12 +22,12 @@ class Outcome(_CamelCaseModel):
     """Why a remedy was or was not applied to the pod or to one of its containers."""
 
     reason: Reason
-    remedy: str = Field(description="Empty where the reason holds for the whole pod.")
+    remedy: str = Field(description="Empty if the reason is for the whole pod.")
     policy: str
-    container: str = Field(description="Empty where the reason holds for the whole pod.")
-    changed: bool = Field(description="Whether the patch carries something for it.")
-    warns: bool = Field(description="Whether a person should act on it.")
-    message: str = Field(description="What it means, in a sentence.")
+    container: str = Field(description="Empty if the reason is for the whole pod.")
+    changed: bool = Field(description="Whether the patch has a change for it.")
+    warns: bool = Field(description="Whether the operator should act on it.")
+    message: str = Field(description="The meaning, in a sentence.")
 
 
 class PodPreview(_CamelCaseModel):
@@ -36,25 +36,29 @@ class PodPreview(_CamelCaseModel):
     kind: str = Field(description="The kind of the object that is or would create the pod.")
     name: str
     namespace: str
-    path: str = Field(description="Where the pod was found in the document; empty for a Pod.")
-    policies: list[str] = Field(description="Policies that cover the pod, first wins.")
+    path: str = Field(description="The pod's path in the document. Empty for a Pod.")
+    policies: list[str] = Field(description="Policies that cover the pod. The first one wins.")
     outcomes: list[Outcome]
-    warnings: list[str] = Field(description="What `kubectl` would print.")
-    patch: list[dict[str, Any]] = Field(description="RFC 6902, as the API server would get it.")
+    warnings: list[str] = Field(description="The warnings that `kubectl` would print.")
+    patch: list[dict[str, Any]] = Field(description="The JSON Patch (RFC 6902) for the API server.")
     before: dict[str, Any]
     after: dict[str, Any]
-    diff: str = Field(description="Unified diff of the pod as YAML; empty: nothing changes.")
+    diff: str = Field(description="Unified diff of the pod as YAML. Empty if nothing changes.")
 
 
 class ObjectWithoutPod(_CamelCaseModel):
     """An object that no pod can be shown of."""
 
-    kind: str = Field(description="Empty where the object has none.")
+    kind: str = Field(description="Empty if the object has none.")
     name: str
-    namespace: str = Field(description="As the object states it; empty where it does not.")
-    source: str = Field(description="The file; `body` for what was sent.")
+    namespace: str = Field(
+        description="The namespace that the object names. Empty if it names none."
+    )
+    source: str = Field(description="The file, or `body` for the request's body.")
     line: int = Field(description="Where the object begins in its source, from 1.")
-    path: str = Field(description="Where it stands in its document; empty for the document itself.")
+    path: str = Field(
+        description="The object's path in the document. Empty for the document itself."
+    )
     message: str = Field(description="Why there is no pod, and what to preview instead.")
 
     def __str__(self) -> str:
@@ -68,11 +72,11 @@ class PreviewAnswer(_CamelCaseModel):
 
     pods: list[PodPreview]
     passed_over: list[ObjectWithoutPod] = Field(
-        description="Objects that hold no pod, or none that podsettle can find."
+        description="Objects that have no pod, or none that podsettle can find."
     )
     unreadable: list[ObjectWithoutPod] = Field(
-        description="Objects that cannot be read: without a kind, without the pod template that "
-        "their kind has, or with one that podsettle does not know the path to."
+        description="Objects that cannot be read: without a kind, without the pod template of "
+        "their kind, or with a pod template at a path that podsettle does not know."
     )
 
 

@@ -49,7 +49,8 @@ class KubeletGate(StrictModel):
     timeout: Annotated[Delay, AfterValidator(_check_timeout)] = Field(
         # The certificate of woodpecker#5550 took 15 s to be approved: no less than twice that.
         default=30_000,
-        description="How long a pod waits for its node's kubelet at most; then it goes on without.",
+        description="The longest time for which a pod waits for its node's kubelet. After that, "
+        "the pod starts anyway.",
     )
 
 

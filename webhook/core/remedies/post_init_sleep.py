@@ -73,30 +73,34 @@ class PostInitSleep(StrictModel):
 
     when: Literal["NodesNeedIt", "Always"] = Field(
         default="NodesNeedIt",
-        description="NodesNeedIt: step aside once no node that the pod could land on runs an "
-        "affected CRI-O. Always: whatever the nodes run.",
+        description="NodesNeedIt: skip the remedy if no node that the pod could land on runs an "
+        "affected CRI-O. Always: apply it on all nodes.",
     )
     min_lifetime: Delay = Field(
         default=500,
-        description="A container lives at least this long; a slower command is not held up.",
+        description="A container lives at least this long. A command that takes longer is not "
+        "delayed by this setting.",
     )
     sleep: Delay = Field(
-        default=10, description="Sleep at least this long once the command has finished."
+        default=10, description="Sleep at least this long after the command has finished."
     )
     init_containers: tuple[ContainerGlob, ...] = Field(
-        default=("*",), strict=False, description="Init containers to wrap: globs on names."
+        default=("*",),
+        strict=False,
+        description="Init containers to wrap, as globs on their names.",
     )
     containers: tuple[ContainerGlob, ...] = Field(
         default=(),
         strict=False,
-        description="Regular containers to wrap, in pods whose restartPolicy is Never or "
-        "OnFailure: globs on names.",
+        description="Regular containers to wrap, as globs on their names. Only in pods whose "
+        "restartPolicy is Never or OnFailure.",
     )
     delivery: Literal["Auto", "Shell", "Binary", "ImageVolume"] = Field(
         default="Auto",
-        description="How the wrapper gets into the container. Shell: a script in the command. "
+        description="How the wrapper gets into the container. Shell: as a script in the command. "
         "Binary: an init container copies the helper. ImageVolume: the helper's image is mounted "
-        "(Kubernetes 1.35). Auto: the cheapest that works; ImageVolume from Kubernetes 1.36 on.",
+        "(Kubernetes 1.35). Auto: the cheapest way that works, which includes ImageVolume from "
+        "Kubernetes 1.36 on.",
     )
 
     @model_validator(mode="after")

@@ -53,14 +53,14 @@ class RetryInitExit255(StrictModel):
 
     when: Literal["NodesNeedIt", "Always"] = Field(
         default="NodesNeedIt",
-        description="NodesNeedIt: step aside once no node that the pod could land on runs an "
-        "affected CRI-O. Always: whatever the nodes run.",
+        description="NodesNeedIt: skip the remedy if no node that the pod could land on runs an "
+        "affected CRI-O. Always: apply it on all nodes.",
     )
     # Not by min_length, which would tell of a name that is wrong a second time.
     init_containers: Annotated[tuple[ContainerName, ...], AfterValidator(_check_not_empty)] = Field(
         strict=False,
         json_schema_extra={"minItems": 1},
-        description="Names of the init containers that may do their work twice.",
+        description="Names of the init containers whose work may run twice.",
     )
 
 

@@ -23,14 +23,15 @@ from webhook.core.types import StrictModel
 class RuntimeClassRemedy(StrictModel):
     """Settings of the remedy `runtimeClass`."""
 
-    name: RuntimeClassName = Field(description="The RuntimeClass that pods are to run under.")
+    name: RuntimeClassName = Field(description="The RuntimeClass under which the pods run.")
     # Always, because a class may be there for anything: a pod that is to run under kata must not
     # leave its sandbox for what podsettle reads off the nodes' runtimes.
     when: Literal["NodesNeedIt", "Always"] = Field(
         default="Always",
-        description="Always: whatever the nodes run. NodesNeedIt, for a class that only stands for "
-        "volatile overlayfs mounts: step aside once every node that the pod could land on without "
-        "the class runs CRI-O 1.22 or later, which mounts volatile by itself.",
+        description="Always: apply the remedy on all nodes. NodesNeedIt is for a class whose only "
+        "purpose is volatile overlayfs mounts: skip the remedy if every node that the pod could "
+        "land on without the class runs CRI-O 1.22 or later, which makes volatile mounts without "
+        "it.",
     )
 
 

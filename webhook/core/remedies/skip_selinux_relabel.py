@@ -33,8 +33,8 @@ class SkipSELinuxRelabel(StrictModel):
 
     when: Literal["NodesNeedIt", "Always"] = Field(
         default="NodesNeedIt",
-        description="NodesNeedIt: step aside once no node that the pod could land on runs CRI-O, "
-        "the only runtime that knows the annotation. Always: whatever the nodes run.",
+        description="NodesNeedIt: skip the remedy if no node that the pod could land on runs "
+        "CRI-O, the only runtime that knows the annotation. Always: apply it on all nodes.",
     )
     pods: Literal["WithPersistentVolumes", "All"] = Field(
         default="WithPersistentVolumes",
@@ -44,7 +44,8 @@ class SkipSELinuxRelabel(StrictModel):
     runtime_class_name: RuntimeClassName | None = Field(
         default=None,
         description="The RuntimeClass whose CRI-O handler allows the annotation. Omitted: "
-        "annotations only, for a CRI-O workload or a default handler that allows it.",
+        "podsettle sets only the annotations, which suits a CRI-O workload or a default handler "
+        "that allows them.",
     )
 
 

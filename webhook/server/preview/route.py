@@ -61,15 +61,15 @@ def preview_router(previewer: Previewer, budget: MemoryBudget) -> APIRouter:
             list[str] | None,
             Query(
                 alias="namespaceLabel",
-                description="`key=value`, repeated: the namespace's labels, instead of those in "
-                "the cluster.",
+                description="A label of the namespace, as `key=value`. Can be repeated. The "
+                "labels replace those in the cluster.",
             ),
         ] = None,
         template_path: Annotated[
             str | None,
             Query(
                 alias="templatePath",
-                description="Where a kind that podsettle does not know keeps its pod template, "
+                description="The path of the pod template in a kind that podsettle does not know, "
                 "such as `spec.template`.",
             ),
         ] = None,

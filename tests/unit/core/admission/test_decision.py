@@ -67,7 +67,7 @@ def test_a_warning_names_the_remedy_the_reason_and_the_container() -> None:
     decision = Decision((Outcome(Reason.NO_SHELL, "postInitSleep", "p", "prepare"),))
     assert decision.warnings == [
         "podsettle: postInitSleep: NoShell: prepare: "
-        "`delivery: Shell` and the command does not start with a known shell."
+        "`delivery: Shell` is set, but the command does not start with a known shell."
     ]
 
 
