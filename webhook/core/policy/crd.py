@@ -6,12 +6,12 @@ What JSON Schema cannot say of a policy, the models say in CEL beside their vali
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, TypeAlias
 
 from webhook.core.constants import API_VERSION, GROUP, KIND
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.structural_schema import structural_schema
 
 Json: TypeAlias = dict[str, Any]
 
@@ -19,20 +19,20 @@ PLURAL = "settlepolicies"
 CRD_NAME = f"{PLURAL}.{GROUP}"
 
 # As the API server describes them in every kind of its own.
-_API_VERSION = (
+_API_VERSION_DESCRIPTION = (
     "APIVersion defines the versioned schema of this representation of an object. Servers should "
     "convert recognized schemas to the latest internal value, and may reject unrecognized values. "
     "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/"
     "api-conventions.md#resources"
 )
-_KIND = (
+_KIND_DESCRIPTION = (
     "Kind is a string value representing the REST resource this object represents. Servers may "
     "infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. "
     "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/"
     "api-conventions.md#types-kinds"
 )
 
-_CONDITION: Json = {
+_CONDITION_SCHEMA: Json = {
     "type": "object",
     "description": "One thing that podsettle has to say of the policy.",
     "required": ["type", "status", "lastTransitionTime", "reason", "message"],
@@ -76,7 +76,7 @@ _CONDITION: Json = {
     },
 }
 
-_STATUS: Json = {
+_STATUS_SCHEMA: Json = {
     "type": "object",
     "description": "What podsettle makes of the policy. Written by podsettle.",
     "properties": {
@@ -86,7 +86,7 @@ _STATUS: Json = {
             "RuntimeClasses that it names exist. StillNeeded: a node has the problem that the "
             "policy is there for. WebhookScoped: the API server evaluates its selectors before it "
             "asks podsettle. CRDCurrent: the installed CRD is not older than podsettle.",
-            "items": _CONDITION,
+            "items": _CONDITION_SCHEMA,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
         },
@@ -104,7 +104,7 @@ _STATUS: Json = {
     },
 }
 
-_COLUMNS: list[Json] = [
+_PRINTER_COLUMNS: list[Json] = [
     {
         "name": "Priority",
         "type": "integer",
@@ -160,7 +160,7 @@ def crd() -> Json:
         "storage": True,
         "schema": {"openAPIV3Schema": _openapi_schema()},
         "subresources": {"status": {}},
-        "additionalPrinterColumns": deepcopy(_COLUMNS),
+        "additionalPrinterColumns": deepcopy(_PRINTER_COLUMNS),
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -184,8 +184,8 @@ def crd() -> Json:
 def editor_schema() -> Json:
     """The JSON Schema of a whole SettlePolicy document, in which unknown keys are errors."""
     schema = _model_schema()
-    schema["properties"]["status"] = _closed(_STATUS)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_for_editors(schema)}
+    schema["properties"]["status"] = _forbid_unknown_keys(_STATUS_SCHEMA)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_editor_keywords(schema)}
 
 
 def _model_schema() -> Json:
@@ -195,109 +195,46 @@ def _model_schema() -> Json:
 
 def _openapi_schema() -> Json:
     model = _model_schema()
-    whole = _structural(model, model["$defs"])
+    whole = structural_schema(model, model["$defs"])
     name = whole["properties"]["metadata"]["properties"]["name"]
     return {
         "type": "object",
         "description": whole["description"],
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string", "description": _API_VERSION},
-            "kind": {"type": "string", "description": _KIND},
+            "apiVersion": {"type": "string", "description": _API_VERSION_DESCRIPTION},
+            "kind": {"type": "string", "description": _KIND_DESCRIPTION},
             # The API server checks metadata itself, and lets a CRD only narrow the name.
             "metadata": {
                 "type": "object",
                 "properties": {"name": {"type": "string", "maxLength": name["maxLength"]}},
             },
             "spec": whole["properties"]["spec"],
-            "status": deepcopy(_STATUS),
+            "status": deepcopy(_STATUS_SCHEMA),
         },
     }
 
 
-# What a CRD may say as well.
-_KEPT = (
-    "type",
-    "format",
-    "description",
-    "required",
-    "enum",
-    "pattern",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "maxProperties",
-    "nullable",
-    "x-kubernetes-map-type",
-    "x-kubernetes-validations",
-)
-# Said by rules, which have better messages; and what says nothing.
-_LEFT_OUT = frozenset({"$defs", "else", "if", "minProperties", "then", "title"})
-
-
-def _structural(schema: Json, definitions: Mapping[str, Json]) -> Json:
-    """A schema as a CRD may hold it. Raises ValueError for a keyword that has no place there."""
-    schema = dict(schema)
-    if "$ref" in schema:
-        # The field's words on what it is go before those of its type.
-        schema = {**deepcopy(definitions[schema.pop("$ref").rpartition("/")[2]]), **schema}
-    if "anyOf" in schema:
-        # The API server drops a null before it looks: it is as good as left out.
-        (only,) = [option for option in schema.pop("anyOf") if option != {"type": "null"}]
-        return _structural({**only, **schema}, definitions)
-    if "const" in schema:
-        schema["enum"] = [schema.pop("const")]
-    made = {keyword: schema.pop(keyword) for keyword in _KEPT if keyword in schema}
-    default = schema.pop("default", None)
-    if not _is_empty(default):
-        made["default"] = default
-    if "properties" in schema:
-        made["properties"] = {
-            key: _structural(inner, definitions) for key, inner in schema.pop("properties").items()
-        }
-    if "items" in schema:
-        made["items"] = _structural(schema.pop("items"), definitions)
-    # False is said by no CRD: the API server prunes or refuses unknown keys by itself.
-    values = schema.pop("additionalProperties", None)
-    if "patternProperties" in schema:
-        # A CRD cannot tell keys apart: a rule of the field checks them.
-        (values,) = schema.pop("patternProperties").values()
-    if isinstance(values, dict):
-        made["additionalProperties"] = _structural(values, definitions)
-    unknown = schema.keys() - _LEFT_OUT
-    if unknown:
-        raise ValueError(f"a CRD cannot say {', '.join(sorted(unknown))}")
-    return made
-
-
-def _is_empty(default: object) -> bool:
-    """Whether a default is what is there anyway: objects stay free of `[]`, `{}` and `""`."""
-    if isinstance(default, dict):
-        return all(map(_is_empty, default.values()))
-    return default is None or default in ("", [])
-
-
-def _closed(schema: Json) -> Json:
+def _forbid_unknown_keys(schema: Json) -> Json:
     """A hand-written schema, with unknown keys as errors."""
     closed = dict(schema)
     if "properties" in schema:
-        closed["properties"] = {key: _closed(value) for key, value in schema["properties"].items()}
+        closed["properties"] = {
+            key: _forbid_unknown_keys(value) for key, value in schema["properties"].items()
+        }
         closed["additionalProperties"] = False
     if "items" in schema:
-        closed["items"] = _closed(schema["items"])
+        closed["items"] = _forbid_unknown_keys(schema["items"])
     return closed
 
 
-def _for_editors(node: Any, *, keys: bool = True) -> Any:
+def _editor_keywords(node: Any, *, keys: bool = True) -> Any:
     """A schema without what only Kubernetes reads, and titles that repeat the keys.
 
     `keys` is whether the mapping's keys are keywords, rather than names of properties.
     """
     if isinstance(node, list):
-        return [_for_editors(item) for item in node]
+        return [_editor_keywords(item) for item in node]
     if not isinstance(node, dict):
         return node
     if keys:
@@ -305,6 +242,6 @@ def _for_editors(node: Any, *, keys: bool = True) -> Any:
         if "patternProperties" in node:
             node["additionalProperties"] = False
     return {
-        key: _for_editors(value, keys=not keys or key not in ("properties", "$defs"))
+        key: _editor_keywords(value, keys=not keys or key not in ("properties", "$defs"))
         for key, value in node.items()
     }

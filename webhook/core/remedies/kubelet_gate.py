@@ -17,7 +17,7 @@ from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPA
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, Toleration
 from webhook.core.reasons import Reason
-from webhook.core.remedies import service_mesh as mesh
+from webhook.core.remedies import service_mesh
 from webhook.core.remedies.base import Context, Finding
 from webhook.core.remedies.injected_container import injected_container
 from webhook.core.types import Delay, StrictModel, format_duration
@@ -64,14 +64,14 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
     gate_index = next(
         (i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None
     )
-    mesh_index = next((i for i, c in enumerate(inits) if c.name in mesh.INTERCEPTING), None)
+    mesh_index = service_mesh.intercepting_index(inits)
     if _is_needed_before_node_is_ready(pod, context.namespace.name):
         yield Finding(Reason.SYSTEM_POD)
     elif _is_name_taken(pod, inits):
         yield Finding(Reason.NAME_CONFLICT)
-    elif _reaches_nothing(inits):
+    elif service_mesh.blocks_init_containers(inits):
         yield Finding(Reason.MESH_TRAFFIC)
-    elif gate_index is not None and _reaches_the_kubelet(inits, gate_index, mesh_index):
+    elif gate_index is not None and service_mesh.can_connect(inits, gate_index):
         yield Finding(Reason.ALREADY_SETTLED)
     elif gate_index is not None:
         patch.move_init_container(gate_index, mesh_index)
@@ -113,29 +113,6 @@ def _is_name_taken(pod: Pod, inits: Sequence[Container]) -> bool:
         return True
     gates = [container for container in inits if container.name == KUBELET_GATE]
     return len(gates) > 1 or any((gate.command or [""])[0] != HELPER_IN_IMAGE for gate in gates)
-
-
-def _reaches_nothing(inits: Sequence[Container]) -> bool:
-    """Whether a CNI plugin hands connections to a proxy that only runs beside the containers."""
-    return _is_behind_cni(inits) and _proxy_index(inits) is None
-
-
-def _is_behind_cni(inits: Sequence[Container]) -> bool:
-    return any(container.name in mesh.VALIDATING for container in inits)
-
-
-def _proxy_index(inits: Sequence[Container]) -> int | None:
-    """The position of the mesh's proxy, where it is a native sidecar."""
-    return next((i for i, container in enumerate(inits) if container.name in mesh.PROXIES), None)
-
-
-def _reaches_the_kubelet(
-    inits: Sequence[Container], gate_index: int, mesh_index: int | None
-) -> bool:
-    """Whether the gate, at `at`, stands where its connections arrive."""
-    if mesh_index is not None:
-        return gate_index < mesh_index
-    return not _is_behind_cni(inits) or gate_index > (_proxy_index(inits) or 0)
 
 
 def _gate_container(

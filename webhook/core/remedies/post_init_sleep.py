@@ -16,27 +16,19 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.cluster.nodes import architectures
 from webhook.core.constants import (
     HELPER,
     HELPER_MOUNT,
     HELPER_PATH,
     OWN_CONTAINERS,
 )
-from webhook.core.images import (
-    MAX_REFERENCE_CHARACTERS,
-    ImageQuery,
-    LookupRules,
-    Unavailable,
-    escape_dollars,
-)
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.pod import Container, Pod, is_sidecar, may_mount_helper_path
-from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
 from webhook.core.reasons import Reason
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, Finding
 from webhook.core.remedies.helper_delivery import HelperDelivery
+from webhook.core.remedies.image_commands import ImageCommand, ImageCommands
 from webhook.core.remedies.service_mesh import INIT_CONTAINERS
 from webhook.core.types import (
     ContainerGlob,
@@ -143,15 +135,8 @@ class _Target(NamedTuple):
     container_list: ContainerList
     position: int
     container: Container
-    image_command: _ImageCommand | None
+    image_command: ImageCommand | None
     """What its image starts, for a container without `command`."""
-
-
-class _ImageCommand(NamedTuple):
-    """What a container without `command` starts, and the arguments that only its image knows."""
-
-    command: list[str]
-    args: list[str] = []  # noqa: RUF012 (nobody changes it)
 
 
 def apply(
@@ -160,7 +145,7 @@ def apply(
     """Wrap each container that the settings name, once, by the cheapest delivery that works."""
     nodes_need_it: bool | None = None
     helper = HelperDelivery(pod, settings.delivery, context, patch)
-    images: _ImageCommands | None = None
+    images: ImageCommands | None = None
     wrapped_by_helper: list[_Target] = []
     for container_list, index, container in _selected_containers(pod, settings):
         reason = _exclusion_reason(pod, container_list, container)
@@ -175,7 +160,7 @@ def apply(
             continue
         image_command = None
         if not container.command:
-            images = images or _ImageCommands(pod, context, patch)
+            images = images or ImageCommands(pod, context, patch)
             found = images.command_of(container)
             if isinstance(found, Finding):
                 yield found
@@ -243,60 +228,6 @@ def _exclusion_reason(
     if command and (command[0] == HELPER_PATH or shell_wrapper.is_wrapped(command)):
         return Reason.ALREADY_SETTLED
     return None
-
-
-class _ImageCommands:
-    """What the pod's containers start where the pod does not say."""
-
-    def __init__(self, pod: Pod, context: Context, patch: PodPatch) -> None:
-        self._pod = pod
-        self._context = context
-        self._patch = patch
-
-    def command_of(self, container: Container) -> _ImageCommand | Finding:
-        """What a container without `command` starts, or why that is not known."""
-        rules = self._context.image_rules
-        if rules is None:
-            return Finding(Reason.NO_COMMAND, container.name)
-        if not container.image:
-            return _unavailable_finding(container, "the container names no image")
-        found = self._context.images.find(self._query(container.image, rules))
-        if isinstance(found, Unavailable):
-            return _unavailable_finding(container, found.why)
-        entrypoint, cmd = ([escape_dollars(text) for text in texts] for texts in found)
-        if container.has_args:
-            return _ImageCommand(entrypoint)
-        if not entrypoint and not cmd:
-            return _unavailable_finding(container, "the image has neither an Entrypoint nor a Cmd")
-        if not entrypoint:
-            # Cmd is the command then, perhaps a shell.
-            return _ImageCommand(cmd)
-        return _ImageCommand(entrypoint, cmd)
-
-    def _query(self, image: str, rules: LookupRules) -> ImageQuery:
-        """Bounded, whatever the pod says: a query is kept, as the key of what it brought.
-
-        What is cut is still too long to be one, and one secret more tells of all further.
-        """
-        spec = self._pod.spec
-        secrets = (spec.image_pull_secrets or ())[: MOST_PULL_SECRETS + 1]
-        return ImageQuery(
-            image[: MAX_REFERENCE_CHARACTERS + 1],
-            rules,
-            frozenset(each[: LONGEST_NAME + 1] for each in self._architectures),
-            self._context.namespace.name,
-            tuple(secret.name[: LONGEST_NAME + 1] for secret in secrets),
-            (spec.service_account_name or "default")[: LONGEST_NAME + 1],
-        )
-
-    @cached_property
-    def _architectures(self) -> frozenset[str]:
-        placed = self._context.spec_with_runtime_class(self._pod, self._patch)
-        return architectures(self._context.view.nodes, placed)
-
-
-def _unavailable_finding(container: Container, why: str) -> Finding:
-    return Finding(Reason.IMAGE_CONFIG_UNAVAILABLE, container.name, message=why)
 
 
 def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:

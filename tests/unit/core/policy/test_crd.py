@@ -13,10 +13,10 @@ from pydantic.fields import FieldInfo
 
 from tests.data.invalid_policies import EXAMPLES, RIGHT, WRONG
 from tests.support.factories import Json
-from webhook.core.policy import crd as module
 from webhook.core.policy.crd import crd, editor_schema
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicySpec, parse_policy
+from webhook.core.policy.structural_schema import structural_schema
 
 CRD = crd()
 (VERSION,) = CRD["spec"]["versions"]
@@ -295,17 +295,17 @@ def test_what_is_wrong_is_wrong_for_the_model_and_for_editors(name: str) -> None
 )
 def test_what_a_crd_cannot_say_is_an_error(schema: Json) -> None:
     with pytest.raises(ValueError, match=r"a CRD cannot say|too many values"):
-        module._structural(schema, {})
+        structural_schema(schema, {})
 
 
 def test_a_constant_becomes_the_only_choice() -> None:
-    made = module._structural({"const": "Recursive", "type": "string", "title": "T"}, {})
+    made = structural_schema({"const": "Recursive", "type": "string", "title": "T"}, {})
     assert made == {"type": "string", "enum": ["Recursive"]}
 
 
 def test_a_mapping_of_anything_keeps_what_its_values_are() -> None:
     schema = {"type": "object", "additionalProperties": {"type": "integer", "title": "T"}}
-    assert module._structural(schema, {}) == {
+    assert structural_schema(schema, {}) == {
         "type": "object",
         "additionalProperties": {"type": "integer"},
     }
