@@ -216,15 +216,18 @@ class Reason(StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One reason: for a remedy, and for a container where the remedy works on containers.
+    """One reason, given for a pod, a remedy or one container.
 
-    `remedy` is empty where the reason holds for the whole pod; `changed` says that the patch
-    carries something for it; `message` adds what the code alone does not tell.
+    A remedy leaves `remedy` and `policy` empty, and its caller fills them in. Both stay empty if
+    the reason applies to the whole pod.
     """
 
     reason: Reason
     remedy: str = ""
     policy: str = ""
     container: str = ""
+    """Empty if the remedy does not work on containers."""
     changed: bool = False
+    """Whether the patch contains an edit for it."""
     message: str = ""
+    """Details that the reason code alone does not give."""

@@ -176,9 +176,10 @@ def _run(
             continue
         if policy.image_rules is not context.image_rules:
             context = replace(context, image_rules=policy.image_rules)
+        name = policy.name
         outcomes += [
-            Outcome(reason, remedy, policy.name, container, changed, message)
-            for reason, container, changed, message in apply(pod, settings, context, patch)
+            Outcome(given.reason, remedy, name, given.container, given.changed, given.message)
+            for given in apply(pod, settings, context, patch)
         ]
 
 

@@ -1,9 +1,9 @@
-"""What every remedy is: a function from a pod, its settings and a context to findings and edits."""
+"""The interface of a remedy: it reads a pod, and gives outcomes and edits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -12,7 +12,7 @@ from webhook.core.defects.versions import Version
 from webhook.core.images import Images, LookupRules
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod, PodSpec
-from webhook.core.reasons import Reason
+from webhook.core.reasons import Outcome
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
@@ -68,19 +68,10 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(pod.spec, node_selector=selector)
 
 
-class Finding(NamedTuple):
-    """A reason from a remedy, for one container or for the pod."""
-
-    reason: Reason
-    container: str = ""
-    changed: bool = False
-    message: str = ""
-
-
 class Remedy(Protocol):
     """Decides for one pod, and puts the edits that it decides on into the patch."""
 
     def __call__(
         self, pod: Pod, settings: Any, context: Context, patch: PodPatch
-    ) -> Iterator[Finding]:
-        """Findings in the order of the pod's containers."""
+    ) -> Iterator[Outcome]:
+        """Outcomes in the order of the pod's containers. The caller fills in remedy and policy."""

@@ -16,8 +16,8 @@ from webhook.core.images import (
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod
 from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
-from webhook.core.reasons import Reason
-from webhook.core.remedies.base import Context, Finding
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies.base import Context
 
 
 class ImageCommand(NamedTuple):
@@ -35,21 +35,21 @@ class ImageCommands:
         self._context = context
         self._patch = patch
 
-    def command_of(self, container: Container) -> ImageCommand | Finding:
+    def command_of(self, container: Container) -> ImageCommand | Outcome:
         """What a container without `command` starts, or why that is not known."""
         rules = self._context.image_rules
         if rules is None:
-            return Finding(Reason.NO_COMMAND, container.name)
+            return Outcome(Reason.NO_COMMAND, container=container.name)
         if not container.image:
-            return _unavailable_finding(container, "the container names no image")
+            return _unavailable(container, "the container names no image")
         found = self._context.images.find(self._query(container.image, rules))
         if isinstance(found, Unavailable):
-            return _unavailable_finding(container, found.why)
+            return _unavailable(container, found.why)
         entrypoint, cmd = ([escape_dollars(text) for text in texts] for texts in found)
         if container.has_args:
             return ImageCommand(entrypoint)
         if not entrypoint and not cmd:
-            return _unavailable_finding(container, "the image has neither an Entrypoint nor a Cmd")
+            return _unavailable(container, "the image has neither an Entrypoint nor a Cmd")
         if not entrypoint:
             # Cmd is the command then, perhaps a shell.
             return ImageCommand(cmd)
@@ -77,5 +77,5 @@ class ImageCommands:
         return architectures(self._context.view.nodes, placed)
 
 
-def _unavailable_finding(container: Container, why: str) -> Finding:
-    return Finding(Reason.IMAGE_CONFIG_UNAVAILABLE, container.name, message=why)
+def _unavailable(container: Container, why: str) -> Outcome:
+    return Outcome(Reason.IMAGE_CONFIG_UNAVAILABLE, container=container.name, message=why)

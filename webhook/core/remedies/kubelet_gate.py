@@ -16,9 +16,9 @@ from pydantic import AfterValidator, ConfigDict, Field
 from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACES
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, Toleration
-from webhook.core.reasons import Reason
+from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import service_mesh
-from webhook.core.remedies.base import Context, Finding
+from webhook.core.remedies.base import Context
 from webhook.core.remedies.injected_container import injected_container
 from webhook.core.types import Delay, StrictModel, format_duration
 
@@ -58,7 +58,7 @@ class KubeletGate(StrictModel):
 _COMMAND_ON_AFFECTED_NODES = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", HELPER_IN_IMAGE]
 
 
-def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> Iterator[Finding]:
+def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> Iterator[Outcome]:
     """Put the gate behind the other init containers, or before a mesh takes the connections."""
     inits = pod.spec.init_containers or []
     gate_index = next(
@@ -66,13 +66,13 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
     )
     mesh_index = service_mesh.intercepting_index(inits)
     if _is_needed_before_node_is_ready(pod, context.namespace.name):
-        yield Finding(Reason.SYSTEM_POD)
+        yield Outcome(Reason.SYSTEM_POD)
     elif _is_name_taken(pod, inits):
-        yield Finding(Reason.NAME_CONFLICT)
+        yield Outcome(Reason.NAME_CONFLICT)
     elif service_mesh.blocks_init_containers(inits):
-        yield Finding(Reason.MESH_TRAFFIC)
+        yield Outcome(Reason.MESH_TRAFFIC)
     elif gate_index is not None and service_mesh.can_connect(inits, gate_index):
-        yield Finding(Reason.ALREADY_SETTLED)
+        yield Outcome(Reason.ALREADY_SETTLED)
     elif gate_index is not None:
         patch.move_init_container(gate_index, mesh_index)
         where = (
@@ -80,13 +80,13 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
             if mesh_index is not None
             else "behind the mesh's proxy"
         )
-        yield Finding(Reason.APPLIED, changed=True, message=f"moved {where}")
+        yield Outcome(Reason.APPLIED, changed=True, message=f"moved {where}")
     elif context.linger_image is None:
-        yield Finding(Reason.HELPER_IMAGE_MISSING)
+        yield Outcome(Reason.HELPER_IMAGE_MISSING)
     else:
         patch.put_init_container(_gate_container(pod, settings, context, patch), mesh_index)
         message = f"waits for the kubelet for up to {format_duration(settings.timeout)}"
-        yield Finding(Reason.APPLIED, changed=True, message=message)
+        yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 
 def _is_needed_before_node_is_ready(pod: Pod, namespace: str) -> bool:

@@ -24,9 +24,9 @@ from webhook.core.constants import (
 )
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.pod import Container, Pod, is_sidecar, may_mount_helper_path
-from webhook.core.reasons import Reason
+from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
-from webhook.core.remedies.base import Context, Finding
+from webhook.core.remedies.base import Context
 from webhook.core.remedies.helper_delivery import HelperDelivery
 from webhook.core.remedies.image_commands import ImageCommand, ImageCommands
 from webhook.core.remedies.service_mesh import INIT_CONTAINERS
@@ -141,7 +141,7 @@ class _Target(NamedTuple):
 
 def apply(
     pod: Pod, settings: PostInitSleep, context: Context, patch: PodPatch
-) -> Iterator[Finding]:
+) -> Iterator[Outcome]:
     """Wrap each container that the settings name, once, by the cheapest delivery that works."""
     nodes_need_it: bool | None = None
     helper = HelperDelivery(pod, settings.delivery, context, patch)
@@ -156,13 +156,13 @@ def apply(
                 )
             reason = None if nodes_need_it else Reason.NOT_NEEDED
         if reason is not None:
-            yield Finding(reason, container.name)
+            yield Outcome(reason, container=container.name)
             continue
         image_command = None
         if not container.command:
             images = images or ImageCommands(pod, context, patch)
             found = images.command_of(container)
-            if isinstance(found, Finding):
+            if isinstance(found, Outcome):
                 yield found
                 continue
             image_command = found
@@ -171,18 +171,18 @@ def apply(
         if _uses_shell(container, command, settings.delivery):
             shell = command[0]
             _wrap(target, settings.shell_wrappers[shell], patch)
-            yield _applied_finding(target, f"wrapped by its own shell, {shell}")
+            yield _applied(target, f"wrapped by its own shell, {shell}")
             continue
         reason = _shell_blocked_reason(container, settings) or helper.blocked_reason()
         if reason is None and _mounts_over_helper(container):
             reason = Reason.NAME_CONFLICT
         if reason is not None:
-            yield Finding(reason, container.name)
+            yield Outcome(reason, container=container.name)
             continue
         wrapped_by_helper.append(target)
         _wrap(target, settings.helper_command, patch)
         patch.add_mount(container_list, index, _HELPER_MOUNT)
-        yield _applied_finding(target, f"wrapped by the helper from {context.linger_image}")
+        yield _applied(target, f"wrapped by the helper from {context.linger_image}")
     wrapped = {
         target.position for target in wrapped_by_helper if target.container_list == "initContainers"
     }
@@ -238,10 +238,10 @@ def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:
         patch.wrap_image(container_list, index, wrapper, image_command.command, image_command.args)
 
 
-def _applied_finding(target: _Target, message: str) -> Finding:
+def _applied(target: _Target, message: str) -> Outcome:
     if target.image_command is not None:
         message += f", around what its image {target.container.image} starts"
-    return Finding(Reason.APPLIED, target.container.name, True, message)
+    return Outcome(Reason.APPLIED, container=target.container.name, changed=True, message=message)
 
 
 def _uses_shell(container: Container, command: list[str], delivery: str) -> bool:

@@ -17,8 +17,8 @@ from webhook.core.constants import OWN_CONTAINERS
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, RestartRule, is_sidecar
-from webhook.core.reasons import Reason
-from webhook.core.remedies.base import Context, Finding
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies.base import Context
 from webhook.core.types import StrictModel
 
 EXIT_CODE = 255
@@ -66,7 +66,7 @@ class RetryInitExit255(StrictModel):
 
 def apply(
     pod: Pod, settings: RetryInitExit255, context: Context, patch: PodPatch
-) -> Iterator[Finding]:
+) -> Iterator[Outcome]:
     """Give each named init container the rule, where the pod's own restartPolicy is Never."""
     named = [
         (index, container)
@@ -77,39 +77,39 @@ def apply(
         return
     placed = context.spec_with_runtime_class(pod, patch)
     for index, container in named:
-        finding = _skip_finding(pod, container)
-        if finding is not None:
-            yield finding
+        outcome = _skip_outcome(pod, container)
+        if outcome is not None:
+            yield outcome
         elif settings.when == "NodesNeedIt" and not context.view.nodes.may_lose_exit_codes(placed):
-            yield Finding(Reason.NOT_NEEDED, container.name)
+            yield Outcome(Reason.NOT_NEEDED, container=container.name)
         elif not context.server_is_at_least(RESTART_RULES_ON_BY_DEFAULT):
             message = context.version_message(RESTART_RULES_ON_BY_DEFAULT)
-            yield Finding(Reason.SERVER_TOO_OLD, container.name, message=message)
+            yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
         elif context.view.nodes.may_lack_restart_rules(placed, among_all=settings.when == "Always"):
             message = "the kubelet of a node is older than Kubernetes 1.35, which it takes"
-            yield Finding(Reason.SERVER_TOO_OLD, container.name, message=message)
+            yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
         else:
             patch.set_restart_rules(index, RESTART_RULES)
             message = f"restarted where it ends with {EXIT_CODE}"
-            yield Finding(Reason.APPLIED, container.name, changed=True, message=message)
+            yield Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
 
 
-def _skip_finding(pod: Pod, container: Container) -> Finding | None:
+def _skip_outcome(pod: Pod, container: Container) -> Outcome | None:
     """Why a container is left as it is, whatever the cluster; None where it may get the rule."""
     name, policy, rules = container.name, container.restart_policy, container.restart_policy_rules
     if is_sidecar(container):
-        return Finding(Reason.NATIVE_SIDECAR, name)
+        return Outcome(Reason.NATIVE_SIDECAR, container=name)
     decides = next(filter(_is_about_exit_code, rules or ()), None)
     if decides is not None and decides.action.startswith("Restart"):
-        return Finding(Reason.ALREADY_SETTLED, name)
+        return Outcome(Reason.ALREADY_SETTLED, container=name)
     if policy == "OnFailure":
         message = "its own restartPolicy retries it, whatever the exit code"
-        return Finding(Reason.ALREADY_SETTLED, name, message=message)
+        return Outcome(Reason.ALREADY_SETTLED, container=name, message=message)
     if policy or rules:
-        return Finding(Reason.RESTART_POLICY_PRESET, name)
+        return Outcome(Reason.RESTART_POLICY_PRESET, container=name)
     if pod.spec.restart_policy != "Never":
         message = "the pod's restartPolicy retries it, whatever the exit code"
-        return Finding(Reason.ALREADY_SETTLED, name, message=message)
+        return Outcome(Reason.ALREADY_SETTLED, container=name, message=message)
     return None
 
 

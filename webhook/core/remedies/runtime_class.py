@@ -14,8 +14,8 @@ from pydantic import Field
 from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
-from webhook.core.reasons import Reason
-from webhook.core.remedies.base import Context, Finding
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies.base import Context
 from webhook.core.remedies.runtime_class_conflicts import rejection_reason
 from webhook.core.types import StrictModel
 
@@ -37,10 +37,10 @@ class RuntimeClassRemedy(StrictModel):
 
 def apply(
     pod: Pod, settings: RuntimeClassRemedy, context: Context, patch: PodPatch
-) -> Iterator[Finding]:
+) -> Iterator[Outcome]:
     """Set `spec.runtimeClassName` where the API server will accept it."""
     if pod.spec.runtime_class_name == settings.name:
-        yield Finding(Reason.ALREADY_SETTLED)
+        yield Outcome(Reason.ALREADY_SETTLED)
         return
     # Where the pod would land without the class: the class's own nodes may well be the cure.
     if settings.when == "NodesNeedIt" and not context.view.nodes.may_lack_volatile_mounts(
@@ -49,14 +49,14 @@ def apply(
         message = (
             "every node that the pod could land on runs CRI-O, which mounts volatile by itself"
         )
-        yield Finding(Reason.NOT_NEEDED, message=message)
+        yield Outcome(Reason.NOT_NEEDED, message=message)
         return
     found = rejection_reason(
         settings.name, context.view.runtime_class(settings.name), pod.spec, patch
     )
     if found:
-        yield Finding(found[0], message=found[1])
+        yield Outcome(found[0], message=found[1])
         return
     patch.set_runtime_class(settings.name)
     message = f"put under {settings.name}{context.no_matching_node_note(settings.name)}"
-    yield Finding(Reason.APPLIED, changed=True, message=message)
+    yield Outcome(Reason.APPLIED, changed=True, message=message)

@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 from webhook.core.defects.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
-from webhook.core.reasons import Reason
-from webhook.core.remedies.base import Context, Finding
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies.base import Context
 
 SELinuxChangePolicy: TypeAlias = Literal["Recursive"]
 """The value of the remedy: an API server takes `MountOption` only under SELinuxMount."""
@@ -25,18 +25,18 @@ SELinuxChangePolicy: TypeAlias = Literal["Recursive"]
 
 def apply(
     pod: Pod, settings: SELinuxChangePolicy, context: Context, patch: PodPatch
-) -> Iterator[Finding]:
+) -> Iterator[Outcome]:
     """Set `spec.securityContext.seLinuxChangePolicy` where there is none."""
     security = pod.spec.security_context
     present = security.se_linux_change_policy if security else None
     if present == settings:
-        yield Finding(Reason.ALREADY_SETTLED)
+        yield Outcome(Reason.ALREADY_SETTLED)
     elif present:
         message = f"the pod sets seLinuxChangePolicy: {present}"
-        yield Finding(Reason.SELINUX_CHANGE_POLICY_PRESET, message=message)
+        yield Outcome(Reason.SELINUX_CHANGE_POLICY_PRESET, message=message)
     elif not context.server_is_at_least(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT):
         message = context.version_message(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT)
-        yield Finding(Reason.SERVER_TOO_OLD, message=message)
+        yield Outcome(Reason.SERVER_TOO_OLD, message=message)
     else:
         patch.set_selinux_change_policy(settings)
-        yield Finding(Reason.APPLIED, changed=True, message=f"set to {settings}")
+        yield Outcome(Reason.APPLIED, changed=True, message=f"set to {settings}")

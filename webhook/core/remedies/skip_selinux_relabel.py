@@ -22,8 +22,8 @@ from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod, SecurityContext
-from webhook.core.reasons import Reason
-from webhook.core.remedies.base import Context, Finding
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies.base import Context
 from webhook.core.remedies.runtime_class_conflicts import rejection_reason
 from webhook.core.types import StrictModel
 
@@ -51,38 +51,38 @@ class SkipSELinuxRelabel(StrictModel):
 
 def apply(
     pod: Pod, settings: SkipSELinuxRelabel, context: Context, patch: PodPatch
-) -> Iterator[Finding]:
+) -> Iterator[Outcome]:
     """Set both annotations and the class, or neither."""
     if settings.pods == "WithPersistentVolumes" and not _has_persistent_volume(pod):
-        yield Finding(Reason.NO_PERSISTENT_VOLUME)
+        yield Outcome(Reason.NO_PERSISTENT_VOLUME)
         return
     if _relabels_nothing(pod.spec.security_context):
-        yield Finding(Reason.NOT_NEEDED, message="seLinuxOptions.type spc_t is never relabelled")
+        yield Outcome(Reason.NOT_NEEDED, message="seLinuxOptions.type spc_t is never relabelled")
         return
     annotations = pod.annotations or {}
     for key in SKIP_RELABEL_ANNOTATIONS:
         value = annotations.get(key, "true")
         if value != "true":
-            yield Finding(Reason.ANNOTATION_PRESET, message=f"the pod sets {key}: {value!r}")
+            yield Outcome(Reason.ANNOTATION_PRESET, message=f"the pod sets {key}: {value!r}")
             return
     class_name = settings.runtime_class_name
     missing = [key for key in SKIP_RELABEL_ANNOTATIONS if key not in annotations]
     class_missing = class_name is not None and class_name != pod.spec.runtime_class_name
     if not missing and not class_missing:
-        yield Finding(Reason.ALREADY_SETTLED)
+        yield Outcome(Reason.ALREADY_SETTLED)
         return
     if settings.when == "NodesNeedIt" and not context.view.nodes.may_run_cri_o(
         context.spec_with_runtime_class(pod, patch, class_name)
     ):
         message = "no node that the pod could land on runs CRI-O"
-        yield Finding(Reason.NOT_NEEDED, message=message)
+        yield Outcome(Reason.NOT_NEEDED, message=message)
         return
     if class_name is not None and class_missing:
         found = rejection_reason(
             class_name, context.view.runtime_class(class_name), pod.spec, patch
         )
         if found:
-            yield Finding(found[0], message=found[1])
+            yield Outcome(found[0], message=found[1])
             return
     for key in missing:
         patch.annotate(key, "true")
@@ -90,12 +90,12 @@ def apply(
         patch.set_runtime_class(class_name)
     stable = _level_is_stable(pod) or context.namespace.fixed_selinux_level
     if not stable:
-        yield Finding(Reason.UNSTABLE_SELINUX_LEVEL, changed=True)
+        yield Outcome(Reason.UNSTABLE_SELINUX_LEVEL, changed=True)
         return
     message = "annotated"
     if class_name is not None and class_missing:
         message += f", put under {class_name}{context.no_matching_node_note(class_name)}"
-    yield Finding(Reason.APPLIED, changed=True, message=message)
+    yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 
 def _has_persistent_volume(pod: Pod) -> bool:

@@ -31,8 +31,7 @@ from webhook.core.cluster.view import ClusterView
 from webhook.core.patch.verify import PatchError
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import REMEDIES
-from webhook.core.reasons import Reason
-from webhook.core.remedies.base import Finding
+from webhook.core.reasons import Outcome, Reason
 
 SEEN = view(policy())
 QUICK = container("prepare", "/entrypoint")
@@ -265,9 +264,9 @@ def test_a_long_defect_makes_a_short_warning() -> None:
 def test_a_patch_that_the_self_check_refuses_is_not_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def intrude(_pod: Any, _settings: Any, _context: Any, patch: Any) -> Iterator[Finding]:
+    def intrude(_pod: Any, _settings: Any, _context: Any, patch: Any) -> Iterator[Outcome]:
         patch.put_init_container_first({"name": "intruder"})
-        yield Finding(Reason.APPLIED, "prepare", changed=True)
+        yield Outcome(Reason.APPLIED, container="prepare", changed=True)
 
     monkeypatch.setitem(REMEDIES, "postInitSleep", intrude)
     answer, _ = unpatched(review(pod(QUICK)), view(policy()))
