@@ -23,7 +23,7 @@ from webhook.core.images import Unavailable
 from webhook.images.lookup import ImageLookup
 from webhook.server.client_certs import ask_for_client_certificate
 from webhook.tls.context import server_context
-from webhook.tls.verify import objection
+from webhook.tls.verify import verify_error
 
 Ask = Callable[[str, Authority], Awaitable[str]]
 
@@ -166,7 +166,7 @@ async def test_an_expired_certificate_is_refused(ask: Ask, trusted: Authority) -
 def test_the_trust_check_takes_what_the_api_server_takes(trusted: Authority) -> None:
     context = server_context()
     trusted.issue("podsettle.podsettle.svc").configure(context)
-    assert objection(context, "podsettle.podsettle.svc", trusted.file.read_bytes()) == ""
+    assert verify_error(context, "podsettle.podsettle.svc", trusted.file.read_bytes()) == ""
 
 
 def test_the_client_certificate_of_such_a_ca_is_accepted(

@@ -28,10 +28,10 @@ from webhook.cluster.source import Check, Source
 from webhook.core.admission.decide import Settings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.process_memory import frozen_imports
-from webhook.tls.authority import Life
+from webhook.tls.authority import Lifetimes
+from webhook.tls.dynamic_source import StoredCertificates
 from webhook.tls.file_source import CertificateDirectory, CertificateError, FileSource
 from webhook.tls.source import CertificateSource
-from webhook.tls.store import StoredCertificates
 
 if TYPE_CHECKING:
     from webhook.cluster.authorizer import Authorizer
@@ -346,9 +346,9 @@ def _connect() -> ApiServer:
         raise InputError(f"{error}; or give --manifests DIR") from None
 
 
-def _life(leaf: timedelta, ca: timedelta) -> Life:
+def _life(leaf: timedelta, ca: timedelta) -> Lifetimes:
     try:
-        return Life(leaf, ca)
+        return Lifetimes(leaf, ca)
     except ValueError as error:
         raise InputError(f"--leaf-life and --ca-life: {error}") from None
 

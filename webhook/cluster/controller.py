@@ -21,9 +21,8 @@ from webhook.cluster.source import Check
 from webhook.cluster.status_writer import StatusWriter
 from webhook.cluster.trust_check import Acceptance
 from webhook.cluster.webhook_configuration import Registration
-from webhook.tls.dynamic_source import SelfManaged, service_names
+from webhook.tls.dynamic_source import DynamicSource, StoredCertificates, service_names
 from webhook.tls.source import CertificateSource
-from webhook.tls.store import StoredCertificates
 
 
 class Replica:
@@ -45,10 +44,10 @@ class Replica:
         self.lease = Lease(server, namespace, lease, identity)
         self.registration: Registration | None = None
         if isinstance(certificates, StoredCertificates):
-            certificates = SelfManaged(
+            certificates = DynamicSource(
                 SecretStore(server, namespace, certificates.secret),
                 service_names(certificates.service, namespace),
-                certificates.life,
+                certificates.lifetimes,
                 self._may_write,
                 self._registered,
             )

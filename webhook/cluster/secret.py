@@ -7,7 +7,7 @@ from binascii import Error as Base64Error
 from collections.abc import Mapping
 
 from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
-from webhook.tls.store import StoreError
+from webhook.tls.dynamic_source import StoreError
 
 
 class SecretStore:

@@ -7,7 +7,7 @@ from time import monotonic
 
 from webhook.cluster.webhook_configuration import Registered
 from webhook.tls.source import CertificateSource
-from webhook.tls.verify import objection
+from webhook.tls.verify import verify_error
 
 SECONDS = 1.0
 """For which a verdict holds. A handshake costs milliseconds of the only thread, and anybody may
@@ -38,7 +38,7 @@ class Acceptance:
             self._objections = [
                 f"{entry.host}: {reason}"
                 for entry in entries
-                if (reason := objection(context, entry.host, entry.bundle))
+                if (reason := verify_error(context, entry.host, entry.bundle))
             ]
             self._of, self._made = of, self._clock()
         return self._objections

@@ -1,1 +1,1 @@
-"""Where the server's certificate comes from."""
+"""Certificates of the server: where they come from, and how they are issued and verified."""

@@ -1,13 +1,15 @@
-"""A certificate authority of podsettle's own: from what is stored and the time, what to store next.
+"""A certificate authority of podsettle's own: decides when CA and leaf are created and replaced.
 
-Pure: what is stored, the time and what clients trust go in, what to store comes out. The rules:
+Pure: the stored certificates, the time and the CAs that clients trust go in, the certificates to
+store come out. The rules:
 
-- A leaf is replaced after two thirds of its life, and whenever it does not fit its names, its key
-  or any CA.
-- A CA is replaced after two thirds of its own, and stays trusted until it expires: old and new
-  overlap. The new one signs once clients have had the time to learn of it; until then the old one
-  does. A leaf never outlives its CA.
-- What cannot be read is left out, and what is missing is made. Nothing stored is ever an error.
+- A leaf is replaced after two thirds of its lifetime, and whenever it does not match its names,
+  its key or any CA.
+- A CA is replaced after two thirds of its lifetime, and stays trusted until it expires: old and new
+  overlap. The old one signs until clients have had the time to receive the new one. A leaf never
+  outlives its CA.
+- Stored data that cannot be read is ignored, and missing certificates are created. Stored data
+  never raises an error.
 """
 
 from __future__ import annotations
@@ -29,35 +31,35 @@ _CERTIFICATE_END, _KEY_END = b"-----END CERTIFICATE-----", b"-----END PRIVATE KE
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """How long certificates live."""
+class Lifetimes:
+    """How long certificates are valid."""
 
     leaf: timedelta
     ca: timedelta
 
     def __post_init__(self) -> None:
-        """Raises ValueError where a CA could end before a leaf of its own does."""
+        """Raise ValueError where a CA could expire before a leaf that it signed."""
         if not timedelta(seconds=3) <= self.leaf <= self.ca / 4:
             raise ValueError(
-                "a certificate has to live for 3s at least, and its CA four times as long as it"
+                "a certificate must be valid for at least 3s, and its CA four times as long"
             )
 
     @property
     def propagation(self) -> timedelta:
-        """How long a new CA is trusted before it signs: every API server has to have learnt of it.
+        """How long a new CA is registered before it signs, so that every API server receives it.
 
-        Milliseconds, as a rule. An hour also covers one that is cut off for a while.
+        An API server usually needs milliseconds. The hour covers one that is disconnected.
         """
         return min(timedelta(hours=1), self.ca / 20)
 
     def is_due(self, certificate: x509.Certificate, now: datetime) -> bool:
-        """Whether a leaf is to be replaced."""
+        """Return whether a leaf is to be replaced."""
         return _is_due(certificate, self.leaf, now)
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """CAs, newest first, the keys to those that may still sign, and the leaf that is served."""
+    """CAs, newest first, the keys of those that may still sign, and the leaf to serve."""
 
     cas: tuple[x509.Certificate, ...] = ()
     keys: tuple[ec.EllipticCurvePrivateKey, ...] = ()
@@ -65,7 +67,7 @@ class Authority:
 
     @classmethod
     def read(cls, contents: Mapping[str, bytes]) -> Authority:
-        """What can be read of what is stored."""
+        """Return an authority of all stored certificates and keys that can be read."""
         cas = {ca for ca in _certificates(contents.get(_CA, b"")) if _is_ca(ca)}
         certificate = next(_certificates(contents.get(_LEAF, b"")), None)
         key = next(_keys(contents.get(_LEAF_KEY, b"")), None)
@@ -76,7 +78,7 @@ class Authority:
 
     @property
     def contents(self) -> dict[str, bytes]:
-        """What to store."""
+        """The data to store: PEM by file name."""
         stored = {_CA: self.bundle, _CA_KEY: b"".join(map(_key_pem, self.keys))}
         if self.leaf:
             stored |= {_LEAF: self.leaf.certificate_pem, _LEAF_KEY: self.leaf.key_pem}
@@ -84,7 +86,7 @@ class Authority:
 
     @property
     def issuer(self) -> str:
-        """The fingerprint of the CA that the leaf is of; empty where that is not here."""
+        """The fingerprint of the CA that issued the leaf; empty where this CA is not stored."""
         if self.leaf is None:
             return ""
         leaf = self.leaf.certificate
@@ -96,40 +98,44 @@ class Authority:
         return b"".join(map(pem, self.cas))
 
     def renewed(
-        self, names: Collection[str], life: Life, now: datetime, trusted: Collection[str] = ()
+        self,
+        names: Collection[str],
+        lifetimes: Lifetimes,
+        now: datetime,
+        trusted: Collection[str] = (),
     ) -> Authority:
-        """What to store at this time: this very object where nothing is to be done.
+        """Return the authority to store at this time: the same object where nothing is due.
 
-        `names` are what the leaf is for, its subject first. `trusted` are the fingerprints of the
-        CAs that clients have had the time to learn of.
+        `names` are the DNS names and addresses of the leaf, its subject first. `trusted` are the
+        fingerprints of the CAs that clients have had the time to receive.
         """
         cas = tuple(ca for ca in self.cas if now < ca.not_valid_after_utc)
         keys = tuple(key for key in self.keys if any(_fits(key, ca) for ca in cas))
         signers = _signers(cas, keys, now)
-        if all(_is_due(ca.certificate, life.ca, now) for ca in signers):
-            made = issue_ca(f"podsettle CA {now:%Y-%m-%dT%H:%M:%SZ}", life.ca, now)
+        if all(_is_due(ca.certificate, lifetimes.ca, now) for ca in signers):
+            made = issue_ca(f"podsettle CA {now:%Y-%m-%dT%H:%M:%SZ}", lifetimes.ca, now)
             cas, keys = _newest_first({made.certificate, *cas}), (made.key, *keys)
             signers = (made, *signers)
         leaf = self.leaf
-        if leaf is None or not _is_good(leaf.certificate, cas, names, life, now):
-            leaf = issue_leaf(_signer(signers, life, now, trusted), names, life.leaf, now)
+        if leaf is None or not _is_valid(leaf.certificate, cas, names, lifetimes, now):
+            leaf = issue_leaf(_signer(signers, lifetimes, now, trusted), names, lifetimes.leaf, now)
         if (cas, keys, leaf) == (self.cas, self.keys, self.leaf):
             return self
         return replace(self, cas=cas, keys=keys, leaf=leaf)
 
 
 def pem(certificate: x509.Certificate) -> bytes:
-    """A certificate as PEM."""
+    """Encode a certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """SHA-256 over a certificate, as `openssl x509 -fingerprint -sha256` has it, without colons."""
+    """Return a certificate's SHA-256 in hex, as `openssl x509 -fingerprint` without colons."""
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
 def fingerprints(bundle: bytes) -> frozenset[str]:
-    """Those of the certificates in a PEM bundle that can be read."""
+    """Return the fingerprints of all readable certificates in a PEM bundle."""
     return frozenset(map(fingerprint, _certificates(bundle)))
 
 
@@ -139,10 +145,10 @@ def _newest_first(cas: Collection[x509.Certificate]) -> tuple[x509.Certificate, 
 
 
 def _signer(
-    signers: tuple[KeyPair, ...], life: Life, now: datetime, trusted: Collection[str]
+    signers: tuple[KeyPair, ...], lifetimes: Lifetimes, now: datetime, trusted: Collection[str]
 ) -> KeyPair:
-    """The newest CA that clients trust; where they are not known to trust any, the oldest."""
-    lasting = [ca for ca in signers if ca.certificate.not_valid_after_utc - now >= life.leaf]
+    """Return the newest CA that clients trust, or the oldest where none is known to be trusted."""
+    lasting = [ca for ca in signers if ca.certificate.not_valid_after_utc - now >= lifetimes.leaf]
     for ca in lasting:
         if fingerprint(ca.certificate) in trusted:
             return ca
@@ -152,30 +158,30 @@ def _signer(
 def _signers(
     cas: tuple[x509.Certificate, ...], keys: tuple[ec.EllipticCurvePrivateKey, ...], now: datetime
 ) -> tuple[KeyPair, ...]:
-    # A CA that begins in the future was made by a clock that was ahead.
+    # A CA that is not valid yet was created by a replica whose clock was ahead.
     begun = (ca for ca in cas if ca.not_valid_before_utc <= now)
     return tuple(KeyPair(ca, key) for ca in begun for key in keys if _fits(key, ca))
 
 
-def _is_good(
+def _is_valid(
     leaf: x509.Certificate,
     cas: tuple[x509.Certificate, ...],
     names: Collection[str],
-    life: Life,
+    lifetimes: Lifetimes,
     now: datetime,
 ) -> bool:
     return (
         leaf.not_valid_before_utc <= now
-        and not life.is_due(leaf, now)
+        and not lifetimes.is_due(leaf, now)
         and set(_names(leaf)) == set(names)
         and any(_issued(ca, leaf) for ca in cas)
     )
 
 
-def _is_due(certificate: x509.Certificate, life: timedelta, now: datetime) -> bool:
+def _is_due(certificate: x509.Certificate, lifetime: timedelta, now: datetime) -> bool:
     left = certificate.not_valid_after_utc - now
-    # More than a whole life is left where the clock was ahead, or lives were longer.
-    return not life / 3 < left <= life + clock_skew(life)
+    # More than a whole lifetime is left where the clock was ahead, or lifetimes were longer.
+    return not lifetime / 3 < left <= lifetime + clock_skew(lifetime)
 
 
 def _issued(ca: x509.Certificate, leaf: x509.Certificate) -> bool:
@@ -207,13 +213,13 @@ def _names(leaf: x509.Certificate) -> tuple[str, ...]:
 
 
 def _certificates(text: bytes) -> Iterator[x509.Certificate]:
-    """One by one: what is broken takes nothing with it."""
+    """Yield the certificates of a PEM bundle, without those that cannot be read."""
     for part in text.split(_CERTIFICATE_END)[:-1]:
         try:
             certificate = x509.load_pem_x509_certificate(part + _CERTIFICATE_END)
-            # Read late by the library, and then there is nobody to catch what it raises.
+            # The library parses these lazily. Errors are raised here, where they are caught.
             certificate.public_key(), certificate.extensions
-        except Exception:  # noqa: S112 (whatever a damaged one makes the library raise)
+        except Exception:  # noqa: S112 (a damaged certificate may raise any error)
             continue
         yield certificate
 

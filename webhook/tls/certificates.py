@@ -1,7 +1,7 @@
-"""Issue certificates: a CA and leaves under it, P-256 throughout.
+"""Certificates to issue: a CA, and leaves that it signs.
 
-P-256 because the API server opens a TLS connection for every call beyond the 25 that it keeps
-idle, and a P-256 handshake costs a server a tenth of an RSA-2048 one.
+All keys are P-256. The API server keeps 25 idle connections and opens a new TLS connection for
+each call beyond them. A P-256 handshake costs the server a tenth of an RSA-2048 handshake.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _CLOCK_SKEW = timedelta(minutes=5)
-# X.509's upper bound on a common name (RFC 5280, appendix A.1); the names that count are elsewhere.
-_LONGEST_COMMON_NAME = 64
+# The upper bound of RFC 5280, appendix A.1. Clients check the subject alternative names instead.
+_MAX_COMMON_NAME_CHARACTERS = 64
 
 
-def clock_skew(life: timedelta) -> timedelta:
-    """By how much the clocks of those who make and who check a certificate may differ."""
-    return min(_CLOCK_SKEW, life / 10)
+def clock_skew(lifetime: timedelta) -> timedelta:
+    """Return by how much the clocks of issuer and client may differ."""
+    return min(_CLOCK_SKEW, lifetime / 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class KeyPair:
 
     @property
     def certificate_pem(self) -> bytes:
-        """The certificate, PEM."""
+        """The certificate as PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def key_pem(self) -> bytes:
-        """The private key, PKCS 8 PEM, without a password."""
+        """The private key as PKCS 8 PEM, without a password."""
         return self.key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -48,15 +48,15 @@ class KeyPair:
         )
 
 
-def issue_ca(common_name: str, life: timedelta, now: datetime | None = None) -> KeyPair:
-    """A CA that may sign leaves and nothing else."""
+def issue_ca(common_name: str, lifetime: timedelta, now: datetime | None = None) -> KeyPair:
+    """Issue a CA that may sign leaves and no other CA."""
     start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(common_name)
     certificate = (
         _builder(name, name, key.public_key())
-        .not_valid_before(start - clock_skew(life))
-        .not_valid_after(start + life)
+        .not_valid_before(start - clock_skew(lifetime))
+        .not_valid_after(start + lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
@@ -65,12 +65,12 @@ def issue_ca(common_name: str, life: timedelta, now: datetime | None = None) -> 
 
 
 def issue_leaf(
-    ca: KeyPair, names: Iterable[str], life: timedelta, now: datetime | None = None
+    ca: KeyPair, names: Iterable[str], lifetime: timedelta, now: datetime | None = None
 ) -> KeyPair:
-    """A server certificate for DNS names and IP addresses, the first of which is its subject.
+    """Issue a server certificate for DNS names and IP addresses; the first is its subject.
 
-    It is valid from when its CA is: a clock that is ahead by days would otherwise make a
-    certificate that nobody else accepts yet.
+    Its validity begins when the CA's does. A clock that is days ahead would otherwise issue a
+    certificate that clients do not accept yet.
     """
     hosts = list(names)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -78,7 +78,7 @@ def issue_leaf(
     certificate = (
         _builder(_name(hosts[0]), ca.certificate.subject, key.public_key())
         .not_valid_before(ca.certificate.not_valid_before_utc)
-        .not_valid_after((now or datetime.now(UTC)) + life)
+        .not_valid_after((now or datetime.now(UTC)) + lifetime)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -106,7 +106,9 @@ def _builder(
 
 
 def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:_LONGEST_COMMON_NAME])])
+    return x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, common_name[:_MAX_COMMON_NAME_CHARACTERS])]
+    )
 
 
 def _general_name(host: str) -> x509.GeneralName:

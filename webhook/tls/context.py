@@ -1,4 +1,4 @@
-"""A server's TLS context, and certificates that are loaded into one from memory."""
+"""The server's TLS context, and how a key pair in memory is loaded into it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from webhook.tls.certificates import KeyPair
 
 
 def server_context() -> ssl.SSLContext:
-    """A context without a certificate: TLS 1.2 or later."""
+    """Create a server context without a certificate: TLS 1.2 or later."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
-def load(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Make a context serve this certificate from the next handshake on.
+def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
+    """Make a context serve this key pair from the next handshake on. Linux only.
 
-    To be called on the thread that makes the handshakes: for a moment the context has the new
-    certificate and no key. Linux only.
+    Call this on the thread that does the handshakes: between two steps the context has the new
+    certificate and no key.
     """
-    # Python takes paths alone. A pod's root file system is read-only, and a key that never was in
-    # a file cannot be left behind in one.
+    # `load_cert_chain` takes paths only. Files in memory work with a read-only root filesystem and
+    # leave no key on disk.
     with _in_memory(pair.certificate_pem) as certificate, _in_memory(pair.key_pem) as key:
         context.load_cert_chain(certificate, key)
 

@@ -1,12 +1,13 @@
-"""Certificates of podsettle's own making: a CA and a leaf in a store that all replicas share.
+"""The certificate source that issues podsettle's own certificates: a CA and a leaf in a store.
 
-One replica writes, all of them read. What keeps a rotation from ever failing a handshake:
+All replicas read the store, which is a Secret. One replica writes it. Three rules keep a rotation
+from failing a handshake:
 
-- A replica goes over to a leaf only where that makes nothing worse: every entry of the webhook
-  configuration that trusts the leaf served now has to trust the new one, too.
-- A CA that leaves the store, because somebody emptied it, stays in what is registered until no
-  replica can serve a leaf of it any more.
-- Nothing that is wrong with the store takes a certificate away: what was read last is served on.
+- A replica serves a new leaf only if every entry of the webhook configuration that trusts the
+  current leaf also trusts the new one.
+- A CA that disappears from the store, for example because the Secret was emptied, stays registered
+  until no replica can serve a leaf of that CA any more.
+- An unreadable store changes nothing: a replica goes on serving the leaf that it read last.
 """
 
 from __future__ import annotations
@@ -15,191 +16,236 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from webhook.tasks import supervise
-from webhook.tls.authority import Authority, Life, fingerprint, fingerprints, pem
+from webhook.tls.authority import Authority, Lifetimes, fingerprint, fingerprints, pem
 from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
-from webhook.tls.context import load, server_context
-from webhook.tls.store import Store, StoreError
-from webhook.tls.verify import objection
+from webhook.tls.context import load_key_pair, server_context
+from webhook.tls.verify import verify_error
 
 log = logging.getLogger(__name__)
 
-_LOOK = timedelta(seconds=30)
-_TICK = timedelta(seconds=1)
+# A sync is a request to the API server. A leaf with a short lifetime needs more of them:
+# `DynamicSource` syncs at least 20 times in the lifetime of a leaf.
+SYNC_INTERVAL = timedelta(seconds=30)
+POLL_INTERVAL = timedelta(seconds=1)
 
-Registered = Iterable[tuple[str, bytes]]
-"""Of each entry of the webhook configuration: the name it is called by, and its CA bundle."""
+# For each entry of the webhook configuration: the host name of the calls, and the CA bundle (PEM).
+RegisteredBundles = Iterable[tuple[str, bytes]]
+
+
+class StoreError(Exception):
+    """The store cannot be read or written at the moment; the message gives the reason."""
+
+
+class Store(Protocol):
+    """Named contents that all replicas share, read as a whole and replaced as a whole."""
+
+    @property
+    def title(self) -> str:
+        """The kind and name of the store, for messages."""
+
+    async def read(self) -> Mapping[str, bytes] | None:
+        """Return the stored contents, or None where the store does not exist. Raises StoreError."""
+
+    async def write(self, contents: Mapping[str, bytes]) -> None:
+        """Replace the contents that were read last.
+
+        Raises StoreError, also if another client has written since that read.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCertificates:
+    """Where the replicas store podsettle's own certificates, and how long these are valid.
+
+    `service` names the Service that the API server calls, `secret` the Secret of the certificates.
+    """
+
+    service: str
+    secret: str
+    lifetimes: Lifetimes
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """What a Service is called by; the API server uses the first (`pkg/util/webhook/client.go`)."""
+    """Return the DNS names of a Service; the API server uses the first.
+
+    Source: `pkg/util/webhook/client.go` in kubernetes/apiserver.
+    """
     name = f"{service}.{namespace}"
     return f"{name}.svc", f"{name}.svc.cluster.local", name
 
 
-class SelfManaged:
-    """Serves the leaf that is in the store, and keeps the store's certificates fresh.
+class DynamicSource:
+    """A source that serves the stored leaf and renews the stored certificates in time.
 
-    `may_write` tells whether this replica is the one that writes; `registered` what the webhook
-    configuration said when it was last seen: nothing where that is not known.
+    `may_write` returns whether this replica is the one that writes. `registered` returns the CA
+    bundles of the webhook configuration as it was last read, and nothing before the first read.
     """
 
     def __init__(
         self,
         store: Store,
         names: tuple[str, ...],
-        life: Life,
+        lifetimes: Lifetimes,
         may_write: Callable[[], bool],
-        registered: Callable[[], Registered],
+        registered: Callable[[], RegisteredBundles],
     ) -> None:
         self.context = server_context()
         self._store = store
         self._names = names
-        self._life = life
+        self._lifetimes = lifetimes
         self._may_write = may_write
         self._registered = registered
-        self._interval = min(_LOOK, life.leaf / 20)
-        self._looked: datetime | None = None
+        self._interval = min(SYNC_INTERVAL, lifetimes.leaf / 20)
+        self._synced_at: datetime | None = None
+        # Whether this replica was the one that writes when it last read the store.
         self._was_writer = False
-        """Whether this replica was the one that writes when it last read the store."""
         self._stored = Authority()
         self._served: KeyPair | None = None
-        self._judged: tuple[tuple[tuple[str, bytes], ...], KeyPair | None] | None = None
-        self._refused = False
+        self._last_check: tuple[tuple[tuple[str, bytes], ...], KeyPair | None] | None = None
+        self._distrusted = False
         self._failure = ""
         self._waiting = ""
         # When each CA was last seen in the store, and since when each is registered everywhere.
         self._in_store: dict[bytes, float] = {}
         self._registered_since: dict[str, float] = {}
-        self.expires = self._serve_throwaway()
+        self.expires = self._serve_placeholder()
 
     @property
     def ready(self) -> bool:
-        """Whether a leaf of the store is served, and has not expired."""
+        """Whether a stored leaf is served and has not expired."""
         return self._served is not None and datetime.now(UTC) < self.expires
 
     @property
     def problem(self) -> str:
-        """What is wrong with the store, or with the leaf that is served."""
-        return "; ".join(filter(None, (self._failure, self._waiting, self._complaint())))
+        """The errors of the store and of the served leaf, joined by `; `; empty for none."""
+        return "; ".join(filter(None, (self._failure, self._waiting, self._problem())))
 
     @property
     def bundle(self) -> bytes:
-        """The CAs that the API server has to trust, newest first; empty while none is known."""
+        """The CAs (PEM) that the API server has to trust, newest first; empty while unknown."""
         if self._may_write() and not self._was_writer:
-            # The writer before may have stored a CA that this replica has not read yet.
+            # The previous writer may have stored a CA that this replica has not read yet.
             return b""
         return b"".join(self._in_store)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Look at the clock, the store and the webhook configuration while the block runs."""
+        """Renew and reload the certificate while the block runs."""
         async with supervise(self._run):
             yield
 
     async def _run(self) -> None:
         while True:
-            await self.look()
-            # Short sleeps: the event loop's clock stands still while the machine is suspended, so
-            # one long sleep until the renewal would end too late by as much.
-            await asyncio.sleep(min(_TICK, self._interval).total_seconds())
+            await self.sync()
+            # Short sleeps: the event loop's clock stops while the machine is suspended, so one long
+            # sleep until the renewal would end late by the time of the suspension.
+            await asyncio.sleep(min(POLL_INTERVAL, self._interval).total_seconds())
 
-    async def look(self) -> None:
-        """Look once: at the store, if it is time or something is wrong; then serve what is best."""
-        self._note_registered()
+    async def sync(self) -> None:
+        """Read the store if that is due or a problem exists, then serve the best leaf."""
+        self._record_trust()
         now = datetime.now(UTC)
-        # In both directions, since a clock may be set back.
-        overdue = self._looked is None or abs(now - self._looked) >= self._interval
+        # abs: a clock may be set back.
+        overdue = self._synced_at is None or abs(now - self._synced_at) >= self._interval
         changes_role = self._may_write() != self._was_writer
-        if overdue or changes_role or not self.ready or self._is_refused(judge_anew=overdue):
-            self._looked = now
+        if overdue or changes_role or not self.ready or self._is_distrusted(again=overdue):
+            self._synced_at = now
             try:
-                await self._synchronize(now)
+                await self._read_and_renew(now)
                 self._failure = ""
             except StoreError as error:
                 if str(error) != self._failure:
                     log.warning("%s", error)
                 self._failure = str(error)
-        self._serve_what_is_stored()
+        self._serve_stored_leaf()
 
-    def _is_refused(self, *, judge_anew: bool) -> bool:
-        """Whether an entry of the webhook configuration does not trust what is served.
+    def _is_distrusted(self, *, again: bool) -> bool:
+        """Return whether an entry of the webhook configuration does not trust the served leaf.
 
-        A handshake takes a millisecond or more, in which no review is answered: not each second.
+        The result is cached: a check is a handshake in memory, which blocks the event loop for a
+        millisecond or more. `again` ignores the cache.
         """
         subject = tuple(self._registered()), self._served
-        if judge_anew or subject != self._judged:
-            self._judged = subject
-            self._refused = bool(_objections(self.context, subject[0]))
-        return self._refused
+        if again or subject != self._last_check:
+            self._last_check = subject
+            self._distrusted = bool(_trust_errors(self.context, subject[0]))
+        return self._distrusted
 
-    async def _synchronize(self, now: datetime) -> None:
-        """Read what is stored, and renew it where that is due and up to this replica."""
+    async def _read_and_renew(self, now: datetime) -> None:
+        """Read the store. Renew the certificates if that is due and this replica is the writer."""
         writes = self._may_write()
         contents = await self._store.read()
         self._was_writer = writes
         if contents is None:
-            raise StoreError(f"{self._store.title} does not exist; a helm upgrade makes it anew")
+            raise StoreError(f"{self._store.title} does not exist; `helm upgrade` creates it again")
         stored = Authority.read(contents)
-        self._take(stored)
+        self._set_stored(stored)
         if not self._may_write():
             return
-        renewed = stored.renewed(self._names, self._life, now, self._trusted())
+        renewed = stored.renewed(self._names, self._lifetimes, now, self._trusted())
         if renewed is not stored:
             await self._store.write(renewed.contents)
             log.info("%s: %s", self._store.title, _difference(stored, renewed))
-            self._take(renewed)
+            self._set_stored(renewed)
 
-    def _take(self, stored: Authority) -> None:
+    def _set_stored(self, stored: Authority) -> None:
         self._stored = stored
         if stored.cas:
             now = time.monotonic()
-            # A replica goes over to a leaf of a new CA within one propagation and a look.
-            keep = 3 * self._life.propagation.total_seconds()
+            # A replica switches to a leaf of a new CA within one propagation time and one sync.
+            keep = 3 * self._lifetimes.propagation.total_seconds()
             gone = {ca: last for ca, last in self._in_store.items() if now - last < keep}
             self._in_store = {pem(ca): now for ca in stored.cas}
             self._in_store |= {ca: last for ca, last in gone.items() if ca not in self._in_store}
 
-    def _serve_what_is_stored(self) -> None:
-        """Go over to the stored leaf, unless the one served now is better."""
+    def _serve_stored_leaf(self) -> None:
+        """Switch to the stored leaf, unless clients trust the served one better."""
         self._waiting = ""
         leaf, served = self._stored.leaf, self._served
         if leaf is None or (served and served.certificate == leaf.certificate):
             return
         candidate = server_context()
         try:
-            load(candidate, leaf)
+            load_key_pair(candidate, leaf)
         except ssl.SSLError:
             return
-        if objection(candidate, self._names[0], self._stored.bundle):
+        if verify_error(candidate, self._names[0], self._stored.bundle):
             return
         entries = tuple(self._registered())
-        trusting = [entry for entry in entries if not objection(self.context, *entry)]
-        if lost := _objections(candidate, trusting):
-            self._waiting = f"a new certificate waits until it is trusted: {'; '.join(lost)}"
+        trusting = [entry for entry in entries if not verify_error(self.context, *entry)]
+        if lost := _trust_errors(candidate, trusting):
+            self._waiting = (
+                f"a new certificate is not served until it is trusted: {'; '.join(lost)}"
+            )
             return
         if served and entries and len(trusting) == len(entries):
-            # This API server trusts the new CA; another one may learn of it later.
-            due = self._life.is_due(served.certificate, datetime.now(UTC))
+            # This API server trusts the new CA; another one may receive it later.
+            due = self._lifetimes.is_due(served.certificate, datetime.now(UTC))
             if not due and self._stored.issuer not in self._trusted():
                 return
-        load(self.context, leaf)
+        load_key_pair(self.context, leaf)
         self._served = leaf
         self.expires = leaf.certificate.not_valid_after_utc
-        log.info("a certificate is served that is good until %s", self.expires)
+        log.info("serving a certificate that is valid until %s", self.expires)
 
-    def _serve_throwaway(self) -> datetime:
-        """Until the store has been read, so that the probes get an answer. Nobody trusts it."""
-        ca = issue_ca("podsettle has no certificate yet", self._life.ca)
-        leaf = issue_leaf(ca, self._names, self._life.leaf)
-        load(self.context, leaf)
+    def _serve_placeholder(self) -> datetime:
+        """Serve a certificate that no client trusts, and return its expiry.
+
+        Probes, which do not verify certificates, are answered before the store was read.
+        """
+        ca = issue_ca("podsettle has no certificate yet", self._lifetimes.ca)
+        leaf = issue_leaf(ca, self._names, self._lifetimes.leaf)
+        load_key_pair(self.context, leaf)
         return leaf.certificate.not_valid_after_utc
 
-    def _note_registered(self) -> None:
+    def _record_trust(self) -> None:
         everywhere = [fingerprints(bundle) for _, bundle in self._registered()]
         now = time.monotonic()
         self._registered_since = {
@@ -208,29 +254,29 @@ class SelfManaged:
         }
 
     def _trusted(self) -> frozenset[str]:
-        """The CAs that every API server should have learnt of by now."""
-        before = time.monotonic() - self._life.propagation.total_seconds()
+        """Return the fingerprints of the CAs that every API server should have received by now."""
+        before = time.monotonic() - self._lifetimes.propagation.total_seconds()
         return frozenset(ca for ca, since in self._registered_since.items() if since <= before)
 
-    def _complaint(self) -> str:
+    def _problem(self) -> str:
         if self._served is None:
             return "" if self._failure else f"{self._store.title} holds no certificate yet"
         left = self.expires - datetime.now(UTC)
         if left <= timedelta(0):
             return f"the certificate expired at {self.expires}"
-        if left < self._life.leaf / 4:
-            return f"the certificate expires at {self.expires} and nobody has renewed it"
+        if left < self._lifetimes.leaf / 4:
+            return f"the certificate expires at {self.expires} and was not renewed"
         return ""
 
 
-def _objections(context: ssl.SSLContext, registered: Registered) -> list[str]:
-    found = ((host, objection(context, host, bundle)) for host, bundle in registered)
+def _trust_errors(context: ssl.SSLContext, registered: RegisteredBundles) -> list[str]:
+    found = ((host, verify_error(context, host, bundle)) for host, bundle in registered)
     return [f"{host}: {text}" for host, text in found if text]
 
 
 def _difference(old: Authority, new: Authority) -> str:
     made = [f"new CA {fingerprint(ca)[:16]}" for ca in new.cas if ca not in old.cas]
     if new.leaf and new.leaf != old.leaf:
-        made.append(f"new leaf, good until {new.leaf.certificate.not_valid_after_utc}")
+        made.append(f"new leaf, valid until {new.leaf.certificate.not_valid_after_utc}")
     dropped = [f"dropped CA {fingerprint(ca)[:16]}" for ca in old.cas if ca not in new.cas]
     return ", ".join(made + dropped) or "dropped keys that fit no CA"

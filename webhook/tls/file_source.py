@@ -1,4 +1,7 @@
-"""A certificate directory: `ca.crt`, `tls.crt`, `tls.key`, the names that Kubernetes uses."""
+"""The certificate source that reads a directory: `ca.crt`, `tls.crt` and `tls.key`.
+
+The file names are those of a mounted Kubernetes TLS Secret.
+"""
 
 from __future__ import annotations
 
@@ -22,48 +25,48 @@ from webhook.tls.context import server_context
 log = logging.getLogger(__name__)
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1")
-_LIFE = timedelta(days=90)
+_DEVELOPMENT_LIFETIME = timedelta(days=90)
 
 
 class CertificateError(Exception):
-    """A certificate directory that cannot be served from, and what to do about it."""
+    """A certificate directory cannot be used; the message names the file and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateDirectory:
-    """The three files, whether they are there or not."""
+    """The paths of the three files, which need not exist."""
 
     path: Path
 
     @property
     def ca(self) -> Path:
-        """What a client has to trust."""
+        """The CA that a client has to trust."""
         return self.path / "ca.crt"
 
     @property
     def certificate(self) -> Path:
-        """What the server shows."""
+        """The certificate that the server presents."""
         return self.path / "tls.crt"
 
     @property
     def key(self) -> Path:
-        """The key to it."""
+        """The private key of the certificate."""
         return self.path / "tls.key"
 
     def load(self) -> x509.Certificate:
-        """The server's certificate. Raises CertificateError."""
+        """Return the server's certificate. Raises CertificateError."""
         try:
             return x509.load_pem_x509_certificate(self.certificate.read_bytes())
         except OSError as error:
             raise CertificateError(
                 f"{self.certificate}: {error.strerror}; "
-                f"make one with: podsettle certs --certs-dir {self.path}"
+                f"create one with: podsettle certs --certs-dir {self.path}"
             ) from None
         except ValueError as error:
             raise CertificateError(f"{self.certificate}: not a PEM certificate: {error}") from None
 
     def ssl_context(self) -> ssl.SSLContext:
-        """A server's TLS context: TLS 1.2 or later. Raises CertificateError."""
+        """Return a server's TLS context, TLS 1.2 or later. Raises CertificateError."""
         self.load()
         context = server_context()
         try:
@@ -71,50 +74,50 @@ class CertificateDirectory:
         except ssl.SSLError:
             raise CertificateError(
                 f"{self.key}: is not the private key of {self.certificate.name}; remove both and "
-                f"make new ones with: podsettle certs --certs-dir {self.path}"
+                f"create new ones with: podsettle certs --certs-dir {self.path}"
             ) from None
         except OSError as error:
             raise CertificateError(f"{self.key}: {error.strerror}") from None
         return context
 
     def names(self) -> tuple[str, ...]:
-        """The DNS names and addresses that the server's certificate is for."""
+        """Return the DNS names and IP addresses of the server's certificate."""
         return _names(self.load())
 
 
 class FileSource:
-    """Serves the certificate of a directory, as it is now.
+    """A source that serves the certificate of a directory and reloads it when it changes.
 
-    Whoever writes the files, such as cert-manager or OpenShift's service CA by way of a mounted
-    Secret, also registers their CA.
+    The component that writes the files also registers their CA: for example cert-manager or
+    OpenShift's service CA, through a mounted Secret.
     """
 
     bundle: bytes | None = None
 
     def __init__(self, directory: CertificateDirectory) -> None:
-        """Raises CertificateError."""
+        """Load the certificate. Raises CertificateError."""
         self.directory = directory
         self.context = directory.ssl_context()
         self.expires = directory.load().not_valid_after_utc
         self._failure = ""
-        self._seen: object = self._signature()
+        self._loaded_version: object = self._version()
 
     @property
     def ready(self) -> bool:
-        """Whether the certificate is one that has not expired."""
+        """Whether the served certificate has not expired."""
         return datetime.now(UTC) < self.expires
 
     @property
     def problem(self) -> str:
-        """Why the files as they are now are not served, or that what is served has expired."""
+        """Why the current files are not served, and whether the served certificate has expired."""
         expired = "" if self.ready else f"{self.directory.certificate}: expired at {self.expires}"
         return "; ".join(filter(None, (self._failure, expired)))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Look once a second for new files, and serve them without a restart.
+        """Check for new files each second while the block runs, and serve them.
 
-        A pair that does not fit, as while it is being written, leaves the old one in place.
+        A key that does not match its certificate, as while files are written, is not loaded.
         """
         async with supervise(self._watch):
             yield
@@ -122,27 +125,27 @@ class FileSource:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(1)
-            signature = self._signature()
-            if signature != self._seen:
-                self._seen = signature if self._reload() else None
+            version = self._version()
+            if version != self._loaded_version:
+                self._loaded_version = version if self._reload() else None
 
     def _reload(self) -> bool:
         try:
-            # On a context of its own first: a key that does not fit would spoil the one in use.
+            # A trial context first: a key that does not match would break the context in use.
             self.directory.ssl_context()
             self.context.load_cert_chain(self.directory.certificate, self.directory.key)
             self.expires = self.directory.load().not_valid_after_utc
         except (CertificateError, OSError) as error:
-            failure = f"{error} (the certificate read before is served on)"
+            failure = f"{error} (the certificate that was read before stays in use)"
             if failure != self._failure:
                 log.error("%s", failure)
             self._failure = failure
             return False
         self._failure = ""
-        log.info("%s changed and is served from now on", self.directory.certificate)
+        log.info("%s changed; the new certificate is served", self.directory.certificate)
         return True
 
-    def _signature(self) -> tuple[object, ...]:
+    def _version(self) -> tuple[object, ...]:
         files = (self.directory.certificate, self.directory.key)
         return tuple((f.stat().st_mtime_ns, f.stat().st_ino) if f.exists() else None for f in files)
 
@@ -152,17 +155,19 @@ def ensure_development_certificates(
     names: tuple[str, ...] = DEVELOPMENT_NAMES,
     now: datetime | None = None,
 ) -> bool:
-    """Make a CA and a certificate for `names` unless those there are good for them; whether made.
+    """Create a CA and a certificate for `names` unless valid ones exist; return whether created.
 
-    The CA's key is thrown away once it has signed: whoever trusts this CA trusts one certificate.
-    A certificate that is past two thirds of its life is replaced; a new one keeps the names of the
-    old. Raises CertificateError.
+    The CA's key is not kept: a client that trusts this CA trusts one certificate only. A
+    certificate is replaced after two thirds of its lifetime. The new one keeps the old names.
+    Raises CertificateError.
     """
     moment = now or datetime.now(UTC)
-    if _still_good(directory, names, moment):
+    if _is_reusable(directory, names, moment):
         return False
-    ca = issue_ca("podsettle development CA", _LIFE, moment)
-    leaf = issue_leaf(ca, dict.fromkeys((*names, *_known_names(directory))), _LIFE, moment)
+    ca = issue_ca("podsettle development CA", _DEVELOPMENT_LIFETIME, moment)
+    leaf = issue_leaf(
+        ca, dict.fromkeys((*names, *_known_names(directory))), _DEVELOPMENT_LIFETIME, moment
+    )
     try:
         directory.path.mkdir(parents=True, exist_ok=True)
         _write(directory.ca, ca.certificate_pem, 0o644)
@@ -173,7 +178,7 @@ def ensure_development_certificates(
     return True
 
 
-def _still_good(directory: CertificateDirectory, names: tuple[str, ...], now: datetime) -> bool:
+def _is_reusable(directory: CertificateDirectory, names: tuple[str, ...], now: datetime) -> bool:
     try:
         leaf = x509.load_pem_x509_certificate(directory.certificate.read_bytes())
         ca = x509.load_pem_x509_certificate(directory.ca.read_bytes())
@@ -181,8 +186,8 @@ def _still_good(directory: CertificateDirectory, names: tuple[str, ...], now: da
         directory.ssl_context()
     except (OSError, ValueError, TypeError, InvalidSignature, CertificateError):
         return False
-    life = leaf.not_valid_after_utc - leaf.not_valid_before_utc
-    return now < leaf.not_valid_before_utc + life * 2 / 3 and set(names) <= set(_names(leaf))
+    lifetime = leaf.not_valid_after_utc - leaf.not_valid_before_utc
+    return now < leaf.not_valid_before_utc + lifetime * 2 / 3 and set(names) <= set(_names(leaf))
 
 
 def _known_names(directory: CertificateDirectory) -> tuple[str, ...]:
@@ -201,7 +206,7 @@ def _names(leaf: x509.Certificate) -> tuple[str, ...]:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file whole or not at all, never readable by more than `mode` says."""
+    """Write a file atomically, with these permissions. Raises CertificateError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)

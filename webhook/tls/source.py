@@ -1,4 +1,4 @@
-"""What serves a certificate: one interface, whoever makes the certificate."""
+"""The interface of the certificate sources: issued by podsettle, or read from files."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Protocol
 
 
 class CertificateSource(Protocol):
-    """Keeps the certificate of a TLS context up to date, without a restart."""
+    """A source that keeps the certificate of a TLS context up to date, without a restart."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The server's TLS context. New certificates are loaded into this very object.
+        """The server's TLS context. New certificates are loaded into this same object.
 
-        A connection that is open, or in its handshake, keeps the certificate it began with.
+        A connection that is open or in its handshake keeps the certificate that it began with.
         """
 
     @property
     def expires(self) -> datetime:
-        """When the certificate that is served now ends."""
+        """When the served certificate expires."""
 
     @property
     def ready(self) -> bool:
-        """Whether there is a certificate that a client could accept at this moment."""
+        """Whether the served certificate is one that a client could accept now."""
 
     @property
     def problem(self) -> str:
-        """What is wrong now, for people; empty where nothing is. Serving may go on all the same."""
+        """The current error as a sentence; empty for none. The source may serve all the same."""
 
     @property
     def bundle(self) -> bytes | None:
-        """The CAs, in PEM, that podsettle itself has to register with the API server.
+        """The CAs (PEM) that podsettle itself has to register with the API server.
 
-        None where someone else registers them. Empty while they are not known yet: then what is
-        registered has to stay as it is.
+        None where another component registers them. Empty while they are not known yet: then the
+        registered bundle must not be changed.
         """
 
     def running(self) -> AbstractAsyncContextManager[None]:

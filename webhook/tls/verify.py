@@ -1,31 +1,31 @@
-"""What a client would say to the certificate that is served: a TLS handshake in memory."""
+"""Verification of the served certificate as a client does it: a TLS handshake in memory."""
 
 from __future__ import annotations
 
 import ssl
 
 
-def objection(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
-    """Why a client that trusts `bundle` (PEM) alone would not talk to `host`; empty if it would.
+def verify_error(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
+    """Return why a client that trusts only `bundle` (PEM) would refuse `host`; empty if it accepts.
 
-    It is OpenSSL that judges, over a whole handshake, by the clock as it is now: the chain, the
-    name, the validity and the key at once. No connection is made and nothing is waited for.
+    OpenSSL verifies the chain, the name, the validity at the current time and the key in one
+    handshake between two memory buffers. No connection is opened.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Go, which the API server is written in, ends a chain at any certificate that it is told to
-    # trust (`crypto/x509`, Certificate.Verify); OpenSSL wants a self-signed one unless told so.
+    # The API server is written in Go, which accepts a chain that ends at any trusted certificate
+    # (`crypto/x509`, Certificate.Verify). By default OpenSSL accepts a self-signed one only.
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if not bundle.strip():
         return "no CA bundle is registered"
     try:
         client.load_verify_locations(cadata=bundle.decode("ascii", "ignore"))
     except (ssl.SSLError, ValueError):
-        return "the CA bundle holds no certificate in PEM"
+        return "the CA bundle has no certificate in PEM"
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    asking = client.wrap_bio(to_client, to_server, server_hostname=host)
+    connecting = client.wrap_bio(to_client, to_server, server_hostname=host)
     serving = context.wrap_bio(to_server, to_client, server_side=True)
-    # Two flights each way are the most that TLS 1.2 needs.
-    for side in (asking, serving) * 3:
+    # TLS 1.2 needs at most two flights in each direction.
+    for side in (connecting, serving) * 3:
         try:
             side.do_handshake()
         except ssl.SSLWantReadError:
@@ -34,6 +34,6 @@ def objection(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
             return error.verify_message
         except ssl.SSLError as error:
             return error.reason or str(error)
-        if side is asking:
+        if side is connecting:
             return ""
-    return "the handshake came to no end"
+    return "the handshake did not complete"

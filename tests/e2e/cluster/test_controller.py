@@ -15,11 +15,11 @@ from tests.e2e.cluster.test_webhook_configuration import PATH, as_the_chart_writ
 from tests.support.kube.cluster import KubeCluster
 from webhook.cluster.client import ApiServer
 from webhook.cluster.controller import Replica
-from webhook.tls.authority import Life
+from webhook.tls.authority import Lifetimes
 from webhook.tls.certificates import issue_ca
-from webhook.tls.store import StoredCertificates
+from webhook.tls.dynamic_source import StoredCertificates
 
-CERTIFICATES = StoredCertificates("hook", "tls", Life(timedelta(hours=1), timedelta(days=1)))
+CERTIFICATES = StoredCertificates("hook", "tls", Lifetimes(timedelta(hours=1), timedelta(days=1)))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.service_accounts import connected_as_an_account_with
 from webhook.cluster.client import ApiServer
 from webhook.cluster.secret import SecretStore
-from webhook.tls.store import StoreError
+from webhook.tls.dynamic_source import StoreError
 
 RULES = [
     {

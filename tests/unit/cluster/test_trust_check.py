@@ -13,7 +13,7 @@ from webhook.cluster import trust_check as acceptance
 from webhook.cluster.trust_check import SECONDS, Acceptance
 from webhook.cluster.webhook_configuration import Registered
 from webhook.tls.context import server_context
-from webhook.tls.verify import objection
+from webhook.tls.verify import verify_error
 
 HOST = "podsettle.test.svc"
 
@@ -48,9 +48,9 @@ def case(monkeypatch: pytest.MonkeyPatch) -> Case:
 
     def counted(*arguments: Any) -> str:
         made.handshakes += 1
-        return objection(*arguments)
+        return verify_error(*arguments)
 
-    monkeypatch.setattr(acceptance, "objection", counted)
+    monkeypatch.setattr(acceptance, "verify_error", counted)
     return made
 
 

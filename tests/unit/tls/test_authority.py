@@ -11,17 +11,17 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webhook.tls.authority import Authority, Life, fingerprint, fingerprints
+from webhook.tls.authority import Authority, Lifetimes, fingerprint, fingerprints
 from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-LIFE = Life(leaf=30 * DAY, ca=365 * DAY)
+LIFE = Lifetimes(leaf=30 * DAY, ca=365 * DAY)
 NAMES = ("podsettle.podsettle.svc", "podsettle.podsettle")
 FILES = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 
 
-def made(now: datetime = NOW, life: Life = LIFE) -> Authority:
+def made(now: datetime = NOW, life: Lifetimes = LIFE) -> Authority:
     return Authority().renewed(NAMES, life, now)
 
 
@@ -52,7 +52,7 @@ def test_an_empty_store_gets_a_ca_and_a_leaf() -> None:
     assert first.cas[0].not_valid_after_utc == NOW + LIFE.ca
 
 
-def test_what_is_stored_reads_the_same() -> None:
+def test_authority_reads_back_its_stored_contents() -> None:
     first = made()
     again = Authority.read(first.contents)
     assert again.contents == first.contents
@@ -81,7 +81,7 @@ def test_a_new_ca_signs_only_once_it_is_trusted() -> None:
     verify(leaf(renewed(second, later, second.cas)), second.cas[:1], later)
 
 
-def test_an_old_ca_is_trusted_until_it_expires_and_its_key_goes_with_it() -> None:
+def test_an_old_ca_and_its_key_are_kept_until_it_expires() -> None:
     second = renewed(made(), NOW + 244 * DAY)
     assert renewed(second, NOW + 365 * DAY - HOUR).cas == second.cas
     third = renewed(second, NOW + 365 * DAY)
@@ -89,13 +89,13 @@ def test_an_old_ca_is_trusted_until_it_expires_and_its_key_goes_with_it() -> Non
     assert third.keys == second.keys[:1]
 
 
-def test_a_ca_that_would_end_before_its_leaf_does_not_sign_even_if_no_other_is_trusted() -> None:
+def test_a_ca_that_would_expire_before_its_leaf_never_signs() -> None:
     second = renewed(made(), NOW + 244 * DAY)
     late = NOW + 340 * DAY
     verify(leaf(renewed(second, late, second.cas[1:])), second.cas[:1], late)
 
 
-def test_a_long_sleep_past_everything_starts_anew() -> None:
+def test_ca_and_leaf_are_replaced_after_both_have_expired() -> None:
     late = NOW + 4000 * DAY
     after = renewed(made(), late)
     assert len(after.cas) == 1
@@ -104,7 +104,7 @@ def test_a_long_sleep_past_everything_starts_anew() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"-----BEGIN CERTIFICATE-----\n!\n"])
 @pytest.mark.parametrize("file", FILES)
-def test_what_one_file_loses_is_made_and_the_rest_stays(file: str, content: bytes) -> None:
+def test_a_lost_file_is_replaced_and_the_others_are_kept(file: str, content: bytes) -> None:
     first = made()
     broken = Authority.read({**first.contents, file: content})
     mended = renewed(broken, NOW)
@@ -118,7 +118,7 @@ def test_what_one_file_loses_is_made_and_the_rest_stays(file: str, content: byte
         assert leaf(mended) != leaf(first)
 
 
-def test_a_key_of_another_certificate_is_as_good_as_none() -> None:
+def test_a_key_that_does_not_match_its_leaf_causes_a_new_leaf() -> None:
     first, other = made(), made()
     broken = Authority.read({**first.contents, "tls.key": other.contents["tls.key"]})
     assert broken.leaf is None
@@ -128,7 +128,7 @@ def test_a_key_of_another_certificate_is_as_good_as_none() -> None:
     assert len(mended.keys) == 1
 
 
-def test_one_broken_ca_takes_no_other_with_it() -> None:
+def test_a_broken_ca_in_the_bundle_does_not_remove_the_others() -> None:
     second = renewed(made(), NOW + 244 * DAY)
     text = b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n" + second.bundle
     assert Authority.read({**second.contents, "ca.crt": text}).cas == second.cas
@@ -141,7 +141,7 @@ def test_a_leaf_of_a_foreign_ca_is_replaced() -> None:
     verify(leaf(renewed(mixed, NOW)), first.cas, NOW)
 
 
-def test_a_leaf_in_place_of_a_ca_is_no_ca() -> None:
+def test_a_leaf_stored_as_ca_is_not_used_as_ca() -> None:
     first = made()
     assert Authority.read({"ca.crt": first.contents["tls.crt"]}).cas == ()
 
@@ -154,15 +154,15 @@ def test_a_leaf_for_other_names_is_replaced() -> None:
         verify(leaf(other), other.cas, NOW)
 
 
-@pytest.mark.parametrize("life", [Life(10 * DAY, 365 * DAY), Life(30 * DAY, 300 * DAY)])
-def test_shorter_lives_are_in_force_at_once(life: Life) -> None:
+@pytest.mark.parametrize("life", [Lifetimes(10 * DAY, 365 * DAY), Lifetimes(30 * DAY, 300 * DAY)])
+def test_shorter_lifetimes_apply_at_once(life: Lifetimes) -> None:
     first = made()
     shorter = first.renewed(NAMES, life, NOW)
     assert leaf(shorter).not_valid_after_utc == NOW + life.leaf or len(shorter.cas) == 2
     assert shorter.renewed(NAMES, life, NOW) is shorter
 
 
-def test_a_clock_that_was_ahead_does_not_make_what_is_not_valid_yet() -> None:
+def test_a_leaf_issued_by_a_clock_that_is_ahead_is_valid_now() -> None:
     first = made()
     ahead = renewed(first, NOW + 60 * DAY)
     verify(leaf(ahead), first.cas, NOW)
@@ -171,7 +171,7 @@ def test_a_clock_that_was_ahead_does_not_make_what_is_not_valid_yet() -> None:
     assert leaf(back).not_valid_after_utc == NOW + LIFE.leaf
 
 
-def test_a_ca_from_the_future_signs_nothing_and_is_not_made_again_and_again() -> None:
+def test_a_ca_that_is_not_valid_yet_signs_nothing_and_is_replaced_once() -> None:
     ahead = made(NOW + 10 * DAY)
     back = renewed(ahead, NOW)
     verify(leaf(back), back.cas, NOW)
@@ -183,19 +183,19 @@ def test_a_ca_from_the_future_signs_nothing_and_is_not_made_again_and_again() ->
 @pytest.mark.parametrize(
     ("leaf_life", "ca_life"), [(30 * DAY, 119 * DAY), (timedelta(seconds=2), DAY), (DAY, -DAY)]
 )
-def test_lives_that_cannot_be_kept_are_refused(leaf_life: timedelta, ca_life: timedelta) -> None:
+def test_lifetimes_that_are_too_short_are_refused(leaf_life: timedelta, ca_life: timedelta) -> None:
     with pytest.raises(ValueError, match="four times"):
-        Life(leaf_life, ca_life)
+        Lifetimes(leaf_life, ca_life)
 
 
-def test_long_names_fit() -> None:
+def test_a_leaf_can_have_a_name_longer_than_a_common_name() -> None:
     name = f"{'s' * 63}.{'n' * 63}.svc"
     authority = Authority().renewed((name,), LIFE, NOW)
     builder = PolicyBuilder().store(Store(list(authority.cas))).time(NOW)
     builder.build_server_verifier(x509.DNSName(name)).verify(leaf(authority), [])
 
 
-def test_a_fingerprint_is_what_openssl_prints() -> None:
+def test_fingerprint_equals_that_of_openssl() -> None:
     first = made()
     assert fingerprints(first.bundle) == {fingerprint(first.cas[0])}
     assert len(fingerprint(first.cas[0])) == 64
@@ -222,7 +222,7 @@ contents = st.dictionaries(
 
 @given(contents, st.integers(-500, 500), st.booleans())
 @settings(max_examples=300)
-def test_from_anything_something_good_is_made_at_once(
+def test_any_stored_contents_give_a_valid_ca_and_leaf(
     stored: dict[str, bytes], days: int, trust: bool
 ) -> None:
     now = NOW + days * DAY
@@ -239,7 +239,7 @@ def test_from_anything_something_good_is_made_at_once(
 
 @dataclass
 class Replica:
-    """One that goes over to what is stored as `SelfManaged` does, with a clock of the test's."""
+    """One that goes over to what is stored as `DynamicSource` does, with a clock of the test's."""
 
     served: KeyPair
     since: dict[str, datetime] = field(default_factory=dict)
@@ -263,7 +263,7 @@ class Replica:
     )
 )
 @settings(max_examples=25)
-def test_what_is_registered_always_verifies_what_is_served(
+def test_the_registered_bundle_always_verifies_the_served_leaf(
     steps: list[tuple[int, bool, bool]],
 ) -> None:
     """Over years, with a registration and a writer that fail now and then, but not for a week."""

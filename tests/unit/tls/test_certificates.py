@@ -25,7 +25,7 @@ def verify(name: str, at: datetime) -> None:
     verifier.verify(leaf.certificate, [])
 
 
-def test_a_leaf_verifies_for_its_names_during_its_life() -> None:
+def test_a_leaf_verifies_for_its_names_during_its_lifetime() -> None:
     verify("podsettle.podsettle.svc", NOW)
     verify("podsettle.podsettle.svc", NOW + DAY)
 
@@ -38,7 +38,7 @@ def test_a_leaf_verifies_for_its_names_during_its_life() -> None:
         ("podsettle.podsettle.svc", NOW - timedelta(minutes=6)),
     ],
 )
-def test_it_does_not_verify_for_another_name_or_time(name: str, at: datetime) -> None:
+def test_a_leaf_does_not_verify_for_another_name_or_time(name: str, at: datetime) -> None:
     with pytest.raises(VerificationError):
         verify(name, at)
 
@@ -53,7 +53,7 @@ def test_keys_are_p256_and_a_leaf_cannot_sign() -> None:
     assert not constraints.value.ca
 
 
-def test_openssl_takes_the_pems(tmp_path: Path) -> None:
+def test_openssl_accepts_the_issued_pem_files(tmp_path: Path) -> None:
     ca = issue_ca("test CA", DAY)
     leaf = issue_leaf(ca, ["localhost", "::1"], DAY)
     (tmp_path / "crt").write_bytes(leaf.certificate_pem)

@@ -9,31 +9,31 @@ from datetime import timedelta
 import pytest
 
 from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
-from webhook.tls.context import load, server_context
-from webhook.tls.verify import objection
+from webhook.tls.context import load_key_pair, server_context
+from webhook.tls.verify import verify_error
 
 DAY = timedelta(days=1)
 
 
-def test_what_was_loaded_last_is_served() -> None:
+def test_the_key_pair_loaded_last_is_served() -> None:
     context = server_context()
     for _ in range(3):
         ca = issue_ca("test CA", DAY)
-        load(context, issue_leaf(ca, ["localhost"], DAY))
-        assert objection(context, "localhost", ca.certificate_pem) == ""
+        load_key_pair(context, issue_leaf(ca, ["localhost"], DAY))
+        assert verify_error(context, "localhost", ca.certificate_pem) == ""
 
 
 def test_a_handshake_under_way_keeps_the_certificate_it_began_with() -> None:
     context = server_context()
     old, new = issue_ca("old", DAY), issue_ca("new", DAY)
-    load(context, issue_leaf(old, ["localhost"], DAY))
+    load_key_pair(context, issue_leaf(old, ["localhost"], DAY))
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = ssl.create_default_context(cadata=old.certificate_pem.decode())
     asking = client.wrap_bio(to_client, to_server, server_hostname="localhost")
     serving = context.wrap_bio(to_server, to_client, server_side=True)
     with pytest.raises(ssl.SSLWantReadError):
         asking.do_handshake()
-    load(context, issue_leaf(new, ["localhost"], DAY))
+    load_key_pair(context, issue_leaf(new, ["localhost"], DAY))
     with pytest.raises(ssl.SSLWantReadError):
         serving.do_handshake()
     asking.do_handshake()
@@ -44,11 +44,11 @@ def test_a_key_of_another_certificate_is_refused() -> None:
     ca = issue_ca("test CA", DAY)
     one, other = (issue_leaf(ca, ["localhost"], DAY) for _ in range(2))
     with pytest.raises(ssl.SSLError):
-        load(server_context(), KeyPair(one.certificate, other.key))
+        load_key_pair(server_context(), KeyPair(one.certificate, other.key))
 
 
-def test_no_descriptor_stays_open() -> None:
+def test_load_key_pair_leaves_no_file_descriptor_open() -> None:
     pair = issue_leaf(issue_ca("test CA", DAY), ["localhost"], DAY)
     before = len(os.listdir("/proc/self/fd"))
-    load(server_context(), pair)
+    load_key_pair(server_context(), pair)
     assert len(os.listdir("/proc/self/fd")) == before

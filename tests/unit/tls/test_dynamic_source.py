@@ -10,17 +10,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 
-from webhook.tls.authority import Authority, Life
-from webhook.tls.dynamic_source import Registered, SelfManaged, service_names
-from webhook.tls.store import StoreError
-from webhook.tls.verify import objection
+from webhook.tls.authority import Authority, Lifetimes
+from webhook.tls.dynamic_source import DynamicSource, RegisteredBundles, StoreError, service_names
+from webhook.tls.verify import verify_error
 
 NAMES = service_names("podsettle", "podsettle")
 HOST = NAMES[0]
 DAY = timedelta(days=1)
-LIFE = Life(leaf=30 * DAY, ca=365 * DAY)
+LIFE = Lifetimes(leaf=30 * DAY, ca=365 * DAY)
 # A new CA waits for one second, and a leaf is due after three and a third.
-SHORT = Life(leaf=timedelta(seconds=5), ca=timedelta(seconds=20))
+SHORT = Lifetimes(leaf=timedelta(seconds=5), ca=timedelta(seconds=20))
 
 
 class Memory:
@@ -53,17 +52,17 @@ class Memory:
 class Cluster:
     """A store, a webhook configuration with one entry, and replicas."""
 
-    def __init__(self, life: Life, age: timedelta = timedelta(0)) -> None:
+    def __init__(self, life: Lifetimes, age: timedelta = timedelta(0)) -> None:
         self.life = life
         self.first = Authority().renewed(NAMES, life, datetime.now(UTC) - age)
         self.store = Memory(self.first.contents)
         self.bundle: bytes | None = None
 
-    def registered(self) -> Registered:
+    def registered(self) -> RegisteredBundles:
         return [] if self.bundle is None else [(HOST, self.bundle)]
 
-    def replica(self, *, writes: bool = False) -> SelfManaged:
-        return SelfManaged(self.store, NAMES, self.life, lambda: writes, self.registered)
+    def replica(self, *, writes: bool = False) -> DynamicSource:
+        return DynamicSource(self.store, NAMES, self.life, lambda: writes, self.registered)
 
     def replace(self) -> Authority:
         """Another CA and a leaf of it, in the place of all that was stored."""
@@ -72,20 +71,20 @@ class Cluster:
         return other
 
 
-async def look(replica: SelfManaged) -> None:
+async def sync(replica: DynamicSource) -> None:
     """Look as if it were time to."""
-    replica._looked = None
-    await replica.look()
+    replica._synced_at = None
+    await replica.sync()
 
 
-async def eventually(replica: SelfManaged, condition: Callable[[], bool]) -> None:
+async def eventually(replica: DynamicSource, condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():
-            await look(replica)
+            await sync(replica)
             await asyncio.sleep(0.02)
 
 
-def served(replica: SelfManaged) -> x509.Certificate | None:
+def served(replica: DynamicSource) -> x509.Certificate | None:
     return replica._served.certificate if replica._served else None
 
 
@@ -94,36 +93,36 @@ def leaf(authority: Authority) -> x509.Certificate:
     return authority.leaf.certificate
 
 
-async def test_the_writer_makes_what_every_replica_serves() -> None:
+async def test_every_replica_serves_the_leaf_that_the_writer_stored() -> None:
     cluster = Cluster(LIFE)
     cluster.store.contents = {}
     writer, reader = cluster.replica(writes=True), cluster.replica()
     assert not writer.ready
     assert writer.problem == "Secret podsettle/podsettle-tls holds no certificate yet"
     assert writer.bundle == b""
-    assert objection(writer.context, HOST, b"")
-    await look(reader)
+    assert verify_error(writer.context, HOST, b"")
+    await sync(reader)
     assert not reader.ready
-    await look(writer)
+    await sync(writer)
     assert writer.ready
-    await look(reader)
+    await sync(reader)
     for replica in (writer, reader):
         assert (replica.ready, replica.problem) == (True, "")
         for name in NAMES:
-            assert objection(replica.context, name, writer.bundle) == ""
+            assert verify_error(replica.context, name, writer.bundle) == ""
     assert served(reader) == served(writer)
     assert reader.bundle == writer.bundle
 
 
-async def test_the_probes_get_an_answer_before_the_store_does() -> None:
-    said = objection(Cluster(LIFE).replica().context, HOST, Cluster(LIFE).first.bundle)
+async def test_handshakes_succeed_before_the_store_was_read() -> None:
+    said = verify_error(Cluster(LIFE).replica().context, HOST, Cluster(LIFE).first.bundle)
     assert "certificate" in said
 
 
-async def test_nothing_is_written_where_nothing_is_due() -> None:
+async def test_the_store_is_not_written_while_nothing_is_due() -> None:
     cluster = Cluster(LIFE)
     writer = cluster.replica(writes=True)
-    await look(writer)
+    await sync(writer)
     assert served(writer) == leaf(cluster.first)
     assert cluster.store.writes == 0
 
@@ -132,85 +131,87 @@ async def test_a_leaf_that_is_due_is_renewed_and_served() -> None:
     cluster = Cluster(LIFE, age=25 * DAY)
     cluster.bundle = cluster.first.bundle
     reader, writer = cluster.replica(), cluster.replica(writes=True)
-    await look(reader)
+    await sync(reader)
     assert served(reader) == leaf(cluster.first)
-    assert "nobody has renewed it" in reader.problem
+    assert "was not renewed" in reader.problem
     assert reader.ready
     for replica in (writer, reader):
-        await look(replica)
+        await sync(replica)
         assert served(replica) != leaf(cluster.first)
         assert replica.expires > datetime.now(UTC) + 29 * DAY
         assert replica.problem == ""
 
 
-async def test_a_leaf_that_is_not_trusted_is_not_served_while_the_old_one_is() -> None:
+async def test_an_untrusted_new_leaf_is_not_served_while_the_old_one_is_trusted() -> None:
     cluster = Cluster(SHORT)
     cluster.bundle = cluster.first.bundle
     reader = cluster.replica()
-    await look(reader)
+    await sync(reader)
     other = cluster.replace()
-    await look(reader)
+    await sync(reader)
     assert served(reader) == leaf(cluster.first)
-    assert "waits until it is trusted: podsettle.podsettle.svc: unable to get" in reader.problem
+    assert (
+        "not served until it is trusted: podsettle.podsettle.svc: unable to get" in reader.problem
+    )
     assert reader.ready
     # Trusted by this API server as of now: others get the time to learn of it.
     cluster.bundle = other.bundle + cluster.first.bundle
-    await look(reader)
+    await sync(reader)
     assert served(reader) == leaf(cluster.first)
     await eventually(reader, lambda: served(reader) == leaf(other))
-    assert objection(reader.context, HOST, other.bundle) == ""
+    assert verify_error(reader.context, HOST, other.bundle) == ""
 
 
-async def test_a_leaf_that_nobody_trusts_is_left_at_once() -> None:
+async def test_an_untrusted_leaf_is_replaced_at_once() -> None:
     cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
     reader = cluster.replica()
-    await look(reader)
+    await sync(reader)
     other = cluster.replace()
     cluster.bundle = other.bundle
     # No matter that it is not time to look at the store yet.
-    await reader.look()
+    await reader.sync()
     assert served(reader) == leaf(other)
 
 
-async def test_an_emptied_store_gets_a_new_ca_and_no_moment_goes_without_trust() -> None:
+async def test_the_leaf_stays_trusted_after_the_store_was_emptied() -> None:
     cluster = Cluster(SHORT)
     cluster.bundle = cluster.first.bundle
     writer, reader = cluster.replica(writes=True), cluster.replica()
-    await look(writer)
-    await look(reader)
+    await sync(writer)
+    await sync(reader)
     cluster.store.contents = {}
     old = cluster.first.cas[0]
     async with asyncio.timeout(60):
         while cluster.first.bundle in writer.bundle:
             for replica in (writer, reader):
-                await look(replica)
-                assert objection(replica.context, HOST, cluster.bundle) == ""
+                await sync(replica)
+                assert verify_error(replica.context, HOST, cluster.bundle) == ""
             # As the registration does it, a moment later.
             cluster.bundle = writer.bundle
             for replica in (writer, reader):
-                assert objection(replica.context, HOST, cluster.bundle) == ""
+                assert verify_error(replica.context, HOST, cluster.bundle) == ""
             await asyncio.sleep(0.05)
     stored = Authority.read(cluster.store.contents or {})
     assert old not in stored.cas
     assert served(reader) == served(writer) == leaf(stored)
 
 
-async def test_each_entry_of_the_webhook_configuration_counts() -> None:
+async def test_a_new_leaf_waits_until_every_webhook_entry_trusts_it() -> None:
     cluster = Cluster(LIFE)
     other = Authority().renewed(NAMES, LIFE, datetime.now(UTC))
     bundles = [cluster.first.bundle, cluster.first.bundle]
-    reader = SelfManaged(
+    reader = DynamicSource(
         cluster.store, NAMES, LIFE, lambda: False, lambda: [(HOST, bundle) for bundle in bundles]
     )
-    await look(reader)
+    await sync(reader)
     cluster.store.contents = other.contents
     bundles[1] = other.bundle + cluster.first.bundle
-    await look(reader)
+    await sync(reader)
     assert served(reader) == leaf(cluster.first)
     # Half of the calls fail with the old one, none would with the new one.
     bundles[0] = other.bundle
-    await look(reader)
+    await sync(reader)
     assert served(reader) == leaf(other)
 
 
@@ -224,68 +225,68 @@ async def test_each_entry_of_the_webhook_configuration_counts() -> None:
         {"tls.crt": b"", "tls.key": b"", "ca.crt": b"", "ca.key": b""},
     ],
 )
-async def test_a_broken_store_takes_nothing_away(contents: dict[str, bytes]) -> None:
+async def test_a_broken_store_changes_neither_leaf_nor_bundle(contents: dict[str, bytes]) -> None:
     cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
     reader = cluster.replica()
-    await look(reader)
+    await sync(reader)
     cluster.store.contents = {**cluster.first.contents, **contents} if contents else {}
-    await look(reader)
+    await sync(reader)
     assert served(reader) == leaf(cluster.first)
-    assert objection(reader.context, HOST, cluster.bundle) == ""
+    assert verify_error(reader.context, HOST, cluster.bundle) == ""
     assert cluster.first.bundle in reader.bundle
 
 
-async def test_a_leaf_that_does_not_fit_the_stored_ca_is_not_served() -> None:
+async def test_a_leaf_of_a_ca_that_is_not_stored_is_not_served() -> None:
     cluster = Cluster(LIFE)
     reader = cluster.replica()
-    await look(reader)
+    await sync(reader)
     other = Authority().renewed(NAMES, LIFE, datetime.now(UTC)).contents
     pair = {key: other[key] for key in ("tls.crt", "tls.key")}
     cluster.store.contents = {**cluster.first.contents, **pair}
-    await look(reader)
+    await sync(reader)
     assert served(reader) == leaf(cluster.first)
 
 
-async def test_an_empty_store_makes_no_ca_forgotten_however_long_it_stays_so() -> None:
+async def test_cas_stay_registered_while_the_store_is_empty() -> None:
     cluster = Cluster(LIFE)
     reader = cluster.replica()
-    await look(reader)
+    await sync(reader)
     cluster.store.contents = {}
     reader._in_store = dict.fromkeys(reader._in_store, float("-inf"))
-    await look(reader)
+    await sync(reader)
     assert reader.bundle == cluster.first.bundle
 
 
-async def test_a_store_that_is_gone_is_told_of_and_takes_nothing_away(
+async def test_a_missing_store_is_reported_and_the_leaf_stays_served(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = Cluster(LIFE)
     writer = cluster.replica(writes=True)
-    await look(writer)
+    await sync(writer)
     cluster.store.contents = None
     for _ in range(3):
-        await look(writer)
+        await sync(writer)
     assert writer.ready
-    assert "Secret podsettle/podsettle-tls does not exist; a helm upgrade" in writer.problem
+    assert "Secret podsettle/podsettle-tls does not exist; `helm upgrade`" in writer.problem
     assert writer.bundle == cluster.first.bundle
     assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 1
 
 
-async def test_what_can_be_read_is_served_though_it_cannot_be_written() -> None:
+async def test_a_stored_leaf_is_served_although_writes_fail() -> None:
     cluster = Cluster(LIFE, age=25 * DAY)
     cluster.store.read_only = "403: forbidden"
     writer = cluster.replica(writes=True)
-    await look(writer)
+    await sync(writer)
     assert served(writer) == leaf(cluster.first)
     assert "403: forbidden" in writer.problem
     cluster.store.read_only = ""
-    await look(writer)
+    await sync(writer)
     assert writer.problem == ""
     assert served(writer) != leaf(cluster.first)
 
 
-async def test_a_write_that_lost_a_race_gives_way() -> None:
+async def test_a_write_conflict_keeps_the_contents_of_the_other_writer() -> None:
     cluster = Cluster(LIFE)
     cluster.store.contents = {}
     late = cluster.replica(writes=True)
@@ -297,79 +298,79 @@ async def test_a_write_that_lost_a_race_gives_way() -> None:
         return contents
 
     cluster.store.read = overtaken  # type: ignore[method-assign]
-    await look(late)
+    await sync(late)
     assert "modified" in late.problem
-    await look(late)
+    await sync(late)
     assert served(late) == leaf(cluster.first)
 
 
-async def test_an_unreachable_store_is_no_reason_to_stop_serving() -> None:
+async def test_the_leaf_stays_served_while_the_store_is_unreachable() -> None:
     cluster = Cluster(LIFE)
     reader = cluster.replica()
-    await look(reader)
+    await sync(reader)
     cluster.store.failure = "no answer"
-    await look(reader)
+    await sync(reader)
     assert (reader.ready, reader.problem) == (True, "no answer")
 
 
 async def test_an_expired_leaf_is_not_ready() -> None:
     cluster = Cluster(SHORT, age=timedelta(seconds=1))
     reader = cluster.replica()
-    await look(reader)
+    await sync(reader)
     assert reader.ready
     await eventually(reader, lambda: not reader.ready)
     assert "the certificate expired at" in reader.problem
-    await look(cluster.replica(writes=True))
-    await look(reader)
+    await sync(cluster.replica(writes=True))
+    await sync(reader)
     assert reader.ready
 
 
-async def test_it_looks_again_only_when_it_is_time_or_something_is_wrong() -> None:
+async def test_sync_reads_the_store_only_when_due_or_after_an_error() -> None:
     cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
     reader = cluster.replica()
-    await reader.look()
+    await reader.sync()
     cluster.store.failure = "no answer"
-    await reader.look()
+    await reader.sync()
     assert reader.problem == ""
     for moved in (timedelta(hours=1), -timedelta(hours=1)):
-        reader._looked = datetime.now(UTC) + moved
+        reader._synced_at = datetime.now(UTC) + moved
         reader._failure = ""
-        await reader.look()
+        await reader.sync()
         assert reader.problem == "no answer"
 
 
-async def test_an_heir_reads_before_it_has_anything_registered() -> None:
+async def test_a_new_writer_reads_the_store_before_it_registers_a_bundle() -> None:
     cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
     writes = False
-    heir = SelfManaged(cluster.store, NAMES, LIFE, lambda: writes, cluster.registered)
-    await heir.look()
+    heir = DynamicSource(cluster.store, NAMES, LIFE, lambda: writes, cluster.registered)
+    await heir.sync()
     other = cluster.replace()
     cluster.bundle = other.bundle + cluster.first.bundle
     writes = True
     assert heir.bundle == b""
-    await heir.look()
+    await heir.sync()
     assert heir.bundle == other.bundle + cluster.first.bundle
     writes = False
-    await heir.look()
+    await heir.sync()
     assert heir.bundle == other.bundle + cluster.first.bundle
 
 
-async def test_while_it_runs_it_looks_again_and_survives_a_defect(
+async def test_a_running_source_syncs_again_after_an_internal_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = Cluster(SHORT)
     defects = 1
 
-    def registered() -> Registered:
+    def registered() -> RegisteredBundles:
         nonlocal defects
         defects -= 1
         if defects >= 0:
             raise RuntimeError("a defect")
         return cluster.registered()
 
-    writer = SelfManaged(cluster.store, NAMES, SHORT, lambda: True, registered)
+    writer = DynamicSource(cluster.store, NAMES, SHORT, lambda: True, registered)
     async with writer.running(), asyncio.timeout(30):
         while cluster.store.writes < 2:  # noqa: ASYNC110 (what is waited for has no event)
             await asyncio.sleep(0.02)

@@ -19,7 +19,7 @@ from webhook.tls.file_source import (
     FileSource,
     ensure_development_certificates,
 )
-from webhook.tls.verify import objection
+from webhook.tls.verify import verify_error
 
 NOW = datetime.now(UTC)
 
@@ -29,7 +29,7 @@ def directory(tmp_path: Path) -> CertificateDirectory:
     return CertificateDirectory(tmp_path / "certs")
 
 
-def test_made_once_and_kept(directory: CertificateDirectory) -> None:
+def test_development_certificates_are_created_once(directory: CertificateDirectory) -> None:
     assert ensure_development_certificates(directory)
     before = directory.certificate.read_bytes()
     assert not ensure_development_certificates(directory)
@@ -42,18 +42,22 @@ def test_made_once_and_kept(directory: CertificateDirectory) -> None:
     directory.ssl_context()
 
 
-def test_nobody_else_reads_the_key(directory: CertificateDirectory) -> None:
+def test_the_development_key_is_readable_by_its_owner_only(directory: CertificateDirectory) -> None:
     ensure_development_certificates(directory)
     assert stat.S_IMODE(directory.key.stat().st_mode) == 0o600
 
 
-def test_replaced_after_two_thirds_of_its_life(directory: CertificateDirectory) -> None:
+def test_development_certificates_are_replaced_after_two_thirds_of_their_lifetime(
+    directory: CertificateDirectory,
+) -> None:
     ensure_development_certificates(directory, now=NOW)
     assert not ensure_development_certificates(directory, now=NOW + timedelta(days=59))
     assert ensure_development_certificates(directory, now=NOW + timedelta(days=61))
 
 
-def test_replaced_for_another_name(directory: CertificateDirectory) -> None:
+def test_development_certificates_are_replaced_for_a_new_name(
+    directory: CertificateDirectory,
+) -> None:
     ensure_development_certificates(directory)
     assert ensure_development_certificates(directory, ("localhost", "build.example"))
     assert not ensure_development_certificates(directory, ("build.example",))
@@ -61,7 +65,7 @@ def test_replaced_for_another_name(directory: CertificateDirectory) -> None:
 
 @pytest.mark.parametrize("name", ["ca.crt", "tls.crt", "tls.key"])
 @pytest.mark.parametrize("content", [None, b"", b"-----BEGIN CERTIFICATE-----\n!\n"])
-def test_replaced_where_a_file_is_missing_or_broken(
+def test_development_certificates_are_replaced_if_a_file_is_missing_or_broken(
     directory: CertificateDirectory, name: str, content: bytes | None
 ) -> None:
     ensure_development_certificates(directory)
@@ -72,7 +76,7 @@ def test_replaced_where_a_file_is_missing_or_broken(
     directory.ssl_context()
 
 
-def test_a_key_of_another_certificate_is_named(
+def test_a_key_that_does_not_match_its_certificate_is_named_in_the_error(
     directory: CertificateDirectory, tmp_path: Path
 ) -> None:
     ensure_development_certificates(directory)
@@ -83,12 +87,14 @@ def test_a_key_of_another_certificate_is_named(
         directory.ssl_context()
 
 
-def test_a_missing_certificate_says_what_to_run(directory: CertificateDirectory) -> None:
+def test_the_error_of_a_missing_certificate_names_the_command(
+    directory: CertificateDirectory,
+) -> None:
     with pytest.raises(CertificateError, match="podsettle certs --certs-dir"):
         directory.ssl_context()
 
 
-def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_writable_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CertificateError, match="file"):
         ensure_development_certificates(CertificateDirectory(tmp_path / "file" / "certs"))
@@ -122,15 +128,15 @@ def write(directory: CertificateDirectory, life: timedelta, now: datetime = NOW)
 async def test_new_files_are_served_without_a_restart(
     directory: CertificateDirectory, source: FileSource
 ) -> None:
-    assert objection(source.context, "localhost", directory.ca.read_bytes()) == ""
+    assert verify_error(source.context, "localhost", directory.ca.read_bytes()) == ""
     assert (source.ready, source.problem, source.bundle) == (True, "", None)
     ca = write(directory, timedelta(days=3))
-    await eventually(lambda: objection(source.context, "localhost", ca) == "")
+    await eventually(lambda: verify_error(source.context, "localhost", ca) == "")
     assert source.expires == directory.load().not_valid_after_utc
     assert source.problem == ""
 
 
-async def test_files_that_do_not_fit_leave_the_old_ones_in_place_and_are_told_of(
+async def test_files_that_do_not_match_are_reported_and_not_served(
     directory: CertificateDirectory,
     source: FileSource,
     tmp_path: Path,
@@ -142,7 +148,7 @@ async def test_files_that_do_not_fit_leave_the_old_ones_in_place_and_are_told_of
     directory.key.write_bytes(other.key.read_bytes())
     await eventually(lambda: "tls.key" in source.problem)
     assert source.ready
-    assert objection(source.context, "localhost", ca) == ""
+    assert verify_error(source.context, "localhost", ca) == ""
     directory.key.unlink()
     await eventually(lambda: "No such file" in source.problem)
     directory.key.write_bytes(key)
@@ -150,7 +156,7 @@ async def test_files_that_do_not_fit_leave_the_old_ones_in_place_and_are_told_of
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
 
 
-def test_what_has_expired_is_not_ready(directory: CertificateDirectory) -> None:
+def test_a_source_with_an_expired_certificate_is_not_ready(directory: CertificateDirectory) -> None:
     ensure_development_certificates(directory)
     write(directory, timedelta(days=1), NOW - timedelta(days=2))
     source = FileSource(directory)
@@ -158,7 +164,7 @@ def test_what_has_expired_is_not_ready(directory: CertificateDirectory) -> None:
     assert "tls.crt: expired at " in source.problem
 
 
-async def test_a_read_that_failed_is_tried_again_though_no_file_changes(
+async def test_a_failed_read_is_repeated_without_a_change_of_files(
     directory: CertificateDirectory, source: FileSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = [OSError(24, "Too many open files")]
@@ -170,5 +176,5 @@ async def test_a_read_that_failed_is_tried_again_though_no_file_changes(
 
     monkeypatch.setattr("webhook.tls.file_source.server_context", make)
     ca = write(directory, timedelta(days=3))
-    await eventually(lambda: objection(source.context, "localhost", ca) == "")
+    await eventually(lambda: verify_error(source.context, "localhost", ca) == "")
     assert not failures

@@ -36,7 +36,7 @@ def test_cert_manager_issues_for_the_service_from_a_ca_that_keeps_its_key() -> N
     assert signer == {"ca": {"secretName": ca["secretName"]}}
 
 
-def test_cert_manager_injects_the_ca_of_that_very_certificate() -> None:
+def test_cert_manager_injects_the_ca_of_the_served_certificate() -> None:
     found = documents("cert-manager.yaml")
     injected = found[CONFIGURATION]["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
     namespace, name = injected.split("/")
@@ -52,7 +52,9 @@ def test_openshift_writes_the_secret_and_the_bundle() -> None:
 
 
 @pytest.mark.parametrize("name", ["cert-manager.yaml", "openshift.yaml"])
-def test_the_annotations_leave_the_rest_of_an_object_alone(cluster: KubeCluster, name: str) -> None:
+def test_the_injection_annotations_leave_the_rest_of_an_object_unchanged(
+    cluster: KubeCluster, name: str
+) -> None:
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
     webhook = {
         "name": "opt-in.podsettle.dev",

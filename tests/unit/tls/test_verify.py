@@ -10,8 +10,8 @@ import pytest
 import trustme
 
 from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
-from webhook.tls.context import load, server_context
-from webhook.tls.verify import objection
+from webhook.tls.context import load_key_pair, server_context
+from webhook.tls.verify import verify_error
 
 DAY = timedelta(days=1)
 HOST = "podsettle.podsettle.svc"
@@ -26,45 +26,45 @@ def serve(age: timedelta = timedelta(0)) -> Served:
     now = datetime.now(UTC) - age
     ca = issue_ca("test CA", 2 * DAY, now)
     context = server_context()
-    load(context, issue_leaf(ca, [HOST], DAY, now))
+    load_key_pair(context, issue_leaf(ca, [HOST], DAY, now))
     return Served(ca, context)
 
 
-def test_a_good_certificate_finds_no_objection() -> None:
+def test_a_valid_certificate_has_no_verify_error() -> None:
     served = serve()
-    assert objection(served.context, HOST, served.ca.certificate_pem) == ""
+    assert verify_error(served.context, HOST, served.ca.certificate_pem) == ""
 
 
-def test_one_ca_of_several_is_enough() -> None:
+def test_one_matching_ca_in_the_bundle_is_sufficient() -> None:
     served, other = serve(), serve()
     for bundle in (served.ca, other.ca), (other.ca, served.ca):
         text = b"".join(ca.certificate_pem for ca in bundle)
-        assert objection(served.context, HOST, text) == ""
+        assert verify_error(served.context, HOST, text) == ""
 
 
-def test_another_ca_of_the_same_name() -> None:
-    said = objection(serve().context, HOST, serve().ca.certificate_pem)
+def test_a_ca_with_the_same_name_and_another_key_is_refused() -> None:
+    said = verify_error(serve().context, HOST, serve().ca.certificate_pem)
     assert "certificate" in said
     assert said.startswith("unable to get") or "signature" in said
 
 
-def test_another_host() -> None:
+def test_a_certificate_for_another_host_is_refused() -> None:
     served = serve()
-    said = objection(served.context, "other.podsettle.svc", served.ca.certificate_pem)
+    said = verify_error(served.context, "other.podsettle.svc", served.ca.certificate_pem)
     assert "other.podsettle.svc" in said
 
 
 @pytest.mark.parametrize(
     ("age", "said"), [(1.5 * DAY, "certificate has expired"), (-DAY, "not yet valid")]
 )
-def test_another_time(age: timedelta, said: str) -> None:
+def test_a_certificate_outside_its_validity_is_refused(age: timedelta, said: str) -> None:
     served = serve(age)
-    assert said in objection(served.context, HOST, served.ca.certificate_pem)
+    assert said in verify_error(served.context, HOST, served.ca.certificate_pem)
 
 
 @pytest.mark.parametrize("bundle", [b"", b" \n"])
-def test_no_bundle(bundle: bytes) -> None:
-    assert objection(serve().context, HOST, bundle) == "no CA bundle is registered"
+def test_an_empty_bundle_is_reported(bundle: bytes) -> None:
+    assert verify_error(serve().context, HOST, bundle) == "no CA bundle is registered"
 
 
 @pytest.mark.parametrize(
@@ -76,32 +76,32 @@ def test_no_bundle(bundle: bytes) -> None:
         b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
     ],
 )
-def test_a_bundle_that_is_none(bundle: bytes) -> None:
-    assert "no certificate" in objection(serve().context, HOST, bundle)
+def test_a_bundle_without_pem_is_reported(bundle: bytes) -> None:
+    assert "no certificate" in verify_error(serve().context, HOST, bundle)
 
 
-def test_a_server_without_a_certificate() -> None:
-    assert objection(server_context(), HOST, serve().ca.certificate_pem)
+def test_a_context_without_a_certificate_is_refused() -> None:
+    assert verify_error(server_context(), HOST, serve().ca.certificate_pem)
 
 
-def test_an_intermediate_may_be_what_is_trusted() -> None:
+def test_an_intermediate_ca_may_be_the_trust_anchor() -> None:
     """Go ends a chain at whatever it is told to trust; cert-manager's bundles rely on it."""
     root = trustme.CA()
     intermediate = root.create_child_ca()
     context = server_context()
     intermediate.issue_cert(HOST).configure_cert(context)
-    assert objection(context, HOST, intermediate.cert_pem.bytes()) == ""
+    assert verify_error(context, HOST, intermediate.cert_pem.bytes()) == ""
 
 
-def test_a_client_certificate_that_is_asked_for_is_no_matter() -> None:
+def test_a_requested_client_certificate_does_not_affect_verification() -> None:
     served = serve()
     served.context.load_verify_locations(cadata=served.ca.certificate_pem.decode())
     served.context.verify_mode = ssl.CERT_OPTIONAL
-    assert objection(served.context, HOST, served.ca.certificate_pem) == ""
+    assert verify_error(served.context, HOST, served.ca.certificate_pem) == ""
 
 
 def test_the_minimum_is_tls_1_2() -> None:
     served = serve()
     assert served.context.minimum_version == ssl.TLSVersion.TLSv1_2
     served.context.maximum_version = ssl.TLSVersion.TLSv1_2
-    assert objection(served.context, HOST, served.ca.certificate_pem) == ""
+    assert verify_error(served.context, HOST, served.ca.certificate_pem) == ""
