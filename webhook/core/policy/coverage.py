@@ -1,4 +1,4 @@
-"""The policies in force, compiled once per change, and which of them cover which namespace."""
+"""The set of policies in force, and which of them cover a namespace."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from webhook.core.policy.plan import CompiledPolicy, PlanCache, PolicyGroup, com
 from webhook.core.policy.selector_index import SelectorIndex, compile_for_index
 
 _MAX_NAMESPACE_NAME_CHARACTERS = 63
-"""A name in a request may be no namespace at all."""
+"""The longest valid name of a namespace (RFC 1123). The coverage of longer names is not cached,
+because a request may carry any name."""
 
 MAX_COVERAGE_CACHE_BYTES = 16 * 1024 * 1024
-"""Of namespaces whose coverage is kept: their names and labels, for 20,000 of a usual size.
-Namespaces come and go, and tenants who may make them choose their labels."""
+"""The maximum size of the cache of coverage by namespace: 20,000 namespaces of a usual size.
+
+The cache is bounded because tenants may create namespaces and choose their labels."""
 _NAMESPACE_OVERHEAD_BYTES = 400
 _LABEL_OVERHEAD_BYTES = 120
-"""What a namespace and a label take beside their texts."""
+"""The memory that a namespace and a label take in addition to their texts, estimated."""
 MAX_GROUPED_POLICIES = 20_000
-"""Policies in all groups that are kept; each takes some 200 bytes in each group."""
+"""The maximum number of policies in all cached groups together. A policy takes about 200 bytes in
+each group, so the groups take up to 4 MB."""
 
 _NO_POLICIES = PolicyGroup()
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What covers a namespace, and what a person should know about it."""
+    """The policies that cover a namespace, or the reason why no policy does."""
 
     group: PolicyGroup = _NO_POLICIES
     protected: bool = False
@@ -47,11 +50,11 @@ class Coverage:
 
 
 class PolicySet:
-    """Policies by priority, then name. Immutable; a change makes a new one."""
+    """All policies in force, by priority, then name. Immutable."""
 
     def __init__(self, documents: Iterable[SettlePolicy] = ()) -> None:
         self.documents = tuple(documents)
-        """What the policies were compiled from."""
+        """The policies as they were parsed."""
         compiled = sorted(
             (compile_policy(document) for document in self.documents),
             key=lambda policy: (-policy.priority, policy.name),
@@ -68,26 +71,33 @@ class PolicySet:
         return len(self._policies)
 
     def _clear_caches(self) -> None:
-        # Selectors are asked once per namespace and change of its labels, not once per pod.
+        # Namespace selectors are evaluated once per namespace and set of labels, not once per pod.
         self._coverage_cache: dict[str, tuple[Mapping[str, str], Coverage, int]] = {}
         self._coverage_cache_bytes = 0
-        # Thousands of namespaces are covered by a few dozen sets of policies.
+        # Thousands of namespaces share a few dozen sets of policies.
         self._groups: dict[tuple[int, ...], PolicyGroup] = {(): _NO_POLICIES}
         self._grouped_policies = 0
         self._plan_cache = PlanCache(self._policies)
 
     def with_own_caches(self) -> PolicySet:
-        """The same policies, for callers whose questions must not displace what others asked."""
+        """Return the same policies with empty caches.
+
+        It is for callers whose queries must not evict the entries of other callers.
+        """
         made = copy(self)
         made._clear_caches()
         return made
 
     def coverage_for(self, namespace: Namespace, own_namespace: str | None) -> Coverage:
-        """The policies for a namespace; none for one that is protected or switched off."""
+        """Return the policies that cover a namespace.
+
+        No policy covers a namespace that is protected or disabled by label. `own_namespace` is
+        podsettle's own namespace, which is protected.
+        """
         known = self._coverage_cache.get(namespace.name)
         if known is not None:
             labels, coverage, _ = known
-            # Mostly the very same; comparing them would take longer than all the rest.
+            # The identity check comes first, because to compare two mappings is slow.
             if labels is namespace.labels or labels == namespace.labels:
                 return coverage
         coverage = self._compute_coverage(namespace, own_namespace)
@@ -96,7 +106,7 @@ class PolicySet:
         return coverage
 
     def _cache_coverage(self, namespace: Namespace, coverage: Coverage) -> None:
-        """Remember what covers a namespace, within the bound."""
+        """Store the coverage of a namespace, and clear the cache if it is full."""
         *_, before = self._coverage_cache.pop(namespace.name, (0,))
         self._coverage_cache_bytes -= before
         size = _NAMESPACE_OVERHEAD_BYTES + sum(
@@ -111,11 +121,11 @@ class PolicySet:
         self._coverage_cache_bytes += size
 
     def _group_of(self, ranks: tuple[int, ...]) -> PolicyGroup:
-        """The policies of these ranks together."""
+        """Return the group of the policies with these ranks."""
         group = self._groups.get(ranks)
         if group is None:
             if self._grouped_policies + len(ranks) > MAX_GROUPED_POLICIES:
-                # With what covers namespaces, which holds groups.
+                # Clears the coverage cache too, because its entries refer to the groups.
                 self._clear_caches()
             group = PolicyGroup(
                 tuple(self._policies[rank] for rank in ranks), ranks, self._plan_cache

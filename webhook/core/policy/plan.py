@@ -1,4 +1,4 @@
-"""Which policies cover a pod, and what they want together."""
+"""Plans: the remedies that the policies that cover a pod ask for together."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from webhook.core.remedies.post_init_sleep import PostInitSleep
 
 _PLAN_OVERHEAD_WEIGHT = 64
 MAX_PLAN_CACHE_WEIGHT = 64 * 1024
-"""Of the plans that are kept: each weighs 64 and one for each policy, in units of some 16 bytes, so
-that a thousand plans of 60 policies take a megabyte or two."""
+"""The maximum size of the plan cache, in units of about 16 bytes: 1 to 2 MB.
+
+A plan weighs 64, and 1 for each of its policies. So the cache holds 500 plans of 60 policies."""
 
 _plan_numbers = count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledPolicy:
-    """One policy, ready to be asked."""
+    """A policy in the form that decisions read."""
 
     name: str
     priority: int
     audit: bool
     namespace_selector: LabelSelector | None
-    """None: only namespaces that name the policy."""
+    """None: the policy covers only namespaces that name it by label."""
     named_namespaces: frozenset[str]
     indexed_pod_selector: CompiledSelector | None
     remedies: tuple[tuple[str, Remedy, Any], ...]
-    """Name, function and settings."""
+    """The name, the function and the settings of each remedy."""
     image_rules: LookupRules | None
-    """Where images may be looked up; None: nowhere."""
+    """The registries that may be asked about images. None: no registry."""
 
 
 def compile_policy(document: SettlePolicy) -> CompiledPolicy:
-    """A policy as it is asked for each pod, from its document."""
+    """Return a policy in the form that decisions read."""
     spec = document.spec
     selector = spec.namespace_selector
     return CompiledPolicy(
@@ -60,7 +61,7 @@ def compile_policy(document: SettlePolicy) -> CompiledPolicy:
 
 
 class Step(NamedTuple):
-    """One remedy, as one policy wants it."""
+    """One remedy with the settings of one policy."""
 
     remedy: str
     policy: CompiledPolicy
@@ -69,33 +70,34 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be done to a pod: each remedy once, by the first policy that sets it."""
+    """The remedies for a pod. Each comes once, from the first policy that sets it."""
 
     number: int
-    """No two plans have the same."""
+    """A number that no other plan has."""
     policies: tuple[str, ...]
-    """The names of those that cover the pod."""
+    """The names of the policies that cover the pod."""
     mutating: tuple[Step, ...]
     audited: tuple[Step, ...]
-    """An audit never stands in the way of a policy that mutates."""
+    """Kept apart, so that a policy with `action: Audit` never displaces one that mutates."""
     wraps_containers: bool
-    """Whether it may wrap regular containers, not only init containers."""
+    """Whether a step may wrap regular containers, not only init containers."""
 
 
 class PlanCache:
-    """The plans that were made, by the policies that cover a pod together. Bounded.
+    """Plans by the set of policies that they combine.
 
-    Labels of pods and namespaces, which tenants choose, decide on which policies these are.
+    The cache is bounded: tenants choose the labels of pods and namespaces, and with them which
+    sets of policies occur.
     """
 
     def __init__(self, policies: tuple[CompiledPolicy, ...] = ()) -> None:
-        """Policies go by their ranks in all that there are."""
+        """`policies` are all policies. The index of a policy is its rank."""
         self._policies = policies
         self._plans: dict[tuple[int, ...], Plan] = {}
         self._weight = 0
 
     def plan_for(self, ranks: tuple[int, ...]) -> Plan:
-        """The plan of some policies."""
+        """Return the plan of the policies with these ranks."""
         plan = self._plans.get(ranks)
         if plan is None:
             plan = _make_plan([self._policies[rank] for rank in ranks])
@@ -109,7 +111,7 @@ class PlanCache:
 
 
 class PolicyGroup:
-    """Policies that cover a namespace together, by priority, then name. Immutable."""
+    """The policies that cover a namespace, by priority, then name. Immutable."""
 
     def __init__(
         self,
@@ -117,7 +119,7 @@ class PolicyGroup:
         ranks: tuple[int, ...] = (),
         plans: PlanCache | None = None,
     ) -> None:
-        """`ranks` are those of the policies in all that there are, as `plans` knows them."""
+        """`ranks` are the ranks of `policies` among all policies, as `plans` expects them."""
         self.policies = policies
         self._pod_selectors = SelectorIndex(
             (rank, policy.indexed_pod_selector)
@@ -126,7 +128,7 @@ class PolicyGroup:
         self._plans = plans or PlanCache()
 
     def plan(self, labels: Labels) -> Plan | None:
-        """What is to be done to a pod with these labels; None where no policy covers it."""
+        """Return the plan for a pod with these labels. Return None if no policy covers it."""
         covering = self._pod_selectors.matching(labels)
         return self._plans.plan_for(covering) if covering else None
 

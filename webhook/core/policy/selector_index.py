@@ -1,4 +1,4 @@
-"""Many selectors at once: which of them hold, without asking each."""
+"""An index of label selectors: finds those that match some labels without evaluating each."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from webhook.core.policy.selectors import (
 
 @dataclass(slots=True)
 class _KeyBucket:
-    """The selectors that need a label of this key: of one of some values, or of any."""
+    """The selectors that require a label with one key, by the values that they accept."""
 
     by_value: dict[str, list[int]] = field(default_factory=dict)
     with_any_value: list[int] = field(default_factory=list)
 
 
 class CompiledSelector(NamedTuple):
-    """A selector as an index takes it: compiled once, however many indexes hold it."""
+    """A selector that is ready for any number of indexes."""
 
     matches: Matcher
     required_label: tuple[str, frozenset[str] | None] | None
-    """A label without which it does not hold, if there is one: see `required_label`."""
+    """A label that the selector requires, if there is one, as `selectors.required_label` gives."""
 
 
 def compile_for_index(selector: LabelSelector | None) -> CompiledSelector | None:
-    """A selector, compiled; None, which holds for nothing, stays None."""
+    """Return a selector for use in an index. None, which matches nothing, stays None."""
     if selector is None:
         return None
     return CompiledSelector(compile_selector(selector), required_label(selector))
 
 
 class SelectorIndex:
-    """Selectors by one label that each of them needs. Immutable."""
+    """Selectors, each filed under one label that it requires. Immutable."""
 
     def __init__(self, selectors: Iterable[tuple[int, CompiledSelector | None]]) -> None:
-        """Selectors go by the numbers that the caller gives them; None holds for nothing."""
+        """`selectors` are pairs of a number and a selector. A selector of None matches nothing."""
         self._matchers: dict[int, Matcher] = {}
         self._by_key: dict[str, _KeyBucket] = {}
         self._without_required_label: list[int] = []
@@ -68,7 +68,7 @@ class SelectorIndex:
             bucket.by_value.setdefault(value, []).append(number)
 
     def matching(self, labels: Labels) -> tuple[int, ...]:
-        """The numbers of the selectors that hold for these labels, in ascending order."""
+        """Return the numbers of the selectors that match these labels, in ascending order."""
         candidates = [*self._without_required_label]
         for key in self._by_key.keys() & labels.keys():
             bucket = self._by_key[key]
@@ -77,6 +77,6 @@ class SelectorIndex:
         found = [*self._always]
         for number in candidates:
             if self._matchers[number](labels):
-                found.append(number)  # noqa: PERF401 (a comprehension is a call of its own)
+                found.append(number)  # noqa: PERF401 (a comprehension costs one more call)
         found.sort()
         return tuple(found)
