@@ -1,7 +1,7 @@
-"""Kubernetes label selectors, compiled once to closures.
+"""Kubernetes label selectors (`metav1.LabelSelector`), compiled once to predicates over labels.
 
-Semantics: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and
-`metav1.LabelSelector`; a missing key satisfies NotIn and DoesNotExist, as it does there.
+A selector without requirements matches everything. The operators are those of
+`webhook.core.labels`.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ class Requirement(StrictModel):
 
 
 def _add_label_rules(schema: dict[str, Any]) -> None:
-    # Without a limit the rules may cost more than an API server allows.
+    # An API server refuses a CRD whose CEL rules could cost too much. The limit bounds their cost.
     schema["maxProperties"] = 1000
-    # Else the API server would drop an entry that is null, and the rest would select more.
+    # The API server drops entries that are null unless they are nullable. The selector would then
+    # match more than its author wrote.
     for values in schema["patternProperties"].values():
         values["nullable"] = True
     schema["x-kubernetes-validations"] = [
@@ -105,11 +106,11 @@ class LabelSelector(StrictModel):
     )
 
     def __hash__(self) -> int:
-        """What has no hash, pydantic copies for each policy that leaves it out."""
+        """Let pydantic share the default instead of copying it into every policy."""
         return hash((frozenset(self.match_labels.items()), self.match_expressions))
 
     def names(self, key: str) -> frozenset[str]:
-        """The values of `key` that the selector spells out by `matchLabels` or `In`."""
+        """Return the values of a label that `matchLabels` or the operator `In` list."""
         spelled = {self.match_labels[key]} if key in self.match_labels else set()
         for requirement in self.match_expressions:
             if requirement.key == key and requirement.operator == "In":
@@ -118,12 +119,12 @@ class LabelSelector(StrictModel):
 
 
 def match_all(_labels: Labels) -> bool:
-    """The matcher of an empty selector."""
+    """Match any labels, as an empty selector does."""
     return True
 
 
 def compile_selector(selector: LabelSelector) -> Matcher:
-    """A predicate over labels that holds exactly where the selector does."""
+    """Return a predicate over labels that is true if the selector matches them."""
     tests = [_equals(key, value) for key, value in selector.match_labels.items()]
     tests += [compile_requirement(r.operator, r.key, r.values) for r in selector.match_expressions]
     if not tests:
@@ -134,9 +135,9 @@ def compile_selector(selector: LabelSelector) -> Matcher:
 
 
 def required_label(selector: LabelSelector) -> tuple[str, frozenset[str] | None] | None:
-    """A label without which the selector does not hold: its key, and its values or None for any.
+    """Return a label that an object must have for the selector to match it, if there is one.
 
-    None where there is no such label.
+    The result is the label's key and its possible values. The values are None if any value will do.
     """
     for key, value in selector.match_labels.items():
         return key, frozenset({value})

@@ -1,4 +1,4 @@
-"""What a SettlePolicy's status says: conditions in the form of KEP-1623, and how far it reaches."""
+"""The conditions in a SettlePolicy's status, in the form of KEP-1623."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ Json: TypeAlias = dict[str, Any]
 Status: TypeAlias = Literal["True", "False", "Unknown"]
 
 _MAX_NAMED = 5
-_MAX_PROBLEMS = 10
+"""The nodes or fields that a message lists. Conditions are read in a terminal."""
+_MAX_ERRORS = 10
+"""The errors of a policy that the condition Accepted lists."""
 
 
 class Condition(NamedTuple):
-    """One condition, without the time at description it came to be so."""
+    """One condition, without the time of its last transition."""
 
     type: str
     status: Status
@@ -32,17 +34,23 @@ class Condition(NamedTuple):
 
 
 def accepted(problems: Sequence[FieldError], in_force: bool) -> Condition:
-    """Whether the policy is valid. `in_force` says whether any state of it is."""
+    """Return the condition Accepted: whether the policy is valid.
+
+    `in_force` says whether an earlier, valid state of an invalid policy is in force.
+    """
     if not problems:
         return Condition("Accepted", "True", "Valid", "The policy is in force.")
-    left = len(problems) - _MAX_PROBLEMS
-    listed = "; ".join(map(str, problems[:_MAX_PROBLEMS])) + (f"; {left} more" if left > 0 else "")
+    left = len(problems) - _MAX_ERRORS
+    listed = "; ".join(map(str, problems[:_MAX_ERRORS])) + (f"; {left} more" if left > 0 else "")
     what = "The last valid state stays in force" if in_force else "Not in force"
     return Condition("Accepted", "False", "Invalid", f"{what}: {listed}")
 
 
 def crd_current(difference: CrdDifference | None) -> Condition:
-    """Whether the installed CRD has all that this release reads; None where it was not read."""
+    """Return the condition CRDCurrent: whether the installed CRD has every field of this release.
+
+    `difference` is None if the installed CRD could not be read.
+    """
     if difference is None:
         message = f"CustomResourceDefinition {CRD_NAME} could not be read; /readyz says why."
         return Condition("CRDCurrent", "Unknown", "NotRead", message)
@@ -55,19 +63,23 @@ def crd_current(difference: CrdDifference | None) -> Condition:
 
 
 def crd_note(difference: CrdDifference) -> str:
-    """What sets an installed CRD apart from this release's, and what to do; empty for nothing."""
+    """Return how an installed CRD differs from this release's, and what to do about it.
+
+    The result is empty if they agree.
+    """
     apply = "kubectl apply --server-side --force-conflicts -f charts/podsettle/crds"
     if difference.lacks:
         return (
             f"CustomResourceDefinition {CRD_NAME} is older than podsettle and lacks "
-            f"{_list_paths(difference.lacks)}: the API server drops such fields from policies "
-            f"without an error, and refuses such values. Apply the CRD of this release: {apply}"
+            f"{_list_paths(difference.lacks)}. The API server drops these fields from policies "
+            f"without an error, and refuses these values. Apply the CRD of this release: {apply}"
         )
     if difference.other_defaults:
         return (
             f"CustomResourceDefinition {CRD_NAME} has other defaults than podsettle: "
-            f"{_list_paths(difference.other_defaults)}. New policies get these. Unless the CRD is "
-            f"of a newer release, apply the CRD of this release: {apply}"
+            f"{_list_paths(difference.other_defaults)}. New policies get the defaults of the "
+            "installed CRD. Unless it is of a newer release, apply the CRD of this release: "
+            f"{apply}"
         )
     return ""
 
@@ -78,30 +90,33 @@ def _list_paths(paths: Sequence[str]) -> str:
 
 
 def webhook_scoped(policy: SettlePolicy, selectors: WebhookSelectors) -> Condition:
-    """Whether the API server evaluates the policy's selectors before it asks podsettle."""
+    """Return the condition WebhookScoped.
+
+    It says whether the API server evaluates the policy's selectors before it calls podsettle.
+    """
     if policy.spec.namespace_selector is None:
         message = (
-            f"The API server asks about the pods of namespaces labelled "
+            f"The API server calls podsettle for the pods of namespaces labelled "
             f"{LABEL_POLICY}: {policy.metadata.name}."
         )
         return Condition("WebhookScoped", "True", "OptIn", message)
     if selectors.merged_because:
         message = (
-            f"Broad, because {selectors.merged_because}. One webhook serves them all, so the API "
-            "server asks about pods that no policy covers, too; with failurePolicy: Fail those are "
-            "refused while podsettle is down."
+            f"Broad, because {selectors.merged_because}. One webhook serves all policies, so the "
+            "API server also calls podsettle for pods that no policy covers. With failurePolicy: "
+            "Fail it refuses those pods too while podsettle is down."
         )
         return Condition("WebhookScoped", "False", "TooManySelectors", message)
-    message = "The API server asks only about pods that the selectors of policies match."
+    message = "The API server calls podsettle only for pods that the selectors of policies match."
     return Condition("WebhookScoped", "True", "Selectors", message)
 
 
 def runtime_classes_found(policy: SettlePolicy, view: ClusterView) -> Condition:
-    """Whether the RuntimeClasses that the policy names exist: pods go without it otherwise."""
+    """Return the condition RuntimeClassesFound: whether the policy's RuntimeClasses exist."""
     names = policy.spec.runtime_classes()
     missing = [name for name in names if view.runtime_class(name) is None]
     if missing:
-        message = f"RuntimeClass {', '.join(missing)} does not exist; its remedy is skipped."
+        message = f"RuntimeClass {', '.join(missing)} does not exist. Its remedy is skipped."
         return Condition("RuntimeClassesFound", "False", "RuntimeClassMissing", message)
     if not names:
         message = "The policy names no RuntimeClass."
@@ -111,14 +126,14 @@ def runtime_classes_found(policy: SettlePolicy, view: ClusterView) -> Condition:
 
 
 def still_needed(policy: SettlePolicy, view: ClusterView) -> Condition:
-    """Whether a node still has a problem that the policy is there for.
+    """Return the condition StillNeeded: whether a node still has a problem that the policy cures.
 
-    A remedy whose problem no release cures keeps the policy needed. `when` counts for
-    `runtimeClass` alone, for only there does it say what the problem is: another that is applied
-    `Always` may be for one that no node has any more.
+    A remedy whose problem no release fixes keeps the policy needed. The setting `when` matters only
+    for `runtimeClass`, where it says what the problem is. The other remedies are judged by the
+    nodes even with `when: Always`.
     """
     needs = tuple(_needs(policy, view))
-    # One remedy that is needed is enough, and one that may be keeps the policy from being let go.
+    # The policy is needed if one remedy is. It may be removed only if every remedy may be.
     for status in ("True", "Unknown", "False"):
         found = [need for need in needs if need.status == status]
         if found:
@@ -130,7 +145,7 @@ def still_needed(policy: SettlePolicy, view: ClusterView) -> Condition:
 
 
 class _Need(NamedTuple):
-    """Whether some of a policy's remedies are still needed."""
+    """Whether some of a policy's remedies are still needed, and why."""
 
     status: Status
     reason: str
@@ -144,13 +159,16 @@ class _Need(NamedTuple):
 
 
 class _NodeSet(NamedTuple):
-    """The nodes that pods could land on, and which these are in words."""
+    """The nodes that pods could land on, and a phrase for messages that names the set."""
 
     nodes: tuple[Node, ...]
     description: str = ""
 
     def need(self, remedies: tuple[str, ...], has: Callable[[Node], bool], what: str) -> _Need:
-        """Needed while there is a node that `has` the problem: that runs `what`."""
+        """Return whether remedies are needed: whether a node `has` the problem.
+
+        `what` names the software that has the problem.
+        """
         count = len(self.nodes)
         if not count:
             return _Need("Unknown", "NoNodes", f"no node{self.description} is known", remedies)
@@ -169,8 +187,8 @@ def _needs(policy: SettlePolicy, view: ClusterView) -> Iterator[_Need]:
     relabel = policy.spec.remedies.skip_selinux_relabel
     all_nodes = _NodeSet(view.nodes.all)
     retires = of_class is not None and of_class.when == "NodesNeedIt"
-    # Pods that name another class themselves go elsewhere, and so would all without the policy: it
-    # does not matter, because a class that is set whatever the nodes run keeps the policy needed.
+    # With `when: Always` pods land on the nodes of the class. A pod that names another class lands
+    # elsewhere, but that changes nothing: such a policy is always needed, for its class.
     nodes = _nodes_of_class(of_class.name, view) if of_class and not retires else all_nodes
     cured: list[str] = []
 
@@ -179,12 +197,12 @@ def _needs(policy: SettlePolicy, view: ClusterView) -> Iterator[_Need]:
         yield nodes.need(remedies, lambda n: loses_exit_codes(n.runtime), "an affected CRI-O")
         cured += remedies
     if relabel:
-        # Its annotations go only onto pods that are under its class.
+        # The remedy annotates only pods that run under its class.
         brought = relabel.runtime_class_name
         yield _relabelling_need(_nodes_of_class(brought, view) if brought else nodes)
         cured.append("skipSELinuxRelabel")
     if retires:
-        what = "something else than a CRI-O that mounts volatile"
+        what = "a runtime other than a CRI-O that mounts volatile"
         yield all_nodes.need(("runtimeClass",), lambda n: not mounts_volatile(n.runtime), what)
         cured.append("runtimeClass")
 
@@ -195,7 +213,11 @@ def _needs(policy: SettlePolicy, view: ClusterView) -> Iterator[_Need]:
 
 
 def _relabelling_need(nodes: _NodeSet) -> _Need:
-    """Until SELinuxMount is locked on CRI-O relabels; from then on the volumes decide."""
+    """Return whether skipSELinuxRelabel is needed.
+
+    CRI-O relabels every volume until Kubernetes locks SELinuxMount on. From then on it depends on
+    the volume.
+    """
     remedies = ("skipSELinuxRelabel",)
     found = nodes.need(remedies, _relabels_volumes, "CRI-O below Kubernetes 1.37")
     count = sum(node.runtime.name == "cri-o" for node in nodes.nodes)
@@ -206,7 +228,7 @@ def _relabelling_need(nodes: _NodeSet) -> _Need:
     message = (
         f"the CRI-O of {count} of {len(nodes.nodes)} nodes{nodes.description} relabels only what "
         "Kubernetes 1.37's SELinuxMount leaves to it, such as volumes whose CSIDriver lacks "
-        "seLinuxMount: true; podsettle does not see whether there are any"
+        "seLinuxMount: true; podsettle does not know whether such volumes exist"
     )
     return _Need("Unknown", "VolumesNotSeen", message, remedies)
 
@@ -218,7 +240,10 @@ def _relabels_volumes(node: Node) -> bool:
 
 
 def _nodes_of_class(name: str, view: ClusterView) -> _NodeSet:
-    """The nodes that a RuntimeClass's scheduling leaves, where it exists and has one."""
+    """Return the nodes that a RuntimeClass's nodeSelector matches.
+
+    Return all nodes if the class does not exist or has no nodeSelector.
+    """
     found = view.runtime_class(name)
     if found is None or not found.node_selector:
         return _NodeSet(view.nodes.all)
@@ -230,7 +255,11 @@ def _nodes_of_class(name: str, view: ClusterView) -> _NodeSet:
 def merge_conditions(
     wanted: Iterable[Condition], found: Iterable[Mapping[str, Any]], generation: int, now: str
 ) -> list[Json]:
-    """Conditions as the API takes them; each keeps its time for as long as its status stays."""
+    """Return conditions as the API stores them.
+
+    `found` are the stored conditions. A condition whose status is unchanged keeps its
+    lastTransitionTime; another gets `now`.
+    """
     before = {condition.get("type"): condition for condition in found}
     return [
         {

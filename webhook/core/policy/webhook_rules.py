@@ -1,18 +1,20 @@
-"""The webhooks by which the API server asks podsettle, with selectors that it evaluates itself.
+"""The cluster webhooks: entries of podsettle's MutatingWebhookConfiguration that podsettle writes.
 
-The chart registers one for the namespaces that opt in by label. Further ones, for the rest, exist
-only while policies select namespaces: one for each pair of selectors (`pairs`). They are
-copies of the first one but for their selectors and more match conditions, so that what the operator
-has set there (failure policy, exclusions) holds for all. So does the timeout, unless there are so
-many that it has to be shorter (MAX_TOTAL_TIMEOUT_SECONDS).
+The chart registers the opt-in webhook, for namespaces that name a policy by label. Cluster webhooks
+serve the other namespaces. They exist only while policies select namespaces, one for each pair of
+selectors (`webhook_selectors`). A cluster webhook is a copy of the opt-in webhook with its own
+selectors and more match conditions. So the operator's failure policy, exclusions and timeout hold
+for all webhooks. Only the timeout is shorter if there are many (MAX_TOTAL_TIMEOUT_SECONDS).
 
-For a webhook with match conditions, be it one or ten, the API server converts every pod that its
-selectors match for CEL, and once more to see whether to ask again. That costs every pod what a
-second call costs, and only some pods get one: those that something else changed after podsettle, or
-into which podsettle put an init container, where the API server then mounts a token. So the chart's
-webhook has none. The others cannot do without `not-protected`, and beside that the rest cost
-nothing. Of these, `not-settled` keeps a pod that one webhook has settled from the next. A pod that
-podsettle left as it is carries no mark: each webhook that matches it is called, to no effect.
+The opt-in webhook has no match conditions because they cost time. If a webhook has any, the API
+server converts every pod that the selectors match for CEL, twice if it considers a second call.
+That costs as much as a second call. But only some pods get a second call: pods that another webhook
+changed after podsettle, and pods with a new init container, into which the API server mounts a
+token.
+
+Cluster webhooks need the condition `not-protected`. The other conditions then cost nothing more.
+`not-settled` prevents a call for a pod that another of podsettle's webhooks has changed. A pod that
+podsettle left unchanged has no mark, so every webhook that matches it is called, without effect.
 """
 
 from __future__ import annotations
@@ -35,16 +37,16 @@ from webhook.core.policy.webhook_selectors import LabelRequirement, SelectorPair
 Json: TypeAlias = dict[str, Any]
 
 OPT_IN_WEBHOOK = f"opt-in.{GROUP}"
-"""The webhook for namespaces that name a policy by label."""
+"""The name of the webhook for namespaces that name a policy by label."""
 
 MAX_TOTAL_TIMEOUT_SECONDS = 25
-"""How long a pod that all webhooks for selected namespaces match may wait for them together.
+"""The maximum sum of the timeouts of all cluster webhooks.
 
-They are called one after the other, so that a podsettle that hangs costs the timeout of each. A
-request that takes longer than the API server's `--request-timeout`, 60 s by default, is refused
-whatever the failure policy says. In the 60 s they may have to be called twice (reinvocation)."""
+The API server calls them one after the other. If podsettle does not answer, a pod that all of them
+match waits for the sum. The API server may call them twice (reinvocation), and it refuses requests
+that take longer than its `--request-timeout`, 60 s by default, whatever the failure policy."""
 _DEFAULT_TIMEOUT_SECONDS = 10
-"""The API server's, where a webhook has none."""
+"""The timeout that the API server uses for a webhook without one."""
 
 
 def _lacks_annotation(annotation: str) -> str:
@@ -56,9 +58,9 @@ _FINGERPRINT = ' + "/" + '.join(
     f"string(has(object.{field}) ? size(object.{field}) : 0)"
     for field in ("spec.containers", "spec.initContainers", "spec.volumes", "metadata.labels")
 )
-"""`PodPatch.size` in CEL."""
+"""`PodPatch.size` as a CEL expression."""
 
-# None of them can be in error: an error would count as a webhook that failed.
+# None of these expressions may raise an error: it would count as a failure of the webhook.
 _NOT_MIRROR = _lacks_annotation(ANNOTATION_MIRROR)
 _NOT_WINDOWS = '!has(object.spec.os) || object.spec.os.name != "windows"'
 _NOT_SETTLED = (
@@ -68,13 +70,13 @@ _NOT_SETTLED = (
 
 
 def cluster_webhooks(opt_in: Mapping[str, Any], selectors: WebhookSelectors) -> list[Json]:
-    """The webhooks for namespaces that policies select.
+    """Return the cluster webhooks, as entries of a MutatingWebhookConfiguration.
 
-    Takes the entry OPT_IN_WEBHOOK of a MutatingWebhookConfiguration, and what the policies select.
+    `opt_in` is the entry OPT_IN_WEBHOOK of the configuration.
 
-    Labels of a pod are evaluated when it is the webhook's turn. One that another webhook adds later
-    does not count, not even when the API server calls again: it calls those again whose scope held
-    the first time (kubernetes `admission/plugin/webhook/mutating/dispatcher.go`).
+    The API server evaluates a pod's labels when it reaches the webhook. It ignores a label that a
+    later webhook adds: it reinvokes only webhooks that matched the first time (kubernetes
+    `admission/plugin/webhook/mutating/dispatcher.go`).
     """
     wanted = opt_in.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS)
     timeout = max(1, min(wanted, MAX_TOTAL_TIMEOUT_SECONDS // max(1, len(selectors.by_webhook))))
@@ -89,8 +91,8 @@ def _cluster_webhook(
 ) -> Json:
     excluded = _excluded_namespaces(opt_in)
     if opt_in.get("failurePolicy") != "Fail":
-        # A policy may name a namespace that is otherwise left alone. Where an outage of podsettle
-        # would keep pods from being created, the operator's exclusions stand.
+        # A policy may name a namespace that the operator excludes. With failurePolicy: Fail the
+        # exclusion stays: an outage of podsettle must not block pods there.
         excluded -= pair.named_namespaces
     made = deepcopy(dict(opt_in))
     made["name"] = name
@@ -110,7 +112,7 @@ def _cluster_webhook(
 def _namespace_selector(
     opt_in: Mapping[str, Any], excluded: Iterable[str], requirements: Iterable[LabelRequirement]
 ) -> Json:
-    """The first webhook's selector, for the namespaces that name no policy."""
+    """Return the opt-in webhook's selector, changed to match namespaces that name no policy."""
     selector: Json = deepcopy(opt_in.get("namespaceSelector") or {})
     selector["matchExpressions"] = [
         {"key": LABEL_POLICY, "operator": "DoesNotExist"},
@@ -120,7 +122,7 @@ def _namespace_selector(
         expression = {"key": LABEL_NAMESPACE_NAME, "operator": "NotIn", "values": names}
         selector["matchExpressions"].append(expression)
     selector["matchExpressions"] += [
-        # What platforms add to every webhook's selector, for example: they would add it again.
+        # Platforms add expressions to the selector of every webhook. They would add them again.
         deepcopy(expression)
         for expression in _namespace_expressions(opt_in)
         if expression["key"] not in (LABEL_POLICY, LABEL_ENABLED, LABEL_NAMESPACE_NAME)
@@ -130,7 +132,7 @@ def _namespace_selector(
 
 
 def _match_expressions(requirements: Iterable[LabelRequirement]) -> list[Json]:
-    """Demands as `matchExpressions`, in an order that is always the same."""
+    """Return requirements as `matchExpressions`, in a stable order."""
     return [
         {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
         for key, operator, values in sorted(requirements)
@@ -143,7 +145,7 @@ def _namespace_expressions(webhook: Mapping[str, Any]) -> list[Json]:
 
 
 def _excluded_namespaces(opt_in: Mapping[str, Any]) -> frozenset[str]:
-    """The namespaces that the operator excludes by name."""
+    """Return the namespaces that the operator excludes by name."""
     return frozenset(
         value
         for expression in _namespace_expressions(opt_in)
@@ -153,16 +155,16 @@ def _excluded_namespaces(opt_in: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _own_namespace(opt_in: Mapping[str, Any]) -> frozenset[str]:
-    """The namespace of the webhook's own Service: podsettle must never wait for itself."""
+    """Return the namespace of podsettle's Service. podsettle must never wait for itself."""
     service = opt_in.get("clientConfig", {}).get("service")
     return frozenset({service["namespace"]} if service else ())
 
 
 def _match_conditions(opt_in: Mapping[str, Any], named: frozenset[str]) -> list[Json]:
-    """podsettle's own, and those that the operator has put on the first webhook.
+    """Return podsettle's match conditions and the operator's conditions of the opt-in webhook.
 
-    Earlier charts put three of podsettle's there, and the API server takes no name twice. Until
-    Helm has taken them away, those made here count.
+    Earlier charts gave the opt-in webhook three conditions with podsettle's names. They are left
+    out, because the API server refuses two conditions with one name.
     """
     own = {
         "not-mirror": _NOT_MIRROR,
@@ -175,7 +177,10 @@ def _match_conditions(opt_in: Mapping[str, Any], named: frozenset[str]) -> list[
 
 
 def _not_protected(named: frozenset[str]) -> str:
-    """A selector cannot tell prefixes; a match condition can (KEP-3716)."""
+    """Return the CEL expression that excludes system namespaces other than `named`.
+
+    A label selector cannot match a prefix, but a match condition can (KEP-3716).
+    """
     prefixes = " || ".join(f'request.namespace.startsWith("{p}")' for p in SYSTEM_NAMESPACES)
     protected = sorted(name for name in named if name.startswith(SYSTEM_NAMESPACES))
     names = ", ".join(f'"{name}"' for name in protected)

@@ -1,6 +1,6 @@
-"""Which pods policies select by label, in as few pairs of selectors as say it exactly.
+"""The selectors of podsettle's webhooks for policies that select namespaces by label.
 
-A webhook has one `namespaceSelector` and one `objectSelector`, and neither has an "or". So each
+A webhook has one `namespaceSelector` and one `objectSelector`, and a selector has no "or". So each
 distinct pair of a policy's `namespaceSelector` and `podSelector` needs a webhook of its own.
 """
 
@@ -15,21 +15,22 @@ from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector
 
 CLUSTER_WEBHOOK = f"cluster.{GROUP}"
-"""The first webhook for namespaces that policies select; the names of further ones end in it."""
+"""The name of the first webhook for namespaces that policies select. The names of the others end
+in it."""
 
 MAX_WEBHOOKS = 20
-"""The API server matches every new pod against each of them, and calls for a pod that several match
-until one has settled it."""
+"""The maximum number of such webhooks. The API server matches every new pod against each of them.
+If several match a pod, it calls one after the other until one has changed the pod."""
 MAX_SELECTOR_BYTES = 256 * 1024
-"""Of all selectors together. etcd takes 1.5 MiB for an object; beyond it nothing could be written
-to the configuration, a renewed CA included."""
+"""The maximum size of all selectors together. etcd accepts objects of up to 1.5 MiB. In a larger
+configuration podsettle could not even renew its CA."""
 
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _MAX_PREFIX_CHARACTERS = 253
 
 
 class LabelRequirement(NamedTuple):
-    """A requirement on labels, in a form that is the same for all that mean the same."""
+    """A normalized requirement on labels: two that mean the same are equal."""
 
     key: str
     operator: str
@@ -37,48 +38,52 @@ class LabelRequirement(NamedTuple):
 
 
 class SelectorPair(NamedTuple):
-    """A pair of selectors: the requirements on a namespace's labels and on a pod's."""
+    """The requirements on a namespace's labels and on a pod's labels. All have to hold."""
 
     namespaces: frozenset[LabelRequirement]
     pods: frozenset[LabelRequirement]
     named_namespaces: frozenset[str]
-    """The namespaces that the selector spells out by their names."""
+    """The namespaces that the namespace selector lists by name."""
 
     def includes(self, other: SelectorPair) -> bool:
-        """Whether each pod that `other` selects is selected, shown by having no further demand."""
+        """Return whether this pair has no requirement that `other` lacks.
+
+        If so, this pair selects every pod that `other` selects.
+        """
         return (
             self.namespaces <= other.namespaces
             and self.pods <= other.pods
-            # A protected namespace is covered only by a selector that names it.
+            # Only a selector that names a protected namespace covers it.
             and self.named_namespaces >= other.named_namespaces
         )
 
     @property
     def size_bytes(self) -> int:
-        """How long its keys and values are together."""
+        """The total length of all keys and values."""
         requirements = (*self.namespaces, *self.pods)
         return sum(len(each.key) + sum(map(len, each.values)) for each in requirements)
 
 
 class WebhookSelectors(NamedTuple):
-    """What webhooks are to be asked about because of policies that select namespaces."""
+    """The selectors of each webhook for policies that select namespaces."""
 
     by_webhook: Mapping[str, SelectorPair]
-    """By the webhook's name. Empty where no policy selects namespaces."""
+    """The selectors by the webhook's name. Empty if no policy selects namespaces."""
     merged_because: str = ""
-    """Why one webhook serves all policies together; empty where each pair has its own."""
+    """Why one webhook serves all policies together. Empty if each pair has its own webhook."""
 
 
 def is_cluster_webhook(webhook: str) -> bool:
-    """Whether a webhook of this name is one that podsettle adds to the configuration."""
+    """Return whether podsettle adds and removes the webhook with this name."""
     return webhook == CLUSTER_WEBHOOK or webhook.endswith(f".{CLUSTER_WEBHOOK}")
 
 
 def webhook_selectors(policies: Iterable[SettlePolicy]) -> WebhookSelectors:
-    """The webhooks for policies, which have different names.
+    """Return the selectors of the webhooks that these policies need.
 
-    A webhook is named after the first policy, by name, whose pair it is; the first of all has
-    no such prefix. So the names depend on the policies alone, and not on what is registered.
+    No two policies may have the same name. A webhook's name begins with the name of the first
+    policy, by name, that has its selectors. The first webhook has no such prefix. So the names
+    depend only on the policies, not on the webhooks that are registered.
     """
     found: dict[SelectorPair, str] = {}
     for policy in sorted(policies, key=lambda each: each.metadata.name):
@@ -89,7 +94,8 @@ def webhook_selectors(policies: Iterable[SettlePolicy]) -> WebhookSelectors:
             pair = SelectorPair(frozenset(_requirements(selector)), pods, named_namespaces)
             found.setdefault(pair, policy.metadata.name)
     kept: list[SelectorPair] = []
-    # Each is included by none that comes later. At most MAX_WEBHOOKS comparisons each.
+    # Pairs with few requirements come first, because no later pair can include an earlier one.
+    # Each pair takes at most MAX_WEBHOOKS comparisons.
     for pair in sorted(found, key=lambda each: len(each.namespaces) + len(each.pods)):
         if not any(other.includes(pair) for other in kept):
             kept.append(pair)
@@ -106,7 +112,7 @@ def webhook_selectors(policies: Iterable[SettlePolicy]) -> WebhookSelectors:
 
 
 def _merge_into_one(pairs: Iterable[SelectorPair], reason: str) -> WebhookSelectors:
-    """One webhook for all: it requires what each of them requires."""
+    """Return one webhook for all pairs, with the requirements that they have in common."""
     namespaces, pods, named_namespaces = zip(*pairs, strict=True)
     both = SelectorPair(
         frozenset.intersection(*namespaces),
@@ -129,10 +135,11 @@ def _requirements(selector: LabelSelector) -> Iterator[LabelRequirement]:
 
 
 def _is_label_key(key: str) -> bool:
-    """Whether the API server takes it as the key of a label.
+    """Return whether the API server accepts a text as the key of a label.
 
-    A policy's schema admits a few that it does not take, such as `a..b/c`. It would refuse the
-    whole configuration for one; without the requirement the webhook is asked about more.
+    A policy's schema allows a few keys that the API server refuses, such as `a..b/c`. One of them
+    would make it refuse the whole configuration. Without the requirement the webhook gets more
+    pods.
     """
     prefix, slash, _name = key.rpartition("/")
     return not slash or (

@@ -88,7 +88,8 @@ def test_a_policy_says_whether_the_api_server_evaluates_its_selectors() -> None:
         "WebhookScoped",
         "True",
         "OptIn",
-        "The API server asks about the pods of namespaces labelled podsettle.dev/policy: p.",
+        "The API server calls podsettle for the pods of namespaces labelled "
+        "podsettle.dev/policy: p.",
     )
     assert webhook_scoped(selecting, scope)[1:3] == ("True", "Selectors")
     broad = WebhookSelectors({}, "there are too many")
@@ -200,7 +201,7 @@ def test_from_then_on_the_volumes_decide_which_podsettle_does_not_see() -> None:
 
 def test_a_class_for_volatile_mounts_is_needed_until_cri_o_runs_everywhere() -> None:
     volatile = policy(runtimeClass={"name": "volatile", "when": "NodesNeedIt"})
-    what = "something else than a CRI-O that mounts volatile"
+    what = "a runtime other than a CRI-O that mounts volatile"
     assert still_needed(volatile, nodes(AFFECTED, OTHER)) == Condition(
         "StillNeeded",
         "True",
@@ -221,7 +222,7 @@ def test_each_remedy_is_told_of_and_one_that_is_needed_is_enough() -> None:
         "postInitSleep, retryInitExit255: 1 of 2 nodes still runs an affected CRI-O: "
         "n0 (cri-o 1.33.12). skipSELinuxRelabel: the CRI-O of 2 of 2 nodes relabels only what "
         "Kubernetes 1.37's SELinuxMount leaves to it, such as volumes whose CSIDriver lacks "
-        "seLinuxMount: true; podsettle does not see whether there are any.",
+        "seLinuxMount: true; podsettle does not know whether such volumes exist.",
     )
     assert still_needed(several, nodes(OTHER)).message == (
         "postInitSleep, retryInitExit255: none of 1 nodes runs an affected CRI-O. "
