@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-from tests.support.kube.cluster import KubeCluster
 
 _skipped: list[str] = []
 
@@ -28,13 +25,6 @@ def pytest_configure() -> None:
     """A shell starts what runs in its background with both ignored; children inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[KubeCluster]:
-    """One for the whole run: it takes 3 s and 330 MiB."""
-    with KubeCluster.start() as started:
-        yield started
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 from tests.support.factories import Json, policy_document
+from tests.support.paths import EXAMPLES
 from webhook.core.policy.model import PolicyMetadata, is_policy
 
-EXAMPLES: dict[str, Json] = {
+EXAMPLE_POLICIES: dict[str, Json] = {
     document["metadata"]["name"]: document
-    for path in sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
+    for path in sorted(EXAMPLES.rglob("*.yaml"))
     for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
     if is_policy(document)
 }

@@ -1,33 +1,19 @@
-"""podsettle as a real API server uses it, with failurePolicy Fail and reinvocation."""
+"""Fixtures: a real API server, and podsettle registered with it by failurePolicy Fail."""
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
-from typing import Any, TypeAlias
 
 import pytest
 import yaml
 
+from tests.support.e2e_pods import HEAVY, Json, is_called
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
-from tests.support.process import RunningServer, await_that, start_server
+from tests.support.process import RunningServer, start_server
+from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
-
-Json: TypeAlias = dict[str, Any]
-
-HEAVY: Json = {
-    "apiVersion": "node.k8s.io/v1",
-    "kind": "RuntimeClass",
-    "metadata": {"name": "heavy"},
-    "handler": "heavy",
-    "overhead": {"podFixed": {"cpu": "100m", "memory": "32Mi"}},
-    "scheduling": {
-        "nodeSelector": {"heavy": "true"},
-        "tolerations": [{"key": "heavy", "operator": "Exists", "effect": "NoSchedule"}],
-    },
-}
+from tests.support.waiting import await_that
 
 POLICIES = """\
 apiVersion: podsettle.dev/v1alpha1
@@ -59,6 +45,13 @@ spec:
   remedies:
     runtimeClass: {name: none-such}
 """
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[KubeCluster]:
+    """One for the whole run: it takes 3 s and 330 MiB."""
+    with KubeCluster.start() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -102,111 +95,3 @@ def settling(
     ):
         await_that(lambda: is_called(cluster), "the API server calls podsettle")
         yield cluster
-
-
-class registered:  # noqa: N801
-    """A webhook registered for the creation of pods while the block runs."""
-
-    def __init__(self, cluster: KubeCluster, name: str, url: str, ca: bytes) -> None:
-        self.cluster, self.name = cluster, name
-        self.body: Json = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": name},
-            "webhooks": [
-                {
-                    "name": f"pods.{name}.dev",
-                    "clientConfig": {"url": url, "caBundle": base64.b64encode(ca).decode()},
-                    "rules": [
-                        {
-                            "apiGroups": [""],
-                            "apiVersions": ["v1"],
-                            "resources": ["pods"],
-                            "operations": ["CREATE"],
-                        }
-                    ],
-                    "admissionReviewVersions": ["v1"],
-                    "sideEffects": "None",
-                    "failurePolicy": "Fail",
-                    "reinvocationPolicy": "IfNeeded",
-                    "timeoutSeconds": 10,
-                }
-            ],
-        }
-
-    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-
-    def __enter__(self) -> None:
-        self.cluster.create(self.path, self.body)
-
-    def __exit__(self, *_: object) -> None:
-        self.cluster.request("DELETE", f"{self.path}/{self.name}")
-
-
-def is_called(
-    cluster: KubeCluster, namespace: str = "default", labels: dict[str, str] | None = None
-) -> bool:
-    """Whether a pod is settled by now: the API server learns of a webhook with a delay."""
-    probe = simple_pod("probe", namespace)
-    probe["metadata"]["labels"] = labels or {}
-    annotations = cluster.create_pod(probe, dry_run=True).body["metadata"].get("annotations", {})
-    return "podsettle.dev/applied" in annotations
-
-
-def simple_pod(name: str, namespace: str = "default", **container: Any) -> Json:
-    """A pod that runs to completion, with one init container that has no shell."""
-    common = {"image": "registry.example/app:1", **container}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "restartPolicy": "Never",
-            "initContainers": [{"name": "prepare", "command": ["/prepare", "x"], **common}],
-            "containers": [{"name": "main", **common}],
-        },
-    }
-
-
-def init_names(pod: Json) -> list[str]:
-    return [container["name"] for container in pod["spec"].get("initContainers", [])]
-
-
-def wrappers(container: Json) -> int:
-    """How many wrappers stand in front of a container's command."""
-    command: list[str] = container.get("command", [])
-    return command.count("/podsettle/linger") + sum(
-        part.startswith(": podsettle;") for part in command
-    )
-
-
-_PER_CREATION = (
-    "creationTimestamp",
-    "managedFields",
-    "name",
-    "namespace",
-    "resourceVersion",
-    "uid",
-)
-
-
-def normal(pod: Json) -> Json:
-    """A created pod without what differs from one creation to the next."""
-    copy: Json = json.loads(json.dumps(pod))
-    for key in (
-        "uid",
-        "creationTimestamp",
-        "resourceVersion",
-        "managedFields",
-        "name",
-        "namespace",
-    ):
-        copy["metadata"].pop(key, None)
-    for volume in copy["spec"].get("volumes", []):
-        if volume["name"].startswith("kube-api-access-"):
-            volume["name"] = "kube-api-access"
-    for container in copy["spec"].get("initContainers", []) + copy["spec"]["containers"]:
-        for mount in container.get("volumeMounts", []):
-            if mount["name"].startswith("kube-api-access-"):
-                mount["name"] = "kube-api-access"
-    return copy

@@ -11,31 +11,24 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.conftest import HEAVY, Json, init_names, normal, registered, simple_pod, wrappers
+from tests.support.e2e_pods import (
+    HEAVY,
+    RESOURCES,
+    RESTRICTED,
+    UNTOUCHED,
+    Json,
+    create,
+    fresh,
+    init_names,
+    normal,
+    simple_pod,
+    wrappers,
+)
 from tests.support.kube.cluster import KubeCluster
 from tests.support.other_webhook import neighbour
-from tests.support.process import await_that
+from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
-
-UNTOUCHED = {"hostnetwork-daemonset", "static-mirror", "windows-tekton"}
-RESTRICTED: Json = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-
-
-def create(cluster: KubeCluster, pod: Json, *, dry_run: bool = False) -> Json:
-    status, created, _ = cluster.create_pod(pod, dry_run=dry_run)
-    assert status == 201, created
-    return created
-
-
-def fresh(pod: Json) -> Json:
-    """The pod under a name that no pod has yet."""
-    metadata = {key: value for key, value in pod["metadata"].items() if key != "name"}
-    return pod | {"metadata": metadata | {"name": f"p-{uuid.uuid4().hex[:10]}"}}
+from tests.support.waiting import await_that
 
 
 def is_wrappable(container: Json, *, init: bool) -> bool:
@@ -185,13 +178,6 @@ def test_the_restricted_namespace_does_enforce(settling: KubeCluster) -> None:
         "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}
     )
     assert settling.create_pod(simple_pod("a", namespace)).status == 403
-
-
-RESOURCES: dict[str, Json] = {
-    "BestEffort": {},
-    "Burstable": {"requests": {"cpu": "50m"}, "limits": {"cpu": "1", "memory": "64Mi"}},
-    "Guaranteed": {"limits": {"cpu": "100m", "memory": "64Mi"}},
-}
 
 
 @pytest.mark.parametrize("qos", RESOURCES)

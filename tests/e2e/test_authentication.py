@@ -18,11 +18,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from tests.e2e.conftest import is_called, registered, simple_pod
+from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.kube.cluster import Json, KubeCluster
-from tests.support.process import RunningServer, await_that, free_port, start_server
+from tests.support.paths import CRD
+from tests.support.process import RunningServer, free_port, start_server
+from tests.support.registered_webhook import registered
+from tests.support.waiting import await_that
 
-CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
 POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
 POLICY: Json = {
     "apiVersion": "podsettle.dev/v1alpha1",

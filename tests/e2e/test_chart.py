@@ -17,8 +17,8 @@ import pytest
 import trustme
 import yaml
 
-from tests.e2e.conftest import init_names, is_called, normal, simple_pod
-from tests.support.helm import CHART, NAMESPACE
+from tests.support.e2e_pods import init_names, is_called, normal, simple_pod
+from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     ACCOUNT,
     BY_SELECTOR,
@@ -36,10 +36,12 @@ from tests.support.helm_release import (
     policy,
 )
 from tests.support.kube.cluster import AUDIT_POLICY, KubeCluster
-from tests.support.process import await_that, free_port
+from tests.support.paths import CHART
+from tests.support.process import free_port
 from tests.support.pull_secrets import docker_config
 from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
 from tests.support.service_accounts import await_grant
+from tests.support.waiting import await_that
 from tests.support.webhook_calls import calls, created
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.conftest import is_called, simple_pod
-from tests.support.helm import CHART, CRDS, NAMESPACE, VALUES, run
+from tests.support.e2e_pods import is_called, simple_pod
+from tests.support.helm import CRDS, NAMESPACE, VALUES, run
 from tests.support.helm_release import (
     BY_SELECTOR,
     CONFIGURATION,
@@ -28,8 +28,10 @@ from tests.support.helm_release import (
     policy,
 )
 from tests.support.kube.cluster import KubeCluster
+from tests.support.paths import CHART
 from tests.support.pod_load import creating_pods
-from tests.support.process import await_that, podsettle
+from tests.support.process import podsettle
+from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.xdist_group("chart-lifecycle")
 

@@ -12,15 +12,23 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.invalid_policies import EXAMPLES, RIGHT, WRONG, gate, labels, requirement, sleep
+from tests.data.invalid_policies import (
+    EXAMPLE_POLICIES,
+    RIGHT,
+    WRONG,
+    gate,
+    labels,
+    requirement,
+    sleep,
+)
 from tests.support.factories import Json, policy_document
 from tests.support.kube.cluster import Answer, KubeCluster
-from tests.support.process import await_that
+from tests.support.paths import CRD
+from tests.support.waiting import await_that
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import Remedies, SettlePolicy, parse_policy
 
-CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}"
 POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
 
@@ -306,7 +314,7 @@ def test_of_any_document_the_api_server_and_the_model_think_alike(served: KubeCl
 
 @pytest.fixture
 def applied(served: KubeCluster) -> Iterator[KubeCluster]:
-    text = yaml.safe_dump_all(EXAMPLES.values(), sort_keys=False)
+    text = yaml.safe_dump_all(EXAMPLE_POLICIES.values(), sort_keys=False)
     done = served.kubectl("apply", "-f", "-", input=text)
     assert (done.returncode, done.stderr) == (0, "")
     yield served
@@ -314,7 +322,7 @@ def applied(served: KubeCluster) -> Iterator[KubeCluster]:
 
 
 def test_every_example_reads_back_as_it_was_written(applied: KubeCluster) -> None:
-    for name, document in EXAMPLES.items():
+    for name, document in EXAMPLE_POLICIES.items():
         body = applied.request("GET", f"{POLICIES}/{name}").body
         assert parse_policy(body).spec == parse_policy(document).spec
 
@@ -362,7 +370,7 @@ def test_kubectl_lists_what_matters(applied: KubeCluster) -> None:
     ]
     wide = applied.kubectl("get", "settle", "tekton-on-crio", "-o", "wide").stdout
     assert wide.splitlines()[0].split()[-1] == "DESCRIPTION"
-    assert EXAMPLES["tekton-on-crio"]["spec"]["description"] in wide
+    assert EXAMPLE_POLICIES["tekton-on-crio"]["spec"]["description"] in wide
 
 
 @pytest.mark.parametrize(

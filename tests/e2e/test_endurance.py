@@ -10,10 +10,12 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from tests.e2e.cluster.conftest import CRD, POLICIES, policy
 from tests.support.kube.cluster import KubeCluster
-from tests.support.process import RunningServer, await_that, start_server
+from tests.support.paths import CRD
+from tests.support.policy_objects import POLICIES, policy_object
+from tests.support.process import RunningServer, start_server
 from tests.support.reviews import PODS, load_pod, review
+from tests.support.waiting import await_that
 
 BAD_DAYS = 4
 REVIEWS = 1000
@@ -25,7 +27,7 @@ def own() -> Iterator[KubeCluster]:
         crd = yaml.safe_load(CRD.read_text())
         cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
         await_that(lambda: cluster.request("GET", POLICIES).status == 200, "the CRD is served")
-        cluster.create(POLICIES, policy("everywhere", remedies={"postInitSleep": {}}))
+        cluster.create(POLICIES, policy_object("everywhere", remedies={"postInitSleep": {}}))
         yield cluster
 
 

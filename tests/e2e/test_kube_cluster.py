@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,6 +24,7 @@ import trustme
 
 from tests.support.kube.cluster import Json, KubeCluster, ServerError
 from tests.support.kube.fixtures import load_pods, prepare_for_fixture_pods
+from tests.support.paths import ROOT
 
 CONTAINER: Json = {"name": "main", "image": "registry.example/main:1"}
 FIXTURES = load_pods()
@@ -300,7 +300,7 @@ with KubeCluster.start() as cluster:
 """
     with subprocess.Popen(
         [sys.executable, "-c", script],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

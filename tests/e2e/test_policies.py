@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.e2e.conftest import is_called, registered
+from tests.support.e2e_pods import is_called
 from tests.support.kube.cluster import KubeCluster
-from tests.support.process import RunningServer, await_that, start_server
+from tests.support.paths import CRD
+from tests.support.process import RunningServer, start_server
+from tests.support.registered_webhook import registered
+from tests.support.waiting import await_that
 
-CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
 POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
 
 

@@ -11,13 +11,14 @@ import pytest
 import yaml
 
 from tests.data.expected_outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
-from tests.e2e.conftest import Json, init_names, is_called, normal, registered
-from tests.e2e.test_admission import fresh
+from tests.support.e2e_pods import Json, fresh, init_names, is_called, normal
 from tests.support.factories import LINGER, in_shell, node
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
-from tests.support.process import RunningServer, await_that, start_server
+from tests.support.process import RunningServer, start_server
+from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
+from tests.support.waiting import await_that
 
 DELIVERIES = ("Auto", "Binary", "ImageVolume")
 MOUNTED = ("Auto", "ImageVolume")

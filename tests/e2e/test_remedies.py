@@ -10,14 +10,27 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.conftest import Json, init_names, is_called, normal, registered, simple_pod, wrappers
-from tests.e2e.test_admission import RESOURCES, RESTRICTED, UNTOUCHED, create, fresh
+from tests.support.e2e_pods import (
+    RESOURCES,
+    RESTRICTED,
+    UNTOUCHED,
+    Json,
+    create,
+    fresh,
+    init_names,
+    is_called,
+    normal,
+    simple_pod,
+    wrappers,
+)
 from tests.support.factories import node
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
 from tests.support.other_webhook import neighbour
-from tests.support.process import RunningServer, await_that, start_server
+from tests.support.process import RunningServer, start_server
+from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
+from tests.support.waiting import await_that
 
 GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}]

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import is_called, registered, simple_pod
+from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.kube.cluster import KubeCluster
 from tests.support.pod_load import creating_pods
-from tests.support.process import await_that, free_port, start_server
+from tests.support.process import free_port, start_server
+from tests.support.registered_webhook import registered
+from tests.support.waiting import await_that
 
 RESTARTS = 20
 PER_SECOND = 100

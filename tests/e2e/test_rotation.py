@@ -20,11 +20,11 @@ import yaml
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.manual_install import Balancer, Installation, Replica
+from tests.support.paths import CRD
 from tests.support.pod_load import creating_pods
-from tests.support.process import await_that
+from tests.support.waiting import await_that
 from webhook.tls.authority import Authority, fingerprint
 
-CRD = Path(__file__).parents[2] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
 POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
 POLICY = {
     "apiVersion": "podsettle.dev/v1alpha1",

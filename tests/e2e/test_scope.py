@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.e2e.conftest import is_called, registered, simple_pod
-from tests.support.helm import CHART, NAMESPACE
+from tests.support.e2e_pods import is_called, simple_pod
+from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     BY_SELECTOR,
     FAIL,
@@ -26,7 +26,9 @@ from tests.support.helm_release import (
 )
 from tests.support.kube.cluster import KubeCluster
 from tests.support.other_webhook import neighbour
-from tests.support.process import await_that
+from tests.support.paths import CHART
+from tests.support.registered_webhook import registered
+from tests.support.waiting import await_that
 from tests.support.webhook_calls import calls, created
 from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from tests.support.helm import CHART, CRDS, NAMESPACE
+from tests.support.helm import CRDS, NAMESPACE
 from tests.support.helm_release import (
     HOST,
     IMAGES,
@@ -36,7 +36,9 @@ from tests.support.helm_release import (
     installed,
 )
 from tests.support.kube.cluster import KubeCluster
-from tests.support.process import await_that, free_port
+from tests.support.paths import CHART
+from tests.support.process import free_port
+from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.xdist_group("chart-scraping")
 

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from tests.e2e.conftest import is_called, normal, simple_pod, wrappers
-from tests.support.helm import CHART, NAMESPACE
+from tests.support.e2e_pods import is_called, normal, simple_pod, wrappers
+from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     BY_SELECTOR,
     CONFIGURATION,
@@ -31,14 +31,14 @@ from tests.support.helm_release import (
     policy,
 )
 from tests.support.kube.cluster import KubeCluster
+from tests.support.paths import CHART, ROOT
 from tests.support.pod_load import Load, creating_pods
-from tests.support.process import await_that
+from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.xdist_group("versions-together")
 
 Json: TypeAlias = dict[str, Any]
 
-ROOT = CHART.parents[1]
 OLD = "39d233fc82d43c443b0b133fe384ff4bf166ac1c"
 """It registers one webhook for all policies, and does not know how old the CRD is."""
 PER_SECOND = 25

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from tests.fuzz.inputs import Piece, Program
+from tests.support.paths import DATA
 
-FILE = Path(__file__).parents[1] / "data" / "fuzz.json"
+FILE = DATA / "fuzz.json"
 
 
 def load() -> list[tuple[str, Program]]:

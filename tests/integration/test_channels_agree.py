@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, podsettle, start_server
 from tests.support.reviews import PODS, load_pod, patch_of, review
 from webhook.core.policy.model import REMEDIES
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 ALL = [*PODS, *sorted((EXAMPLES / "pods").glob("*.yaml"))]
 
 

@@ -11,13 +11,14 @@ import jsonpatch
 import yaml
 
 from tests.support.factories import IMAGE, SETTINGS, Json
-from tests.support.markdown import DOCS, Page
+from tests.support.markdown import Page
+from tests.support.paths import DATA, DOCS
 from tests.support.process import podsettle
 from tests.support.reviews import patch_of, review
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.handler import admit
 
-PODS = Path(__file__).parents[1] / "data" / "pods"
+PODS = DATA / "pods"
 
 
 class Admitted(NamedTuple):

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from tests.e2e.cluster.conftest import eventually
 from tests.support.kube.cluster import KubeCluster
+from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer, Json, WatchLimits
 from webhook.cluster.reflector import Reflector
 from webhook.tasks import supervise

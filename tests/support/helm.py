@@ -14,11 +14,10 @@ from typing import Any, TypeAlias
 import yaml
 
 from tests.support.kube.build import tool
+from tests.support.paths import CHART, DATA
 
 Json: TypeAlias = dict[str, Any]
 
-DATA = Path(__file__).parents[1] / "data"
-CHART = Path(__file__).parents[2] / "charts" / "podsettle"
 VALUES = {path.stem: path for path in sorted((DATA / "values").glob("*.yaml"))}
 """Values that each show another side of the chart."""
 IMAGES = DATA / "chart_images.yaml"

@@ -25,14 +25,14 @@ from typing import Any, TypeAlias
 
 import httpx
 
-from tests.support.helm import CHART, NAMESPACE, run
+from tests.support.helm import NAMESPACE, run
 from tests.support.kube.build import programs, tool
 from tests.support.kube.cluster import KubeCluster
+from tests.support.paths import DOCS, ROOT
 from tests.support.process import PODSETTLE, free_port
 
 Json: TypeAlias = dict[str, Any]
 
-DOCS = CHART.parents[1] / "docs"
 RELEASE = "podsettle"
 IMAGES = "--set=image.repository=registry.example/podsettle,lingerImage=registry.example/linger:1"
 """The values without which there is no release."""
@@ -222,7 +222,7 @@ class Installation:
                 "HOME": str(self._directory),
                 "KUBECONFIG": str(self.cluster.kubeconfig),
             },
-            cwd=CHART.parents[1],
+            cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,

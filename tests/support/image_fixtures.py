@@ -12,7 +12,6 @@ import trustme
 from tests.support.registry import Image, RunningRegistry, made_image, start_registry
 from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup
-from webhook.linger.build import build, host_arch
 
 
 class Clock:
@@ -74,12 +73,6 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return made_image(
         tmp_path_factory.mktemp("image"), entrypoint=["/bin/app", "--x"], cmd=["run", "$(HOME)"]
     )
-
-
-@pytest.fixture(scope="session")
-def linger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The helper for this machine."""
-    return build(host_arch(), tmp_path_factory.mktemp("linger"))
 
 
 @pytest.fixture

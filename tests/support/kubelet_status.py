@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.support.kube.cluster import KubeCluster
-from tests.support.process import PODSETTLE, await_that
+from tests.support.process import PODSETTLE
+from tests.support.waiting import await_that
 
 RUNNING = {"running": {"startedAt": "2026-05-30T10:00:00Z"}}
 
@@ -174,3 +175,6 @@ def running(
     finally:
         process.kill()
         process.wait()
+
+
+Run = Callable[..., AbstractContextManager[Command]]

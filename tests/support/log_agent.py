@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
-from tests.support.process import await_that
 from tests.support.runc import Machine
+from tests.support.waiting import await_that
 
 INTERVAL_SECONDS = 10
 """rsyslog's default. `imfile` finds and reads new files at each scan, and only then."""

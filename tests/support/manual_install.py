@@ -16,7 +16,8 @@ from typing import Any, Self
 import httpx
 
 from tests.support.kube.cluster import Json, KubeCluster
-from tests.support.process import PODSETTLE, await_that, free_port
+from tests.support.process import PODSETTLE, free_port
+from tests.support.waiting import await_that
 from webhook.tls.authority import Authority
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import click
 import yaml
 
+from tests.support.paths import DOCS, ROOT
 from webhook.cli import main
 from webhook.core.policy.model import SettlePolicySpec, is_policy
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
 ALL = [
     *sorted(ROOT.glob("*.md")),
     ROOT / "charts" / "podsettle" / "README.md",

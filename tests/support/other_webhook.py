@@ -16,7 +16,8 @@ from typing import Any
 import trustme
 import uvicorn
 
-from tests.support.process import await_that, free_port
+from tests.support.process import free_port
+from tests.support.waiting import await_that
 
 INJECTED = {
     "name": "late",

@@ -9,15 +9,16 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
+from tests.support.waiting import TIMEOUT_SECONDS
+
 PODSETTLE = str(Path(sys.executable).with_name("podsettle"))
-_PATIENCE = 30.0
 
 
 def podsettle(
@@ -95,15 +96,15 @@ def start_server(
     finally:
         process.terminate()
         try:
-            process.wait(_PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(_PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
             raise
 
 
 def _await_ready(server: RunningServer) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     with server.client() as client:
         while True:
             try:
@@ -122,11 +123,3 @@ def process_status(pid: int, field: str) -> str:
         if line.startswith(field + ":"):
             return line.partition(":")[2].strip()
     raise KeyError(field)
-
-
-def await_that(condition: Callable[[], object], what: str, seconds: float = _PATIENCE) -> None:
-    """Wait until a callable returns something true; fail with `what` where it never does."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.02)

@@ -7,7 +7,9 @@ import re
 import subprocess
 from pathlib import Path
 
-DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
+from tests.support.paths import ROOT
+
+DOCKERFILE = ROOT / "Dockerfile"
 
 
 def dockerfile_version() -> str:

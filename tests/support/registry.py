@@ -29,7 +29,8 @@ import trustme
 import yaml
 from aiohttp import web
 
-from tests.support.process import await_that, free_port
+from tests.support.process import free_port
+from tests.support.waiting import await_that
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.images.lookup import ImageLookup
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import yaml
 
-PODS = sorted((Path(__file__).parents[1] / "data" / "pods").glob("*.yaml"))
+from tests.support.paths import DATA
+
+PODS = sorted((DATA / "pods").glob("*.yaml"))
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 
 

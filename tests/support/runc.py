@@ -16,7 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.process import await_that, process_status
+import pytest
+
+from tests.support.process import process_status
+from tests.support.waiting import await_that
 
 PATIENCE = 60.0
 
@@ -251,3 +254,14 @@ def _config(
             "resources": dict(resources),
         },
     }
+
+
+MIB = 1024 * 1024
+# Woodpecker's permission container: 5m of CPU, for which the kubelet sets the smallest quota there
+# is, and 5Mi of memory.
+TIGHT = {"memory": {"limit": 5 * MIB}, "cpu": {"quota": 1_000, "period": 100_000}}
+_CGROUPS = Path("/sys/fs/cgroup")
+with_limits = pytest.mark.skipif(
+    not any(os.access(path, os.W_OK) for path in (_CGROUPS, _CGROUPS / "memory")),
+    reason="cgroups cannot be written here",
+)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, start_server
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
@@ -16,7 +16,6 @@ from webhook.server import protocol
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 LINGER_IMAGE = "registry.example/podsettle/linger:test"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.kube.cluster import KubeCluster
-from tests.support.process import await_that
+from tests.support.waiting import await_that
 from webhook.cluster.client import ApiServer
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"

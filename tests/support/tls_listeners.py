@@ -13,7 +13,8 @@ from pathlib import Path
 
 import trustme
 
-from tests.support.process import await_that, free_port
+from tests.support.process import free_port
+from tests.support.waiting import await_that
 
 PATIENCE = 60.0
 INTERNAL_ERROR, HANDSHAKE_FAILURE = 80, 40

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 def downloaded_wheels(python: Path, requirements: Sequence[str]) -> Path:

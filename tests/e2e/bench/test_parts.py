@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.support.paths import ROOT
+
 # Not beside the tests of the cluster: each part keeps two cores busy.
 pytestmark = pytest.mark.xdist_group("kube")
 

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.client.conftest import Run
 from tests.support.fake_kubelet import Kubelet, Log, Record, read_logs, stamp
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kubelet_status import RUNNING, Pod, running, terminated, waiting
-from tests.support.process import await_that
+from tests.support.kubelet_status import RUNNING, Pod, Run, running, terminated, waiting
 from tests.support.tls_proxy import Front
+from tests.support.waiting import await_that
 
 FOLLOW = ("logs", "step-1", "-f", "--backoff-first", "50ms", "--backoff-factor", "1")
 T = 1_780_000_000_000_000_000

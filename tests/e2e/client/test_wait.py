@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.client.conftest import Run
 from tests.support.kube.build import programs
 from tests.support.kube.cluster import KubeCluster
-from tests.support.kubelet_status import RUNNING, Pod, running, terminated, waiting
+from tests.support.kubelet_status import RUNNING, Pod, Run, running, terminated, waiting
 from tests.support.process import PODSETTLE, free_port, podsettle
 
 WAIT = ("wait", "step-1", "--for=terminated")

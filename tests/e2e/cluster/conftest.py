@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,28 +11,19 @@ import pytest
 import yaml
 
 from tests.support.kube.cluster import KubeCluster
+from tests.support.policy_objects import install_crd
 from tests.support.tcp_proxy import Cable
+from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.kube_source import KubernetesSource
-
-CRD = Path(__file__).parents[3] / "charts/podsettle/crds/podsettle.dev_settlepolicies.yaml"
-POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
 
 
 @pytest.fixture(scope="module")
 def own_cluster() -> Any:
     """A cluster that tests may stop."""
     with KubeCluster.start() as cluster:
-        with_policies(cluster)
+        install_crd(cluster)
         yield cluster
-
-
-def with_policies(cluster: KubeCluster) -> None:
-    crd = yaml.safe_load(CRD.read_text())
-    cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-    deadline = time.monotonic() + 30
-    while cluster.request("GET", POLICIES).status != 200:
-        assert time.monotonic() < deadline, "the CRD is not served"
 
 
 @pytest.fixture
@@ -68,18 +57,3 @@ async def cable(
         kubeconfig.write_text(yaml.safe_dump(configuration))
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         yield found
-
-
-async def eventually(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
-            await asyncio.sleep(0.02)
-
-
-def policy(name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "podsettle.dev/v1alpha1",
-        "kind": "SettlePolicy",
-        "metadata": {"name": name},
-        "spec": {"namespaceSelector": {}, "remedies": {"postInitSleep": {}}} | spec,
-    }

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster.conftest import eventually
-from tests.e2e.cluster.test_webhook_configuration import PATH, as_the_chart_writes_it, overwrite
 from tests.support.kube.cluster import KubeCluster
+from tests.support.waiting import eventually
+from tests.support.webhook_configuration import PATH, as_the_chart_writes_it, overwrite
 from webhook.cluster.client import ApiServer
 from webhook.cluster.controller import Replica
 from webhook.tls.authority import Lifetimes

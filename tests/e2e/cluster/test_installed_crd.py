@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster.conftest import eventually
 from tests.support.kube.cluster import KubeCluster
 from tests.support.service_accounts import connected_as_an_account_with
+from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.source import Check

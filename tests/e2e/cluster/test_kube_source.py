@@ -12,10 +12,11 @@ import msgspec
 import pytest
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
-from tests.e2e.cluster.conftest import POLICIES, eventually, policy
 from tests.support.kube.cluster import KubeCluster
+from tests.support.policy_objects import POLICIES, policy_object
 from tests.support.process import free_port
 from tests.support.tcp_proxy import Cable
+from tests.support.waiting import eventually
 from webhook.cluster import client as api_module
 from webhook.cluster.client import ApiError, ApiServer, Unreachable
 from webhook.cluster.kube_source import KubernetesSource
@@ -53,7 +54,7 @@ async def test_it_is_synced_once_the_view_and_the_scope_hold_what_was_listed(
     own_cluster: KubeCluster, api: ApiServer
 ) -> None:
     """What is written earlier is written by an empty scope: no webhook."""
-    own_cluster.create(POLICIES, policy("first"))
+    own_cluster.create(POLICIES, policy_object("first"))
     own_cluster.create("/api/v1/nodes", {"metadata": {"name": "first"}})
     body = {"metadata": {"name": "first"}, "handler": "first"}
     own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
@@ -87,7 +88,7 @@ async def test_a_node_counts_with_what_it_runs(
 async def test_a_policy_that_turns_bad_is_reported_and_what_it_said_stays(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
-    own_cluster.create(POLICIES, policy("edited", priority=1))
+    own_cluster.create(POLICIES, policy_object("edited", priority=1))
     await eventually(lambda: len(source.view.policies) == 1)
     # Past the CRD's checks, as an older CRD or a write to etcd would have it.
     item = source.policies.objects["edited"]
@@ -104,7 +105,7 @@ async def test_a_policy_that_turns_bad_is_reported_and_what_it_said_stays(
 async def test_what_was_deleted_does_not_rise_again_under_its_name(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
-    own_cluster.create(POLICIES, policy("again"))
+    own_cluster.create(POLICIES, policy_object("again"))
     await eventually(lambda: "again" in source.documents)
     item = source.policies.objects["again"]
     # Another object of that name, which the watch tells of only after it was cut, and a bad one.

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.cluster.conftest import eventually
 from tests.support.kube.cluster import KubeCluster
 from tests.support.service_accounts import connected_as_an_account_with
 from tests.support.tcp_proxy import Cable
+from tests.support.waiting import eventually
 from webhook.cluster import leader_election as module
 from webhook.cluster.client import ApiServer
 from webhook.cluster.leader_election import Lease

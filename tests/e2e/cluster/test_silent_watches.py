@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster.conftest import eventually
 from tests.support.kube.cluster import KubeCluster
+from tests.support.paths import ROOT
 from tests.support.tcp_proxy import Cable
+from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer, WatchLimits
 from webhook.cluster.decode import read_runtime_class
 from webhook.cluster.reflector import Reflector
@@ -131,7 +131,7 @@ def test_a_watch_whose_packets_are_dropped_is_noticed_and_resumed() -> None:
     """Neither end has a FIN or a reset, and new connections hang."""
     done = subprocess.run(
         [*_IN_A_NETWORK_NAMESPACE, sys.executable, "-m", "tests.support.dropped_packets"],
-        cwd=Path(__file__).parents[3],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=180,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster.conftest import POLICIES, eventually, policy
 from tests.support.kube.cluster import KubeCluster
-from tests.support.process import await_that
+from tests.support.policy_objects import POLICIES, policy_object
+from tests.support.waiting import await_that, eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.kube_source import KubernetesSource
@@ -41,7 +41,7 @@ async def test_a_policy_says_what_became_of_it(
     remedies = {"skipSELinuxRelabel": {"runtimeClassName": "quick"}, "postInitSleep": {}}
     selector = {"matchLabels": {"team": "status"}}
     created = own_cluster.create(
-        POLICIES, policy("told", namespaceSelector=selector, remedies=remedies)
+        POLICIES, policy_object("told", namespaceSelector=selector, remedies=remedies)
     )
     assert created["metadata"]["generation"] == 1
     own_cluster.namespace("told-", labels={"team": "status"})
@@ -75,7 +75,7 @@ async def test_a_policy_says_what_became_of_it(
 async def test_nodes_that_are_fixed_retire_the_policy(
     own_cluster: KubeCluster, writer: StatusWriter
 ) -> None:
-    own_cluster.create(POLICIES, policy("retired"))
+    own_cluster.create(POLICIES, policy_object("retired"))
     await eventually(
         lambda: conditions(own_cluster, "retired").get("StillNeeded") == ("Unknown", "NoNodes")
     )
@@ -104,7 +104,7 @@ async def test_only_nodes_of_the_class_count_and_from_1_37_on_the_volumes(
     }
     own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", scheduled)
     remedies = {"skipSELinuxRelabel": {"runtimeClassName": "pooled"}}
-    own_cluster.create(POLICIES, policy("pooled", remedies=remedies))
+    own_cluster.create(POLICIES, policy_object("pooled", remedies=remedies))
     for name, pool in (("inside", "ci"), ("outside", "other")):
         body = {"metadata": {"name": name, "labels": {"pool": pool}}}
         own_cluster.create("/api/v1/nodes", body)
@@ -137,7 +137,7 @@ async def test_a_policy_says_that_the_installed_crd_is_older(
 ) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
     whole = own_cluster.request("GET", path).body["spec"]
-    own_cluster.create(POLICIES, policy("current"))
+    own_cluster.create(POLICIES, policy_object("current"))
     await eventually(
         lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
     )
@@ -157,7 +157,7 @@ async def test_a_policy_says_that_the_installed_crd_is_older(
     assert not writer.problem
 
 
-BAD = policy("bad", remedies={"postInitSlep": {}})
+BAD = policy_object("bad", remedies={"postInitSlep": {}})
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def _kept(cluster: KubeCluster, body: dict[str, Any]) -> bool:
 async def test_a_policy_that_got_past_the_crd_is_told_what_is_wrong_with_it(
     own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
 ) -> None:
-    own_cluster.create(POLICIES, policy("good"))
+    own_cluster.create(POLICIES, policy_object("good"))
     own_cluster.create(POLICIES, BAD)
     await eventually(
         lambda: (
@@ -211,7 +211,7 @@ async def test_a_policy_that_got_past_the_crd_is_told_what_is_wrong_with_it(
 async def test_what_is_right_is_not_written_again(
     own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
 ) -> None:
-    own_cluster.create(POLICIES, policy("quiet"))
+    own_cluster.create(POLICIES, policy_object("quiet"))
     await eventually(lambda: conditions(own_cluster, "quiet"))
     name = own_cluster.namespace("more-")
     await eventually(lambda: source.view.namespace(name))

@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster.conftest import POLICIES, eventually, policy
 from tests.support.kube.cluster import KubeCluster
+from tests.support.policy_objects import POLICIES, policy_object
+from tests.support.waiting import eventually
+from tests.support.webhook_configuration import PATH, as_the_chart_writes_it, overwrite
 from webhook.cluster.client import ApiServer, WatchLimits
 from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.webhook_configuration import Registered, Registration
 from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
 from webhook.tls.certificates import issue_ca
 
-PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 CA, OTHER_CA = (issue_ca(name, timedelta(days=1)).certificate_pem for name in ("one", "other"))
 
 
@@ -54,49 +55,6 @@ async def registration(
     own_cluster.request("DELETE", f"{PATH}/podsettle")
 
 
-def as_the_chart_writes_it() -> dict[str, Any]:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": "podsettle"},
-        "webhooks": [
-            {
-                "name": "opt-in.podsettle.dev",
-                "clientConfig": {
-                    "service": {"namespace": "settle", "name": "hook", "path": "/mutate"}
-                },
-                "rules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "resources": ["pods"],
-                        "operations": ["CREATE"],
-                        "scope": "Namespaced",
-                    }
-                ],
-                "namespaceSelector": {
-                    "matchExpressions": [{"key": "podsettle.dev/policy", "operator": "Exists"}]
-                },
-                "admissionReviewVersions": ["v1"],
-                "sideEffects": "None",
-                "failurePolicy": "Ignore",
-                "timeoutSeconds": 2,
-            }
-        ],
-    }
-
-
-def overwrite(cluster: KubeCluster, body: dict[str, Any]) -> None:
-    """As by hand, or by a tool that writes the whole object."""
-    for _ in range(20):
-        found = cluster.request("GET", f"{PATH}/podsettle").body
-        body["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
-        answer = cluster.request("PUT", f"{PATH}/podsettle", body)
-        if answer.status != 409:
-            break
-    assert answer.status == 200, answer.body
-
-
 def webhooks(cluster: KubeCluster) -> dict[str, Any]:
     found = cluster.request("GET", f"{PATH}/podsettle").body["webhooks"]
     return {webhook["name"]: webhook for webhook in found}
@@ -127,7 +85,7 @@ async def test_the_scope_follows_the_policies(
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     assert webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"}
-    own_cluster.create(POLICIES, policy("everywhere"))
+    own_cluster.create(POLICIES, policy_object("everywhere"))
     await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
     added = webhooks(own_cluster)["cluster.podsettle.dev"]
     assert added["failurePolicy"] == "Ignore"
@@ -157,7 +115,7 @@ async def test_conditions_that_an_earlier_chart_wrote_are_not_in_the_way(
 
     await eventually(lambda: bundles(own_cluster) == [CA])
     own = ["not-mirror", "not-windows", "not-settled", "not-protected"]
-    own_cluster.create(POLICIES, policy("everywhere"))
+    own_cluster.create(POLICIES, policy_object("everywhere"))
     await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
     assert names() == own
     # In another order than podsettle has them, and one that is the operator's.
@@ -212,7 +170,7 @@ def of_team(name: str) -> dict[str, Any]:
 async def test_the_scope_widens_and_narrows_with_the_policies(
     own_cluster: KubeCluster, registration: Registration
 ) -> None:
-    own_cluster.create(POLICIES, policy("narrow", namespaceSelector=of_team("a")))
+    own_cluster.create(POLICIES, policy_object("narrow", namespaceSelector=of_team("a")))
     await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}})
     # To every namespace: nothing of the old selector may stay.
     change: dict[str, Any] = {"spec": {"namespaceSelector": {"matchLabels": None}}}
@@ -222,7 +180,7 @@ async def test_the_scope_widens_and_narrows_with_the_policies(
     own_cluster.request("PATCH", f"{POLICIES}/narrow", change)
     await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}})
     pods = {"podSelector": {"matchLabels": {"app": "x"}}}
-    own_cluster.create(POLICIES, policy("other", namespaceSelector=of_team("b"), **pods))
+    own_cluster.create(POLICIES, policy_object("other", namespaceSelector=of_team("b"), **pods))
     both = {"": {("team", "a")}, "other.": {("team", "b")}}
     await eventually(lambda: scope(own_cluster) == both)
     found = webhooks(own_cluster)
@@ -266,13 +224,13 @@ async def test_no_pod_is_missed_while_the_webhooks_change(
 ) -> None:
     """To another name, to one for all above 20, and back: each step asks about team b."""
     names = [f"p{number:02}" for number in range(MAX_WEBHOOKS)]
-    own_cluster.create(POLICIES, policy("b", namespaceSelector=of_team("b")))
+    own_cluster.create(POLICIES, policy_object("b", namespaceSelector=of_team("b")))
     await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
     before = version(own_cluster)
-    own_cluster.create(POLICIES, policy("a", namespaceSelector=of_team("a")))
+    own_cluster.create(POLICIES, policy_object("a", namespaceSelector=of_team("a")))
     await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
     for name in names:
-        own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
+        own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
     await eventually(lambda: scope(own_cluster) == {"": set()})
     await eventually(lambda: len(source.documents) == len(names) + 2)
     assert "more than 20" in source.scope.merged_because
@@ -295,9 +253,9 @@ async def test_one_webhook_for_all_is_logged_once(
 ) -> None:
     names = [f"p{number:02}" for number in range(MAX_WEBHOOKS + 1)]
     for name in names:
-        own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
+        own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
     await eventually(lambda: scope(own_cluster) == {"": set()})
-    own_cluster.create(POLICIES, policy("more", namespaceSelector=of_team("more")))
+    own_cluster.create(POLICIES, policy_object("more", namespaceSelector=of_team("more")))
     own_cluster.request("PATCH", f"{PATH}/podsettle", {"webhooks": []})
     overwrite(own_cluster, as_the_chart_writes_it())
     await eventually(lambda: scope(own_cluster) == {"": set()})
@@ -363,7 +321,7 @@ async def test_somebody_else_s_bundle_is_left_alone_and_does_not_hold_the_scope(
     await eventually(lambda: bundles(own_cluster) == [CA])
     wishes.bundle = None
     for name in ("a", "b"):
-        own_cluster.create(POLICIES, policy(name, namespaceSelector=of_team(name)))
+        own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
     await eventually(lambda: len(webhooks(own_cluster)) == 3)
     inject(own_cluster, OTHER_CA, applied=applied)
     await eventually(lambda: bundles(own_cluster) == [OTHER_CA] * 3)
@@ -381,7 +339,7 @@ async def test_without_the_lease_nothing_is_written(
     await eventually(lambda: bundles(own_cluster) == [CA])
     wishes.may_write = False
     wishes.bundle = OTHER_CA
-    own_cluster.create(POLICIES, policy("everywhere"))
+    own_cluster.create(POLICIES, policy_object("everywhere"))
     own_cluster.request("DELETE", f"{POLICIES}/everywhere")
     registration.look()
     await eventually(lambda: not registration._due.is_set())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.client.conftest import kubelet, namespace
+from tests.support.client_fixtures import kubelet, namespace
 from tests.support.doc_scenario import Trial
 
 __all__ = ["kubelet", "namespace"]

@@ -16,7 +16,8 @@ import yaml
 from tests.support.doc_scenario import PODS, Trial, containers, of_kind
 from tests.support.factories import LINGER, Json, node
 from tests.support.kube.cluster import KubeCluster
-from tests.support.markdown import DOCS, Page
+from tests.support.markdown import Page
+from tests.support.paths import DOCS
 from tests.support.reviews import load_pod
 from webhook.core.defects.versions import Runtime, loses_exit_codes, parse_version
 

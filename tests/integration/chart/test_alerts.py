@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.helm import CHART, NAMESPACE, Json, named, set_flags, template
+from tests.support.helm import NAMESPACE, Json, named, set_flags, template
+from tests.support.paths import DOCS
 from webhook.server.metrics import Metrics
 
-OPERATIONS = CHART.parents[1] / "docs" / "operations.md"
+OPERATIONS = DOCS / "operations.md"
 MINE = f'namespace="{NAMESPACE}",job="podsettle"'
 EXPIRY = f"podsettle_certificate_expiry_timestamp_seconds{{{MINE}}}"
 HOUR = 3600

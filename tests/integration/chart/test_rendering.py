@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.support.helm import (
-    CHART,
-    CRDS,
     IMAGES,
     NAMESPACE,
     VALUES,
@@ -24,23 +20,11 @@ from tests.support.helm import (
     set_flags,
     template,
 )
-from tests.support.kube.cluster import KubeCluster
-from tests.support.kube_schemas import LOCATION, write_builtin, write_custom
+from tests.support.paths import CHART, ROOT
 from webhook.cli import main
 from webhook.cli.serve import serve
 
-ROOT = CHART.parents[1]
 TEMPLATES = sorted(path for path in (CHART / "templates").rglob("*") if path.is_file())
-
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-
-
-@pytest.fixture(scope="module")
-def schemas(cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("schemas")
-    write_builtin(cluster, directory)
-    write_custom([*CRDS.values(), *(CHART / "crds").glob("*.yaml")], directory)
-    return directory
 
 
 def test_the_versions_are_those_of_the_product() -> None:
@@ -72,46 +56,6 @@ def test_helm_lint_finds_nothing(values: str) -> None:
     done = run("helm", "lint", CHART, *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[WARNING]" not in done.stdout
-
-
-@pytest.mark.parametrize("values", VALUES)
-def test_kubeconform_passes(schemas: Path, values: str) -> None:
-    done = _kubeconform(schemas, template("--values", VALUES[values]))
-    assert not [each for each in done["resources"] if each["status"] != "statusValid"]
-    assert done["summary"] == {
-        "valid": len(objects(values)),
-        "invalid": 0,
-        "errors": 0,
-        "skipped": 0,
-    }
-
-
-@pytest.mark.parametrize(
-    ("kind", "wrong"),
-    [
-        ("Deployment", {"spec": {"replica": 1}}),
-        ("Deployment", {"spec": {"replicas": "1"}}),
-        ("SettlePolicy", {"spec": {"remedies": {"postInitSleeps": {}}}}),
-        ("Certificate", {"spec": {"duratoin": "1h"}}),
-        ("PrometheusRule", {"spec": {"groups": [{"name": "a", "rules": [{"expression": "1"}]}]}}),
-        ("Unheard", {}),
-    ],
-)
-def test_kubeconform_would_find_it(schemas: Path, kind: str, wrong: Json) -> None:
-    found = [each for each in objects("everything") if each["kind"] == kind]
-    spoilt = found[0] if found else {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}}
-    spoilt = spoilt | {"spec": spoilt.get("spec", {}) | wrong.get("spec", {})}
-    summary = _kubeconform(schemas, json.dumps(spoilt))["summary"]
-    assert summary["invalid"] + summary["errors"] == 1
-
-
-def _kubeconform(schemas: Path, manifests: str) -> Json:
-    location = f"{schemas}/{LOCATION}"
-    flags = ("-strict", "-summary", "-output", "json", "-schema-location", location)
-    done = run("kubeconform", *flags, input=manifests)
-    assert not done.stderr, done.stderr
-    answer: Json = json.loads(done.stdout)
-    return answer
 
 
 @pytest.mark.parametrize("values", VALUES)
@@ -561,32 +505,6 @@ def test_no_rule_says_everything() -> None:
             assert "*" not in said
             if rule.get("verbs") == ["get", "update"]:
                 assert rule["resourceNames"]
-
-
-@pytest.mark.parametrize("values", VALUES)
-def test_its_pods_are_created_where_the_restricted_standard_is_enforced(
-    cluster: KubeCluster, values: str
-) -> None:
-    accounts = ("default", "podsettle", "settle")
-    namespace = cluster.namespace("chart-", labels=RESTRICTED, service_accounts=accounts)
-    created = []
-    for each in objects(values):
-        spec = each["spec"]["template"] if each["kind"] == "Deployment" else each
-        if each["kind"] in ("Deployment", "Pod"):
-            pod = {"apiVersion": "v1", "kind": "Pod", "spec": spec["spec"]}
-            pod["metadata"] = {"generateName": "pod-", "namespace": namespace}
-            status, answer, warnings = cluster.create_pod(pod)
-            assert status == 201, answer
-            assert not warnings
-            created.append(answer["spec"])
-    assert len(created) == (2 if values == "everything" else 1)
-    for spec in created:
-        # OpenShift assigns the user, and the image has one of its own elsewhere.
-        assert "runAsUser" not in json.dumps(spec)
-        for container in spec["containers"]:
-            assert container["securityContext"]["readOnlyRootFilesystem"] is True
-            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
-            assert container["resources"]["limits"].keys() == {"cpu", "memory"}
 
 
 def test_every_field_of_a_policy_arrives() -> None:

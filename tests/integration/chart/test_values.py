@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from tests.support.helm import CHART, IMAGES, VALUES, run, set_flags, template
+from tests.support.helm import IMAGES, VALUES, run, set_flags, template
+from tests.support.paths import CHART
 
 Json: TypeAlias = dict[str, Any]
 

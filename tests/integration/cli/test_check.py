@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.support.paths import EXAMPLES
 from tests.support.process import podsettle
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
 
 BROKEN = """\
 apiVersion: podsettle.dev/v1alpha1

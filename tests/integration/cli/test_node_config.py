@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import base64
-import tomllib
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.kube.cluster import KubeCluster
-from tests.support.process import podsettle
+from tests.support.node_config import CONTAINERD, CRIO, printed, refused, toml
 
 V1 = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
 V2 = "try-skip-volume-selinux-label.crio.io"
-CRIO = ("crio", "--selinux")
-CONTAINERD = ("containerd", "--volatile", "--node-selector", "pool=volatile")
-
-
-def printed(*arguments: str) -> str:
-    found = podsettle("node-config", *arguments)
-    assert found.returncode == 0, found.stderr
-    return found.stdout
-
-
-def toml(*arguments: str) -> dict[str, Any]:
-    return tomllib.loads(printed(*arguments, "-o", "dropin"))
-
-
-def refused(*arguments: str) -> str:
-    found = podsettle("node-config", *arguments)
-    assert found.returncode == 2
-    assert not found.stdout
-    return found.stderr
 
 
 def test_a_handler_allows_the_annotation_in_the_spelling_that_the_oldest_node_knows() -> None:
@@ -247,14 +225,3 @@ def test_a_choice_that_is_none_is_refused_in_words() -> None:
     assert "--volatile" in refused("containerd")
     assert "--node-selector" in refused("containerd", "--volatile")
     assert "'pool' is not of the form key=value" in refused(*CRIO, "--node-selector", "pool")
-
-
-@pytest.mark.parametrize("arguments", [CRIO, (*CRIO, "--node-selector", "a=b"), CONTAINERD])
-def test_the_api_server_takes_the_runtime_class(
-    cluster: KubeCluster, arguments: tuple[str, ...]
-) -> None:
-    made = yaml.safe_load(printed(*arguments, "-o", "runtimeclass"))
-    path = "/apis/node.k8s.io/v1/runtimeclasses?dryRun=All"
-    answer = cluster.request("POST", path, made)
-    assert answer.status == 201, answer.body
-    assert answer.body.get("scheduling") == made.get("scheduling")

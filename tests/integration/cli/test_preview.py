@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.paths import EXAMPLES
 from tests.support.process import podsettle
 
-ROOT = Path(__file__).parents[3]
-EXAMPLES = ROOT / "examples"
 TEKTON = EXAMPLES / "pods" / "tekton-taskrun.yaml"
 UNCOVERED = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a}]}}"
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.process import PODSETTLE, await_that, free_port, podsettle
+from tests.support.process import PODSETTLE, free_port, podsettle
+from tests.support.waiting import await_that
 
 SERVE = ("serve", "--port", "0")
 

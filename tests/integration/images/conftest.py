@@ -6,13 +6,13 @@ from tests.support.image_fixtures import (
     ca,
     clock,
     image,
-    linger,
     lookup,
     new_image,
     new_lookup,
     registry,
     trusting,
 )
+from tests.support.linger_fixtures import linger
 
 __all__ = [
     "ca",

@@ -19,7 +19,6 @@ from aiohttp import web
 from tests.support.factories import Json, container, pod, policy, view
 from tests.support.image_factories import HELPER, images, settle
 from tests.support.image_fixtures import Clock, NewLookup
-from tests.support.process import await_that
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
     PASSWORD,
@@ -37,6 +36,7 @@ from tests.support.registry import (
     start_registry,
     start_server,
 )
+from tests.support.waiting import await_that
 from webhook.core.images import ImageConfig, Unavailable
 from webhook.core.pull_secrets import PullSecret
 from webhook.core.reasons import Outcome

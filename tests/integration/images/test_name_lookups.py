@@ -20,10 +20,11 @@ import yaml
 
 from tests.support.factories import container, pod, policy_document
 from tests.support.image_factories import images
-from tests.support.process import PODSETTLE, await_that, free_port, podsettle
+from tests.support.process import PODSETTLE, free_port, podsettle
 from tests.support.registry import found, query
 from tests.support.reviews import review
 from tests.support.silent_dns import silent_dns, silent_dns_needed
+from tests.support.waiting import await_that
 from webhook.core.images import Unavailable
 from webhook.dns_resolver import Address, Resolver, resolve
 from webhook.images.lookup import ImageLookup

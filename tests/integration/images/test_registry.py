@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from tests.support.image_fixtures import NewLookup
+from tests.support.paths import ROOT
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
     DOCKER_LIST,
@@ -312,7 +313,7 @@ def test_the_certificates_are_the_systems_or_those_that_the_environment_names(
     done = subprocess.run(
         [sys.executable, "-c", script, f"{registry.host}/trusted:1"],
         env={"SSL_CERT_FILE": str(tmp_path / "ca.pem"), "PATH": ""},
-        cwd=Path(__file__).parents[3],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.integration.linger.conftest import Wrapper
-from tests.support.process import await_that
-from tests.support.runc import PATIENCE, Container, Machine, make_rootfs
+from tests.support.runc import MIB, PATIENCE, TIGHT, Container, Machine, make_rootfs, with_limits
+from tests.support.waiting import await_that
+from tests.support.wrappers import Wrapper
 from webhook.linger.build import TARGETS, compile_c, host_arch
 
 TERMINATING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 AN_HOUR = 3_600_000  # milliseconds: a test that has to wait for it to pass has failed
-MIB = 1024 * 1024
 NOT_FORWARDED = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS),
@@ -282,11 +280,6 @@ def test_install_says_what_it_could_not_write(machine: Machine) -> None:
     assert "/bin/linger: Read-only file system" in err
 
 
-# Woodpecker's permission container: 5m of CPU, for which the kubelet sets the smallest quota there
-# is, and 5Mi of memory.
-TIGHT = {"memory": {"limit": 5 * MIB}, "cpu": {"quota": 1_000, "period": 100_000}}
-
-
 def _cgroup_value(container: Container, controller: str, v1: str, v2: str) -> str:
     for line in Path(f"/proc/{container.pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -294,13 +287,6 @@ def _cgroup_value(container: Container, controller: str, v1: str, v2: str) -> st
             return Path(f"/sys/fs/cgroup/{controller}{path}/{v1}").read_text().strip()
     path = Path(f"/proc/{container.pid}/cgroup").read_text().strip().removeprefix("0::")
     return Path(f"/sys/fs/cgroup{path}/{v2}").read_text().strip()
-
-
-_CGROUPS = Path("/sys/fs/cgroup")
-with_limits = pytest.mark.skipif(
-    not any(os.access(path, os.W_OK) for path in (_CGROUPS, _CGROUPS / "memory")),
-    reason="cgroups cannot be written here",
-)
 
 
 @with_limits

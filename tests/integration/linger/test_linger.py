@@ -18,7 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process import await_that, free_port
+from tests.support.paths import ROOT
+from tests.support.process import free_port
+from tests.support.waiting import await_that
 
 PATIENCE = 60.0
 
@@ -94,7 +96,7 @@ def test_bad_usage_starts_nothing(
 
 
 def test_version_is_the_projects(linger: Path) -> None:
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     done = run(linger, "--version")
     assert (done.returncode, done.stdout) == (0, f"linger {project['version']}\n")
 

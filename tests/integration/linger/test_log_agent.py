@@ -18,8 +18,10 @@ from tests.support import log_agent, runc
 from tests.support.factories import Json, container, namespace, node, pod, settled, view, why
 from tests.support.factories import decided as decide_pod
 from tests.support.log_agent import LogAgent
-from tests.support.markdown import DOCS, ROOT, Page
-from tests.support.process import await_that, podsettle
+from tests.support.markdown import Page
+from tests.support.paths import DOCS, EXAMPLES
+from tests.support.process import podsettle
+from tests.support.waiting import await_that
 from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import HELPER_PATH
 from webhook.core.policy.model import is_policy, parse_policy
@@ -144,6 +146,6 @@ def test_the_preview_prints_what_the_page_shows(policy: Json, tmp_path: Path) ->
 
 
 def test_the_policy_is_among_the_examples(policy: Json) -> None:
-    documents = yaml.safe_load_all((ROOT / "examples" / "policies.yaml").read_text())
+    documents = yaml.safe_load_all((EXAMPLES / "policies.yaml").read_text())
     examples = [document for document in documents if is_policy(document)]
     assert policy in examples

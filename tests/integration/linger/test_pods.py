@@ -19,8 +19,8 @@ import pytest
 from tests.data.expected_outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
 from tests.support import runc
 from tests.support.factories import Json, container, pod, policy, settled, view
+from tests.support.kubelet_expansion import kubelet_expands
 from tests.support.reviews import PODS, load_pod
-from tests.unit.core.policy.test_image_config import kubelet_expands
 from webhook.core.constants import HELPER_PATH
 from webhook.core.remedies import shell_wrapper
 from webhook.linger.build import TARGETS, compile_c, host_arch

@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.integration.linger.test_containers import TIGHT, with_limits
-from tests.support.kube.cluster import KubeCluster
-from tests.support.process import await_that, free_port
-from tests.support.runc import Machine
+from tests.support.process import free_port
+from tests.support.runc import TIGHT, Machine, with_limits
 from tests.support.tls_listeners import (
     HANDSHAKE_FAILURE,
     INTERNAL_ERROR,
@@ -34,36 +32,10 @@ from tests.support.tls_listeners import (
     server_context,
     stay_silent,
 )
+from tests.support.wait_kubelet import AN_HOUR, READY, said, wait, waiting
+from tests.support.waiting import await_that
 
-AN_HOUR = "1h"  # a test that has to wait for it to pass has failed
 NO_CERTIFICATE_YET = alert(INTERNAL_ERROR)
-READY = "is ready: it begins a TLS handshake"
-
-
-def waiting(listener: Listener, timeout: str = AN_HOUR) -> list[str]:
-    """The arguments of linger that wait for a listener."""
-    return ["wait-kubelet", "--timeout", timeout, "--port", str(listener.port)]
-
-
-def wait(linger: Path, *arguments: str, host: str | None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [linger, *arguments],
-        env={"HOST_IP": host} if host is not None else {},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-
-
-def said(linger: Path, listener: Listener, timeout: str = AN_HOUR) -> str:
-    """What linger says of a listener: one line, for it always ends well."""
-    done = wait(linger, *waiting(listener, timeout), host=listener.host)
-    assert (done.returncode, done.stdout) == (0, "")
-    prefix = "linger: "
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(prefix)
-    return line.removeprefix(prefix)
 
 
 # Servers that are ready.
@@ -103,19 +75,6 @@ def test_openssl_takes_the_hello(
     with openssl_server(tmp_path, *options) as server:
         server.host = host
         assert said(linger, server) == f"the kubelet at {host} {READY}"
-
-
-@pytest.mark.parametrize("version", ["VersionTLS12", "VersionTLS13"])
-def test_the_tls_that_the_kubelet_has_takes_the_hello(linger: Path, version: str) -> None:
-    """Go's crypto/tls, in a kube-apiserver: the kubelet serves by the same library."""
-    with KubeCluster.start(f"--tls-min-version={version}") as cluster:
-        port = int(cluster.url.rpartition(":")[2])
-        assert said(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"
-
-
-def test_the_kube_apiserver_takes_the_hello(linger: Path, cluster: KubeCluster) -> None:
-    port = int(cluster.url.rpartition(":")[2])
-    assert said(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"
 
 
 # Servers that are ready later.

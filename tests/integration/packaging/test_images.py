@@ -21,10 +21,10 @@ import pytest
 
 from tests.support.base_image import BUSYBOX, write_root_fs
 from tests.support.company_network import INDEX_HOST, PASSWORD, Company, company
+from tests.support.paths import ROOT
 from tests.support.pythons import dockerfile_python
 from tests.support.wheels import downloaded_wheels
 
-ROOT = Path(__file__).parents[3]
 BASE = "localhost/company-python"
 OPEN_FILES = 1000
 REQUIREMENTS = ("run", "build", "linger")

@@ -7,15 +7,14 @@ import sys
 import tomllib
 import zipfile
 from email.parser import Parser
-from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from tests.support.paths import ROOT
 from webhook.linger.zig import zig_library
 
-ROOT = Path(__file__).parents[3]
 FILES = ("LICENSE", "THIRD_PARTY_NOTICES")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

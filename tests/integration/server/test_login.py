@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.support.authorizer import Known
 from tests.support.chromium import Chromium, start_chromium
 from tests.support.http_client import InProcess, in_process
-from tests.unit.server.test_auth import Known
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.server.app import create_app

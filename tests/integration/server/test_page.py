@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,11 +23,12 @@ from tests.support.chromium import (
     Chromium,
     start_chromium,
 )
+from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
-_EXAMPLES = Path(__file__).parents[3] / "examples"
+_EXAMPLES = EXAMPLES
 
 # At most 63 characters: a longer container name matches no glob, and the page would not show it.
 _HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>'

@@ -24,8 +24,10 @@ import pytest
 from tests.support.factories import node, pod, policy, runtime_class
 from tests.support.factories import view as make_view
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
-from tests.support.process import await_that, process_status, start_server
+from tests.support.paths import EXAMPLES
+from tests.support.process import process_status, start_server
 from tests.support.reviews import PODS, load_pod, review
+from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.core.policy.model import SettlePolicy
@@ -45,7 +47,6 @@ from webhook.server.preview.messages import (
 from webhook.server.preview.previewer import DEFAULT_LIMITS, PreviewLimits
 from webhook.server.preview.worker_client import PreviewProcess, niceness_beside
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 SMALL = json.dumps(TEKTON).encode()
 POLICY = """\

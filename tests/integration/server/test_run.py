@@ -11,10 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.process import RunningServer, await_that, free_port, podsettle, start_server
+from tests.support.paths import EXAMPLES
+from tests.support.process import RunningServer, free_port, podsettle, start_server
 from tests.support.reviews import PODS, load_pod, patch_of, review
+from tests.support.waiting import await_that
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 
 POLICY = """\

@@ -12,8 +12,9 @@ from pathlib import Path
 import yaml
 
 from tests.support.kube.cluster import Json, KubeCluster
+from tests.support.paths import DATA
 
-PODS = Path(__file__).parents[2] / "data" / "pods"
+PODS = DATA / "pods"
 _NODE_API = "/apis/node.k8s.io/v1/runtimeclasses"
 _SCHEDULING_API = "/apis/scheduling.k8s.io/v1/priorityclasses"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from bench import throughput
@@ -15,8 +13,7 @@ from bench.report import as_json, as_markdown, fill_page, from_json
 from bench.report_table import ReportTable
 from bench.run import CONNECTIONS
 from bench.targets import evaluate_targets
-
-DOCS = Path(__file__).parents[3] / "docs"
+from tests.support.paths import DOCS
 
 
 def throughput_part(ours: tuple[float, ...]) -> ReportTable:

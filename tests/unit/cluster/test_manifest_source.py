@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.support.factories import namespace, node, policy_document, runtime_class
+from tests.support.paths import EXAMPLES
 from webhook.cluster import manifest_source as manifests
 from webhook.cluster.manifest_source import (
     ManifestsError,
@@ -20,8 +21,6 @@ from webhook.cluster.manifest_source import (
 )
 from webhook.core.defects.versions import Runtime, Version
 from webhook.core.policy.plan import CompiledPolicy
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
 
 BROKEN = "kind: SettlePolicy\napiVersion: podsettle.dev/v1alpha1\nmetadata: {name: a}\nspec: {}\n"
 

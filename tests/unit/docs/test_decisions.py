@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.support.markdown import DOCS, Page
+from tests.support.markdown import Page
+from tests.support.paths import DOCS
 
 DECISIONS = sorted((DOCS / "adr").glob("[0-9]*.md"))
 STATUS = re.compile(r"^\*\*Status:\*\* (Accepted|Superseded), (\d{4}-\d{2}-\d{2})\.", re.MULTILINE)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.support.paths import DOCS, ROOT
 
 
 def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -26,7 +25,7 @@ GENERATOR = _generator()
 
 @pytest.mark.parametrize("name", GENERATOR.PAGES)
 def test_reference_pages_are_what_the_code_says(name: str) -> None:
-    written = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    written = (DOCS / name).read_text(encoding="utf-8")
     assert written == GENERATOR.PAGES[name](), "run `make docs`"
 
 

@@ -8,7 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tests.support.markdown import ALL, ROOT, Block, Page, Typed, commands_of, parse
+from tests.support.markdown import ALL, Block, Page, Typed, commands_of, parse
+from tests.support.paths import EXAMPLES, ROOT
 from webhook.cli import main
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.policy.model import parse_policy
@@ -112,7 +113,7 @@ def test_policies_are_right(page: Page) -> None:
 def test_the_readme_s_sample_is_what_the_command_prints() -> None:
     readme = Page(ROOT / "README.md")
     (typed,) = (c for c in readme.commands if c.arguments[0] == "preview" and c.output)
-    done = CliRunner().invoke(main, [word.replace("examples", str(ROOT / "examples"))
+    done = CliRunner().invoke(main, [word.replace("examples", str(EXAMPLES))
                                      for word in typed.arguments])  # fmt: skip
     assert done.exit_code == 0
     rest = iter(done.stdout.splitlines())

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from tests.support.factories import container, namespace, pod, view, why
-from tests.support.markdown import DOCS, Page
+from tests.support.markdown import Page
+from tests.support.paths import DOCS
 from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.review import make_request
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable

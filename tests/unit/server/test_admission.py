@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.cluster.conftest import eventually
 from tests.support.reviews import PODS, UID, load_pod, patch_of, review
+from tests.support.waiting import eventually
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.core.cluster.view import Namespace

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.factories import container, namespace, policy, view
 from tests.support.reviews import UID, patch_of, review
-from tests.unit.core.admission.test_properties import JUNK, PODS, VIEWS
+from tests.support.strategies import JUNK, PODS, VIEWS
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings

@@ -14,8 +14,8 @@ import starlette.requests
 from fastapi import FastAPI
 from starlette.routing import Route
 
+from tests.support.authorizer import Known
 from tests.support.reviews import review
-from webhook.cluster.authorizer import Access, AccessDecision
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.server import auth as authentication
@@ -24,21 +24,6 @@ from webhook.server.drain import Drain
 
 OPEN = {"/mutate", "/livez", "/readyz", "/version", "/openapi.json"}
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}"
-
-
-class Known:
-    """Tokens by what comes of them; remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str, str]] = []
-
-    async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
-        self.asked.append((token, verb, path))
-        return {
-            "good": AccessDecision(Access.GRANTED),
-            "poor": AccessDecision(Access.FORBIDDEN, f"'poor' may not {verb} {path}"),
-            "lost": AccessDecision(Access.UNKNOWN, "connection refused"),
-        }.get(token, AccessDecision(Access.UNAUTHENTICATED, "expired"))
 
 
 @pytest.fixture

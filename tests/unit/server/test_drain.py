@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
-from tests.support.process import await_that
 from tests.support.reviews import PODS, load_pod, review
+from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
-from tests.support.process import await_that
 from tests.support.reviews import PODS, load_pod, review
+from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.server import admission as mutate_module

@@ -22,8 +22,8 @@ from starlette.types import Receive, Scope, Send
 from tests.support.factories import SETTINGS, container, pod, policy_document
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
 from tests.support.image_factories import images
-from tests.support.process import await_that
 from tests.support.reviews import PODS, load_pod, review
+from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import Settings
 from webhook.core.admission.handler import Answer

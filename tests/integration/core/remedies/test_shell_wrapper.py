@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from tests.data.earlier_wrapper import EARLIER_SCRIPT
 from tests.support.factories import in_shell
-from tests.support.process import await_that, process_status
+from tests.support.process import process_status
+from tests.support.waiting import await_that
 from webhook.core.remedies.shell_wrapper import SCRIPT, is_shell, is_wrapped, wrapper
 
 PATIENCE = 60.0

@@ -22,8 +22,8 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from tests.unit.core.admission.test_properties import PODS, VIEWS
-from tests.unit.core.admission.test_properties import SETTINGS as SOME_SETTINGS
+from tests.support.strategies import PODS, VIEWS
+from tests.support.strategies import SETTINGS as SOME_SETTINGS
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission import cache as memory_module
 from webhook.core.admission.cache import Memory

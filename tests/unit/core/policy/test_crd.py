@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from tests.data.invalid_policies import EXAMPLES, RIGHT, WRONG
+from tests.data.invalid_policies import EXAMPLE_POLICIES, RIGHT, WRONG
 from tests.support.factories import Json
 from webhook.core.policy.crd import crd, editor_schema
 from webhook.core.policy.errors import InvalidPolicyError
@@ -259,10 +259,10 @@ def _key_errors(schema: Json, value: Json, path: str) -> Iterator[str]:
                 yield from errors(further, inner, at)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", EXAMPLE_POLICIES)
 def test_examples_are_right_by_both_schemas(name: str) -> None:
-    assert list(errors(OPENAPI, EXAMPLES[name])) == []
-    assert list(errors(EDITOR, EXAMPLES[name])) == []
+    assert list(errors(OPENAPI, EXAMPLE_POLICIES[name])) == []
+    assert list(errors(EDITOR, EXAMPLE_POLICIES[name])) == []
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.factories import Json, node, pod
+from tests.support.kubelet_expansion import kubelet_expands
 from webhook.cluster.decode import read_node
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes, architectures
@@ -114,26 +115,6 @@ def test_the_architectures_of_the_nodes_that_a_pod_could_land_on(
 
 
 # Texts of images in a pod.
-
-
-def kubelet_expands(text: str) -> str:
-    """kubernetes third_party/forked/golang/expansion/expand.go, every variable set to `!`."""
-    out, at = "", 0
-    while at < len(text):
-        if text[at] != "$" or at + 1 == len(text):
-            out += text[at]
-            at += 1
-        elif text[at + 1] == "$":
-            out += "$"
-            at += 2
-        elif text[at + 1] == "(":
-            end = text.find(")", at + 2)
-            out += "!" if end >= 0 else "$("
-            at = end + 1 if end >= 0 else at + 2
-        else:
-            out += text[at : at + 2]
-            at += 2
-    return out
 
 
 @given(st.text("$(){}A a", max_size=12))

@@ -6,26 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.webhook_configuration import ENTRY
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.webhook_rules import cluster_webhooks
 from webhook.core.policy.webhook_selectors import webhook_selectors
-
-ENTRY: dict[str, Any] = {
-    "name": "opt-in.podsettle.dev",
-    "clientConfig": {"service": {"name": "podsettle", "namespace": "settle-system"}},
-    "failurePolicy": "Ignore",
-    "timeoutSeconds": 2,
-    "namespaceSelector": {
-        "matchExpressions": [
-            {"key": "podsettle.dev/policy", "operator": "Exists"},
-            {
-                "key": "kubernetes.io/metadata.name",
-                "operator": "NotIn",
-                "values": ["settle-system", "kube-system"],
-            },
-        ]
-    },
-}
 
 
 def selecting(selector: Any, name: str = "p", pods: dict[str, Any] | None = None) -> SettlePolicy:

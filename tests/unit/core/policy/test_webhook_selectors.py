@@ -9,7 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tests.support.factories import Json, container, decided, namespace, pod, policy, view
-from tests.unit.core.policy.test_webhook_rules import ENTRY
+from tests.support.webhook_configuration import ENTRY
 from webhook.core.admission.decide import Settings
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector, compile_selector

@@ -23,7 +23,7 @@ from tests.support.factories import (
     why,
 )
 from tests.support.factories import patched as patched_pod
-from tests.unit.core.policy.test_image_config import kubelet_expands
+from tests.support.kubelet_expansion import kubelet_expands
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.decision import Decision

@@ -1,0 +1,24 @@
+"""`linger wait-kubelet` against Go's TLS server, in a real API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.kube.cluster import KubeCluster
+from tests.support.tls_listeners import Listener
+from tests.support.wait_kubelet import READY, said
+
+
+@pytest.mark.parametrize("version", ["VersionTLS12", "VersionTLS13"])
+def test_the_tls_that_the_kubelet_has_takes_the_hello(linger: Path, version: str) -> None:
+    """Go's crypto/tls, in a kube-apiserver: the kubelet serves by the same library."""
+    with KubeCluster.start(f"--tls-min-version={version}") as cluster:
+        port = int(cluster.url.rpartition(":")[2])
+        assert said(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"
+
+
+def test_the_kube_apiserver_takes_the_hello(linger: Path, cluster: KubeCluster) -> None:
+    port = int(cluster.url.rpartition(":")[2])
+    assert said(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"

@@ -1,0 +1,20 @@
+"""An authorizer with three known tokens."""
+
+from __future__ import annotations
+
+from webhook.cluster.authorizer import Access, AccessDecision
+
+
+class Known:
+    """Tokens by what comes of them; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str]] = []
+
+    async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
+        self.asked.append((token, verb, path))
+        return {
+            "good": AccessDecision(Access.GRANTED),
+            "poor": AccessDecision(Access.FORBIDDEN, f"'poor' may not {verb} {path}"),
+            "lost": AccessDecision(Access.UNKNOWN, "connection refused"),
+        }.get(token, AccessDecision(Access.UNAUTHENTICATED, "expired"))

@@ -1,0 +1,305 @@
+"""Hypothesis strategies for pods, policies, nodes and clusters.
+
+Long because every field that a remedy reads has a strategy, and the strategies build on each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.support.factories import (
+    IMAGE,
+    MODERN,
+    Json,
+    in_shell,
+    namespace,
+    node,
+    policy,
+    runtime_class,
+    view,
+)
+from webhook.core.admission.decide import Settings
+from webhook.core.defects.versions import Version
+from webhook.core.policy.model import SettlePolicy
+
+HELPER = "podsettle-linger"
+GATE = "podsettle-kubelet-gate"
+HELPER_PATH = "/podsettle/linger"
+OWN_ANNOTATIONS = {
+    "podsettle.dev/applied",
+    "podsettle.dev/settled",
+    "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",
+    "try-skip-volume-selinux-label.crio.io",
+}
+TEXTS = st.text('ab1/~.-_ "\\\n$é\U0001f600', max_size=6)
+LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e6, 1e6) | TEXTS
+JUNK = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
+UNKNOWN = st.dictionaries(TEXTS.map(lambda text: f"x-{text}"), JUNK, max_size=2)
+
+
+def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(values, values, values, st.none())
+
+
+@st.composite
+def objects(
+    draw: st.DrawFn, /, required: dict[str, Any] | None = None, **optional: st.SearchStrategy[Any]
+) -> Json:
+    """A mapping with some of the optional fields, some of them null, and unknown ones."""
+    known = st.fixed_dictionaries(
+        required or {}, optional={key: maybe(value) for key, value in optional.items()}
+    )
+    return {**draw(UNKNOWN), **draw(known)}
+
+
+QUANTITIES = st.sampled_from(["5m", "1", 2, "5Mi", "1Gi", "0.5"])
+RESOURCE_NAMES = ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"]
+AMOUNTS = st.dictionaries(st.sampled_from(RESOURCE_NAMES), QUANTITIES, max_size=3)
+RESOURCES = objects(limits=AMOUNTS, requests=AMOUNTS)
+SELINUX = objects(level=st.sampled_from(["", "s0:c1,c2"]), type=st.sampled_from(["spc_t", "x_t"]))
+SECURITY = objects(
+    runAsUser=st.sampled_from([0, 1000]),
+    seLinuxOptions=SELINUX,
+    seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
+)
+RULES = st.lists(
+    objects(
+        {"action": st.sampled_from(["Restart", "RestartAllContainers"])},
+        exitCodes=objects(
+            {"operator": st.sampled_from(["In", "NotIn"])},
+            values=st.lists(st.sampled_from([1, 255]), max_size=2),
+        ),
+    ),
+    max_size=2,
+)
+COMMANDS = st.lists(TEXTS, max_size=3) | st.sampled_from(
+    [
+        ["/bin/sh", "-c", "x"],
+        ["sh"],
+        ["/entrypoint", "$(A)"],
+        ["/linger"],
+        [HELPER_PATH, "--", "x"],
+        in_shell(["sh", "-c", "x"], sleep_ms=1, min_lifetime_ms=2),
+    ]
+)
+MOUNTS = st.lists(
+    objects(
+        {
+            "name": st.sampled_from(["data", "tmp", HELPER]),
+            "mountPath": st.sampled_from(["/data", "/tmp", "/podsettle", "/podsettle/"]),
+        },
+        readOnly=st.booleans(),
+    ),
+    max_size=2,
+)
+NAMES = st.sampled_from(
+    [
+        *("prepare", "a", "b", "main", "sidecar-x", "wp-1", "é/~", "", HELPER, GATE),
+        *("istio-init", "istio-validation", "istio-proxy"),
+    ]
+)
+
+
+def container_lists(least: int = 0) -> st.SearchStrategy[Any]:
+    return st.lists(
+        objects(
+            {"name": NAMES, "command": maybe(COMMANDS)},
+            args=st.lists(TEXTS, max_size=2),
+            stdin=st.booleans(),
+            tty=st.booleans(),
+            restartPolicy=st.sampled_from(["Always", "Never"]),
+            restartPolicyRules=RULES,
+            volumeMounts=MOUNTS,
+            resources=RESOURCES,
+            securityContext=SECURITY,
+            livenessProbe=UNKNOWN,
+            startupProbe=UNKNOWN,
+        ),
+        min_size=least,
+        max_size=4,
+        unique_by=lambda found: str(found["name"]),
+    )
+
+
+VOLUMES = st.lists(
+    objects(
+        {"name": st.sampled_from(["data", "tmp", HELPER])},
+        emptyDir=UNKNOWN,
+        image=UNKNOWN,
+        persistentVolumeClaim=UNKNOWN,
+        ephemeral=UNKNOWN,
+        configMap=UNKNOWN,
+    ),
+    max_size=3,
+    unique_by=lambda found: str(found["name"]),
+)
+ANNOTATIONS = st.dictionaries(TEXTS, TEXTS, max_size=2) | st.dictionaries(
+    st.sampled_from([*OWN_ANNOTATIONS, "podsettle.dev/skip", "a/b~c"]),
+    st.sampled_from(["true", "false", "", "p0/postInitSleep", "runtimeClass, x", "é,/~"]),
+    max_size=3,
+)
+NODE_SELECTORS = st.dictionaries(
+    st.sampled_from(["disk", "kubernetes.io/os"]), st.sampled_from(["ssd", "linux"]), max_size=2
+)
+TERMS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "matchExpressions": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "key": st.sampled_from(["disk", "n"]),
+                        "operator": st.sampled_from(["In", "NotIn", "Exists", "Gt", "Lt", "Odd"]),
+                    },
+                    optional={"values": st.lists(st.sampled_from(["ssd", "5"]), max_size=2)},
+                ),
+                max_size=2,
+            )
+        },
+    ),
+    max_size=2,
+)
+AFFINITIES = objects(
+    nodeAffinity=objects(
+        requiredDuringSchedulingIgnoredDuringExecution=objects(nodeSelectorTerms=TERMS)
+    )
+)
+SPECS = objects(
+    {
+        "containers": container_lists(1),
+        "initContainers": st.one_of(container_lists(2), maybe(container_lists())),
+    },
+    volumes=VOLUMES,
+    restartPolicy=st.sampled_from(["Never", "Never", "OnFailure", "Always"]),
+    hostNetwork=st.booleans(),
+    priorityClassName=st.sampled_from(["high", "high", "system-node-critical"]),
+    tolerations=st.lists(
+        objects(key=st.sampled_from(["a", "a", ""]), operator=st.sampled_from(["Equal", "Exists"])),
+        max_size=1,
+    ),
+    runtimeClassName=st.sampled_from(["fast", "kata"]),
+    overhead=st.dictionaries(st.just("cpu"), QUANTITIES),
+    nodeName=st.sampled_from(["n1", "elsewhere"]),
+    nodeSelector=NODE_SELECTORS,
+    affinity=AFFINITIES,
+    securityContext=SECURITY,
+    os=st.just({"name": "linux"}),
+)
+PODS = st.builds(
+    lambda extra, metadata, spec: {**extra, "metadata": metadata, "spec": spec},
+    UNKNOWN,
+    objects(
+        annotations=ANNOTATIONS,
+        labels=st.dictionaries(TEXTS, TEXTS, max_size=1),
+        ownerReferences=st.lists(
+            objects({"kind": st.sampled_from(["Job", "Job", "DaemonSet"])}), max_size=1
+        ),
+    ),
+    SPECS,
+)
+INJECTED = objects(
+    {
+        "name": st.sampled_from(["injected", "injected", "istio-init", "istio-validation"]),
+        "command": maybe(COMMANDS),
+    },
+    restartPolicy=st.sampled_from(["Always", "Never"]),
+    volumeMounts=MOUNTS,
+    resources=RESOURCES,
+)
+GLOBS = st.sampled_from([["*"], ["*"], ["inj*", "a"], ["?", "prepare"], []])
+CLASSES = st.sampled_from(["fast", "slow", "gone"])
+WHEN = st.sampled_from(["NodesNeedIt", "Always"])
+SLEEP = st.fixed_dictionaries(
+    {},
+    optional={
+        "when": WHEN,
+        "minLifetime": st.sampled_from(["100ms", "2s"]),
+        "sleep": st.sampled_from(["0s", "1.5s"]),
+        "initContainers": GLOBS,
+        "containers": GLOBS,
+        "delivery": st.sampled_from(["Auto", "Shell", "Binary", "ImageVolume"]),
+    },
+).filter(lambda sleep: sleep.get("initContainers", ["*"]) or sleep.get("containers"))
+RELABEL = st.fixed_dictionaries(
+    {"pods": st.sampled_from(["All", "WithPersistentVolumes"])},
+    optional={"runtimeClassName": CLASSES, "when": WHEN},
+)
+RETRY = st.fixed_dictionaries(
+    {"initContainers": st.sampled_from([["prepare"], ["a", "b", "injected", GATE, HELPER]])},
+    optional={"when": WHEN},
+)
+FURTHER = {
+    "retryInitExit255": RETRY,
+    "kubeletGate": st.fixed_dictionaries({}, optional={"timeout": st.just("1s")}),
+    "seLinuxChangePolicy": st.just("Recursive"),
+}
+REMEDIES = st.one_of(
+    st.fixed_dictionaries(
+        {"postInitSleep": SLEEP}, optional={"skipSELinuxRelabel": RELABEL, **FURTHER}
+    ),
+    st.fixed_dictionaries({"skipSELinuxRelabel": RELABEL}, optional=FURTHER),
+    st.fixed_dictionaries(
+        {"runtimeClass": st.fixed_dictionaries({"name": CLASSES}, optional={"when": WHEN})},
+        optional={"postInitSleep": SLEEP, **FURTHER},
+    ),
+    st.fixed_dictionaries({"seLinuxChangePolicy": st.just("Recursive")}),
+    st.fixed_dictionaries(
+        {"kubeletGate": FURTHER["kubeletGate"]}, optional={"retryInitExit255": RETRY}
+    ),
+)
+
+
+def _policies(specs: list[Json]) -> list[SettlePolicy]:
+    return [policy(f"p{n}", **spec) for n, spec in enumerate(specs)]
+
+
+POLICIES = st.lists(
+    st.fixed_dictionaries(
+        {"remedies": REMEDIES},
+        optional={
+            "priority": st.integers(-1, 1),
+            "action": st.sampled_from(["Mutate", "Mutate", "Audit"]),
+            "namespaceSelector": st.sampled_from([{}, {}, {"matchLabels": {"team": "a"}}, None]),
+        },
+    ),
+    min_size=1,
+    max_size=3,
+).map(_policies)
+NODES = st.lists(
+    st.sampled_from(
+        [
+            node("n1", "cri-o://1.33.12", labels={"disk": "ssd"}),
+            node("n2", "cri-o://1.36.0", "v1.36.0", {"n": "6"}),
+            MODERN,
+        ]
+    ),
+    max_size=2,
+)
+KNOWN_CLASSES = st.sampled_from(
+    [
+        [],
+        [runtime_class("fast"), runtime_class("slow")],
+        [runtime_class("fast", {"cpu": "1"}, {"disk": "ssd"}), runtime_class("slow")],
+    ]
+)
+VIEWS = st.builds(
+    lambda policies, nodes, classes, server, labels: view(
+        *policies,
+        nodes=nodes,
+        classes=classes,
+        server=server,
+        namespaces=[namespace("ci", labels)],
+    ),
+    POLICIES,
+    NODES,
+    KNOWN_CLASSES,
+    st.sampled_from([None, Version(1, 33), Version(1, 36)]),
+    st.sampled_from([{}, {"team": "a"}, {"podsettle.dev/policy": "p0"}]),
+)
+SETTINGS = st.sampled_from([IMAGE, IMAGE, None]).map(lambda image: Settings("own", image))
