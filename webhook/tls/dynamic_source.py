@@ -86,6 +86,7 @@ class DynamicSource:
 
     `may_write` returns whether this replica is the one that writes. `registered` returns the CA
     bundles of the webhook configuration as it was last read, and nothing before the first read.
+    The store is read every `sync_interval`, and more often where leaves are valid for a short time.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class DynamicSource:
         lifetimes: Lifetimes,
         may_write: Callable[[], bool],
         registered: Callable[[], RegisteredBundles],
+        sync_interval: timedelta = SYNC_INTERVAL,
     ) -> None:
         self.context = server_context()
         self._store = store
@@ -102,7 +104,7 @@ class DynamicSource:
         self._lifetimes = lifetimes
         self._may_write = may_write
         self._registered = registered
-        self._interval = min(SYNC_INTERVAL, lifetimes.leaf / 20)
+        self._interval = min(sync_interval, lifetimes.leaf / 20)
         self._synced_at: datetime | None = None
         # Whether this replica was the one that writes when it last read the store.
         self._was_writer = False

@@ -1,4 +1,4 @@
-"""What to store next, for every state of the store and every time."""
+"""The certificates to store next, for every state of the store and every time."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_leaf_issued_by_a_clock_that_is_ahead_is_valid_now() -> None:
     first = made()
     ahead = renewed(first, NOW + 60 * DAY)
     verify(leaf(ahead), first.cas, NOW)
-    # Right again: nothing of the future remains in use.
+    # The clock is right again: no certificate from the future stays in use.
     back = renewed(ahead, NOW)
     assert leaf(back).not_valid_after_utc == NOW + LIFE.leaf
 
@@ -209,7 +209,7 @@ contents = st.dictionaries(
     st.one_of(
         st.binary(max_size=200),
         st.sampled_from([*GOOD.values(), *OLD.values()]),
-        # One byte of something good is another.
+        # Valid contents with one changed byte.
         st.builds(
             lambda text, at, byte: text[: at % len(text)] + byte + text[at % len(text) + 1 :],
             st.sampled_from([*GOOD.values(), *OLD.values()]),
@@ -239,7 +239,7 @@ def test_any_stored_contents_give_a_valid_ca_and_leaf(
 
 @dataclass
 class Replica:
-    """One that goes over to what is stored as `DynamicSource` does, with a clock of the test's."""
+    """A replica that switches to stored leaves as `DynamicSource` does, with the test's clock."""
 
     served: KeyPair
     since: dict[str, datetime] = field(default_factory=dict)
@@ -266,7 +266,7 @@ class Replica:
 def test_the_registered_bundle_always_verifies_the_served_leaf(
     steps: list[tuple[int, bool, bool]],
 ) -> None:
-    """Over years, with a registration and a writer that fail now and then, but not for a week."""
+    """Simulate years. Registration and writer fail at times, but never for a week."""
     now = NOW
     stored = made()
     registered = stored.cas

@@ -1,4 +1,4 @@
-"""Certificates as the API server would judge them: verified by OpenSSL over a real handshake."""
+"""Issued certificates, verified by OpenSSL in a handshake as the API server verifies them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates that go from memory into a TLS context, and leave no file."""
+"""Key pairs are loaded from memory into a TLS context, and leave no file."""
 
 from __future__ import annotations
 

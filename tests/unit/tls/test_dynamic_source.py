@@ -1,9 +1,11 @@
-"""What a replica serves, writes and asks to be registered, through all that can go wrong."""
+"""What a replica serves, stores and registers, with a store, a network and a clock that fail."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import ssl
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +13,13 @@ import pytest
 from cryptography import x509
 
 from webhook.tls.authority import Authority, Lifetimes
-from webhook.tls.dynamic_source import DynamicSource, RegisteredBundles, StoreError, service_names
+from webhook.tls.dynamic_source import (
+    SYNC_INTERVAL,
+    DynamicSource,
+    RegisteredBundles,
+    StoreError,
+    service_names,
+)
 from webhook.tls.verify import verify_error
 
 NAMES = service_names("podsettle", "podsettle")
@@ -20,10 +28,12 @@ DAY = timedelta(days=1)
 LIFE = Lifetimes(leaf=30 * DAY, ca=365 * DAY)
 # A new CA waits for one second, and a leaf is due after three and a third.
 SHORT = Lifetimes(leaf=timedelta(seconds=5), ca=timedelta(seconds=20))
+# With this interval, each call of `sync` reads the store.
+ALWAYS = timedelta(0)
 
 
 class Memory:
-    """A store as strict as a Secret: a write on top of somebody else's is refused."""
+    """A store that refuses a write after another client's write, as a Secret does."""
 
     title = "Secret podsettle/podsettle-tls"
 
@@ -61,31 +71,36 @@ class Cluster:
     def registered(self) -> RegisteredBundles:
         return [] if self.bundle is None else [(HOST, self.bundle)]
 
-    def replica(self, *, writes: bool = False) -> DynamicSource:
-        return DynamicSource(self.store, NAMES, self.life, lambda: writes, self.registered)
+    def replica(self, *, writes: bool = False, sync_interval: timedelta = ALWAYS) -> DynamicSource:
+        return DynamicSource(
+            self.store, NAMES, self.life, lambda: writes, self.registered, sync_interval
+        )
 
     def replace(self) -> Authority:
-        """Another CA and a leaf of it, in the place of all that was stored."""
+        """Replace all stored contents by another CA and a leaf of that CA."""
         other = Authority().renewed(NAMES, self.life, datetime.now(UTC))
         self.store.contents = other.contents
         return other
 
 
-async def sync(replica: DynamicSource) -> None:
-    """Look as if it were time to."""
-    replica._synced_at = None
-    await replica.sync()
-
-
 async def eventually(replica: DynamicSource, condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():
-            await sync(replica)
+            await replica.sync()
             await asyncio.sleep(0.02)
 
 
-def served(replica: DynamicSource) -> x509.Certificate | None:
-    return replica._served.certificate if replica._served else None
+def served(replica: DynamicSource) -> x509.Certificate:
+    """The certificate that a client gets in a handshake."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    client = unverified.wrap_bio(to_client, to_server)
+    server = replica.context.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return x509.load_der_x509_certificate(client.getpeercert(binary_form=True) or b"")
 
 
 def leaf(authority: Authority) -> x509.Certificate:
@@ -101,11 +116,11 @@ async def test_every_replica_serves_the_leaf_that_the_writer_stored() -> None:
     assert writer.problem == "Secret podsettle/podsettle-tls holds no certificate yet"
     assert writer.bundle == b""
     assert verify_error(writer.context, HOST, b"")
-    await sync(reader)
+    await reader.sync()
     assert not reader.ready
-    await sync(writer)
+    await writer.sync()
     assert writer.ready
-    await sync(reader)
+    await reader.sync()
     for replica in (writer, reader):
         assert (replica.ready, replica.problem) == (True, "")
         for name in NAMES:
@@ -122,7 +137,7 @@ async def test_handshakes_succeed_before_the_store_was_read() -> None:
 async def test_the_store_is_not_written_while_nothing_is_due() -> None:
     cluster = Cluster(LIFE)
     writer = cluster.replica(writes=True)
-    await sync(writer)
+    await writer.sync()
     assert served(writer) == leaf(cluster.first)
     assert cluster.store.writes == 0
 
@@ -131,12 +146,12 @@ async def test_a_leaf_that_is_due_is_renewed_and_served() -> None:
     cluster = Cluster(LIFE, age=25 * DAY)
     cluster.bundle = cluster.first.bundle
     reader, writer = cluster.replica(), cluster.replica(writes=True)
-    await sync(reader)
+    await reader.sync()
     assert served(reader) == leaf(cluster.first)
     assert "was not renewed" in reader.problem
     assert reader.ready
     for replica in (writer, reader):
-        await sync(replica)
+        await replica.sync()
         assert served(replica) != leaf(cluster.first)
         assert replica.expires > datetime.now(UTC) + 29 * DAY
         assert replica.problem == ""
@@ -146,17 +161,17 @@ async def test_an_untrusted_new_leaf_is_not_served_while_the_old_one_is_trusted(
     cluster = Cluster(SHORT)
     cluster.bundle = cluster.first.bundle
     reader = cluster.replica()
-    await sync(reader)
+    await reader.sync()
     other = cluster.replace()
-    await sync(reader)
+    await reader.sync()
     assert served(reader) == leaf(cluster.first)
     assert (
         "not served until it is trusted: podsettle.podsettle.svc: unable to get" in reader.problem
     )
     assert reader.ready
-    # Trusted by this API server as of now: others get the time to learn of it.
+    # This API server trusts it now. Other API servers get the time to receive the bundle.
     cluster.bundle = other.bundle + cluster.first.bundle
-    await sync(reader)
+    await reader.sync()
     assert served(reader) == leaf(cluster.first)
     await eventually(reader, lambda: served(reader) == leaf(other))
     assert verify_error(reader.context, HOST, other.bundle) == ""
@@ -165,11 +180,11 @@ async def test_an_untrusted_new_leaf_is_not_served_while_the_old_one_is_trusted(
 async def test_an_untrusted_leaf_is_replaced_at_once() -> None:
     cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
-    reader = cluster.replica()
-    await sync(reader)
+    reader = cluster.replica(sync_interval=SYNC_INTERVAL)
+    await reader.sync()
     other = cluster.replace()
     cluster.bundle = other.bundle
-    # No matter that it is not time to look at the store yet.
+    # Although a sync is not due yet.
     await reader.sync()
     assert served(reader) == leaf(other)
 
@@ -178,16 +193,16 @@ async def test_the_leaf_stays_trusted_after_the_store_was_emptied() -> None:
     cluster = Cluster(SHORT)
     cluster.bundle = cluster.first.bundle
     writer, reader = cluster.replica(writes=True), cluster.replica()
-    await sync(writer)
-    await sync(reader)
+    await writer.sync()
+    await reader.sync()
     cluster.store.contents = {}
     old = cluster.first.cas[0]
     async with asyncio.timeout(60):
         while cluster.first.bundle in writer.bundle:
             for replica in (writer, reader):
-                await sync(replica)
+                await replica.sync()
                 assert verify_error(replica.context, HOST, cluster.bundle) == ""
-            # As the registration does it, a moment later.
+            # As the leader registers it, a moment later.
             cluster.bundle = writer.bundle
             for replica in (writer, reader):
                 assert verify_error(replica.context, HOST, cluster.bundle) == ""
@@ -202,16 +217,21 @@ async def test_a_new_leaf_waits_until_every_webhook_entry_trusts_it() -> None:
     other = Authority().renewed(NAMES, LIFE, datetime.now(UTC))
     bundles = [cluster.first.bundle, cluster.first.bundle]
     reader = DynamicSource(
-        cluster.store, NAMES, LIFE, lambda: False, lambda: [(HOST, bundle) for bundle in bundles]
+        cluster.store,
+        NAMES,
+        LIFE,
+        lambda: False,
+        lambda: [(HOST, bundle) for bundle in bundles],
+        ALWAYS,
     )
-    await sync(reader)
+    await reader.sync()
     cluster.store.contents = other.contents
     bundles[1] = other.bundle + cluster.first.bundle
-    await sync(reader)
+    await reader.sync()
     assert served(reader) == leaf(cluster.first)
-    # Half of the calls fail with the old one, none would with the new one.
+    # Half of the calls fail with the old leaf, and none with the new one.
     bundles[0] = other.bundle
-    await sync(reader)
+    await reader.sync()
     assert served(reader) == leaf(other)
 
 
@@ -229,9 +249,9 @@ async def test_a_broken_store_changes_neither_leaf_nor_bundle(contents: dict[str
     cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
     reader = cluster.replica()
-    await sync(reader)
+    await reader.sync()
     cluster.store.contents = {**cluster.first.contents, **contents} if contents else {}
-    await sync(reader)
+    await reader.sync()
     assert served(reader) == leaf(cluster.first)
     assert verify_error(reader.context, HOST, cluster.bundle) == ""
     assert cluster.first.bundle in reader.bundle
@@ -240,21 +260,21 @@ async def test_a_broken_store_changes_neither_leaf_nor_bundle(contents: dict[str
 async def test_a_leaf_of_a_ca_that_is_not_stored_is_not_served() -> None:
     cluster = Cluster(LIFE)
     reader = cluster.replica()
-    await sync(reader)
+    await reader.sync()
     other = Authority().renewed(NAMES, LIFE, datetime.now(UTC)).contents
     pair = {key: other[key] for key in ("tls.crt", "tls.key")}
     cluster.store.contents = {**cluster.first.contents, **pair}
-    await sync(reader)
+    await reader.sync()
     assert served(reader) == leaf(cluster.first)
 
 
 async def test_cas_stay_registered_while_the_store_is_empty() -> None:
     cluster = Cluster(LIFE)
     reader = cluster.replica()
-    await sync(reader)
+    await reader.sync()
     cluster.store.contents = {}
     reader._in_store = dict.fromkeys(reader._in_store, float("-inf"))
-    await sync(reader)
+    await reader.sync()
     assert reader.bundle == cluster.first.bundle
 
 
@@ -263,10 +283,10 @@ async def test_a_missing_store_is_reported_and_the_leaf_stays_served(
 ) -> None:
     cluster = Cluster(LIFE)
     writer = cluster.replica(writes=True)
-    await sync(writer)
+    await writer.sync()
     cluster.store.contents = None
     for _ in range(3):
-        await sync(writer)
+        await writer.sync()
     assert writer.ready
     assert "Secret podsettle/podsettle-tls does not exist; `helm upgrade`" in writer.problem
     assert writer.bundle == cluster.first.bundle
@@ -277,11 +297,11 @@ async def test_a_stored_leaf_is_served_although_writes_fail() -> None:
     cluster = Cluster(LIFE, age=25 * DAY)
     cluster.store.read_only = "403: forbidden"
     writer = cluster.replica(writes=True)
-    await sync(writer)
+    await writer.sync()
     assert served(writer) == leaf(cluster.first)
     assert "403: forbidden" in writer.problem
     cluster.store.read_only = ""
-    await sync(writer)
+    await writer.sync()
     assert writer.problem == ""
     assert served(writer) != leaf(cluster.first)
 
@@ -298,37 +318,37 @@ async def test_a_write_conflict_keeps_the_contents_of_the_other_writer() -> None
         return contents
 
     cluster.store.read = overtaken  # type: ignore[method-assign]
-    await sync(late)
+    await late.sync()
     assert "modified" in late.problem
-    await sync(late)
+    await late.sync()
     assert served(late) == leaf(cluster.first)
 
 
 async def test_the_leaf_stays_served_while_the_store_is_unreachable() -> None:
     cluster = Cluster(LIFE)
     reader = cluster.replica()
-    await sync(reader)
+    await reader.sync()
     cluster.store.failure = "no answer"
-    await sync(reader)
+    await reader.sync()
     assert (reader.ready, reader.problem) == (True, "no answer")
 
 
 async def test_an_expired_leaf_is_not_ready() -> None:
     cluster = Cluster(SHORT, age=timedelta(seconds=1))
     reader = cluster.replica()
-    await sync(reader)
+    await reader.sync()
     assert reader.ready
     await eventually(reader, lambda: not reader.ready)
     assert "the certificate expired at" in reader.problem
-    await sync(cluster.replica(writes=True))
-    await sync(reader)
+    await cluster.replica(writes=True).sync()
+    await reader.sync()
     assert reader.ready
 
 
 async def test_sync_reads_the_store_only_when_due_or_after_an_error() -> None:
     cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
-    reader = cluster.replica()
+    reader = cluster.replica(sync_interval=SYNC_INTERVAL)
     await reader.sync()
     cluster.store.failure = "no answer"
     await reader.sync()

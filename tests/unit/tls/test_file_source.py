@@ -1,4 +1,4 @@
-"""The certificate directory: made once, kept while it is good, replaced when it is not."""
+"""The certificate directory: created once, kept while valid, else replaced."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_directory_that_is_not_writable_is_named_in_the_error(tmp_path: Path) 
 
 @pytest.fixture
 async def source(directory: CertificateDirectory) -> AsyncIterator[FileSource]:
-    """A running source on files of its own."""
+    """A running source with its own files."""
     ensure_development_certificates(directory)
     found = FileSource(directory)
     async with found.running():
@@ -117,7 +117,7 @@ async def eventually(condition: Callable[[], object]) -> None:
 
 
 def write(directory: CertificateDirectory, life: timedelta, now: datetime = NOW) -> bytes:
-    """Other certificates in the place of those there; gives their CA."""
+    """Replace the certificates; return the new CA as PEM."""
     ca = issue_ca("other", life, now)
     leaf = issue_leaf(ca, ["localhost"], life, now)
     directory.key.write_bytes(leaf.key_pem)

@@ -1,4 +1,4 @@
-"""The manifests in certs/: what they say of each other, and of podsettle, is true."""
+"""The manifests in certs/ agree with each other and with podsettle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client says to a certificate, for every way in which it can be wrong."""
+"""The verify error of each kind of wrong certificate."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_context_without_a_certificate_is_refused() -> None:
 
 
 def test_an_intermediate_ca_may_be_the_trust_anchor() -> None:
-    """Go ends a chain at whatever it is told to trust; cert-manager's bundles rely on it."""
+    """Go accepts a chain that ends at any trusted certificate; cert-manager's bundles need that."""
     root = trustme.CA()
     intermediate = root.create_child_ca()
     context = server_context()
