@@ -65,7 +65,7 @@ def test_what_an_old_crd_lacks_is_named_up_to_five() -> None:
     assert crd_current(CrdDifference())[1:3] == ("True", "Current")
     found = crd_current(CrdDifference(tuple(f"spec.f{number}" for number in range(7))))
     assert found[:3] == ("CRDCurrent", "False", "Outdated")
-    assert " lacks spec.f0, spec.f1, spec.f2, spec.f3, spec.f4 and 2 more: " in found.message
+    assert " lacks spec.f0, spec.f1, spec.f2, spec.f3, spec.f4 and 2 more. " in found.message
     assert found.message.endswith("-f charts/podsettle/crds.")
 
 
