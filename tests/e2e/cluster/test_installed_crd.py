@@ -41,7 +41,7 @@ async def test_an_old_one_is_named_with_what_it_lacks_and_what_to_do(
     note = crd.check().note
     assert note.startswith(
         "CustomResourceDefinition settlepolicies.podsettle.dev is older than podsettle and lacks "
-        "spec.description: "
+        "spec.description. "
     )
     assert note.endswith("kubectl apply --server-side --force-conflicts -f charts/podsettle/crds")
     assert crd.check().ready, "it must not take the webhook away"

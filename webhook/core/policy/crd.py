@@ -1,7 +1,7 @@
-"""The SettlePolicy CRD, and the JSON Schema for editors: two renderings of the one model.
+"""The SettlePolicy CRD and the JSON Schema for editors, both generated from the models.
 
-What JSON Schema cannot say of a policy, the models say in CEL beside their validators, as
-`x-kubernetes-validations`. `make docs` writes both files.
+JSON Schema cannot express every rule of the models' validators. The models state the other rules in
+CEL too, as `x-kubernetes-validations` beside the validators. `make docs` writes both files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Json: TypeAlias = dict[str, Any]
 PLURAL = "settlepolicies"
 CRD_NAME = f"{PLURAL}.{GROUP}"
 
-# As the API server describes them in every kind of its own.
+# The API server's own descriptions of these fields in every built-in kind.
 _API_VERSION_DESCRIPTION = (
     "APIVersion defines the versioned schema of this representation of an object. Servers should "
     "convert recognized schemas to the latest internal value, and may reject unrecognized values. "
@@ -153,7 +153,7 @@ _PRINTER_COLUMNS: list[Json] = [
 
 
 def crd() -> Json:
-    """The CustomResourceDefinition of SettlePolicy."""
+    """Return the CustomResourceDefinition of SettlePolicy."""
     version = {
         "name": API_VERSION.rpartition("/")[2],
         "served": True,
@@ -182,14 +182,17 @@ def crd() -> Json:
 
 
 def editor_schema() -> Json:
-    """The JSON Schema of a whole SettlePolicy document, in which unknown keys are errors."""
+    """Return the JSON Schema of a SettlePolicy document. It forbids unknown keys."""
     schema = _model_schema()
     schema["properties"]["status"] = _forbid_unknown_keys(_STATUS_SCHEMA)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_editor_keywords(schema)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_drop_kubernetes_keywords(schema),
+    }
 
 
 def _model_schema() -> Json:
-    # As serialised, for then defaults are what a person would write: 500ms, not 500.
+    # In serialization mode defaults have the form that authors write: 500ms, not 500.
     return SettlePolicy.model_json_schema(mode="serialization")
 
 
@@ -204,7 +207,7 @@ def _openapi_schema() -> Json:
         "properties": {
             "apiVersion": {"type": "string", "description": _API_VERSION_DESCRIPTION},
             "kind": {"type": "string", "description": _KIND_DESCRIPTION},
-            # The API server checks metadata itself, and lets a CRD only narrow the name.
+            # The API server validates metadata itself. A CRD may only restrict the name further.
             "metadata": {
                 "type": "object",
                 "properties": {"name": {"type": "string", "maxLength": name["maxLength"]}},
@@ -216,7 +219,7 @@ def _openapi_schema() -> Json:
 
 
 def _forbid_unknown_keys(schema: Json) -> Json:
-    """A hand-written schema, with unknown keys as errors."""
+    """Return a hand-written schema that forbids unknown keys."""
     closed = dict(schema)
     if "properties" in schema:
         closed["properties"] = {
@@ -228,13 +231,13 @@ def _forbid_unknown_keys(schema: Json) -> Json:
     return closed
 
 
-def _editor_keywords(node: Any, *, keys: bool = True) -> Any:
-    """A schema without what only Kubernetes reads, and titles that repeat the keys.
+def _drop_kubernetes_keywords(node: Any, *, keys: bool = True) -> Any:
+    """Return a schema without titles and without keywords that only Kubernetes reads.
 
-    `keys` is whether the mapping's keys are keywords, rather than names of properties.
+    `keys` says whether the mapping's keys are keywords rather than names of properties.
     """
     if isinstance(node, list):
-        return [_editor_keywords(item) for item in node]
+        return [_drop_kubernetes_keywords(item) for item in node]
     if not isinstance(node, dict):
         return node
     if keys:
@@ -242,6 +245,6 @@ def _editor_keywords(node: Any, *, keys: bool = True) -> Any:
         if "patternProperties" in node:
             node["additionalProperties"] = False
     return {
-        key: _editor_keywords(value, keys=not keys or key not in ("properties", "$defs"))
+        key: _drop_kubernetes_keywords(value, keys=not keys or key not in ("properties", "$defs"))
         for key, value in node.items()
     }

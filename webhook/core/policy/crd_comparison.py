@@ -1,9 +1,8 @@
-"""What the SettlePolicy CRD of a cluster lacks of this release's: Helm installs a CRD, and never
-upgrades it.
+"""Compares the SettlePolicy CRD of a cluster with the CRD of this release.
 
-The API server drops a field that the installed CRD does not have, without an error. A version
-written on the CRD would only say what was written there; the schema is what the API server
-works by, and names the field.
+Helm installs a CRD and never upgrades it. The API server drops fields that the installed CRD lacks,
+without an error. The comparison is by schema rather than by a version label: the API server works
+by the schema, and the schema names the missing field.
 """
 
 from __future__ import annotations
@@ -17,24 +16,25 @@ Json: TypeAlias = dict[str, Any]
 
 
 class CrdDifference(NamedTuple):
-    """What sets an installed CRD apart from this release's, each as a path into a policy."""
+    """The differences between an installed CRD and this release's CRD, as paths into a policy."""
 
     lacks: tuple[str, ...] = ()
-    """Fields and values that this release reads. A CRD that lacks any is older."""
+    """Fields and values of this release that the installed CRD lacks. Such a CRD is older."""
     other_defaults: tuple[str, ...] = ()
-    """Defaults that differ, where nothing else tells which of the two is newer."""
+    """Defaults that differ, if the two CRDs have the same fields and values. Then it is unknown
+    which of them is newer."""
 
 
 class CrdComparison:
-    """This release's CRD, generated once, to compare installed ones with."""
+    """Compares installed CRDs with this release's CRD, which it generates once."""
 
     def __init__(self) -> None:
         (self._version,) = crd()["spec"]["versions"]
 
     def difference(self, installed: Json) -> CrdDifference:
-        """What an installed CustomResourceDefinition lacks.
+        """Return how an installed CustomResourceDefinition differs from this release's.
 
-        Empty for one that has more than this release's: it is newer, whatever its defaults.
+        The result is empty for a CRD with additional fields: it is newer, whatever its defaults.
         """
         name = self._version["name"]
         served = [
@@ -54,7 +54,7 @@ class CrdComparison:
 
 
 def _lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> Iterator[str]:
-    """The properties and enum values of our schema that theirs does not have."""
+    """Yield the properties and enum values of our schema that theirs lacks."""
     if theirs.get("x-kubernetes-preserve-unknown-fields"):
         return
     known = theirs.get("enum")

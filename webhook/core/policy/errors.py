@@ -15,9 +15,9 @@ from webhook.core.constants import API_VERSION
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that is wrong with a SettlePolicy.
+    """An error in one value of a SettlePolicy.
 
-    `path` holds the keys and indices down to the value, as in the document.
+    `path` holds the keys and indices that lead to the value in the document.
     """
 
     path: tuple[str | int, ...]
@@ -28,7 +28,7 @@ class FieldError:
 
 
 def json_path(path: tuple[str | int, ...]) -> str:
-    """A path as people write it: `spec.remedies.postInitSleep.initContainers[0]`."""
+    """Return a path as text, such as `spec.remedies.postInitSleep.initContainers[0]`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -36,7 +36,7 @@ def json_path(path: tuple[str | int, ...]) -> str:
 
 
 class InvalidPolicyError(Exception):
-    """A document that is not a valid SettlePolicy, with every problem that it has."""
+    """Raised for a document that is not a valid SettlePolicy. Holds every error in it."""
 
     def __init__(self, errors: tuple[FieldError, ...]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -45,13 +45,17 @@ class InvalidPolicyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ManifestProblem:
-    """Something wrong with a file, worded for the person who wrote it."""
+    """A problem with a manifest, and its place.
+
+    `source` is a file, or an object in a cluster such as `SettlePolicy/ci`. `line` counts from 1
+    and is 0 if the problem has no line.
+    """
 
     source: str
     line: int
     message: str
     path: str = ""
-    """The JSON path of the value, where the problem has one."""
+    """The JSON path of the value. Empty if the problem concerns the whole manifest."""
 
     def __str__(self) -> str:
         where = f"{self.source}:{self.line}" if self.line else self.source
@@ -59,8 +63,11 @@ class ManifestProblem:
 
 
 def field_error(detail: ErrorDetails, policy: type[BaseModel]) -> FieldError:
-    """Return the error that pydantic reports about a policy, worded for its author."""
-    # A key that is wrong itself: the path to it is the path to its value.
+    """Return an error of pydantic as an error for the policy's author.
+
+    `policy` is the model of the policy. Its keys are suggested in place of an unknown key.
+    """
+    # pydantic marks an error in a key itself by a last step "[key]" behind the key.
     path = tuple(detail["loc"])
     if len(path) > 1 and path[-1] == "[key]":
         path = path[:-1]
@@ -121,7 +128,7 @@ def _unknown_key(path: tuple[str | int, ...], policy: type[BaseModel]) -> str:
 
 
 def _known_keys(path: tuple[str | int, ...], policy: type[BaseModel]) -> list[str]:
-    """The keys that the model knows at a path."""
+    """Return the keys that the model knows at a path."""
     model: Any = policy
     for step in path:
         if isinstance(step, str) and isinstance(model, type) and issubclass(model, BaseModel):
@@ -133,7 +140,7 @@ def _known_keys(path: tuple[str | int, ...], policy: type[BaseModel]) -> list[st
 
 
 def model_of(annotation: Any) -> Any:
-    """The model inside an annotation such as `tuple[Requirement, ...]` or `Model | None`."""
+    """Return the model in an annotation such as `tuple[Requirement, ...]` or `Model | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     inner = (model_of(part) for part in getattr(annotation, "__args__", ()))

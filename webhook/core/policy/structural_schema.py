@@ -1,4 +1,4 @@
-"""JSON Schemas as a CRD may hold them: structural schemas.
+"""Turns a JSON Schema into a structural schema, the form that a CRD may hold.
 
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 """
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
 
-# What a CRD may say as well.
+# Keywords that a structural schema may hold unchanged.
 _KEPT_KEYWORDS = (
     "type",
     "format",
@@ -30,18 +30,23 @@ _KEPT_KEYWORDS = (
     "x-kubernetes-map-type",
     "x-kubernetes-validations",
 )
-# Said by rules, which have better messages; and what says nothing.
+# Keywords that are dropped. CEL rules replace `if`, `then`, `else` and `minProperties`, with better
+# messages. Titles only repeat the keys.
 _DROPPED_KEYWORDS = frozenset({"$defs", "else", "if", "minProperties", "then", "title"})
 
 
 def structural_schema(schema: Json, definitions: Mapping[str, Json]) -> Json:
-    """A schema as a CRD may hold it. Raises ValueError for a keyword that has no place there."""
+    """Return a JSON Schema as a structural schema.
+
+    `definitions` are the schemas to which `$ref` refers, by name. Raises ValueError for a keyword
+    that a structural schema cannot hold.
+    """
     schema = dict(schema)
     if "$ref" in schema:
-        # The field's words on what it is go before those of its type.
+        # The description of the field replaces the description of its type.
         schema = {**deepcopy(definitions[schema.pop("$ref").rpartition("/")[2]]), **schema}
     if "anyOf" in schema:
-        # The API server drops a null before it looks: it is as good as left out.
+        # A field that may be null needs no mention: the API server drops nulls before it validates.
         (only,) = [option for option in schema.pop("anyOf") if option != {"type": "null"}]
         return structural_schema({**only, **schema}, definitions)
     if "const" in schema:
@@ -57,10 +62,11 @@ def structural_schema(schema: Json, definitions: Mapping[str, Json]) -> Json:
         }
     if "items" in schema:
         made["items"] = structural_schema(schema.pop("items"), definitions)
-    # False is said by no CRD: the API server prunes or refuses unknown keys by itself.
+    # A CRD cannot hold `additionalProperties: false`. The API server prunes or refuses unknown keys
+    # without it.
     values = schema.pop("additionalProperties", None)
     if "patternProperties" in schema:
-        # A CRD cannot tell keys apart: a rule of the field checks them.
+        # A CRD has no patterns for keys. A CEL rule of the field checks them.
         (values,) = schema.pop("patternProperties").values()
     if isinstance(values, dict):
         made["additionalProperties"] = structural_schema(values, definitions)
@@ -71,7 +77,7 @@ def structural_schema(schema: Json, definitions: Mapping[str, Json]) -> Json:
 
 
 def _is_empty(default: object) -> bool:
-    """Whether a default is what is there anyway: objects stay free of `[]`, `{}` and `""`."""
+    """Return whether a default is empty, like `[]`, `{}` and `""`, which would clutter objects."""
     if isinstance(default, dict):
         return all(map(_is_empty, default.values()))
     return default is None or default in ("", [])
