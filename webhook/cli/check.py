@@ -11,7 +11,7 @@ import click
 
 from webhook.cli.hints import notes_on_classes, notes_on_policy
 from webhook.cli.options import InputError
-from webhook.cluster.manifest_source import (
+from webhook.cluster.manifest_loader import (
     SUFFIXES,
     FoundObject,
     ManifestsError,

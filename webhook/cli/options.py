@@ -11,7 +11,8 @@ from typing import IO, Any
 import click
 
 from webhook import __version__
-from webhook.cluster.manifest_source import ManifestsError, ManifestsSource
+from webhook.cluster.manifest_loader import ManifestsError
+from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.types import parse_duration
 
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"

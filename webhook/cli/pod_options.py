@@ -161,7 +161,7 @@ def errors_as_input(backoff: Backoff, unknown: str) -> Iterator[None]:
     So is what nobody foresaw: Python's exit code 1 would look like the container's.
     """
     from webhook.client import ApiError, GaveUpError, PodError, Unreachable, may_pass
-    from webhook.cluster.client import NoClusterError
+    from webhook.cluster.errors import NoClusterError
 
     try:
         yield

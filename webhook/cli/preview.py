@@ -18,7 +18,7 @@ from webhook.cli.options import (
     load_manifests,
     manifests_option,
 )
-from webhook.cluster.manifest_source import SUFFIXES, ManifestsError, manifest_files
+from webhook.cluster.manifest_loader import SUFFIXES, ManifestsError, manifest_files
 from webhook.core.admission.decide import Settings
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.labels import parse_labels

@@ -338,7 +338,8 @@ def _in_a_namespace(
 
 def _connect() -> ApiServer:
     """The cluster, its address and credentials read; the connection is made by the server."""
-    from webhook.cluster.client import ApiServer, Unreachable
+    from webhook.cluster.client import ApiServer
+    from webhook.cluster.errors import Unreachable
 
     try:
         return asyncio.run(ApiServer.connect(in_cluster_first=True))

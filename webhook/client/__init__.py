@@ -30,7 +30,8 @@ from webhook.client.pod import (
 )
 from webhook.client.retry import Backoff, may_pass
 from webhook.client.wait import Ended, wait_terminated
-from webhook.cluster.client import ApiError, ApiServer, Unreachable
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError, Unreachable
 
 __all__ = [
     "ApiError",

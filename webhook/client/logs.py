@@ -35,7 +35,8 @@ from webhook.client.pod import (
 )
 from webhook.client.pod_watch import keep_in_sight
 from webhook.client.retry import STOOD, Backoff, NotYetError, log
-from webhook.cluster.client import ApiError, ApiServer, Unreachable
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError, Unreachable
 
 _SILENCE = 120.0
 """Seconds without a byte after which a stream is opened anew: its connection may be dead."""

@@ -21,7 +21,8 @@ from webhook.client.pod import (
     waiting,
 )
 from webhook.client.retry import STOOD, Backoff, log
-from webhook.cluster.client import ApiError, ApiServer, Unreachable, WatchLimits
+from webhook.cluster.client import ApiServer, WatchLimits
+from webhook.cluster.errors import ApiError, Unreachable
 
 _WATCH_SECONDS = 290
 _LIMITS = WatchLimits()

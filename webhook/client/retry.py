@@ -13,7 +13,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.stop import stop_before_delay
 from tenacity.wait import wait_exponential
 
-from webhook.cluster.client import ApiError, Unreachable
+from webhook.cluster.errors import ApiError, Unreachable
 
 log = logging.getLogger("webhook.client")
 

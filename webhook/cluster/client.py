@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,13 +19,20 @@ import aiohttp
 import msgspec
 import yaml
 
-from webhook.cluster.asyncio_client import (
+from webhook.cluster.errors import (
+    ApiError,
+    NoClusterError,
+    Unreachable,
+    describe,
+    status_message,
+)
+from webhook.cluster.in_cluster import in_cluster, own_namespace
+from webhook.cluster.rest_client import (
     Configuration,
+    RestClient,
     load_incluster_config,
     load_kube_config,
 )
-from webhook.cluster.in_cluster import in_cluster, own_namespace
-from webhook.cluster.rest_client import RestClient
 
 Json = dict[str, Any]
 
@@ -57,22 +63,6 @@ class WatchLimits:
     """Longer than from one bookmark to the next; with `answer_seconds` below 90."""
     stable_seconds: float = 15.0
     """A watch that breaks after this time is no fault: proxies cut connections that are silent."""
-
-
-class ApiError(Exception):
-    """What the API server refused: an HTTP status and its message."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}")
-        self.status = status
-
-
-class Unreachable(Exception):  # noqa: N818
-    """No answer from the API server, or no way to tell where it is."""
-
-
-class NoClusterError(Unreachable):
-    """Nothing says where an API server is: trying again makes no sense."""
 
 
 class PageMetadata(msgspec.Struct, rename="camel"):
@@ -224,10 +214,10 @@ class ApiServer:
                 response = await self._open("GET", path, None, "application/json", accept, timeout)
             async with response:
                 if response.status >= 300:
-                    raise ApiError(response.status, _message(await response.read()))
+                    raise ApiError(response.status, status_message(await response.read()))
                 yield _lines_until_silent(response.content, limits.silent_seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"GET {path}: {_words(error)}") from None
+            raise Unreachable(f"GET {path}: {describe(error)}") from None
 
     async def chunks(self, path: str, silence: float) -> AsyncGenerator[bytes]:
         """A body as it comes, of any length.
@@ -240,11 +230,11 @@ class ApiServer:
             response = await self._open("GET", path, None, "application/json", "*/*", timeout)
             async with response:
                 if response.status >= 300:
-                    raise ApiError(response.status, _message(await response.read()))
+                    raise ApiError(response.status, status_message(await response.read()))
                 while chunk := await response.content.readany():
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"GET {path}: {_words(error)}") from None
+            raise Unreachable(f"GET {path}: {describe(error)}") from None
 
     async def _content(
         self,
@@ -259,9 +249,9 @@ class ApiServer:
             response = await self._open(method, path, body, content_type, accept, timeout)
             content = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {path}: {_words(error)}") from None
+            raise Unreachable(f"{method} {path}: {describe(error)}") from None
         if response.status >= 300:
-            raise ApiError(response.status, _message(content))
+            raise ApiError(response.status, status_message(content))
         return content
 
     async def _open(
@@ -311,24 +301,3 @@ def _usual() -> str:
 def _is_there(paths: str) -> bool:
     """Whether one of the files that KUBECONFIG names is there."""
     return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)
-
-
-def _words(error: Exception) -> str:
-    """What is wrong with a connection, in words that say where it was to go."""
-    if isinstance(error, aiohttp.ClientConnectorError):
-        # aiohttp's own words tell of its TLS settings, too.
-        cause = error.os_error
-        of_the_system = not isinstance(cause, ssl.SSLError) and (cause.errno or 0) > 0
-        why = os.strerror(cause.errno or 0).lower() if of_the_system else str(cause)
-        return f"{error.host}:{error.port}: {why}"
-    if isinstance(error, TimeoutError) and not str(error):
-        return "no answer in time"
-    return str(error) or type(error).__name__
-
-
-def _message(content: bytes) -> str:
-    try:
-        status = _decode(content)
-    except msgspec.DecodeError:
-        return content[:200].decode(errors="replace")
-    return str(status.get("message", status)) if isinstance(status, Mapping) else str(status)

@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.client import ApiServer, Json
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.reflector import METADATA, Reflector
 from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check

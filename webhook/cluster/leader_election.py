@@ -17,7 +17,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)

@@ -8,49 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-import msgspec
-
-from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
+from webhook.cluster.manifest_loader import (
+    READERS,
+    FoundObject,
+    conflicts,
+    manifest_files,
+    read_manifest,
+)
 from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
 from webhook.core.cluster.nodes import Nodes
-from webhook.core.constants import GROUP, KIND
+from webhook.core.constants import KIND
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.errors import InvalidPolicyError, ManifestProblem, json_path
-from webhook.core.policy.model import SettlePolicy, parse_policy
-from webhook.core.preview.document import Document, DocumentError
-from webhook.core.preview.yaml_documents import each_document
+from webhook.core.policy.errors import ManifestProblem
+from webhook.core.policy.model import SettlePolicy
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
-SUFFIXES = (".yaml", ".yml", ".json")
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 _Signature: TypeAlias = tuple[int, int, int]
-
-
-class ManifestsError(Exception):
-    """A directory that cannot be read at all."""
-
-
-_GROUPS = {"RuntimeClass": "node.k8s.io"}
-
-
-class FoundObject(NamedTuple):
-    """An object that podsettle reads, as its own model of it."""
-
-    kind: str
-    name: str
-    model: Any
-    source: str
-    line: int
 
 
 @dataclass(slots=True)
@@ -58,116 +42,6 @@ class _File:
     signature: _Signature | None = None
     objects: list[FoundObject] = field(default_factory=list)
     problems: tuple[ManifestProblem, ...] = ()
-
-
-def manifest_files(directory: Path) -> list[Path]:
-    """The manifests directly inside a directory, by name. Raises ManifestsError."""
-    try:
-        return sorted(
-            path
-            for path in directory.iterdir()
-            # A link to nowhere is a file that cannot be read, not one that was taken away.
-            if path.suffix in SUFFIXES and (path.is_file() or path.is_symlink())
-        )
-    except OSError as error:
-        raise ManifestsError(f"{directory}: {error.strerror}") from None
-
-
-def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
-    """What podsettle reads of a file's documents, and everything that is wrong with them.
-
-    Objects of kinds that podsettle does not read are passed by.
-    """
-    try:
-        return read_text(path.read_bytes(), str(path))
-    except OSError as error:
-        return [], (ManifestProblem(str(path), 0, error.strerror or str(error)),)
-
-
-def read_text(text: bytes, source: str) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
-    """The same for a text that is already here; `source` names it in the problems."""
-    objects: list[FoundObject] = []
-    problems: list[ManifestProblem] = []
-    try:
-        for document in each_document(text, source):
-            for path, value in _items(document.value):
-                try:
-                    found = _read_object(document, path, value)
-                except _ProblemsError as error:
-                    problems.extend(error.problems)
-                else:
-                    objects.extend([found] if found else [])
-    except DocumentError as error:
-        # Of a text that breaks off, nothing counts.
-        return [], (ManifestProblem(error.source, error.line, error.message),)
-    return objects, tuple(problems)
-
-
-def conflicts(objects: Iterable[FoundObject]) -> tuple[ManifestProblem, ...]:
-    """What stands in more than one place: the first counts."""
-    first: dict[tuple[str, str], FoundObject] = {}
-    problems = []
-    for found in objects:
-        known = first.setdefault((found.kind, found.name), found)
-        if known is not found:
-            where = f"{known.source}:{known.line}"
-            message = f"a second {found.kind} named {found.name!r}; the one at {where} counts"
-            problems.append(ManifestProblem(found.source, found.line, message))
-    return tuple(problems)
-
-
-class _ProblemsError(Exception):
-    def __init__(self, *problems: ManifestProblem) -> None:
-        super().__init__()
-        self.problems = problems
-
-
-_READERS: dict[str, Callable[[object], Any]] = {
-    "Namespace": read_namespace,
-    "Node": read_node,
-    "RuntimeClass": read_runtime_class,
-}
-
-
-def _items(value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
-    if isinstance(value, dict) and value.get("kind") == "List":
-        items = value.get("items")
-        if isinstance(items, list):
-            return [(("items", index), item) for index, item in enumerate(items)]
-        return [(("items",), items)] if items is not None else []
-    return [((), value)]
-
-
-def _read_object(document: Document, path: tuple[str | int, ...], value: Any) -> FoundObject | None:
-    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise _ProblemsError(_problem(document, path, "is not a Kubernetes object: no kind"))
-    kind = value["kind"]
-    if kind != KIND and KIND.casefold() in kind.casefold():
-        message = f"is {kind!r}; did you mean {KIND}?"
-        raise _ProblemsError(_problem(document, (*path, "kind"), message))
-    if kind == KIND:
-        try:
-            policy = parse_policy(value)
-        except InvalidPolicyError as error:
-            raise _ProblemsError(
-                *(_problem(document, (*path, *p.path), p.message) for p in error.errors)
-            ) from None
-        return FoundObject(kind, policy.metadata.name, policy, document.source, document.line(path))
-    if str(value.get("apiVersion", "")).startswith(f"{GROUP}/"):
-        message = f"is {kind!r}; the only kind of {GROUP} is {KIND}"
-        raise _ProblemsError(_problem(document, (*path, "kind"), message))
-    group = str(value.get("apiVersion", "")).rpartition("/")[0]
-    if kind not in _READERS or group not in ("", _GROUPS.get(kind, "")):
-        return None
-    try:
-        found = _READERS[kind](value)
-    except msgspec.ValidationError as error:
-        raise _ProblemsError(_problem(document, path, f"{kind}: {error}")) from None
-    return FoundObject(kind, found.name, found, document.source, document.line(path))
-
-
-def _problem(document: Document, path: tuple[str | int, ...], message: str) -> ManifestProblem:
-    return ManifestProblem(document.source, document.line(path), message, json_path(path))
 
 
 class ManifestsSource:
@@ -256,7 +130,7 @@ class ManifestsSource:
                 log.info("manifests changed: %d policies in force", len(self.view.policies))
 
     def _rebuild(self) -> None:
-        by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *_READERS)}
+        by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *READERS)}
         objects = [found for _, file in sorted(self._files.items()) for found in file.objects]
         for found in objects:
             by_kind[found.kind].setdefault(found.name, found.model)

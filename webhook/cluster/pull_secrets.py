@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from webhook.cluster.client import ApiError, ApiServer, Unreachable
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.core.constants import OBJECT_NAME
 from webhook.core.pull_secrets import (
     DOCKER_CFG,

@@ -25,7 +25,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable, WatchLimits
+from webhook.cluster.client import ApiServer, Json, WatchLimits
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.process_memory import malloc_trim
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ import base64
 from binascii import Error as Base64Error
 from collections.abc import Mapping
 
-from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.tls.dynamic_source import StoreError
 
 

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.kube_source import FoundPolicy, KubernetesSource
 from webhook.cluster.webhook_configuration import APPLY, FIELD_MANAGER

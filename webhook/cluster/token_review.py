@@ -16,7 +16,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from webhook.cluster.authorizer import Access, AccessDecision
-from webhook.cluster.client import ApiError, ApiServer, Unreachable
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError, Unreachable
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from time import monotonic
 from urllib.parse import urlsplit
 
-from webhook.cluster.client import ApiError, ApiServer, Json, Unreachable
+from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.reflector import Reflector
 from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK, cluster_webhooks
 from webhook.core.policy.webhook_selectors import WebhookSelectors, is_cluster_webhook

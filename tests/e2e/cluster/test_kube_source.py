@@ -18,7 +18,8 @@ from tests.support.process import free_port
 from tests.support.tcp_proxy import Cable
 from tests.support.waiting import eventually
 from webhook.cluster import client as api_module
-from webhook.cluster.client import ApiError, ApiServer, Unreachable
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.reflector import Reflector
 from webhook.core.defects.versions import Version

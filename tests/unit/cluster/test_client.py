@@ -11,9 +11,10 @@ import pytest
 from aiohttp import web
 
 from webhook.cluster import reflector
-from webhook.cluster.asyncio_client import Configuration
-from webhook.cluster.client import ApiServer, Unreachable
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import Unreachable
 from webhook.cluster.reflector import Reflector
+from webhook.cluster.rest_client import Configuration
 from webhook.tasks import supervise
 
 PAGES: dict[str, dict[str, Any]] = {

@@ -13,12 +13,8 @@ import yaml
 from tests.support.factories import namespace, node, policy_document, runtime_class
 from tests.support.paths import EXAMPLES
 from webhook.cluster import manifest_source as manifests
-from webhook.cluster.manifest_source import (
-    ManifestsError,
-    ManifestsSource,
-    read_manifest,
-    read_text,
-)
+from webhook.cluster.manifest_loader import ManifestsError, read_manifest, read_text
+from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.defects.versions import Runtime, Version
 from webhook.core.policy.plan import CompiledPolicy
 

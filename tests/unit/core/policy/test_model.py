@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.factories import policy, policy_document
-from webhook.cluster.manifest_source import read_text
+from webhook.cluster.manifest_loader import read_text
 from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestProblem
 from webhook.core.policy.model import REMEDIES, Remedies, is_policy, parse_policy
 

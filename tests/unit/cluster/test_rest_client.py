@@ -26,7 +26,7 @@ def test_the_rest_of_the_package_is_not_loaded() -> None:
 
 def test_other_submodules_can_be_imported_later() -> None:
     said = _run(
-        "import webhook.cluster.asyncio_client as ours",
+        "import webhook.cluster.rest_client as ours",
         "import kubernetes.client, kubernetes.aio.client",
         "from kubernetes.aio import watch",
         "print(kubernetes.client.V1Pod.__name__, watch.Watch.__name__)",
@@ -39,7 +39,7 @@ def test_other_submodules_can_be_imported_later() -> None:
 def test_a_package_that_is_loaded_already_stays() -> None:
     said = _run(
         "import kubernetes as loaded",
-        "import webhook.cluster.asyncio_client",
+        "import webhook.cluster.rest_client",
         "import kubernetes",
         "print(kubernetes is loaded)",
     )
