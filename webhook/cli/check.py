@@ -15,10 +15,10 @@ from webhook.cluster.manifest_loader import (
     SUFFIXES,
     FoundObject,
     ManifestsError,
-    conflicts,
+    duplicates,
     manifest_files,
+    parse_manifest,
     read_manifest,
-    read_text,
 )
 from webhook.core.constants import KIND
 from webhook.core.policy.errors import ManifestProblem
@@ -53,7 +53,7 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         objects += found
         problems += wrong
     policies = {found.name: found.model for found in reversed(objects) if found.kind == KIND}
-    problems += conflicts(objects)
+    problems += duplicates(objects)
     if not policies and not problems:
         where = ", ".join(map(str, paths))
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
@@ -84,7 +84,7 @@ def _read(
 ) -> Iterator[tuple[list[FoundObject], tuple[ManifestProblem, ...]]]:
     for path in paths:
         if str(path) == "-":
-            yield read_text(sys.stdin.buffer.read(), "stdin")
+            yield parse_manifest(sys.stdin.buffer.read(), "stdin")
             continue
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")

@@ -140,7 +140,7 @@ def preview(
             _say(f"namespace {name!r} is not in {manifests}: decided as one without labels")
     if found.previews:
         has_nodes = bool(source.view.nodes.all)
-        for note in note_on_nodes(source.documents.values(), has_nodes, manifests):
+        for note in note_on_nodes(source.policies_in_force.values(), has_nodes, manifests):
             _say(note)
     click.echo(_as_json(found) if output == "json" else _FORMATS[output](found.previews), nl=False)
     if source.problems or errors or found.unreadable or not found.previews:

@@ -319,12 +319,12 @@ def _in_a_namespace(
     beyond_loopback: bool,
 ) -> Parts:
     """A replica of an installation."""
-    from webhook.cluster.controller import Replica
+    from webhook.cluster.controller import Controller
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.token_review import ClusterAuthorizer
 
     server = _connect()
-    replica = Replica(server, namespace, lease, webhook_configuration, certificates)
+    replica = Controller(server, namespace, lease, webhook_configuration, certificates)
     authorizer = ClusterAuthorizer(server) if beyond_loopback else None
     return Parts(
         replica.source,

@@ -149,7 +149,7 @@ class _Copy:
         self._position.rewind()
         path = f"{self._name.path}/log?{urlencode(query)}"
         try:
-            async with aclosing(self._server.chunks(path, _SILENCE)) as chunks:
+            async with aclosing(self._server.stream(path, _SILENCE)) as chunks:
                 async for chunk in chunks:
                     if new := self._position.feed(chunk):
                         any_news = True

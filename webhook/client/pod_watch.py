@@ -129,7 +129,7 @@ class Sight:
         path = f"{pods}?{urlencode(query)}"
         answered, heard = math.inf, False
         try:
-            async with self._server.lines(
+            async with self._server.watch(
                 path, "application/json", _WATCH_SECONDS + 10, _LIMITS
             ) as lines:
                 answered = time.monotonic()

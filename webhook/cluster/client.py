@@ -37,7 +37,7 @@ from webhook.cluster.rest_client import (
 Json = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
-_TIMEOUT = 10.0
+_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,27 +141,27 @@ class ApiServer:
                 return cls(configuration, own_namespace())
             except Exception as error:
                 raise NoClusterError(f"no cluster to talk to: {error}") from None
-        file = kubeconfig or variable or _usual()
-        if not _is_there(file):
+        path = kubeconfig or variable or _default_kubeconfig()
+        if not _any_exists(path):
             if kubeconfig:
-                raise NoClusterError(f"{file} (--kubeconfig) is not there")
+                raise NoClusterError(f"{path} (--kubeconfig) is not there")
             named = " (KUBECONFIG)" if variable else ""
             raise NoClusterError(
-                f"no cluster to talk to: {file}{named} is not there; set KUBECONFIG, or run in a "
+                f"no cluster to talk to: {path}{named} is not there; set KUBECONFIG, or run in a "
                 "pod"
             )
         try:
             loader = await load_kube_config(
-                config_file=file, context=context, client_configuration=configuration
+                config_file=path, context=context, client_configuration=configuration
             )
             chosen = loader.current_context["context"]
             namespace = chosen.get("namespace") or "default"
         except yaml.YAMLError as error:
             # The library's words go over several lines.
             why = " ".join(str(error).split())
-            raise NoClusterError(f"{file}: no cluster to talk to: not YAML: {why}") from None
+            raise NoClusterError(f"{path}: no cluster to talk to: not YAML: {why}") from None
         except Exception as error:  # Whatever a broken kubeconfig makes the library raise.
-            raise NoClusterError(f"{file}: no cluster to talk to: {error}") from None
+            raise NoClusterError(f"{path}: no cluster to talk to: {error}") from None
         return cls(configuration, namespace)
 
     async def __aenter__(self) -> Self:
@@ -182,10 +182,10 @@ class ApiServer:
         *,
         content_type: str = "application/json",
         accept: str = "application/json",
-        timeout: float = _TIMEOUT,  # noqa: ASYNC109
+        timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> Json:
         """One call; `path` carries its query. Raises ApiError and Unreachable."""
-        content = await self._content(method, path, body, content_type, accept, timeout)
+        content = await self._read(method, path, body, content_type, accept, timeout)
         try:
             answer: Json = _decode(content)
         except msgspec.DecodeError:
@@ -194,14 +194,14 @@ class ApiServer:
 
     async def page(self, path: str, accept: str) -> Page:
         """One page of a list. Raises ApiError and Unreachable."""
-        content = await self._content("GET", path, None, "application/json", accept, _TIMEOUT)
+        content = await self._read("GET", path, None, "application/json", accept, _TIMEOUT_SECONDS)
         try:
             return _decode_page(content)
         except msgspec.DecodeError:
             raise Unreachable(f"GET {path}: the answer is no list") from None
 
     @asynccontextmanager
-    async def lines(
+    async def watch(
         self, path: str, accept: str, seconds: float, limits: WatchLimits
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of a watch, for `seconds` at the most, and until it is silent for too long.
@@ -219,13 +219,13 @@ class ApiServer:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"GET {path}: {describe(error)}") from None
 
-    async def chunks(self, path: str, silence: float) -> AsyncGenerator[bytes]:
+    async def stream(self, path: str, silence: float) -> AsyncGenerator[bytes]:
         """A body as it comes, of any length.
 
         Raises ApiError and Unreachable, the latter also where the body breaks off, or nothing is
         heard for `silence` seconds.
         """
-        timeout = aiohttp.ClientTimeout(total=None, connect=_TIMEOUT, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(total=None, connect=_TIMEOUT_SECONDS, sock_read=silence)
         try:
             response = await self._open("GET", path, None, "application/json", "*/*", timeout)
             async with response:
@@ -236,7 +236,7 @@ class ApiServer:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"GET {path}: {describe(error)}") from None
 
-    async def _content(
+    async def _read(
         self,
         method: str,
         path: str,
@@ -293,11 +293,11 @@ async def _lines_until_silent(
             raise
 
 
-def _usual() -> str:
+def _default_kubeconfig() -> str:
     """The kubeconfig that counts where nobody names one."""
     return str(Path("~/.kube/config").expanduser())
 
 
-def _is_there(paths: str) -> bool:
+def _any_exists(paths: str) -> bool:
     """Whether one of the files that KUBECONFIG names is there."""
     return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)

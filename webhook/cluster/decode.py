@@ -17,7 +17,7 @@ from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 
 # OpenShift gives each namespace a range of SELinux levels and its pods the first of them.
-_FIXED_LEVEL = "openshift.io/sa.scc.mcs"
+_SELINUX_LEVEL_ANNOTATION = "openshift.io/sa.scc.mcs"
 
 
 class _Metadata(msgspec.Struct):
@@ -63,13 +63,15 @@ def read_namespace(document: object) -> Namespace:
     """A Namespace. The label that the API server always sets is there even if it was not."""
     metadata = msgspec.convert(document, _Namespace).metadata
     labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
-    return Namespace(metadata.name, labels, _FIXED_LEVEL in (metadata.annotations or {}))
+    return Namespace(
+        metadata.name, labels, _SELINUX_LEVEL_ANNOTATION in (metadata.annotations or {})
+    )
 
 
-_MOST_VALUES = 1_000
+_MAX_SHARED_VALUES = 1_000
 """What thousands of objects have in common is met among the first. To remember a value that is one
 object's alone, such as its name, takes more than the value does."""
-_values: dict[str, str] = {}
+_shared_values: dict[str, str] = {}
 
 
 def _shared(labels: dict[str, str] | None) -> dict[str, str]:
@@ -78,9 +80,9 @@ def _shared(labels: dict[str, str] | None) -> dict[str, str]:
 
 
 def _shared_value(value: str) -> str:
-    if len(_values) < _MOST_VALUES:
-        return _values.setdefault(value, value)
-    return _values.get(value, value)
+    if len(_shared_values) < _MAX_SHARED_VALUES:
+        return _shared_values.setdefault(value, value)
+    return _shared_values.get(value, value)
 
 
 def read_node(document: object) -> Node:

@@ -13,7 +13,7 @@ from typing import Any
 from webhook.cluster.client import ApiServer, Json
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.reflector import METADATA, Reflector
+from webhook.cluster.reflector import METADATA_ONLY, Reflector
 from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
 from webhook.core.cluster.nodes import Nodes
@@ -29,12 +29,12 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
-_LONGEST_CALL = 5.0
+_FETCH_TIMEOUT_SECONDS = 5.0
 """Seconds; whoever asks for it waits for less, and the next one finds the answer."""
-_MOST_CALLS = 16
-_SECONDS_ABSENT, _MOST_ABSENT = 2.0, 1000
+_MAX_FETCHES = 16
+_NOT_FOUND_TTL_SECONDS, _MAX_NOT_FOUND = 2.0, 1000
 """For how long a namespace that is not there is not asked for again, and how many are known."""
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label (RFC 1123), as every namespace's name is."""
 
 
@@ -54,30 +54,36 @@ class KubernetesSource:
 
     def __init__(self, server: ApiServer) -> None:
         self.view = Snapshot(namespaces={}, invents_namespaces=False)
-        self.scope = WebhookSelectors({})
+        self.webhook_selectors = WebhookSelectors({})
         """What the API server is to ask about because of the policies in force."""
         self._server = server
         self._version: Version | None = None
-        self._good: dict[str, SettlePolicy] = {}
-        self._bad: dict[str, FoundPolicy] = {}
-        self._good_uids: dict[str, str] = {}
-        self._rebuild_due = self._nodes_due = self._policies_due = self._complete = False
-        self._calls: dict[str, asyncio.Task[Namespace | None]] = {}
-        self._absent: dict[str, float] = {}
+        self._valid: dict[str, SettlePolicy] = {}
+        self._invalid: dict[str, FoundPolicy] = {}
+        self._valid_uids: dict[str, str] = {}
+        self._rebuild_scheduled = self._nodes_stale = self._policies_stale = self._synced = False
+        self._fetches: dict[str, asyncio.Task[Namespace | None]] = {}
+        self._not_found: dict[str, float] = {}
         self.observers: list[Callable[[], None]] = []
         """Called after each change of the view."""
         self.statuses: dict[str, Json] = {}
         """Of each policy, as the API server has it; apart, since it decides nothing."""
         self.namespaces = Reflector(
-            server, "/api/v1/namespaces", read_namespace, self._changed, metadata_only=True
+            server, "/api/v1/namespaces", read_namespace, self._schedule_rebuild, metadata_only=True
         )
         self.policies = Reflector(
-            server, f"/apis/{API_VERSION}/settlepolicies", self._read_policy, self._policies_changed
+            server,
+            f"/apis/{API_VERSION}/settlepolicies",
+            self._decode_policy,
+            self._on_policies_changed,
         )
         self.runtime_classes = Reflector(
-            server, "/apis/node.k8s.io/v1/runtimeclasses", read_runtime_class, self._changed
+            server,
+            "/apis/node.k8s.io/v1/runtimeclasses",
+            read_runtime_class,
+            self._schedule_rebuild,
         )
-        self.nodes = Reflector(server, "/api/v1/nodes", read_node, self._nodes_changed)
+        self.nodes = Reflector(server, "/api/v1/nodes", read_node, self._on_nodes_changed)
         self.reflectors: dict[str, Reflector[Any]] = {
             "namespaces": self.namespaces,
             "settlepolicies": self.policies,
@@ -96,7 +102,7 @@ class KubernetesSource:
 
         What is written by an empty scope would take the webhooks away.
         """
-        return self._complete
+        return self._synced
 
     def checks(self) -> Iterable[Check]:
         """Ready once everything was listed; a connection that is lost later is a note."""
@@ -115,9 +121,9 @@ class KubernetesSource:
         )
 
     @property
-    def documents(self) -> Mapping[str, SettlePolicy]:
+    def policies_in_force(self) -> Mapping[str, SettlePolicy]:
         """The policies in force, by name: of each the last state that was right."""
-        return self._good
+        return self._valid
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -136,17 +142,17 @@ class KubernetesSource:
         if known is not None:
             return known
         # Whoever can reach the port can ask for anything; it goes into a path and into the log.
-        if not _NAMESPACE.fullmatch(name):
+        if not _NAMESPACE_NAME.fullmatch(name):
             return None
-        if asyncio.get_running_loop().time() < self._absent.get(name, 0.0):
+        if asyncio.get_running_loop().time() < self._not_found.get(name, 0.0):
             return None
         # One call for all the pods that a new namespace is filled with.
-        call = self._calls.get(name)
+        call = self._fetches.get(name)
         if call is None:
-            if len(self._calls) >= _MOST_CALLS:
+            if len(self._fetches) >= _MAX_FETCHES:
                 return None
-            call = self._calls[name] = asyncio.create_task(self._get_namespace(name))
-            call.add_done_callback(lambda _: self._calls.pop(name))
+            call = self._fetches[name] = asyncio.create_task(self._request_namespace(name))
+            call.add_done_callback(lambda _: self._fetches.pop(name))
         try:
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(call)
@@ -154,39 +160,39 @@ class KubernetesSource:
             log.warning("namespace %s: no answer in %.2g s", name, timeout)
             return None
 
-    async def _get_namespace(self, name: str) -> Namespace | None:
+    async def _request_namespace(self, name: str) -> Namespace | None:
         try:
             found = await self._server.request(
                 "GET",
                 f"/api/v1/namespaces/{name}",
-                accept=METADATA.format(list=""),
-                timeout=_LONGEST_CALL,
+                accept=METADATA_ONLY.format(list=""),
+                timeout=_FETCH_TIMEOUT_SECONDS,
             )
         except (ApiError, Unreachable) as error:
             log.warning("namespace %s: %s", name, error)
-            if len(self._absent) >= _MOST_ABSENT:
-                self._absent.clear()
-            until = asyncio.get_running_loop().time() + _SECONDS_ABSENT
-            self._absent[name] = until
+            if len(self._not_found) >= _MAX_NOT_FOUND:
+                self._not_found.clear()
+            until = asyncio.get_running_loop().time() + _NOT_FOUND_TTL_SECONDS
+            self._not_found[name] = until
             return None
         return self.namespaces.objects.setdefault(name, read_namespace(found))
 
-    def _changed(self) -> None:
+    def _schedule_rebuild(self) -> None:
         """Make a new snapshot soon: one for all the changes that came together."""
-        if not self._rebuild_due:
-            self._rebuild_due = True
+        if not self._rebuild_scheduled:
+            self._rebuild_scheduled = True
             asyncio.get_running_loop().call_soon(self._rebuild)
 
-    def _nodes_changed(self) -> None:
-        self._nodes_due = True
-        self._changed()
+    def _on_nodes_changed(self) -> None:
+        self._nodes_stale = True
+        self._schedule_rebuild()
 
-    def _policies_changed(self) -> None:
-        self._policies_due = True
-        self._changed()
+    def _on_policies_changed(self) -> None:
+        self._policies_stale = True
+        self._schedule_rebuild()
 
     def _rebuild(self) -> None:
-        self._rebuild_due = False
+        self._rebuild_scheduled = False
         # A copy where they changed, for decisions are remembered by them. Not by the namespaces, of
         # which there are many.
         known, classes = self.view.runtime_classes, self.runtime_classes.objects
@@ -197,38 +203,38 @@ class KubernetesSource:
             server_version=self._version,
         )
         # Thousands of nodes or policies take a while, and namespaces come and go all day.
-        if self._nodes_due:
-            self._nodes_due = False
+        if self._nodes_stale:
+            self._nodes_stale = False
             nodes = Nodes(self.nodes.objects.values())
             if nodes != view.nodes:  # A list that is read again may say the same.
                 view = replace(view, nodes=nodes)
-        if self._policies_due:
-            self._policies_due = False
-            self._keep_good_policies()
-            view = replace(view, policies=PolicySet(self._good.values()))
-            self.scope = webhook_selectors(self._good.values())
+        if self._policies_stale:
+            self._policies_stale = False
+            self._update_valid_policies()
+            view = replace(view, policies=PolicySet(self._valid.values()))
+            self.webhook_selectors = webhook_selectors(self._valid.values())
         self.view = view
-        self._complete = all(each.synced.is_set() for each in self.reflectors.values())
+        self._synced = all(each.synced.is_set() for each in self.reflectors.values())
         for observer in self.observers:
             observer()
 
-    def _keep_good_policies(self) -> None:
+    def _update_valid_policies(self) -> None:
         """Keep of each policy the last state that was right."""
         found = self.policies.objects
-        before, uids = self._good, self._good_uids
-        self._good, self._good_uids = {}, {}
+        before, uids = self._valid, self._valid_uids
+        self._valid, self._valid_uids = {}, {}
         for name, policy in found.items():
             # A name may be used again: what another object said under it is not to rise again.
             good = policy.policy or (before.get(name) if uids.get(name) == policy.uid else None)
             if good is not None:
-                self._good[name], self._good_uids[name] = good, policy.uid
+                self._valid[name], self._valid_uids[name] = good, policy.uid
         self.statuses = {name: self.statuses[name] for name in found if name in self.statuses}
         bad = {name: policy for name, policy in found.items() if policy.problems}
         for name, policy in bad.items():
-            if self._bad.get(name) != policy:
-                verdict = accepted(policy.problems, name in self._good)
+            if self._invalid.get(name) != policy:
+                verdict = accepted(policy.problems, name in self._valid)
                 log.error("%s/%s: %s", KIND, name, verdict.message)
-        self._bad = bad
+        self._invalid = bad
 
     async def _watch_version(self) -> None:
         """The server's version, asked again now and then: an upgrade is a restart for it alone."""
@@ -236,13 +242,13 @@ class KubernetesSource:
             try:
                 answer = await self._server.request("GET", "/version")
                 self._version = parse_version(str(answer.get("gitVersion", "")))
-                self._changed()
+                self._schedule_rebuild()
             except (ApiError, Unreachable):
                 await asyncio.sleep(5)
                 continue
             await asyncio.sleep(300)
 
-    def _read_policy(self, document: Json) -> FoundPolicy:
+    def _decode_policy(self, document: Json) -> FoundPolicy:
         metadata = document["metadata"]
         name, uid = metadata["name"], metadata.get("uid", "")
         self.statuses[name] = document.get("status") or {}

@@ -22,7 +22,7 @@ class ManifestsError(Exception):
     """A directory that cannot be read at all."""
 
 
-_GROUPS = {"RuntimeClass": "node.k8s.io"}
+_API_GROUPS = {"RuntimeClass": "node.k8s.io"}
 
 
 class FoundObject(NamedTuple):
@@ -54,12 +54,14 @@ def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[ManifestProblem,
     Objects of kinds that podsettle does not read are passed by.
     """
     try:
-        return read_text(path.read_bytes(), str(path))
+        return parse_manifest(path.read_bytes(), str(path))
     except OSError as error:
         return [], (ManifestProblem(str(path), 0, error.strerror or str(error)),)
 
 
-def read_text(text: bytes, source: str) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
+def parse_manifest(
+    text: bytes, source: str
+) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
     """The same for a text that is already here; `source` names it in the problems."""
     objects: list[FoundObject] = []
     problems: list[ManifestProblem] = []
@@ -67,7 +69,7 @@ def read_text(text: bytes, source: str) -> tuple[list[FoundObject], tuple[Manife
         for document in each_document(text, source):
             for path, value in _items(document.value):
                 try:
-                    found = _read_object(document, path, value)
+                    found = _load_object(document, path, value)
                 except _ProblemsError as error:
                     problems.extend(error.problems)
                 else:
@@ -78,7 +80,7 @@ def read_text(text: bytes, source: str) -> tuple[list[FoundObject], tuple[Manife
     return objects, tuple(problems)
 
 
-def conflicts(objects: Iterable[FoundObject]) -> tuple[ManifestProblem, ...]:
+def duplicates(objects: Iterable[FoundObject]) -> tuple[ManifestProblem, ...]:
     """What stands in more than one place: the first counts."""
     first: dict[tuple[str, str], FoundObject] = {}
     problems = []
@@ -113,33 +115,33 @@ def _items(value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
     return [((), value)]
 
 
-def _read_object(document: Document, path: tuple[str | int, ...], value: Any) -> FoundObject | None:
+def _load_object(document: Document, path: tuple[str | int, ...], value: Any) -> FoundObject | None:
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise _ProblemsError(_problem(document, path, "is not a Kubernetes object: no kind"))
+        raise _ProblemsError(_problem_at(document, path, "is not a Kubernetes object: no kind"))
     kind = value["kind"]
     if kind != KIND and KIND.casefold() in kind.casefold():
         message = f"is {kind!r}; did you mean {KIND}?"
-        raise _ProblemsError(_problem(document, (*path, "kind"), message))
+        raise _ProblemsError(_problem_at(document, (*path, "kind"), message))
     if kind == KIND:
         try:
             policy = parse_policy(value)
         except InvalidPolicyError as error:
             raise _ProblemsError(
-                *(_problem(document, (*path, *p.path), p.message) for p in error.errors)
+                *(_problem_at(document, (*path, *p.path), p.message) for p in error.errors)
             ) from None
         return FoundObject(kind, policy.metadata.name, policy, document.source, document.line(path))
     if str(value.get("apiVersion", "")).startswith(f"{GROUP}/"):
         message = f"is {kind!r}; the only kind of {GROUP} is {KIND}"
-        raise _ProblemsError(_problem(document, (*path, "kind"), message))
+        raise _ProblemsError(_problem_at(document, (*path, "kind"), message))
     group = str(value.get("apiVersion", "")).rpartition("/")[0]
-    if kind not in READERS or group not in ("", _GROUPS.get(kind, "")):
+    if kind not in READERS or group not in ("", _API_GROUPS.get(kind, "")):
         return None
     try:
         found = READERS[kind](value)
     except msgspec.ValidationError as error:
-        raise _ProblemsError(_problem(document, path, f"{kind}: {error}")) from None
+        raise _ProblemsError(_problem_at(document, path, f"{kind}: {error}")) from None
     return FoundObject(kind, found.name, found, document.source, document.line(path))
 
 
-def _problem(document: Document, path: tuple[str | int, ...], message: str) -> ManifestProblem:
+def _problem_at(document: Document, path: tuple[str | int, ...], message: str) -> ManifestProblem:
     return ManifestProblem(document.source, document.line(path), message, json_path(path))

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from webhook.cluster.manifest_loader import (
     READERS,
     FoundObject,
-    conflicts,
+    duplicates,
     manifest_files,
     read_manifest,
 )
@@ -32,13 +32,13 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_LOOKS = 1.0
+_POLL_INTERVAL_SECONDS = 1.0
 
 _Signature: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class _File:
+class _LoadedFile:
     signature: _Signature | None = None
     objects: list[FoundObject] = field(default_factory=list)
     problems: tuple[ManifestProblem, ...] = ()
@@ -50,20 +50,20 @@ class ManifestsSource:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.view = Snapshot()
-        self.documents: Mapping[str, SettlePolicy] = {}
+        self.policies_in_force: Mapping[str, SettlePolicy] = {}
         """The policies in force, by name."""
         self.generation = 0
         """Counts the changes of `view`."""
-        self._files: dict[Path, _File] = {}
-        self._conflicts: tuple[ManifestProblem, ...] = ()
+        self._files: dict[Path, _LoadedFile] = {}
+        self._duplicates: tuple[ManifestProblem, ...] = ()
         self._new_problems: list[ManifestProblem] = []
-        self._lost: tuple[ManifestProblem, ...] = ()
+        self._directory_problems: tuple[ManifestProblem, ...] = ()
 
     @property
     def problems(self) -> tuple[ManifestProblem, ...]:
         """What is wrong with the files now; empty while every one of them is in force."""
         found = tuple(p for file in self._files.values() for p in file.problems)
-        return found + self._conflicts + self._lost
+        return found + self._duplicates + self._directory_problems
 
     def refresh(self) -> bool:
         """Read what has changed; whether anything had. Raises ManifestsError."""
@@ -75,10 +75,10 @@ class ManifestsSource:
             del self._files[path]
         for path in paths:
             signature = _signature(path)
-            file = self._files.setdefault(path, _File())
+            file = self._files.setdefault(path, _LoadedFile())
             if signature is None or signature != file.signature:
                 file.signature = signature
-                _read(path, file)
+                _reload(path, file)
                 changed.append(path)
         if changed:
             self._rebuild()
@@ -112,18 +112,18 @@ class ManifestsSource:
         swaps a symbolic link above the files, and network file systems notify nobody.
         """
         while True:
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
             try:
                 # In a thread: reading thousands of files takes seconds.
                 changed = await asyncio.to_thread(self.refresh)
             except Exception as error:  # Whatever it is, the next look may be better.
-                if not self._lost:
+                if not self._directory_problems:
                     log.error("%s (the last state stays in force)", str(error) or repr(error))
-                self._lost = (ManifestProblem(str(self.directory), 0, str(error)),)
+                self._directory_problems = (ManifestProblem(str(self.directory), 0, str(error)),)
                 continue
-            if self._lost:
+            if self._directory_problems:
                 log.info("%s is back", self.directory)
-            self._lost = ()
+            self._directory_problems = ()
             if changed:
                 for problem in self._new_problems:
                     log.error("%s (what the file last said stays in force)", problem)
@@ -134,8 +134,8 @@ class ManifestsSource:
         objects = [found for _, file in sorted(self._files.items()) for found in file.objects]
         for found in objects:
             by_kind[found.kind].setdefault(found.name, found.model)
-        self._conflicts = conflicts(objects)
-        self.documents = by_kind[KIND]
+        self._duplicates = duplicates(objects)
+        self.policies_in_force = by_kind[KIND]
         self.view = Snapshot(
             policies=PolicySet(by_kind[KIND].values()),
             namespaces=by_kind["Namespace"],
@@ -153,7 +153,7 @@ def _signature(path: Path) -> _Signature | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _read(path: Path, file: _File) -> None:
+def _reload(path: Path, file: _LoadedFile) -> None:
     """Read a file anew; where that fails, its last objects stay.
 
     Of one that was never right, what is right in it counts.

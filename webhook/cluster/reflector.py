@@ -33,16 +33,16 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FULL = "application/json"
-METADATA = (
+FULL_OBJECTS = "application/json"
+METADATA_ONLY = (
     "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json;q=0.5"
 )
 
-_PAGE = 500
-_WATCH_SECONDS = 290
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+_PAGE_ITEMS = 500
+_WATCH_TIMEOUT_SECONDS = 290
+_MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
 
-_decode = msgspec.json.Decoder().decode
+_decode_json = msgspec.json.Decoder().decode
 
 
 class _Gone(Exception):  # noqa: N818
@@ -67,7 +67,7 @@ class Reflector(Generic[T]):
         server: ApiServer,
         path: str,
         read: Callable[[Json], T | None],
-        changed: Callable[[], None],
+        on_change: Callable[[], None],
         *,
         metadata_only: bool = False,
         name: str | None = None,
@@ -80,16 +80,16 @@ class Reflector(Generic[T]):
         self.problem = ""
         self._server = server
         self._path = path
-        self._read = read
-        self._changed = changed
+        self._read_object = read
+        self._on_change = on_change
         self._metadata_only = metadata_only
-        self._selected = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        self._field_selector = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._limits = limits
         self._version: str | None = None
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        pause = _FIRST_PAUSE
+        backoff = _MIN_BACKOFF_SECONDS
         while True:
             began = time.monotonic()
             try:
@@ -98,7 +98,7 @@ class Reflector(Generic[T]):
                     # What was read is many times what is kept of it.
                     await asyncio.to_thread(malloc_trim)
                 await self._watch()
-                pause = _FIRST_PAUSE
+                backoff = _MIN_BACKOFF_SECONDS
             except _Gone:
                 log.info("%s: the version to resume from is gone; listing again", self._path)
                 self._version = None
@@ -107,15 +107,15 @@ class Reflector(Generic[T]):
                     known = "what is known stays in force" if self.synced.is_set() else "not ready"
                     log.warning("%s: %s; %s", self._path, error, known)
                 self.connected, self.problem = False, str(error)
-                if time.monotonic() - began > pause:
-                    pause = _FIRST_PAUSE  # It was well for longer than it was waited for.
+                if time.monotonic() - began > backoff:
+                    backoff = _MIN_BACKOFF_SECONDS  # It was well for longer than it was waited for.
                 # Jitter, or all replicas come back at the same moment.
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                await asyncio.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
+                backoff = min(backoff * 2, _MAX_BACKOFF_SECONDS)
 
     async def _list(self) -> None:
         found: dict[str, T] = {}
-        query = {"limit": str(_PAGE), **self._selected}
+        query = {"limit": str(_PAGE_ITEMS), **self._field_selector}
         while True:
             try:
                 page = await self._server.page(
@@ -124,7 +124,7 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 raise _gone_or(error) from None
             for item in page.items:
-                kept = self._kept_of(item)
+                kept = self._decode(item)
                 if kept is not None:
                     found[item["metadata"]["name"]] = kept
             if not page.metadata.next:
@@ -132,29 +132,29 @@ class Reflector(Generic[T]):
             query["continue"] = page.metadata.next
         self.objects = found
         self._version = page.metadata.resource_version
-        self._seen()
+        self._mark_connected()
         self.synced.set()
-        self._changed()
+        self._on_change()
 
     async def _watch(self) -> None:
-        seconds = int(_WATCH_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
+        seconds = int(_WATCH_TIMEOUT_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
         query = {
             "watch": "1",
             "allowWatchBookmarks": "1",
             "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
-            **self._selected,
+            **self._field_selector,
         }
         path = f"{self._path}?{urlencode(query)}"
         answered = math.inf
         try:
-            async with self._server.lines(
+            async with self._server.watch(
                 path, self._accept(""), seconds + 10, self._limits
             ) as lines:
-                self._seen()
+                self._mark_connected()
                 answered = time.monotonic()
                 async for line in lines:
-                    self._take(_decode(line))
+                    self._apply_event(_decode_json(line))
         except ApiError as error:
             raise _gone_or(error) from None
         except Unreachable as error:
@@ -164,7 +164,7 @@ class Reflector(Generic[T]):
         except msgspec.DecodeError as error:
             raise Unreachable(f"{self._path}: half an event: {error}") from None
 
-    def _take(self, event: Json) -> None:
+    def _apply_event(self, event: Json) -> None:
         kind, item = event["type"], event["object"]
         if kind == "ERROR":
             if item.get("code") == 410:
@@ -175,7 +175,7 @@ class Reflector(Generic[T]):
         if kind == "BOOKMARK":
             return
         name = metadata["name"]
-        kept = None if kind == "DELETED" else self._kept_of(item)
+        kept = None if kind == "DELETED" else self._decode(item)
         if kept is None:
             if self.objects.pop(name, None) is None:
                 return
@@ -184,20 +184,20 @@ class Reflector(Generic[T]):
             return
         else:
             self.objects[name] = kept
-        self._changed()
+        self._on_change()
 
-    def _kept_of(self, item: Json) -> T | None:
+    def _decode(self, item: Json) -> T | None:
         """None also for what cannot be read: one such object must not hide all the others."""
         try:
-            return self._read(item)
+            return self._read_object(item)
         except msgspec.ValidationError as error:
             log.error("%s/%s is left out: %s", self._path, item["metadata"]["name"], error)
             return None
 
-    def _seen(self) -> None:
+    def _mark_connected(self) -> None:
         if not self.connected and self.problem:
             log.info("%s: connected again", self._path)
         self.connected, self.problem = True, ""
 
     def _accept(self, suffix: str) -> str:
-        return METADATA.format(list=suffix) if self._metadata_only else FULL
+        return METADATA_ONLY.format(list=suffix) if self._metadata_only else FULL_OBJECTS

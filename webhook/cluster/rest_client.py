@@ -18,7 +18,7 @@ from webhook.aiohttp_resolver import ThreadResolver
 from webhook.dns_resolver import Resolver
 
 
-def _stand_in_for(package: str) -> None:
+def _register_without_running(package: str) -> None:
     if package in sys.modules or (spec := find_spec(package)) is None:
         return
     sys.modules[package] = module_from_spec(spec)
@@ -27,8 +27,8 @@ def _stand_in_for(package: str) -> None:
         setattr(sys.modules[parent], name, sys.modules[package])
 
 
-_stand_in_for("kubernetes")
-_stand_in_for("kubernetes.aio")
+_register_without_running("kubernetes")
+_register_without_running("kubernetes.aio")
 
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject

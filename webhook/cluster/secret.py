@@ -21,28 +21,28 @@ class SecretStore:
         self.title = f"Secret {namespace}/{name}"
         self._server = server
         self._path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
-        self._last: Json = {}
+        self._last_read: Json = {}
 
     async def read(self) -> Mapping[str, bytes] | None:
         """The data; None where there is no such Secret. Raises StoreError."""
         try:
-            self._last = await self._server.request("GET", self._path)
+            self._last_read = await self._server.request("GET", self._path)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise StoreError(f"{self.title}: {error}") from None
         except Unreachable as error:
             raise StoreError(f"{self.title}: {error}") from None
-        return {key: _decoded(value) for key, value in (self._last.get("data") or {}).items()}
+        return {key: _decoded(value) for key, value in (self._last_read.get("data") or {}).items()}
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
         """Replace these keys, in the very version that was read. Raises StoreError."""
         data = {key: base64.b64encode(value).decode() for key, value in contents.items()}
-        body = {**self._last, "data": {**(self._last.get("data") or {}), **data}}
+        body = {**self._last_read, "data": {**(self._last_read.get("data") or {}), **data}}
         try:
             # With the resourceVersion that was read: after anybody else's write this is a 409, so
             # a replica that has lost its Lease without noticing cannot undo what its heir did.
-            self._last = await self._server.request("PUT", self._path, body)
+            self._last_read = await self._server.request("PUT", self._path, body)
         except (ApiError, Unreachable) as error:
             raise StoreError(f"{self.title}: {error}") from None
 

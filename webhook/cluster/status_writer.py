@@ -27,16 +27,17 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_WRITES = 1.0
-_NAMESPACES_AT_A_TIME = 20
+_WRITE_INTERVAL_SECONDS = 1.0
+_NAMESPACES_PER_LOOP_TICK = 20
 
 
 class StatusWriter:
     """Keeps every policy's status as it should be, while `may_write` says so.
 
     What is there is compared with what should be, whoever wrote it: a new holder of the lease
-    writes nothing that is right already, and times of transition outlive the replicas. `registers`
-    says whether the webhook configuration is podsettle's to write, so that its scope is known.
+    writes nothing that is right already, and times of transition outlive the replicas.
+    `owns_webhooks` says whether the webhook configuration is podsettle's to write, so that its
+    scope is known.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class StatusWriter:
         own_namespace: str | None,
         may_write: Callable[[], bool],
         *,
-        registers: bool,
+        owns_webhooks: bool,
     ) -> None:
         self.problem = ""
         self._server = server
@@ -55,26 +56,26 @@ class StatusWriter:
         self._crd = crd
         self._own_namespace = own_namespace
         self._may_write = may_write
-        self._registers = registers
-        self._due = asyncio.Event()
+        self._registers = owns_webhooks
+        self._write_requested = asyncio.Event()
         for each in (source, crd):
-            each.observers.append(self._due.set)
+            each.observers.append(self._write_requested.set)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write statuses while the block runs."""
-        async with supervise(self._keep):
+        async with supervise(self._write_forever):
             yield
 
-    async def _keep(self) -> None:
+    async def _write_forever(self) -> None:
         done = False
         while True:
             # What changes often, such as nodes that come and go, is written once a second at most.
-            await asyncio.sleep(_SECONDS_BETWEEN_WRITES)
+            await asyncio.sleep(_WRITE_INTERVAL_SECONDS)
             if not (self._may_write() and self._source.synced and self._crd.known):
                 done = False
-            elif self._due.is_set() or not done:
-                self._due.clear()
+            elif self._write_requested.is_set() or not done:
+                self._write_requested.clear()
                 done = await self._write_all()
 
     async def _write_all(self) -> bool:
@@ -100,26 +101,26 @@ class StatusWriter:
         for number, namespace in enumerate(list(view.namespaces.values()), 1):
             coverage = view.policies.coverage_for(namespace, self._own_namespace)
             counts.update(policy.name for policy in coverage.policies)
-            if number % _NAMESPACES_AT_A_TIME == 0:
+            if number % _NAMESPACES_PER_LOOP_TICK == 0:
                 await asyncio.sleep(0)  # Reviews come first.
         return counts
 
     async def _write(self, found: FoundPolicy, namespaces: int) -> None:
-        wanted = self._wanted(found, namespaces)
-        if wanted == self._source.statuses.get(found.name):
+        desired = self._desired_status(found, namespaces)
+        if desired == self._source.statuses.get(found.name):
             return
         body = {
             "apiVersion": API_VERSION,
             "kind": KIND,
             "metadata": {"name": found.name},
-            "status": wanted,
+            "status": desired,
         }
         path = f"/apis/{API_VERSION}/settlepolicies/{found.name}/status"
         query = f"fieldManager={FIELD_MANAGER}&force=true"
         await self._server.request("PATCH", f"{path}?{query}", body, content_type=APPLY)
 
-    def _wanted(self, found: FoundPolicy, namespaces: int) -> Json:
-        in_force = self._source.documents.get(found.name)
+    def _desired_status(self, found: FoundPolicy, namespaces: int) -> Json:
+        in_force = self._source.policies_in_force.get(found.name)
         conditions = [accepted(found.problems, in_force is not None)]
         if in_force is not None:
             view = self._source.view
@@ -128,7 +129,7 @@ class StatusWriter:
                 still_needed(in_force, view),
             ]
             if self._registers:
-                conditions.append(webhook_scoped(in_force, self._source.scope))
+                conditions.append(webhook_scoped(in_force, self._source.webhook_selectors))
         conditions.append(crd_current(self._crd.difference))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self._source.statuses.get(found.name, {}).get("conditions", ())

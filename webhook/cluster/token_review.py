@@ -21,21 +21,21 @@ from webhook.cluster.errors import ApiError, Unreachable
 
 log = logging.getLogger(__name__)
 
-SECONDS_KEPT = 10.0
-"""For how long a verdict holds, as the delegating authenticator's cache does by default: a grant
+CACHE_TTL_SECONDS = 10.0
+"""For how long a decision holds, as the delegating authenticator's cache does by default: a grant
 that was taken away works for so long."""
-MOST_KEPT = 1024
-_MOST_AT_ONCE = 8
+MAX_CACHED_DECISIONS = 1024
+_MAX_CONCURRENT_REQUESTS = 8
 """Calls under way: whoever sends many wrong tokens is not to load the API server with them."""
-_TIMEOUT = 5.0
-_LONGEST_TOKEN = 16 * 1024
+_TIMEOUT_SECONDS = 5.0
+_MAX_TOKEN_BYTES = 16 * 1024
 
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-class _Kept(NamedTuple):
-    verdict: AccessDecision
+class _CachedDecision(NamedTuple):
+    decision: AccessDecision
     until: float
 
 
@@ -45,29 +45,29 @@ class ClusterAuthorizer:
     def __init__(self, server: ApiServer, clock: Callable[[], float] = monotonic) -> None:
         self._server = server
         self._clock = clock
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._cache: OrderedDict[bytes, _CachedDecision] = OrderedDict()
         # A dump of the memory is not to hold what a token's digest could be compared with.
         self._secret = secrets.token_bytes(32)
-        self._at_once = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._concurrency = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
 
     async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
         """Whether the bearer of a token may use an HTTP method, in lower case, on a path."""
-        if not token or len(token) > _LONGEST_TOKEN or not token.isascii():
+        if not token or len(token) > _MAX_TOKEN_BYTES or not token.isascii():
             return AccessDecision(Access.UNAUTHENTICATED, "this is no token")
-        key = self._key(token, verb, path)
-        kept = self._kept.get(key)
-        if kept and self._clock() < kept.until:
-            return kept.verdict
+        key = self._cache_key(token, verb, path)
+        cached = self._cache.get(key)
+        if cached and self._clock() < cached.until:
+            return cached.decision
         try:
-            async with asyncio.timeout(_TIMEOUT), self._at_once:
-                verdict = await self._ask(token, verb, path)
+            async with asyncio.timeout(_TIMEOUT_SECONDS), self._concurrency:
+                decision = await self._request_decision(token, verb, path)
         except (ApiError, Unreachable, TimeoutError, LookupError) as error:
-            log.warning("cannot tell who may %s %s: %s", verb, path, _told(error))
-            return AccessDecision(Access.UNKNOWN, _told(error))
-        self._keep(key, verdict)
-        return verdict
+            log.warning("cannot tell who may %s %s: %s", verb, path, _describe(error))
+            return AccessDecision(Access.UNKNOWN, _describe(error))
+        self._store(key, decision)
+        return decision
 
-    async def _ask(self, token: str, verb: str, path: str) -> AccessDecision:
+    async def _request_decision(self, token: str, verb: str, path: str) -> AccessDecision:
         # No audiences: the API server then takes its own, and tokens for others are not good here.
         found = await self._review(_TOKEN_REVIEWS, "TokenReview", {"token": token})
         if not found.get("authenticated"):
@@ -92,15 +92,15 @@ class ClusterAuthorizer:
         status: dict[str, Any] = answer["status"]
         return status
 
-    def _key(self, token: str, verb: str, path: str) -> bytes:
+    def _cache_key(self, token: str, verb: str, path: str) -> bytes:
         return blake2b(f"{verb} {path} {token}".encode(), key=self._secret).digest()
 
-    def _keep(self, key: bytes, verdict: AccessDecision) -> None:
-        self._kept[key] = _Kept(verdict, self._clock() + SECONDS_KEPT)
-        self._kept.move_to_end(key)
-        if len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
+    def _store(self, key: bytes, decision: AccessDecision) -> None:
+        self._cache[key] = _CachedDecision(decision, self._clock() + CACHE_TTL_SECONDS)
+        self._cache.move_to_end(key)
+        if len(self._cache) > MAX_CACHED_DECISIONS:
+            self._cache.popitem(last=False)
 
 
-def _told(error: Exception) -> str:
-    return str(error) or f"no answer in {_TIMEOUT:g} s"
+def _describe(error: Exception) -> str:
+    return str(error) or f"no answer in {_TIMEOUT_SECONDS:g} s"

@@ -32,14 +32,14 @@ STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _API_VERSION = "admissionregistration.k8s.io/v1"
 _KIND = "MutatingWebhookConfiguration"
 _PATH = f"/apis/{_API_VERSION}/mutatingwebhookconfigurations"
-_SECONDS_BETWEEN_LOOKS = 1.0
-_REPAIRS_AT_ONCE = 3
-_LONGEST_REST = 60.0
-_STRIFE = "something else undoes podsettle's part again and again; managedFields say who"
+_SYNC_INTERVAL_SECONDS = 1.0
+_MAX_REPEATED_PATCHES = 3
+_MAX_BACKOFF_SECONDS = 60.0
+_CONFLICT = "something else undoes podsettle's part again and again; managedFields say who"
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredWebhook:
     """One webhook of the configuration: whom the API server calls, and which CAs it trusts."""
 
     name: str
@@ -48,7 +48,7 @@ class Registered:
     """PEM."""
 
 
-class Registration:
+class WebhookConfiguration:
     """A MutatingWebhookConfiguration, and podsettle's own part in it.
 
     `scope` and `bundle` give what it is to follow: the webhooks that the policies in force need,
@@ -62,21 +62,21 @@ class Registration:
         server: ApiServer,
         name: str,
         *,
-        scope: Callable[[], WebhookSelectors],
+        selectors: Callable[[], WebhookSelectors],
         bundle: Callable[[], bytes | None],
         may_write: Callable[[], bool],
     ) -> None:
         self.name = name
         self.problem = ""
-        self.entries: tuple[Registered, ...] = ()
+        self.entries: tuple[RegisteredWebhook, ...] = ()
         self._server = server
-        self._scope = scope
+        self._selectors = selectors
         self._bundle = bundle
         self._may_write = may_write
-        self._due = asyncio.Event()
-        self._repairs = _Repairs()
+        self._sync_requested = asyncio.Event()
+        self._backoff = _ConflictBackoff()
         self._warned = ""
-        self._reflector = Reflector(server, _PATH, _webhooks, self._read, name=name)
+        self._reflector = Reflector(server, _PATH, _webhooks_of, self._on_change, name=name)
 
     @property
     def title(self) -> str:
@@ -96,33 +96,33 @@ class Registration:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch it, and keep podsettle's part in it right, while the block runs."""
-        async with supervise(self._reflector.run, self._keep):
+        async with supervise(self._reflector.run, self._reconcile_forever):
             yield
 
-    def look(self) -> None:
+    def request_sync(self) -> None:
         """Compare now, because what it follows has changed."""
-        self._due.set()
+        self._sync_requested.set()
 
-    def _read(self) -> None:
-        self.entries = tuple(map(_registered, self._reflector.objects.get(self.name, ())))
-        self.look()
+    def _on_change(self) -> None:
+        self.entries = tuple(map(_registered_webhook, self._reflector.objects.get(self.name, ())))
+        self.request_sync()
 
-    async def _keep(self) -> None:
+    async def _reconcile_forever(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(_SECONDS_BETWEEN_LOOKS):
-                    await self._due.wait()
+                async with asyncio.timeout(_SYNC_INTERVAL_SECONDS):
+                    await self._sync_requested.wait()
             except TimeoutError:
                 pass
-            self._due.clear()
-            problem = await self._look()
+            self._sync_requested.clear()
+            problem = await self._sync()
             if problem and problem != self.problem:
                 log.error("%s: %s", self.title, problem)
             self.problem = problem
             if problem:
-                await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+                await asyncio.sleep(_SYNC_INTERVAL_SECONDS)
 
-    async def _look(self) -> str:
+    async def _sync(self) -> str:
         """Mend what is to be mended; why that did not succeed, where it did not."""
         if not self._may_write() or not self.exists or self._bundle() == b"":
             return ""
@@ -130,20 +130,20 @@ class Registration:
         if OPT_IN_WEBHOOK not in found:
             return f"has no webhook {OPT_IN_WEBHOOK}, which podsettle's scope is made from"
         try:
-            return await self._mend(found)
+            return await self._reconcile(found)
         except (ApiError, Unreachable) as error:
             return str(error)
 
-    async def _mend(self, found: dict[str, Json]) -> str:
-        scope = self._scope()
-        self._warn(scope)
-        own = _own_part(found[OPT_IN_WEBHOOK], scope, self._bundle())
+    async def _reconcile(self, found: dict[str, Json]) -> str:
+        selectors = self._selectors()
+        self._warn(selectors)
+        own = _desired(found[OPT_IN_WEBHOOK], selectors, self._bundle())
         stale = {
             name: each
             for name, each in found.items()
             if is_cluster_webhook(name) and name not in own
         }
-        if any(not _is_right(found.get(name), webhook) for name, webhook in own.items()):
+        if any(not _is_up_to_date(found.get(name), webhook) for name, webhook in own.items()):
             body: Json = {
                 "apiVersion": _API_VERSION,
                 "kind": _KIND,
@@ -160,19 +160,19 @@ class Registration:
             how = (f"fieldManager={FIELD_MANAGER}", STRATEGIC_MERGE)
         else:
             return ""
-        if not self._repairs.rest(body):
+        if not self._backoff.should_wait(body):
             await self._patch(*how, body)
-        return _STRIFE if self._repairs.in_strife else ""
+        return _CONFLICT if self._backoff.conflicting else ""
 
-    def _warn(self, scope: WebhookSelectors) -> None:
+    def _warn(self, selectors: WebhookSelectors) -> None:
         """Log once that the API server asks about more pods than policies select."""
-        if scope.merged_because and scope.merged_because != self._warned:
+        if selectors.merged_because and selectors.merged_because != self._warned:
             log.warning(
                 "%s: %s: the API server asks about pods that no policy covers, too",
                 self.title,
-                scope.merged_because,
+                selectors.merged_because,
             )
-        self._warned = scope.merged_because
+        self._warned = selectors.merged_because
 
     async def _patch(self, query: str, content_type: str, body: Json) -> None:
         await self._server.request(
@@ -181,47 +181,47 @@ class Registration:
         log.info("%s: brought up to date", self.title)
 
 
-class _Repairs:
+class _ConflictBackoff:
     """How often the very same was put right in a row: then something else undoes it each time.
 
     Two that undo each other as fast as they can would wear out the API server.
     """
 
     def __init__(self) -> None:
-        self._what: Json = {}
-        self._times = 0
-        self._last = 0.0
+        self._body: Json = {}
+        self._repetitions = 0
+        self._patched_at = 0.0
 
     @property
-    def in_strife(self) -> bool:
+    def conflicting(self) -> bool:
         """Whether somebody should be told."""
-        return self._times > _REPAIRS_AT_ONCE
+        return self._repetitions > _MAX_REPEATED_PATCHES
 
-    def rest(self, what: Json) -> bool:
+    def should_wait(self, body: Json) -> bool:
         """Whether to leave it as it is for now; else it counts as done."""
         now = monotonic()
-        pause = now - self._last
-        if what != self._what or pause > _LONGEST_REST:
-            self._what, self._times = what, 0
-        elif self.in_strife and pause < min(2.0 ** (self._times - 1), _LONGEST_REST):
+        pause = now - self._patched_at
+        if body != self._body or pause > _MAX_BACKOFF_SECONDS:
+            self._body, self._repetitions = body, 0
+        elif self.conflicting and pause < min(2.0 ** (self._repetitions - 1), _MAX_BACKOFF_SECONDS):
             return True
-        self._times += 1
-        self._last = now
+        self._repetitions += 1
+        self._patched_at = now
         return False
 
 
-def _own_part(opt_in: Json, scope: WebhookSelectors, bundle: bytes | None) -> dict[str, Json]:
+def _desired(opt_in: Json, selectors: WebhookSelectors, bundle: bytes | None) -> dict[str, Json]:
     """podsettle's own fields, by webhook."""
     own: dict[str, Json] = {}
     trust = {} if bundle is None else {"caBundle": base64.b64encode(bundle).decode()}
     if trust:
         own[OPT_IN_WEBHOOK] = {"name": OPT_IN_WEBHOOK, "clientConfig": trust}
-    for webhook in cluster_webhooks(opt_in, scope):
+    for webhook in cluster_webhooks(opt_in, selectors):
         own[webhook["name"]] = {**webhook, "clientConfig": {**webhook["clientConfig"], **trust}}
     return own
 
 
-def _is_right(found: Json | None, wanted: Json) -> bool:
+def _is_up_to_date(found: Json | None, wanted: Json) -> bool:
     """Whether a webhook is as it should be.
 
     One that is podsettle's own has to be so to the last field: what the policies no longer say
@@ -232,12 +232,12 @@ def _is_right(found: Json | None, wanted: Json) -> bool:
     return bool(found["clientConfig"].get("caBundle") == wanted["clientConfig"]["caBundle"])
 
 
-def _webhooks(configuration: Json) -> list[Json]:
+def _webhooks_of(configuration: Json) -> list[Json]:
     webhooks: list[Json] = configuration.get("webhooks") or []
     return webhooks
 
 
-def _registered(webhook: Json) -> Registered:
+def _registered_webhook(webhook: Json) -> RegisteredWebhook:
     client = webhook["clientConfig"]
     service = client.get("service")
     host = (
@@ -246,4 +246,4 @@ def _registered(webhook: Json) -> Registered:
         if service
         else urlsplit(client.get("url", "")).hostname or ""
     )
-    return Registered(webhook["name"], host, base64.b64decode(client.get("caBundle") or ""))
+    return RegisteredWebhook(webhook["name"], host, base64.b64decode(client.get("caBundle") or ""))

@@ -14,7 +14,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.waiting import eventually
 from tests.support.webhook_configuration import PATH, as_the_chart_writes_it, overwrite
 from webhook.cluster.client import ApiServer
-from webhook.cluster.controller import Replica
+from webhook.cluster.controller import Controller
 from webhook.tls.authority import Lifetimes
 from webhook.tls.certificates import issue_ca
 from webhook.tls.dynamic_source import StoredCertificates
@@ -41,8 +41,8 @@ def configuration(namespace: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def started(namespace: str, name: str = "podsettle") -> AsyncIterator[Replica]:
-    replica = Replica(await ApiServer.connect(), namespace, "lease", name, CERTIFICATES)
+async def started(namespace: str, name: str = "podsettle") -> AsyncIterator[Controller]:
+    replica = Controller(await ApiServer.connect(), namespace, "lease", name, CERTIFICATES)
     async with replica.running():
         yield replica
 
@@ -55,11 +55,11 @@ async def _kubeconfig(own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch)
 pytestmark = pytest.mark.usefixtures("_kubeconfig")
 
 
-def unready(replica: Replica) -> dict[str, str]:
+def unready(replica: Controller) -> dict[str, str]:
     return {check.name: check.note for check in replica.checks() if not check.ready}
 
 
-def notes(replica: Replica) -> dict[str, str]:
+def notes(replica: Controller) -> dict[str, str]:
     return {check.name: check.note for check in replica.checks() if check.note}
 
 
@@ -67,11 +67,11 @@ async def test_two_replicas_become_ready_with_one_certificate(installed: str) ->
     async with started(installed) as first:
         assert "registration" in unready(first)
         await eventually(lambda: not unready(first))
-        assert first.lease.held
+        assert first.elector.is_leader
         async with started(installed) as second:
             await eventually(lambda: not unready(second))
             assert second.certificates.expires == first.certificates.expires
-            assert not second.lease.held
+            assert not second.elector.is_leader
             assert not notes(first)
             assert not notes(second)
 
@@ -80,13 +80,15 @@ async def test_the_next_one_takes_over(own_cluster: KubeCluster, installed: str)
     async with AsyncExitStack() as both:
         leaving = AsyncExitStack()
         first = await leaving.enter_async_context(started(installed))
-        await eventually(lambda: not unready(first) and first.lease.held)
+        await eventually(lambda: not unready(first) and first.elector.is_leader)
         second = await both.enter_async_context(started(installed))
         await eventually(lambda: not unready(second))
         await leaving.aclose()
-        await eventually(lambda: second.lease.held)
+        await eventually(lambda: second.elector.is_leader)
         overwrite(own_cluster, configuration(installed))
-        await eventually(lambda: second.registration and second.registration.entries[0].bundle)
+        await eventually(
+            lambda: second.webhook_configuration and second.webhook_configuration.entries[0].bundle
+        )
         await eventually(lambda: not unready(second))
 
 
@@ -98,7 +100,7 @@ async def test_it_is_not_ready_while_the_api_server_trusts_another_ca(
         other = issue_ca("another", timedelta(days=1)).certificate_pem
         changed = configuration(installed)
         changed["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(other).decode()
-        replica.lease._renewed = None  # As if it had lost the Lease, and nobody mended it.
+        replica.elector._renewed_at = None  # As if it had lost the Lease.
         overwrite(own_cluster, changed)
         await eventually(lambda: "registration" in unready(replica))
         assert "unable to get local issuer certificate" in unready(replica)["registration"]

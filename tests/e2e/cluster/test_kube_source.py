@@ -63,8 +63,8 @@ async def test_it_is_synced_once_the_view_and_the_scope_hold_what_was_listed(
     async with source.running(), asyncio.timeout(60):
         while not source.synced:  # noqa: ASYNC110 (in the very turn of the loop)
             await asyncio.sleep(0)
-        assert set(source.documents) == {"first"}
-        assert set(source.scope.by_webhook) == {"cluster.podsettle.dev"}
+        assert set(source.policies_in_force) == {"first"}
+        assert set(source.webhook_selectors.by_webhook) == {"cluster.podsettle.dev"}
         assert source.view.runtime_class("first")
         assert [node.name for node in source.view.nodes.all] == ["first"]
     for path in (
@@ -94,10 +94,10 @@ async def test_a_policy_that_turns_bad_is_reported_and_what_it_said_stays(
     # Past the CRD's checks, as an older CRD or a write to etcd would have it.
     item = source.policies.objects["edited"]
     source.policies.objects["edited"] = replace(item, generation=2, policy=None)
-    source._policies_changed()
+    source._on_policies_changed()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert not source._policies_due
+    assert not source._policies_stale
     assert len(source.view.policies) == 1
     own_cluster.request("DELETE", f"{POLICIES}/edited")
     await eventually(lambda: len(source.view.policies) == 0)
@@ -107,12 +107,12 @@ async def test_what_was_deleted_does_not_rise_again_under_its_name(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     own_cluster.create(POLICIES, policy_object("again"))
-    await eventually(lambda: "again" in source.documents)
+    await eventually(lambda: "again" in source.policies_in_force)
     item = source.policies.objects["again"]
     # Another object of that name, which the watch tells of only after it was cut, and a bad one.
     source.policies.objects["again"] = replace(item, uid="another", policy=None)
-    source._policies_changed()
-    await eventually(lambda: "again" not in source.documents)
+    source._on_policies_changed()
+    await eventually(lambda: "again" not in source.policies_in_force)
     own_cluster.request("DELETE", f"{POLICIES}/again")
 
 
@@ -160,7 +160,7 @@ async def test_many_pods_of_a_new_namespace_are_one_question(
     for _ in range(3):
         assert await source.fetch_namespace("none-such", 5) is None
     assert asked[1:] == ["/api/v1/namespaces/none-such"]
-    assert not source._calls
+    assert not source._fetches
 
 
 async def test_a_restart_of_the_api_server_is_caught_up_with(

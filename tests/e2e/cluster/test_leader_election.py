@@ -19,7 +19,7 @@ from tests.support.tcp_proxy import Cable
 from tests.support.waiting import eventually
 from webhook.cluster import leader_election as module
 from webhook.cluster.client import ApiServer
-from webhook.cluster.leader_election import Lease
+from webhook.cluster.leader_election import LeaderElector
 
 RULES = [
     {
@@ -46,8 +46,8 @@ class Place:
         spec: dict[str, Any] = found["spec"]
         return spec
 
-    def candidate(self, identity: str) -> Lease:
-        return Lease(self.server, self.namespace, "podsettle", identity)
+    def candidate(self, identity: str) -> LeaderElector:
+        return LeaderElector(self.server, self.namespace, "podsettle", identity)
 
 
 @pytest.fixture
@@ -60,11 +60,15 @@ async def place(cluster: KubeCluster, tmp_path: Path) -> AsyncIterator[Place]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same proportions in a fifth of the time."""
-    for name, seconds in {"_DURATION": 3, "_RENEW_DEADLINE": 2, "_RETRY": 0.4}.items():
+    for name, seconds in {
+        "_LEASE_DURATION_SECONDS": 3,
+        "_RENEW_DEADLINE_SECONDS": 2,
+        "_RETRY_PERIOD_SECONDS": 0.4,
+    }.items():
         monkeypatch.setattr(module, name, float(seconds))
 
 
-def abandon(lease: Lease) -> asyncio.Task[None]:
+def abandon(lease: LeaderElector) -> asyncio.Task[None]:
     """Run it without the end that gives the Lease up, as a process that is killed has it."""
     return asyncio.create_task(lease._run())
 
@@ -72,9 +76,9 @@ def abandon(lease: Lease) -> asyncio.Task[None]:
 async def test_one_that_nobody_holds_is_taken_and_renewed(place: Place) -> None:
     place.create()
     one = place.candidate("one")
-    assert not one.held
+    assert not one.is_leader
     async with one.running():
-        await eventually(lambda: one.held)
+        await eventually(lambda: one.is_leader)
         first = place.spec()
         assert first["holderIdentity"] == "one"
         assert first["leaseDurationSeconds"] == 15
@@ -84,7 +88,7 @@ async def test_one_that_nobody_holds_is_taken_and_renewed(place: Place) -> None:
         await eventually(lambda: place.spec()["renewTime"] > first["renewTime"])
         assert place.spec()["acquireTime"] == first["acquireTime"]
         assert place.spec()["leaseTransitions"] == 1
-    assert not one.held
+    assert not one.is_leader
     assert place.spec()["holderIdentity"] == ""
 
 
@@ -97,8 +101,8 @@ async def test_one_of_three_holds_it_and_the_next_as_soon_as_it_leaves(place: Pl
             blocks[lease] = await stack.enter_async_context(AsyncExitStack())
             await blocks[lease].enter_async_context(lease.running())
         for left in (3, 2, 1):
-            await eventually(lambda: any(lease.held for lease in candidates))
-            holders = [lease for lease in candidates if lease.held]
+            await eventually(lambda: any(lease.is_leader for lease in candidates))
+            holders = [lease for lease in candidates if lease.is_leader]
             assert len(holders) == 1
             await blocks[holders[0]].aclose()
             candidates.remove(holders[0])
@@ -111,17 +115,17 @@ async def test_a_killed_holder_is_followed_and_never_are_there_two(place: Place)
     place.create()
     one, two = place.candidate("one"), place.candidate("two")
     killed = abandon(one)
-    await eventually(lambda: one.held)
+    await eventually(lambda: one.is_leader)
     async with two.running():
-        await eventually(lambda: two._spec.get("holderIdentity") == "one")
+        await eventually(lambda: two._last_spec.get("holderIdentity") == "one")
         killed.cancel()
 
         def followed() -> bool:
-            assert not (one.held and two.held)
-            return two.held
+            assert not (one.is_leader and two.is_leader)
+            return two.is_leader
 
         await eventually(followed)
-        assert not one.held
+        assert not one.is_leader
         assert place.spec()["holderIdentity"] == "two"
 
 
@@ -138,23 +142,23 @@ async def test_a_holder_without_its_api_server_stops_before_another_may_begin(
         kubeconfig.write_text(json.dumps(configuration))
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         async with await ApiServer.connect() as server:
-            one = Lease(server, place.namespace, "podsettle", "one")
+            one = LeaderElector(server, place.namespace, "podsettle", "one")
             two = place.candidate("two")
             async with one.running():
-                await eventually(lambda: one.held)
+                await eventually(lambda: one.is_leader)
                 async with two.running():
-                    await eventually(lambda: two._spec.get("holderIdentity") == "one")
+                    await eventually(lambda: two._last_spec.get("holderIdentity") == "one")
                     # Whatever it sends from now on is lost, and nothing tells it.
                     monkeypatch.setattr(cable, "_far", ("192.0.2.1", 9))
                     cable.freeze()
 
                     def followed() -> bool:
-                        assert not (one.held and two.held)
-                        return two.held
+                        assert not (one.is_leader and two.is_leader)
+                        return two.is_leader
 
                     await eventually(followed)
                     # Giving the Lease up has as long for an answer, and 0.4 s is short.
-                    monkeypatch.setattr(module, "_RETRY", 10.0)
+                    monkeypatch.setattr(module, "_RETRY_PERIOD_SECONDS", 10.0)
             assert place.spec()["holderIdentity"] == ""
 
 
@@ -173,8 +177,8 @@ async def test_a_holder_that_renews_is_left_alone_whatever_its_clock_says(place:
             renewed = {"spec": {"renewTime": long_ago.format(second)}}
             place.cluster.request("PATCH", f"{place.path}/podsettle", renewed)
             await asyncio.sleep(0.5)
-            assert not one.held
-        await eventually(lambda: one.held)
+            assert not one.is_leader
+        await eventually(lambda: one.is_leader)
         assert place.spec()["leaseTransitions"] == 8
 
 
@@ -183,12 +187,12 @@ async def test_one_that_somebody_takes_by_force_is_held_no_longer(place: Place) 
     place.create()
     one = place.candidate("one")
     async with one.running():
-        await eventually(lambda: one.held)
+        await eventually(lambda: one.is_leader)
         taken = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600}}
         place.cluster.request("PATCH", f"{place.path}/podsettle", taken)
-        await eventually(lambda: one._spec.get("holderIdentity") == "other")
+        await eventually(lambda: one._last_spec.get("holderIdentity") == "other")
         # At once, and not only when the time for renewing is up.
-        assert not one.held
+        assert not one.is_leader
         assert one.problem == ""
     assert place.spec()["holderIdentity"] == "other"
 
@@ -198,9 +202,9 @@ async def test_one_that_is_not_there_is_told_of_and_not_made(place: Place) -> No
     async with one.running():
         await eventually(lambda: one.problem)
         assert one.problem.startswith(f"Lease {place.namespace}/podsettle: 404: ")
-        assert not one.held
+        assert not one.is_leader
         place.create()
-        await eventually(lambda: one.held)
+        await eventually(lambda: one.is_leader)
         assert one.problem == ""
 
 

@@ -21,7 +21,7 @@ from webhook.cluster.status_writer import StatusWriter
 @pytest.fixture
 async def writer(source: KubernetesSource, api: ApiServer) -> AsyncIterator[StatusWriter]:
     crd = InstalledCrd(api)
-    found = StatusWriter(api, source, crd, "own", lambda: True, registers=True)
+    found = StatusWriter(api, source, crd, "own", lambda: True, owns_webhooks=True)
     async with crd.running(), found.running():
         yield found
 
@@ -197,12 +197,12 @@ async def test_a_policy_that_got_past_the_crd_is_told_what_is_wrong_with_it(
     assert status(own_cluster, "bad")["conditions"][0]["message"] == (
         "Not in force: spec.remedies.postInitSlep: unknown key; did you mean postInitSleep?"
     )
-    assert set(source.documents) == {"good"}
+    assert set(source.policies_in_force) == {"good"}
     await eventually(lambda: conditions(own_cluster, "good").get("Accepted") == ("True", "Valid"))
     own_cluster.request("PATCH", f"{POLICIES}/good", {"spec": {"priority": "high"}})
     await eventually(lambda: conditions(own_cluster, "good")["Accepted"] == ("False", "Invalid"))
     assert "stays in force" in status(own_cluster, "good")["conditions"][0]["message"]
-    assert source.documents["good"].spec.priority == 0
+    assert source.policies_in_force["good"].spec.priority == 0
     for name in ("good", "bad"):
         own_cluster.request("DELETE", f"{POLICIES}/{name}")
     assert not writer.problem
@@ -219,8 +219,8 @@ async def test_what_is_right_is_not_written_again(
         lambda: status(own_cluster, "quiet")["matchedNamespaces"] == _covered(source, "quiet")
     )
     version = own_cluster.request("GET", f"{POLICIES}/quiet").body["metadata"]["resourceVersion"]
-    writer._due.set()
-    await eventually(lambda: not writer._due.is_set())
+    writer._write_requested.set()
+    await eventually(lambda: not writer._write_requested.is_set())
     await asyncio.sleep(0)
     after = own_cluster.request("GET", f"{POLICIES}/quiet").body["metadata"]["resourceVersion"]
     assert after == version

@@ -12,7 +12,7 @@ from tests.support.service_accounts import await_grant, connected_as_an_account_
 from webhook.cluster import token_review as access
 from webhook.cluster.authorizer import Access
 from webhook.cluster.client import ApiServer
-from webhook.cluster.token_review import MOST_KEPT, SECONDS_KEPT, ClusterAuthorizer
+from webhook.cluster.token_review import CACHE_TTL_SECONDS, MAX_CACHED_DECISIONS, ClusterAuthorizer
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -61,9 +61,9 @@ async def test_a_token_is_good_for_what_was_granted_and_nothing_else(
     token = cluster.token_for("default", namespace)
     assert (await authorizer.authorize(token, "get", "/metrics")).access is Access.GRANTED
     for verb, path in (("get", "/preview"), ("post", "/metrics"), ("get", "/metrics/x")):
-        verdict = await authorizer.authorize(token, verb, path)
-        assert verdict.access is Access.FORBIDDEN
-        assert verdict.note == f"'system:serviceaccount:{namespace}:default' may not {verb} {path}"
+        decision = await authorizer.authorize(token, verb, path)
+        assert decision.access is Access.FORBIDDEN
+        assert decision.note == f"'system:serviceaccount:{namespace}:default' may not {verb} {path}"
 
 
 async def test_a_member_of_a_group_gets_what_the_group_may(
@@ -74,8 +74,8 @@ async def test_a_member_of_a_group_gets_what_the_group_may(
 
 @pytest.mark.parametrize("token", ["", "nobody's", "é", "x" * 20_000, "a b\r\nc"])
 async def test_what_is_no_token_is_nobody(token: str, authorizer: ClusterAuthorizer) -> None:
-    verdict = await authorizer.authorize(token, "get", "/metrics")
-    assert verdict.access is Access.UNAUTHENTICATED
+    decision = await authorizer.authorize(token, "get", "/metrics")
+    assert decision.access is Access.UNAUTHENTICATED
 
 
 async def test_a_token_for_someone_else_is_nobody(
@@ -92,33 +92,33 @@ async def test_a_verdict_is_kept_for_a_moment_only(
     token = cluster.token_for("default", namespace)
     assert (await authorizer.authorize(token, "get", "/kept")).access is Access.FORBIDDEN
     grant(cluster, namespace, "/kept", "get")
-    clock.now += SECONDS_KEPT - 0.1
+    clock.now += CACHE_TTL_SECONDS - 0.1
     assert (await authorizer.authorize(token, "get", "/kept")).access is Access.FORBIDDEN
     clock.now += 0.2
     assert (await authorizer.authorize(token, "get", "/kept")).access is Access.GRANTED
     cluster.request("DELETE", f"{RBAC}/clusterrolebindings/{namespace}-get")
-    clock.now += SECONDS_KEPT - 0.1
+    clock.now += CACHE_TTL_SECONDS - 0.1
     assert (await authorizer.authorize(token, "get", "/kept")).access is Access.GRANTED
 
 
 async def test_no_more_is_kept_than_there_is_room_for(
     authorizer: ClusterAuthorizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert MOST_KEPT == 1024
-    monkeypatch.setattr(access, "MOST_KEPT", 3)
+    assert MAX_CACHED_DECISIONS == 1024
+    monkeypatch.setattr(access, "MAX_CACHED_DECISIONS", 3)
     for number in range(5):
         await authorizer.authorize(f"nobody-{number}", "get", "/metrics")
-    assert len(authorizer._kept) == 3
-    assert not any(b"nobody" in key for key in authorizer._kept)
+    assert len(authorizer._cache) == 3
+    assert not any(b"nobody" in key for key in authorizer._cache)
 
 
 async def test_without_an_answer_nobody_knows_and_nothing_is_kept(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
     authorizer._server.url = "https://127.0.0.1:1"
-    verdict = await authorizer.authorize(cluster.token, "get", "/metrics")
-    assert verdict.access is Access.UNKNOWN
-    assert "connection refused" in verdict.note
+    decision = await authorizer.authorize(cluster.token, "get", "/metrics")
+    assert decision.access is Access.UNKNOWN
+    assert "connection refused" in decision.note
     authorizer._server.url = cluster.url
     assert (await authorizer.authorize(cluster.token, "get", "/metrics")).access is Access.GRANTED
 
@@ -129,6 +129,6 @@ async def test_who_may_not_ask_the_api_server_does_not_know_either(
     """As podsettle itself, where its ClusterRole is not in force."""
     namespace = cluster.namespace("access-")
     async with connected_as_an_account_with(cluster, namespace, [], tmp_path) as server:
-        verdict = await ClusterAuthorizer(server).authorize(cluster.token, "get", "/metrics")
-    assert verdict.access is Access.UNKNOWN
-    assert 'cannot create resource "tokenreviews"' in verdict.note
+        decision = await ClusterAuthorizer(server).authorize(cluster.token, "get", "/metrics")
+    assert decision.access is Access.UNKNOWN
+    assert 'cannot create resource "tokenreviews"' in decision.note

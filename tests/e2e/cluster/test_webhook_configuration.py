@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 from tests.support.webhook_configuration import PATH, as_the_chart_writes_it, overwrite
 from webhook.cluster.client import ApiServer, WatchLimits
 from webhook.cluster.kube_source import KubernetesSource
-from webhook.cluster.webhook_configuration import Registered, Registration
+from webhook.cluster.webhook_configuration import RegisteredWebhook, WebhookConfiguration
 from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
 from webhook.tls.certificates import issue_ca
 
@@ -39,16 +39,16 @@ def wishes() -> Wishes:
 @pytest.fixture
 async def registration(
     own_cluster: KubeCluster, source: KubernetesSource, api: ApiServer, wishes: Wishes
-) -> AsyncIterator[Registration]:
+) -> AsyncIterator[WebhookConfiguration]:
     own_cluster.create(PATH, as_the_chart_writes_it())
-    found = Registration(
+    found = WebhookConfiguration(
         api,
         "podsettle",
-        scope=lambda: source.scope,
+        selectors=lambda: source.webhook_selectors,
         bundle=lambda: wishes.bundle,
         may_write=lambda: wishes.may_write,
     )
-    source.observers.append(found.look)
+    source.observers.append(found.request_sync)
     async with found.running():
         await eventually(lambda: found.synced)
         yield found
@@ -68,10 +68,10 @@ def bundles(cluster: KubeCluster) -> list[bytes]:
 
 
 async def test_the_bundle_is_put_in_replaced_and_put_back(
-    own_cluster: KubeCluster, registration: Registration, wishes: Wishes
+    own_cluster: KubeCluster, registration: WebhookConfiguration, wishes: Wishes
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
-    expected = (Registered("opt-in.podsettle.dev", "hook.settle.svc", CA),)
+    expected = (RegisteredWebhook("opt-in.podsettle.dev", "hook.settle.svc", CA),)
     await eventually(lambda: registration.entries == expected)
     wishes.bundle = OTHER_CA + CA
     await eventually(lambda: bundles(own_cluster) == [OTHER_CA + CA])
@@ -81,7 +81,7 @@ async def test_the_bundle_is_put_in_replaced_and_put_back(
 
 
 async def test_the_scope_follows_the_policies(
-    own_cluster: KubeCluster, registration: Registration
+    own_cluster: KubeCluster, registration: WebhookConfiguration
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     assert webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"}
@@ -106,7 +106,7 @@ async def test_the_scope_follows_the_policies(
 
 
 async def test_conditions_that_an_earlier_chart_wrote_are_not_in_the_way(
-    own_cluster: KubeCluster, registration: Registration
+    own_cluster: KubeCluster, registration: WebhookConfiguration
 ) -> None:
     """The API server refuses a webhook with two conditions of one name."""
 
@@ -168,7 +168,7 @@ def of_team(name: str) -> dict[str, Any]:
 
 
 async def test_the_scope_widens_and_narrows_with_the_policies(
-    own_cluster: KubeCluster, registration: Registration
+    own_cluster: KubeCluster, registration: WebhookConfiguration
 ) -> None:
     own_cluster.create(POLICIES, policy_object("narrow", namespaceSelector=of_team("a")))
     await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}})
@@ -205,7 +205,7 @@ async def versions(api: ApiServer, since: str, until: str) -> list[list[Any]]:
     """The webhooks in each version of the configuration after one, up to another."""
     found: list[list[Any]] = []
     path = f"{PATH}?watch=1&resourceVersion={since}&fieldSelector=metadata.name%3Dpodsettle"
-    async with api.lines(path, "application/json", 30, WatchLimits()) as lines:
+    async with api.watch(path, "application/json", 30, WatchLimits()) as lines:
         async for line in lines:
             seen = json.loads(line)["object"]
             found.append(seen["webhooks"])
@@ -220,7 +220,10 @@ def version(cluster: KubeCluster) -> str:
 
 
 async def test_no_pod_is_missed_while_the_webhooks_change(
-    own_cluster: KubeCluster, registration: Registration, api: ApiServer, source: KubernetesSource
+    own_cluster: KubeCluster,
+    registration: WebhookConfiguration,
+    api: ApiServer,
+    source: KubernetesSource,
 ) -> None:
     """To another name, to one for all above 20, and back: each step asks about team b."""
     names = [f"p{number:02}" for number in range(MAX_WEBHOOKS)]
@@ -232,8 +235,8 @@ async def test_no_pod_is_missed_while_the_webhooks_change(
     for name in names:
         own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
     await eventually(lambda: scope(own_cluster) == {"": set()})
-    await eventually(lambda: len(source.documents) == len(names) + 2)
-    assert "more than 20" in source.scope.merged_because
+    await eventually(lambda: len(source.policies_in_force) == len(names) + 2)
+    assert "more than 20" in source.webhook_selectors.merged_because
     for name in names:
         own_cluster.request("DELETE", f"{POLICIES}/{name}")
     await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
@@ -249,7 +252,7 @@ async def test_no_pod_is_missed_while_the_webhooks_change(
 
 
 async def test_one_webhook_for_all_is_logged_once(
-    own_cluster: KubeCluster, registration: Registration, caplog: pytest.LogCaptureFixture
+    own_cluster: KubeCluster, registration: WebhookConfiguration, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = [f"p{number:02}" for number in range(MAX_WEBHOOKS + 1)]
     for name in names:
@@ -268,7 +271,7 @@ async def test_one_webhook_for_all_is_logged_once(
 
 
 async def test_whoever_undoes_it_again_and_again_is_told_of_and_not_raced(
-    own_cluster: KubeCluster, registration: Registration
+    own_cluster: KubeCluster, registration: WebhookConfiguration
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
 
@@ -280,7 +283,7 @@ async def test_whoever_undoes_it_again_and_again_is_told_of_and_not_raced(
     await eventually(undo)
     before = own_cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["generation"]
     for _ in range(50):
-        registration.look()
+        registration.request_sync()
         await asyncio.sleep(0)
     after = own_cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["generation"]
     assert after - before <= 1
@@ -316,7 +319,7 @@ def inject(cluster: KubeCluster, bundle: bytes, *, applied: bool) -> None:
 
 @pytest.mark.parametrize("applied", [False, True])
 async def test_somebody_else_s_bundle_is_left_alone_and_does_not_hold_the_scope(
-    own_cluster: KubeCluster, registration: Registration, wishes: Wishes, applied: bool
+    own_cluster: KubeCluster, registration: WebhookConfiguration, wishes: Wishes, applied: bool
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     wishes.bundle = None
@@ -334,20 +337,20 @@ async def test_somebody_else_s_bundle_is_left_alone_and_does_not_hold_the_scope(
 
 
 async def test_without_the_lease_nothing_is_written(
-    own_cluster: KubeCluster, registration: Registration, wishes: Wishes
+    own_cluster: KubeCluster, registration: WebhookConfiguration, wishes: Wishes
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     wishes.may_write = False
     wishes.bundle = OTHER_CA
     own_cluster.create(POLICIES, policy_object("everywhere"))
     own_cluster.request("DELETE", f"{POLICIES}/everywhere")
-    registration.look()
-    await eventually(lambda: not registration._due.is_set())
+    registration.request_sync()
+    await eventually(lambda: not registration._sync_requested.is_set())
     assert bundles(own_cluster) == [CA]
 
 
 async def test_a_configuration_that_is_none_of_podsettle_s_is_told(
-    own_cluster: KubeCluster, registration: Registration
+    own_cluster: KubeCluster, registration: WebhookConfiguration
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     other = as_the_chart_writes_it()

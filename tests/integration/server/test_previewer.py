@@ -508,7 +508,7 @@ def test_policies_longer_than_a_message_together_reach_the_worker(
     (tmp_path / "policies.yaml").write_text("\n---\n".join([*texts, POLICY]))
     source = ManifestsSource(tmp_path)
     source.refresh()
-    assert len(source.documents) == len(texts) + 1
+    assert len(source.policies_in_force) == len(texts) + 1
     _, server = serve(UNHURRIED, source)
     client = server.connect()
     client.send(request(SMALL))
@@ -520,7 +520,7 @@ def test_policies_read_back_as_they_were() -> None:
     source.refresh()
     parts = [p for p in view_parts(None, source.view) if isinstance(p, PoliciesPart)]
     read = [SettlePolicy.model_validate_json(text) for part in parts for text in part.documents]
-    assert {found.metadata.name: found for found in read} == source.documents
+    assert {found.metadata.name: found for found in read} == source.policies_in_force
 
 
 def test_a_length_that_no_message_has_is_refused() -> None:

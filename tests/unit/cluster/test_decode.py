@@ -13,7 +13,7 @@ from webhook.cluster.decode import read_namespace
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_values", {})
+    monkeypatch.setattr(objects, "_shared_values", {})
 
 
 def value_of(label: str, **labels: str) -> str:
@@ -30,5 +30,5 @@ def test_values_that_they_do_not_have_in_common_are_not_remembered_without_end()
     for number in range(5_000):
         assert value_of("team", team=f"team {number}") == f"team {number}"
 
-    assert len(objects._values) == objects._MOST_VALUES
+    assert len(objects._shared_values) == objects._MAX_SHARED_VALUES
     assert value_of("tier", tier="a tier") is first

@@ -13,7 +13,7 @@ import yaml
 from tests.support.factories import namespace, node, policy_document, runtime_class
 from tests.support.paths import EXAMPLES
 from webhook.cluster import manifest_source as manifests
-from webhook.cluster.manifest_loader import ManifestsError, read_manifest, read_text
+from webhook.cluster.manifest_loader import ManifestsError, parse_manifest, read_manifest
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.defects.versions import Runtime, Version
 from webhook.core.policy.plan import CompiledPolicy
@@ -87,14 +87,14 @@ def test_a_namespace_without_a_manifest_has_no_labels_but_its_name() -> None:
 
 def test_a_list_holds_documents_too() -> None:
     items = [policy_document("a"), {"kind": "Namespace", **namespace("ci")}]
-    found, problems = read_text(yaml.safe_dump({"kind": "List", "items": items}).encode(), "f")
+    found, problems = parse_manifest(yaml.safe_dump({"kind": "List", "items": items}).encode(), "f")
     assert [(f.kind, f.name) for f in found] == [("SettlePolicy", "a"), ("Namespace", "ci")]
     assert problems == ()
 
 
 @pytest.mark.parametrize("items", ["", "[]", "null"])
 def test_a_list_may_be_empty(items: str) -> None:
-    assert read_text(f"kind: List\nitems: {items}\n".encode(), "f") == ([], ())
+    assert parse_manifest(f"kind: List\nitems: {items}\n".encode(), "f") == ([], ())
 
 
 @pytest.mark.parametrize(
@@ -129,43 +129,43 @@ def test_a_list_may_be_empty(items: str) -> None:
     ],
 )
 def test_a_problem_names_the_file_the_line_and_the_cause(text: str, problem: str) -> None:
-    _, problems = read_text(text.encode(), "f")
+    _, problems = parse_manifest(text.encode(), "f")
     assert str(problems[0]).startswith(problem)
 
 
 @pytest.mark.parametrize("items", ["5", "true", "text", "{a: b}"])
 def test_a_list_of_what_is_no_list_is_a_problem(items: str) -> None:
-    found, problems = read_text(f"kind: List\nitems: {items}\n".encode(), "f")
+    found, problems = parse_manifest(f"kind: List\nitems: {items}\n".encode(), "f")
     assert found == []
     assert problems
 
 
 def test_a_kind_of_another_group_is_not_the_one_of_kubernetes() -> None:
     text = b"apiVersion: management.cattle.io/v3\nkind: Node\nmetadata: {name: machine-1}\n"
-    assert read_text(text, "f") == ([], ())
+    assert parse_manifest(text, "f") == ([], ())
 
 
 def test_a_key_that_is_called_key_is_a_problem() -> None:
     text = document("a").replace("spec:", '"[key]": 1\nspec:', 1).encode()
-    _, problems = read_text(text, "f")
+    _, problems = parse_manifest(text, "f")
     assert "unknown key" in str(problems[0])
 
 
 def test_a_kind_that_is_nearly_ours_is_a_problem() -> None:
-    _, problems = read_text(b"kind: Settlepolicy\nmetadata: {name: a1}\n", "f")
+    _, problems = parse_manifest(b"kind: Settlepolicy\nmetadata: {name: a1}\n", "f")
     assert "did you mean SettlePolicy?" in str(problems[0])
 
 
 def test_every_problem_of_every_document_is_told() -> None:
     text = document("a") + "---\n" + BROKEN + "---\nkind: Namespace\n---\n" + document("b")
-    found, problems = read_text(text.encode(), "f")
+    found, problems = parse_manifest(text.encode(), "f")
     assert [f.name for f in found] == ["a", "b"]
     assert len(problems) == 2
 
 
 def test_of_a_text_that_is_not_yaml_to_its_end_nothing_counts() -> None:
     text = "kind: Namespace\nmetadata: {name: ci}\n---\nkind: 5\n---\na: {\n"
-    found, (problem,) = read_text(text.encode(), "f")
+    found, (problem,) = parse_manifest(text.encode(), "f")
     assert found == []
     assert str(problem).startswith("f:7: not YAML")
 
@@ -323,7 +323,7 @@ def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
 async def test_a_change_is_found_by_watching(
     source: ManifestsSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifests, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr(manifests, "_POLL_INTERVAL_SECONDS", 0.01)
     watching = asyncio.create_task(source.watch())
     elsewhere = tmp_path.with_name("elsewhere")
     os.rename(tmp_path, elsewhere)  # Not even that ends the watch.

@@ -10,8 +10,8 @@ import pytest
 import trustme
 
 from webhook.cluster import trust_check as acceptance
-from webhook.cluster.trust_check import SECONDS, Acceptance
-from webhook.cluster.webhook_configuration import Registered
+from webhook.cluster.trust_check import MAX_AGE_SECONDS, TrustCheck
+from webhook.cluster.webhook_configuration import RegisteredWebhook
 from webhook.tls.context import server_context
 from webhook.tls.verify import verify_error
 
@@ -25,21 +25,21 @@ class Case:
         self.now = 100.0
         self.handshakes = 0
         self.ca = trustme.CA()
-        self.entries: tuple[Registered, ...] = (registered(self.ca),)
+        self.entries: tuple[RegisteredWebhook, ...] = (registered(self.ca),)
         expires = datetime(2027, 1, 1, tzinfo=UTC)
         self.certificates: Any = SimpleNamespace(context=server_context(), expires=expires)
         self.serve(self.ca)
-        self.acceptance = Acceptance(self.certificates, lambda: self.now)
+        self.acceptance = TrustCheck(self.certificates, lambda: self.now)
 
     def serve(self, ca: trustme.CA) -> None:
         ca.issue_cert(HOST).configure_cert(self.certificates.context)
 
     def refused(self) -> bool:
-        return bool(self.acceptance.objections(self.entries))
+        return bool(self.acceptance.errors(self.entries))
 
 
-def registered(ca: trustme.CA) -> Registered:
-    return Registered("opt-in", HOST, ca.cert_pem.bytes())
+def registered(ca: trustme.CA) -> RegisteredWebhook:
+    return RegisteredWebhook("opt-in", HOST, ca.cert_pem.bytes())
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_verdict_is_kept_for_a_moment(case: Case) -> None:
         assert not case.refused()
     assert case.handshakes == 1
     # The clock, too, can change it.
-    case.now += SECONDS
+    case.now += MAX_AGE_SECONDS
     assert not case.refused()
     assert case.handshakes == 2
 

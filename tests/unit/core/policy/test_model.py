@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.factories import policy, policy_document
-from webhook.cluster.manifest_loader import read_text
+from webhook.cluster.manifest_loader import parse_manifest
 from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestProblem
 from webhook.core.policy.model import REMEDIES, Remedies, is_policy, parse_policy
 
@@ -24,7 +24,7 @@ GLOBS = "  remedies:\n    postInitSleep:\n      initContainers:\n        - "
 
 
 def problems(text: str) -> tuple[ManifestProblem, ...]:
-    found, problems = read_text(text.encode(), "p.yaml")
+    found, problems = parse_manifest(text.encode(), "p.yaml")
     assert not (found and problems)
     return problems
 
