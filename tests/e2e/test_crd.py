@@ -120,7 +120,7 @@ def test_what_is_wrong_is_refused_with_its_path(name: str, served: KubeCluster) 
         (requirement("DoesNotExist", values=["a"]), "operator DoesNotExist takes no values"),
         (labels({"ok": "", "a b": ""}), "a b is not a label key"),
         (labels({"ok": "", "a": None}), "a is empty, should be a string"),
-        (WRONG["two classes"].document, "this wants b and runtimeClass.name wants a"),
+        (WRONG["two classes"].document, "this is b, but runtimeClass.name is a"),
     ],
 )
 def test_a_rule_speaks_as_podsettle_does(document: Json, said: str, served: KubeCluster) -> None:

@@ -44,8 +44,8 @@ def test_every_problem_has_file_line_and_path(tmp_path: Path) -> None:
         f"{file}:7: spec.remedies.postInitSleep.minLifetme: unknown key; did you mean minLifetime?",
         f"{file}:8: spec.remedies.postInitSleep.sleep: 10 is not a duration: "
         "write it as 10ms, 1.5s or 1m30s",
-        f"{file}:17: spec.remedies.skipSELinuxRelabel.runtimeClassName: a pod has one "
-        "RuntimeClass: this wants b and runtimeClass.name wants a",
+        f"{file}:17: spec.remedies.skipSELinuxRelabel.runtimeClassName: a pod has only one "
+        "RuntimeClass: this is b, but runtimeClass.name is a",
     ])  # fmt: skip
     assert done.stderr == "podsettle: 3 problems; 0 policies are fine\n"
 

@@ -34,27 +34,27 @@ _KIND_DESCRIPTION = (
 
 _CONDITION_SCHEMA: Json = {
     "type": "object",
-    "description": "One thing that podsettle has to say of the policy.",
+    "description": "One condition of the policy.",
     "required": ["type", "status", "lastTransitionTime", "reason", "message"],
     "properties": {
         "type": {
             "type": "string",
-            "description": "What the condition is about: Accepted, RuntimeClassesFound, "
-            "StillNeeded, WebhookScoped or CRDCurrent.",
+            "description": "The condition's type: Accepted, RuntimeClassesFound, StillNeeded, "
+            "WebhookScoped or CRDCurrent.",
             "maxLength": 316,
             "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
         },
         "status": {
             "type": "string",
-            "description": "Whether it holds.",
+            "description": "Whether the condition holds.",
             "enum": ["True", "False", "Unknown"],
         },
         "observedGeneration": {
             "type": "integer",
             "format": "int64",
             "minimum": 0,
-            "description": "The metadata.generation of the policy that this was said of.",
+            "description": "The metadata.generation of the policy that the condition describes.",
         },
         "lastTransitionTime": {
             "type": "string",
@@ -63,14 +63,14 @@ _CONDITION_SCHEMA: Json = {
         },
         "reason": {
             "type": "string",
-            "description": "Why, as a CamelCase word for programs.",
+            "description": "The reason for the status, as a CamelCase word for programs.",
             "minLength": 1,
             "maxLength": 1024,
             "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
         },
         "message": {
             "type": "string",
-            "description": "Why, in words for people.",
+            "description": "The reason for the status, as a sentence for people.",
             "maxLength": 32768,
         },
     },
@@ -78,14 +78,14 @@ _CONDITION_SCHEMA: Json = {
 
 _STATUS_SCHEMA: Json = {
     "type": "object",
-    "description": "What podsettle makes of the policy. Written by podsettle.",
+    "description": "The state of the policy. Written by podsettle.",
     "properties": {
         "conditions": {
             "type": "array",
             "description": "Accepted: the policy is valid and in force. RuntimeClassesFound: the "
             "RuntimeClasses that it names exist. StillNeeded: a node has the problem that the "
-            "policy is there for. WebhookScoped: the API server evaluates its selectors before it "
-            "asks podsettle. CRDCurrent: the installed CRD is not older than podsettle.",
+            "policy cures. WebhookScoped: the API server evaluates the policy's selectors before "
+            "it calls podsettle. CRDCurrent: the installed CRD is not older than podsettle.",
             "items": _CONDITION_SCHEMA,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
@@ -93,13 +93,13 @@ _STATUS_SCHEMA: Json = {
         "observedGeneration": {
             "type": "integer",
             "format": "int64",
-            "description": "The metadata.generation of the policy that the status is about.",
+            "description": "The metadata.generation of the policy that the status describes.",
         },
         "matchedNamespaces": {
             "type": "integer",
             "format": "int32",
             "minimum": 0,
-            "description": "How many namespaces the policy covers.",
+            "description": "The number of namespaces that the policy covers.",
         },
     },
 }
@@ -115,7 +115,7 @@ _PRINTER_COLUMNS: list[Json] = [
         "name": "Action",
         "type": "string",
         "jsonPath": ".spec.action",
-        "description": "Mutate, or Audit: change nothing.",
+        "description": "Mutate: apply the remedies. Audit: change nothing.",
     },
     {
         "name": "Accepted",
@@ -133,13 +133,13 @@ _PRINTER_COLUMNS: list[Json] = [
         "name": "Still needed",
         "type": "string",
         "jsonPath": '.status.conditions[?(@.type=="StillNeeded")].status',
-        "description": "Whether a node has the problem that the policy is there for.",
+        "description": "Whether a node has the problem that the policy cures.",
     },
     {
         "name": "Namespaces",
         "type": "integer",
         "jsonPath": ".status.matchedNamespaces",
-        "description": "How many namespaces the policy covers.",
+        "description": "The number of namespaces that the policy covers.",
     },
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     {

@@ -41,19 +41,25 @@ def _check_mirror(mirror: str) -> str:
     return mirror
 
 
-def _text(pattern: str, **further: int) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": pattern, **further})
+def _string_schema(pattern: str, **bounds: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern, **bounds})
 
 
-RegistryHost = Annotated[str, AfterValidator(_check_host), _text(HOST_PATTERN)]
-RegistryGlob = Annotated[str, AfterValidator(_check_glob), _text(GLOB_PATTERN, maxLength=300)]
-Mirror = Annotated[str, AfterValidator(_check_mirror), _text(MIRROR_PATTERN, maxLength=500)]
+RegistryHost = Annotated[str, AfterValidator(_check_host), _string_schema(HOST_PATTERN)]
+RegistryGlob = Annotated[
+    str, AfterValidator(_check_glob), _string_schema(GLOB_PATTERN, maxLength=300)
+]
+Mirror = Annotated[
+    str, AfterValidator(_check_mirror), _string_schema(MIRROR_PATTERN, maxLength=500)
+]
 
-_MOST_ENTRIES = 100
+_MAX_ENTRIES = 100
+"""The maximum number of registries, and of mirrors. It bounds the cost of the CRD's CEL rules."""
 
 
 def _add_mirror_rules(schema: dict[str, Any]) -> None:
-    # Else the API server would drop an entry that is null, and ask the registry itself.
+    # The API server drops entries that are null unless they are nullable. podsettle would then ask
+    # the registry itself instead of its mirror.
     for values in schema["patternProperties"].values():
         values["nullable"] = True
     schema["x-kubernetes-validations"] = [
@@ -72,11 +78,11 @@ def _add_mirror_rules(schema: dict[str, Any]) -> None:
     ]
 
 
-_NOWHERE = "lookup: Registry needs registries or mirrors: nothing else is ever asked"
+_NO_REGISTRY = "lookup: Registry needs registries or mirrors: podsettle asks no others"
 
 
 class ImageConfigSettings(StrictModel):
-    """Where podsettle may learn what an image starts, for containers without `command`."""
+    """Where podsettle looks up the entrypoints of images, for containers without `command`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -85,7 +91,7 @@ class ImageConfigSettings(StrictModel):
                     "rule": "!has(self.lookup) || self.lookup != 'Registry'"
                     " || (has(self.registries) && size(self.registries) > 0)"
                     " || (has(self.mirrors) && size(self.mirrors) > 0)",
-                    "message": _NOWHERE,
+                    "message": _NO_REGISTRY,
                 }
             ]
         }
@@ -99,31 +105,31 @@ class ImageConfigSettings(StrictModel):
     registries: tuple[RegistryGlob, ...] = Field(
         default=(),
         strict=False,
-        max_length=_MOST_ENTRIES,
+        max_length=_MAX_ENTRIES,
         description="Registries that podsettle may ask: globs on the host, with the port if the "
         "images name one. docker.io is Docker Hub.",
     )
     mirrors: dict[RegistryHost, Mirror] = Field(
         default_factory=dict,
-        max_length=_MOST_ENTRIES,
+        max_length=_MAX_ENTRIES,
         description="Registries that podsettle asks instead of others. A mirror is a host, "
         "optionally with a path to put before the image's path. It needs no entry in registries.",
         json_schema_extra=_add_mirror_rules,
     )
 
     @model_validator(mode="after")
-    def _asks_somebody(self) -> ImageConfigSettings:
+    def _names_a_registry(self) -> ImageConfigSettings:
         if self.lookup == "Registry" and not self.registries and not self.mirrors:
-            raise PydanticCustomError("nowhere", _NOWHERE)
+            raise PydanticCustomError("no_registry", _NO_REGISTRY)
         return self
 
     def __hash__(self) -> int:
-        """What has no hash, pydantic copies for each policy that leaves it out."""
+        """Let pydantic share the default instead of copying it into every policy."""
         return hash((self.lookup, self.registries, frozenset(self.mirrors.items())))
 
     @property
     def rules(self) -> LookupRules | None:
-        """The same as decisions carry it; None where nothing is looked up."""
+        """The registries and mirrors in the form that decisions read. None: no look-ups."""
         if self.lookup == "Never":
             return None
         return LookupRules(self.registries, tuple(sorted(self.mirrors.items())))

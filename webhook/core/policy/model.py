@@ -1,4 +1,7 @@
-"""SettlePolicy `podsettle.dev/v1alpha1`: one model behind the CRD, the schema and the errors."""
+"""The model of a SettlePolicy, `podsettle.dev/v1alpha1`.
+
+The CRD, the JSON Schema for editors and the validation errors all come from it.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +45,17 @@ def _add_remedy_rules(schema: dict[str, Any]) -> None:
             "rule": "!has(self.runtimeClass) || !has(self.skipSELinuxRelabel)"
             " || !has(self.skipSELinuxRelabel.runtimeClassName)"
             " || self.skipSELinuxRelabel.runtimeClassName == self.runtimeClass.name",
-            "message": "a pod has one RuntimeClass: this is not the one of runtimeClass.name",
-            "messageExpression": "'a pod has one RuntimeClass: this wants '"
+            "message": "a pod has only one RuntimeClass: this differs from runtimeClass.name",
+            "messageExpression": "'a pod has only one RuntimeClass: this is '"
             " + self.skipSELinuxRelabel.runtimeClassName"
-            " + ' and runtimeClass.name wants ' + self.runtimeClass.name",
+            " + ', but runtimeClass.name is ' + self.runtimeClass.name",
             "fieldPath": ".skipSELinuxRelabel.runtimeClassName",
         },
     ]
 
 
 class Remedies(StrictModel):
-    """The remedies of a policy; what is left out is not applied by it."""
+    """The remedies of a policy. The policy does not apply a remedy that is left out."""
 
     model_config = ConfigDict(json_schema_extra=_add_remedy_rules)
 
@@ -88,7 +91,7 @@ class Remedies(StrictModel):
     )
 
     @_model_validator(mode="after")
-    def _one_class(self) -> Remedies:
+    def _check_remedies(self) -> Remedies:
         if all(getattr(self, name) is None for name in type(self).model_fields):
             for name in self.model_fields_set:
                 field = type(self).model_fields[name]
@@ -100,14 +103,14 @@ class Remedies(StrictModel):
         if one and other and one != other:
             raise PydanticCustomError(
                 "two_classes",
-                "a pod has one RuntimeClass: this wants {other} and runtimeClass.name wants {one}",
+                "a pod has only one RuntimeClass: this is {other}, but runtimeClass.name is {one}",
                 {"one": one, "other": other, "at": ["skipSELinuxRelabel", "runtimeClassName"]},
             )
         return self
 
 
 def _minimal_value(annotation: Any) -> str:
-    """What to write for a remedy that is to do the least."""
+    """Return advice on the shortest value for a remedy with this annotation."""
     model = model_of(annotation)
     if model is None:
         return f"write {get_args(get_args(annotation)[0])[0]}"
@@ -117,7 +120,8 @@ def _minimal_value(annotation: Any) -> str:
 
 
 REMEDIES: dict[str, Remedy] = {
-    # In this order: a class chosen by name comes before one that another remedy brings.
+    # The order in which remedies are applied. runtimeClass comes before skipSELinuxRelabel, which
+    # may set a class too.
     "runtimeClass": runtime_class.apply,
     "skipSELinuxRelabel": skip_selinux_relabel.apply,
     "seLinuxChangePolicy": selinux_change_policy.apply,
@@ -125,11 +129,11 @@ REMEDIES: dict[str, Remedy] = {
     "retryInitExit255": retry_init_exit_255.apply,
     "kubeletGate": kubelet_gate.apply,
 }
-"""Every remedy by the name that policies, annotations and metrics know it by."""
+"""The function of every remedy, by its name in policies, annotations and metrics."""
 
 
 class SettlePolicySpec(StrictModel):
-    """What a SettlePolicy says."""
+    """The spec of a SettlePolicy."""
 
     description: str = Field(default="", description="What the policy is for, in a sentence.")
     priority: int = Field(
@@ -161,7 +165,7 @@ class SettlePolicySpec(StrictModel):
     remedies: Remedies = Field(description="The remedies that the policy applies to its pods.")
 
     def settings(self) -> dict[str, StrictModel | str]:
-        """The remedies that are set, by name, in the order in which they are applied."""
+        """Return the settings of each remedy that is set, in the order of application."""
         by_name = {
             field.alias or name: getattr(self.remedies, name)
             for name, field in Remedies.model_fields.items()
@@ -169,7 +173,7 @@ class SettlePolicySpec(StrictModel):
         return {name: by_name[name] for name in REMEDIES if by_name[name] is not None}
 
     def runtime_classes(self) -> tuple[str, ...]:
-        """The RuntimeClasses that the remedies put pods under: one at the most, or none."""
+        """Return the RuntimeClass that the remedies set, or an empty tuple if they set none."""
         chosen = self.remedies.runtime_class
         brought = self.remedies.skip_selinux_relabel
         names = (chosen and chosen.name, brought and brought.runtime_class_name)
@@ -177,9 +181,9 @@ class SettlePolicySpec(StrictModel):
 
 
 class PolicyMetadata(BaseModel):
-    """Object metadata: the name is read, the rest is the API server's to judge."""
+    """Object metadata. podsettle reads only the name; the API server validates the rest."""
 
-    # Of what is not read nothing is kept: managedFields are larger than most policies.
+    # Fields that are not read are not stored: managedFields are larger than most policies.
     model_config = ConfigDict(
         extra="ignore", frozen=True, json_schema_extra={"additionalProperties": True}
     )
@@ -188,14 +192,14 @@ class PolicyMetadata(BaseModel):
         str,
         StringConstraints(
             strict=True,
-            max_length=63,  # A namespace chooses it by a label's value, which is no longer.
+            max_length=63,  # A namespace opts in by a label, whose value is no longer than this.
             pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
         ),
     ] = Field(description="The policy's name. Namespaces opt in by this name.")
 
 
 class SettlePolicy(StrictModel):
-    """Which pods podsettle changes, and how. An object in a cluster, or a document in a file."""
+    """Which pods podsettle changes, and how. An object in a cluster or a document in a file."""
 
     api_version: Literal["podsettle.dev/v1alpha1"] = Field(
         description="The version of this document's schema."
@@ -207,12 +211,12 @@ class SettlePolicy(StrictModel):
 
 
 def is_policy(document: object) -> bool:
-    """Whether a document means to be a SettlePolicy, of this or another version."""
+    """Return whether a document's kind is SettlePolicy, whatever its version."""
     return isinstance(document, Mapping) and document.get("kind") == KIND
 
 
 def parse_policy(document: object) -> SettlePolicy:
-    """The policy in a decoded document. Raises InvalidPolicyError with all problems."""
+    """Return the policy in a decoded document. Raise InvalidPolicyError with all its errors."""
     try:
         return SettlePolicy.model_validate(document)
     except ValidationError as error:

@@ -60,7 +60,7 @@ def problems(text: str) -> tuple[ManifestProblem, ...]:
             HEAD + "  remedies:\n    runtimeClass: {name: a}\n"
             "    skipSELinuxRelabel:\n      runtimeClassName: b\n",
             "p.yaml:9: spec.remedies.skipSELinuxRelabel.runtimeClassName: "
-            "a pod has one RuntimeClass: this wants b and runtimeClass.name wants a",
+            "a pod has only one RuntimeClass: this is b, but runtimeClass.name is a",
         ),
         (
             HEAD + "  remedies:\n    retryInitExit255:\n      initContainers: ['prep*']\n",
