@@ -73,7 +73,7 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measureme
     requests = [decode_review(body).request for body in bodies]
     memory = Memory()
     for body in bodies:
-        answer = admit(body, view, _SETTINGS, memory=memory)
+        answer = admit(body, view.policies, view, _SETTINGS, memory=memory)
         assert answer.decision.operations, answer.decision
 
     def match(number: int) -> object:
@@ -84,20 +84,22 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measureme
         return view.policies.coverage_for(namespace, None).group.plan(pod.labels or {})
 
     def unlike(number: int) -> object:
-        return admit(bodies[number], view, _SETTINGS, memory=Memory(memory.proofs))
+        return admit(bodies[number], view.policies, view, _SETTINGS, memory=Memory(memory.proofs))
 
     def first(number: int) -> object:
-        return admit(bodies[number], view, _SETTINGS, memory=Memory())
+        return admit(bodies[number], view.policies, view, _SETTINGS, memory=Memory())
 
     def decide_uncached(number: int) -> object:
-        return decide(requests[number], view, _SETTINGS, memory=memory, reusable=False)
+        return decide(
+            requests[number], view.policies, view, _SETTINGS, memory=memory, reusable=False
+        )
 
     work: dict[str, Callable[[int], object]] = {
         "decode": lambda number: decode_review(bodies[number]).request.pod,
         "match": match,
         "decide": decide_uncached,
         "decide, unchecked": decide_uncached,
-        WHOLE: lambda number: admit(bodies[number], view, _SETTINGS, memory=memory),
+        WHOLE: lambda number: admit(bodies[number], view.policies, view, _SETTINGS, memory=memory),
         UNLIKE: unlike,
         FIRST: first,
         "orjson": lambda number: orjson.loads(bodies[number]),

@@ -85,7 +85,7 @@ def _admit(body: bytes) -> None:
     with suppress(UnreadableReviewError):
         # The second time it may be answered from the cache.
         for memory in (None, _MEMORY):
-            answer = admit(body, _SEEN, SETTINGS, memory=memory)
+            answer = admit(body, _SEEN.policies, _SEEN, SETTINGS, memory=memory)
             if answer.defect is not None:
                 raise answer.defect
 
@@ -95,7 +95,7 @@ def _preview(body: bytes) -> None:
     with suppress(DocumentError):
         for document in load_documents(body, "body"):
             for found in preview_all(
-                document.value, _SEEN, SETTINGS, namespace_labels={"team": "a"}
+                document.value, _SEEN.policies, _SEEN, SETTINGS, namespace_labels={"team": "a"}
             ):
                 count += isinstance(found, Preview)
                 if count > MAX_PODS:

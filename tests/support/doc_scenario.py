@@ -58,7 +58,9 @@ class Trial:
         source = ManifestsSource(self._cluster)
         source.refresh()
         assert not source.problems
-        answer = admit(json.dumps(review(pod)).encode(), source.view, SETTINGS)
+        answer = admit(
+            json.dumps(review(pod)).encode(), source.view.policies, source.view, SETTINGS
+        )
         assert answer.defect is None
         body: Json = json.loads(answer.body)
         assert body["response"]["allowed"] is True

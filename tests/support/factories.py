@@ -14,7 +14,6 @@ from webhook.core.admission.decide import Settings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes
-from webhook.core.cluster.view import ClusterView
 from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy, parse_policy
@@ -122,9 +121,9 @@ def view(
 
 
 def decided(
-    pod: object, seen: ClusterView, *, namespace: str = "ci", settings: Settings = SETTINGS
+    pod: object, seen: Snapshot, *, namespace: str = "ci", settings: Settings = SETTINGS
 ) -> Decision:
-    return decide(make_request(pod, namespace), seen, settings)
+    return decide(make_request(pod, namespace), seen.policies, seen, settings)
 
 
 def review(document: Any, **request: Any) -> Json:
@@ -141,7 +140,7 @@ def patched(pod: Json, decision: Decision) -> Json:
     return after
 
 
-def settled(pod: Json, seen: ClusterView, **options: Any) -> Json:
+def settled(pod: Json, seen: Snapshot, **options: Any) -> Json:
     return patched(pod, decided(pod, seen, **options))
 
 

@@ -30,10 +30,10 @@ async def settle(
     pod: Json, seen: Snapshot, lookup: ImageLookup, said: list[Outcome] | None = None
 ) -> Json:
     request = make_request(pod, "ci")
-    decision = decide(request, seen, SETTINGS)
+    decision = decide(request, seen.policies, seen, SETTINGS)
     if decision.missing_images:
         known = await lookup.find(decision.missing_images, 30)
-        decision = decide(request, seen, SETTINGS, known)
+        decision = decide(request, seen.policies, seen, SETTINGS, known)
     if said is not None:
         said += decision.outcomes
     return patched(pod, decision)

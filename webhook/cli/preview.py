@@ -119,6 +119,7 @@ def preview(
     def previewed(document: Document, images: KnownImages) -> Iterator[Preview | PassedOver]:
         return preview_all(
             document.value,
+            source.view.policies,
             source.view,
             Settings(linger_image=linger_image),
             namespace=namespace,

@@ -36,10 +36,6 @@ class Snapshot:
         """The RuntimeClass, or None where it does not exist."""
         return self.runtime_classes.get(name)
 
-    def with_own_caches(self) -> Snapshot:
-        """The same cluster, for questions that leave nothing in the caches of this view."""
-        return replace(self, policies=self.policies.with_own_caches())
-
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> Snapshot:
         """The same cluster, but for one namespace's labels: for a preview of what if."""
         known = self.namespaces.get(name)

@@ -165,7 +165,8 @@ class AdmissionHandler:
                 left = deadline - waited - (monotonic() - start)
                 seconds = max(min(deadline * IMAGE_LOOKUP_SHARE, left), 0.0)
                 known = await self._images.find(answer.decision.missing_images, seconds)
-                answer = admit(body.data, self._source.view, self._settings, known, self._memory)
+                view = self._source.view
+                answer = admit(body.data, view.policies, view, self._settings, known, self._memory)
         except UnreadableReviewError:
             raise
         except Exception as error:
@@ -198,7 +199,8 @@ class AdmissionHandler:
                 f"{waited:.2g} s: more come than can be answered in time"
             )
             return admit_unread(review, Reason.OVERLOADED, why)
-        return admit(review, self._source.view, self._settings, memory=self._memory)
+        view = self._source.view
+        return admit(review, view.policies, view, self._settings, memory=self._memory)
 
     async def _retry_with_namespace(self, body: bytes, answer: Answer, deadline: float) -> Answer:
         """Answer once more, if the namespace that was too new to be known can be had in time."""
@@ -207,7 +209,8 @@ class AdmissionHandler:
         found = await self._source.fetch_namespace(name, seconds)
         if not found:
             return answer
-        return admit(body, self._source.view, self._settings, memory=self._memory)
+        view = self._source.view
+        return admit(body, view.policies, view, self._settings, memory=self._memory)
 
     def _record(self, answer: Answer, review: bytes, came: float) -> None:
         """Count an answer and tell of it. Raises nothing."""

@@ -22,7 +22,7 @@ from tests.support.markdown import Page
 from tests.support.paths import DOCS, EXAMPLES
 from tests.support.process import podsettle
 from tests.support.waiting import await_that
-from webhook.core.cluster.view import ClusterView
+from webhook.cluster.snapshot import Snapshot
 from webhook.core.constants import HELPER_PATH
 from webhook.core.policy.model import is_policy, parse_policy
 
@@ -37,7 +37,7 @@ def policy() -> Json:
     return copy.deepcopy(only)
 
 
-def cluster(policy: Json) -> ClusterView:
+def cluster(policy: Json) -> Snapshot:
     """A cluster of containerd nodes, in which the namespace asks for the policy."""
     labels = {"podsettle.dev/policy": policy["metadata"]["name"]}
     return view(parse_policy(policy), namespaces=[namespace("ci", labels)], nodes=[CONTAINERD])

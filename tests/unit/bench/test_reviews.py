@@ -46,9 +46,11 @@ def test_init_containers_have_names_of_their_own() -> None:
 def test_pods_that_are_not_alike_are_more_than_is_remembered() -> None:
     memory = Memory()
     bodies = reviews.distinct_templates()
-    first, *_ = [admit(body, SEEN, SETTINGS, memory=memory).decision for body in bodies]
+    first, *_ = [
+        admit(body, SEEN.policies, SEEN, SETTINGS, memory=memory).decision for body in bodies
+    ]
     assert first.operations
-    assert admit(bodies[0], SEEN, SETTINGS, memory=memory).decision is not first
+    assert admit(bodies[0], SEEN.policies, SEEN, SETTINGS, memory=memory).decision is not first
 
 
 def test_the_pods_of_one_task_are_alike() -> None:

@@ -60,13 +60,13 @@ def test_the_policy_wraps_a_container_without_a_command_once_its_image_is_known(
     seen = view(POLICY, namespaces=[NAMESPACE])
     settings = Settings(linger_image="linger")
     review = make_request(PLUGIN, "woodpecker")
-    first = decide(review, seen, settings)
+    first = decide(review, seen.policies, seen, settings)
     assert why(first) == ["publish: ImageConfigUnavailable"]
     (lacking,) = first.missing_images
     known: dict[ImageQuery, ImageConfig | Unavailable] = {
         lacking: ImageConfig(("/bin/plugin",), ("--run",))
     }
-    (outcome,) = decide(review, seen, settings, known).outcomes
+    (outcome,) = decide(review, seen.policies, seen, settings, known).outcomes
     assert outcome.changed
     said = re.search(r"`Applied … (around what its image) … (starts)`", PAGE.text)
     assert said is not None
@@ -76,9 +76,11 @@ def test_the_policy_wraps_a_container_without_a_command_once_its_image_is_known(
 def test_without_image_config_the_reason_is_no_command() -> None:
     plain = {**DOCUMENT, "spec": {**DOCUMENT["spec"], "imageConfig": {}}}
     seen = view(parse_policy(plain), namespaces=[NAMESPACE])
-    given = decide(make_request(PLUGIN, "woodpecker"), seen, Settings(linger_image="linger"))
+    given = decide(
+        make_request(PLUGIN, "woodpecker"), seen.policies, seen, Settings(linger_image="linger")
+    )
     assert why(given) == ["publish: NoCommand"]
     commanded = pod(containers=[container("publish", "/bin/plugin")], restartPolicy="Never")
     assert decide(
-        make_request(commanded, "woodpecker"), seen, Settings(linger_image="l")
+        make_request(commanded, "woodpecker"), seen.policies, seen, Settings(linger_image="l")
     ).operations

@@ -23,6 +23,7 @@ from webhook.core.images import NO_IMAGES, Images, KnownImages
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.verify import Proofs
 from webhook.core.pod import Pod
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import REMEDIES
 from webhook.core.policy.plan import Plan, Step
 from webhook.core.reasons import Outcome, Reason
@@ -46,6 +47,7 @@ class Settings:
 
 def decide(
     request: Request[Any],
+    policies: PolicySet,
     view: ClusterView,
     settings: Settings,
     images: KnownImages = NO_IMAGES,
@@ -74,7 +76,7 @@ def decide(
     namespace = view.namespace(request.namespace or "")
     if namespace is None:
         return _whole(Reason.NAMESPACE_UNKNOWN, f"namespace {request.namespace!r} is not known")
-    coverage = view.policies.coverage_for(namespace, settings.own_namespace)
+    coverage = policies.coverage_for(namespace, settings.own_namespace)
     notes: tuple[Outcome, ...] = ()
     if coverage.missing_policy:
         message = f"namespace {namespace.name!r} asks for policy {coverage.missing_policy!r}"

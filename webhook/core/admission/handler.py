@@ -19,6 +19,7 @@ from webhook.core.admission.review import REVIEW_API_VERSION, Request, Review, d
 from webhook.core.cluster.view import ClusterView
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.pod import DECODE_ERRORS
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.reasons import Outcome, Reason
 
 _GROUP = "admission.k8s.io/"
@@ -53,6 +54,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def admit(
     body: bytes,
+    policies: PolicySet,
     view: ClusterView,
     settings: Settings,
     images: KnownImages = NO_IMAGES,
@@ -79,7 +81,9 @@ def admit(
         )
         return _answer(_version(review), request.uid, decision, request)
     reusable = len(body) <= _LONGEST_REMEMBERED
-    decision, defect = decide_safely(request, view, settings, images, memory, reusable=reusable)
+    decision, defect = decide_safely(
+        request, policies, view, settings, images, memory, reusable=reusable
+    )
     return _answer(REVIEW_API_VERSION, request.uid, decision, request, defect)
 
 
@@ -97,6 +101,7 @@ def admit_unread(head: bytes, reason: Reason, why: str) -> Answer:
 
 def decide_safely(
     request: Request[Any],
+    policies: PolicySet,
     view: ClusterView,
     settings: Settings,
     images: KnownImages = NO_IMAGES,
@@ -106,7 +111,7 @@ def decide_safely(
 ) -> tuple[Decision, Exception | None]:
     """A decision whatever happens, and the defect where one got in the way."""
     try:
-        return decide(request, view, settings, images, memory, reusable=reusable), None
+        return decide(request, policies, view, settings, images, memory, reusable=reusable), None
     except DECODE_ERRORS as error:
         return _only(Reason.MALFORMED_POD, f"the pod was admitted unchanged: {error}"), None
     except Exception as error:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from webhook.core.cluster.nodes import Nodes
     from webhook.core.cluster.runtime_classes import RuntimeClassInfo
     from webhook.core.defects.versions import Version
-    from webhook.core.policy.coverage import PolicySet
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +29,6 @@ class Namespace:
 
 class ClusterView(Protocol):
     """Everything that a decision asks about the cluster."""
-
-    @property
-    def policies(self) -> PolicySet:
-        """The policies in force, compiled."""
 
     @property
     def nodes(self) -> Nodes:

@@ -16,6 +16,7 @@ from webhook.core.admission.handler import decide_safely
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import ClusterView
 from webhook.core.images import NO_IMAGES, KnownImages
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.preview.document import copy_value
 from webhook.core.preview.line_diff import unified_diff
 from webhook.core.preview.workloads import PassedOver, Workload, pods_of
@@ -59,6 +60,7 @@ class Preview:
 
 def preview_all(
     document: object,
+    policies: PolicySet,
     view: OverridableView,
     settings: Settings,
     *,
@@ -74,7 +76,7 @@ def preview_all(
     podsettle does not know; `images` are those that were looked up. Raises nothing.
     """
     # Clients choose the labels: what they ask must not displace what reviews asked.
-    own_view = view.with_own_caches()
+    own_policies = policies.with_own_caches()
     relabelled: dict[str, ClusterView] = {}
     checked = Memory()
     for workload in pods_of(document, template_path):
@@ -82,13 +84,15 @@ def preview_all(
             yield workload
             continue
         chosen = namespace or workload.namespace or DEFAULT_NAMESPACE
-        pod_view: ClusterView = own_view
+        pod_view: ClusterView = view
         if namespace_labels is not None:
             if chosen not in relabelled:
-                relabelled[chosen] = own_view.with_namespace_labels(chosen, namespace_labels)
+                relabelled[chosen] = view.with_namespace_labels(chosen, namespace_labels)
             pod_view = relabelled[chosen]
         request = make_request(workload.pod, chosen)
-        decision, _ = decide_safely(request, pod_view, settings, images, checked, reusable=False)
+        decision, _ = decide_safely(
+            request, own_policies, pod_view, settings, images, checked, reusable=False
+        )
         operations = list(decision.operations)
         after = jsonpatch.apply_patch(copy_value(workload.pod), operations, in_place=True)
         yield Preview(workload, chosen, decision, workload.pod, after)
@@ -110,9 +114,6 @@ def _holds_at_most(most: int, value: object) -> bool:
 
 class OverridableView(ClusterView, Protocol):
     """A view that can tell what if a namespace had other labels."""
-
-    def with_own_caches(self) -> OverridableView:
-        """The same cluster, for questions that leave nothing in the caches of this view."""
 
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> ClusterView:
         """The same cluster, but for one namespace's labels."""

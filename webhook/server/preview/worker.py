@@ -209,6 +209,7 @@ class _Preview:
         for document in documents:
             for found in preview_all(
                 document.value,
+                self._view.policies,
                 self._view,
                 Settings(self._run.own_namespace, self._run.linger_image),
                 namespace=self._run.namespace,

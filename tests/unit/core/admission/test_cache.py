@@ -43,7 +43,7 @@ def request(document: Any, **further: Any) -> Request[Any]:
 def recalled(
     memory: Memory, document: Any, seen: Snapshot = SEEN, settings: Settings = SETTINGS
 ) -> Decision:
-    return decide(request(document), seen, settings, memory=memory)
+    return decide(request(document), seen.policies, seen, settings, memory=memory)
 
 
 ONE_FOR_ALL = Memory()
@@ -53,9 +53,12 @@ ONE_FOR_ALL = Memory()
 def test_it_decides_as_if_it_remembered_nothing(
     document: Any, seen: Snapshot, settings: Settings
 ) -> None:
-    wanted = decide_safely(request(document), seen, settings)
+    wanted = decide_safely(request(document), seen.policies, seen, settings)
     for _ in range(2):
-        assert decide_safely(request(document), seen, settings, memory=ONE_FOR_ALL) == wanted
+        assert (
+            decide_safely(request(document), seen.policies, seen, settings, memory=ONE_FOR_ALL)
+            == wanted
+        )
 
 
 TASK = pod(
@@ -146,9 +149,11 @@ def test_what_matters_is_seen(path: str, value: Any) -> None:
     bodies = [json.dumps(review(d)).replace("\\u00e9", "\\u0065").encode() for d in documents]
     for body in (*bodies, *bodies):
         asked, again = (decode_review(body).request for _ in range(2))
-        wanted = decide_safely(asked, SEEN, SETTINGS)
-        assert decide_safely(again, SEEN, SETTINGS, memory=memory) == wanted
-    one, other = (decide_safely(decode_review(b).request, SEEN, SETTINGS)[0] for b in bodies)
+        wanted = decide_safely(asked, SEEN.policies, SEEN, SETTINGS)
+        assert decide_safely(again, SEEN.policies, SEEN, SETTINGS, memory=memory) == wanted
+    one, other = (
+        decide_safely(decode_review(b).request, SEEN.policies, SEEN, SETTINGS)[0] for b in bodies
+    )
     assert (one == other) is (path == "spec.nodeName")
 
 
@@ -174,9 +179,11 @@ def test_a_cluster_that_changed_is_looked_at_again(before: Snapshot, change: Sna
     memory = Memory()
     after = change if len(change.policies) else replace(change, policies=before.policies)
     for seen in (before, after, before):
-        wanted = decide(request(TASK), seen, SETTINGS)
+        wanted = decide(request(TASK), seen.policies, seen, SETTINGS)
         assert recalled(memory, TASK, seen) == wanted
-    assert decide(request(TASK), before, SETTINGS) != decide(request(TASK), after, SETTINGS)
+    assert decide(request(TASK), before.policies, before, SETTINGS) != decide(
+        request(TASK), after.policies, after, SETTINGS
+    )
 
 
 def test_the_same_pod_in_a_namespace_of_the_cluster_itself_is_another_case() -> None:
@@ -186,7 +193,7 @@ def test_the_same_pod_in_a_namespace_of_the_cluster_itself_is_another_case() -> 
     seen = view(gate)
     for name, reason in (("ci", "Applied"), ("kube-ci", "SystemPod"), ("ci", "Applied")):
         asked = request(pod(hostNetwork=True), namespace=name)
-        decision = decide(asked, seen, SETTINGS, memory=memory)
+        decision = decide(asked, seen.policies, seen, SETTINGS, memory=memory)
         assert [outcome.reason for outcome in decision.outcomes] == [reason]
 
 
@@ -205,7 +212,7 @@ def test_another_image_of_the_helper_is_looked_at_again() -> None:
     memory = Memory()
     for image in (IMAGE, None, "registry.example/another:1"):
         settings = Settings(linger_image=image)
-        wanted = decide(request(TASK), SEEN, settings)
+        wanted = decide(request(TASK), SEEN.policies, SEEN, settings)
         assert recalled(memory, TASK, SEEN, settings) == wanted
 
 
@@ -225,8 +232,8 @@ def test_a_pod_whose_annotations_leave_no_room_is_not_taken_for_one_of_its_make(
         json.dumps(review(pod(container("a", "sh"), annotations={"of": text}))).encode()
         for text in ("x", "x" * (2**18 - 4))
     )
-    assert admit(slim, SEEN, SETTINGS, memory=memory).decision.operations
-    (outcome,) = admit(full, SEEN, SETTINGS, memory=memory).decision.outcomes
+    assert admit(slim, SEEN.policies, SEEN, SETTINGS, memory=memory).decision.operations
+    (outcome,) = admit(full, SEEN.policies, SEEN, SETTINGS, memory=memory).decision.outcomes
     assert outcome.reason == "AnnotationsFull"
 
 
@@ -234,7 +241,9 @@ def test_a_pod_whose_annotations_leave_no_room_is_not_taken_for_one_of_its_make(
 def test_reviews_of_a_usual_size_are_remembered(length: int, remembered: bool) -> None:
     memory = Memory()
     body = json.dumps(review(pod(container("a", "sh", args=["x" * length])))).encode()
-    first, again = (admit(body, SEEN, SETTINGS, memory=memory).decision for _ in range(2))
+    first, again = (
+        admit(body, SEEN.policies, SEEN, SETTINGS, memory=memory).decision for _ in range(2)
+    )
     assert first == again
     assert (first is again, bool(memory._decisions)) == (remembered, remembered)
 
@@ -258,7 +267,9 @@ def test_a_namespace_that_asks_for_a_missing_policy_is_told_so_by_its_name() -> 
     labels = {"podsettle.dev/policy": "gone"}
     seen = view(policy(), namespaces=[namespace(name, labels) for name in ("ci", "qa")])
     for name in ("ci", "qa"):
-        decision = decide(request(TASK, namespace=name), seen, SETTINGS, memory=memory)
+        decision = decide(
+            request(TASK, namespace=name), seen.policies, seen, SETTINGS, memory=memory
+        )
         assert f"namespace '{name}' asks for" in decision.outcomes[0].message
 
 
@@ -311,10 +322,12 @@ def test_a_text_that_is_not_utf_8_is_decided_on_alike_with_and_without_the_cache
     )
     whole = json.dumps(review(changed(TASK, path, value))).encode()
     bodies = [whole, whole.replace(b"MARK", broken), whole]
-    wanted = [admit(body, seen, SETTINGS).decision for body in bodies]
+    wanted = [admit(body, seen.policies, seen, SETTINGS).decision for body in bodies]
     assert wanted[0].operations
     for order in (bodies, bodies[1:]):
         memory = Memory()
-        found = [admit(body, seen, SETTINGS, memory=memory).decision for body in order]
+        found = [
+            admit(body, seen.policies, seen, SETTINGS, memory=memory).decision for body in order
+        ]
         assert found == wanted[-len(order) :]
     assert not any(o.reason == "InternalError" for decision in wanted for o in decision.outcomes)

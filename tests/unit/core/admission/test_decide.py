@@ -188,19 +188,21 @@ def test_a_pod_opts_out_of_single_remedies(skip: str, reasons: list[str]) -> Non
     ],
 )
 def test_only_the_creation_of_a_pod_is_covered(request_fields: dict[str, str]) -> None:
+    seen = view(policy())
     request = make_request(pod(QUICK), "ci")
     for name, value in request_fields.items():
         setattr(request, name, value)
-    assert why(decide(request, view(policy()), SETTINGS)) == ["NotPodCreate"]
+    assert why(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
 
 
 @pytest.mark.parametrize(
     ("group", "resource"), [("", "services"), ("metrics.k8s.io", "pods"), ("", "pods/log")]
 )
 def test_only_pods_of_the_core_group_are_covered(group: str, resource: str) -> None:
+    seen = view(policy())
     request = make_request(pod(QUICK), "ci")
     request.resource.group, request.resource.resource = group, resource
-    assert why(decide(request, view(policy()), SETTINGS)) == ["NotPodCreate"]
+    assert why(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
 
 
 def test_the_policy_with_the_higher_priority_decides_and_then_the_name() -> None:

@@ -175,14 +175,14 @@ def labelled(labels: Json) -> Decision:
 def updated() -> Decision:
     request = make_request(pod(QUICK), "ci")
     request.operation = "UPDATE"
-    return decide(request, SLEEP, SETTINGS)
+    return decide(request, SLEEP.policies, SLEEP, SETTINGS)
 
 
 def admitted(pod_: Any = None, kind: str = "AdmissionReview", seen: Snapshot = SLEEP) -> Decision:
     resource = {"group": "", "version": "v1", "resource": "pods"}
     request = {"uid": "u", "operation": "CREATE", "resource": resource, "object": pod_}
     body = {"apiVersion": "admission.k8s.io/v1", "kind": kind, "request": request}
-    return admit(json.dumps(body).encode(), seen, SETTINGS).decision
+    return admit(json.dumps(body).encode(), seen.policies, seen, SETTINGS).decision
 
 
 def defective() -> Decision:

@@ -27,7 +27,6 @@ from tests.support.factories import (
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.core.cluster.view import ClusterView
 from webhook.core.patch.verify import PatchError
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import REMEDIES
@@ -37,13 +36,13 @@ SEEN = view(policy())
 QUICK = container("prepare", "/entrypoint")
 
 
-def ask(body: Json | bytes, seen: ClusterView = SEEN) -> tuple[Answer, Json]:
+def ask(body: Json | bytes, seen: Snapshot = SEEN) -> tuple[Answer, Json]:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = admit(raw, seen, SETTINGS)
+    answer = admit(raw, seen.policies, seen, SETTINGS)
     return answer, json.loads(answer.body)
 
 
-def unpatched(body: Json | bytes, seen: ClusterView = SEEN) -> tuple[Answer, Json]:
+def unpatched(body: Json | bytes, seen: Snapshot = SEEN) -> tuple[Answer, Json]:
     """An answer that lets the pod pass as it is."""
     answer, found = ask(body, seen)
     assert found["kind"] == "AdmissionReview"
@@ -78,7 +77,7 @@ def test_a_review_of_a_pod_that_needs_nothing_is_answered_without_a_patch() -> N
 
 def test_a_covered_pod_for_which_there_is_nothing_to_say_passes() -> None:
     seen = view(policy())
-    found = admit(json.dumps(review(pod())).encode(), seen, SETTINGS)
+    found = admit(json.dumps(review(pod())).encode(), seen.policies, seen, SETTINGS)
     assert found.decision.outcomes == ()
     assert found.unknown_namespace is None
     assert json.loads(found.body)["response"] == {"uid": UID, "allowed": True}
@@ -113,7 +112,7 @@ def test_warnings_are_passed_on_one_line_for_many_containers() -> None:
 )
 def test_what_has_no_uid_to_answer_to_is_the_one_thing_refused(body: bytes) -> None:
     with pytest.raises(UnreadableReviewError, match="not an AdmissionReview"):
-        admit(body, SEEN, SETTINGS)
+        admit(body, SEEN.policies, SEEN, SETTINGS)
 
 
 @pytest.mark.parametrize("rest", [b"", b"} trailing", b',"object":' + b"[" * 200_000])

@@ -52,7 +52,7 @@ class Answered(NamedTuple):
 def ask(document: Any, seen: Snapshot, options: Settings) -> Answered:
     """What the API server gets to see, and the pod once it has applied the patch."""
     body = review(document, uid="u")
-    answer = admit(json.dumps(body).encode(), seen, options)
+    answer = admit(json.dumps(body).encode(), seen.policies, seen, options)
     assert answer.defect is None, answer.defect
     found = json.loads(answer.body)
     response = found["response"]
@@ -264,7 +264,7 @@ SEEN = view(policy(), nodes=[node()])
 @given(body=st.binary(max_size=30) | REVIEWISH | damaged())
 def test_any_body_is_answered_or_is_no_review(body: bytes) -> None:
     try:
-        answer = admit(body, SEEN, Settings())
+        answer = admit(body, SEEN.policies, SEEN, Settings())
     except UnreadableReviewError:
         return
     found = json.loads(answer.body)

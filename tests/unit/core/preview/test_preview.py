@@ -31,7 +31,7 @@ SEEN = view(policy())
 
 
 def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
-    (found,) = preview_all(document, seen, SETTINGS, **options)
+    (found,) = preview_all(document, seen.policies, seen, SETTINGS, **options)
     assert isinstance(found, Preview), found
     return found
 
@@ -71,7 +71,7 @@ def test_the_diff_goes_from_the_pod_as_it_is_to_the_pod_as_admitted() -> None:
 def test_every_pod_of_a_list_is_previewed() -> None:
     job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": pod()["spec"]}}}
     items = [pod(QUICK), {"kind": "Service"}, job]
-    found = list(preview_all({"kind": "List", "items": items}, SEEN, SETTINGS))
+    found = list(preview_all({"kind": "List", "items": items}, SEEN.policies, SEEN, SETTINGS))
     assert [(p.workload.title, len(p.decision.operations) > 0) for p in found
             if isinstance(p, Preview)] == [("Pod/p", True), ("Job/j", False)]  # fmt: skip
     assert isinstance(found[1], PassedOver)
@@ -120,7 +120,7 @@ def test_a_kind_that_nobody_knows_needs_the_path_to_its_template() -> None:
         "spec": {"pod": {"spec": pod(QUICK)["spec"]}},
     }
     assert why(preview(document, template_path="spec.pod").decision) == ["prepare: Applied"]
-    (found,) = preview_all(document, SEEN, SETTINGS)
+    (found,) = preview_all(document, SEEN.policies, SEEN, SETTINGS)
     assert isinstance(found, PassedOver)
     assert "does not know where an Odd keeps its pod template" in found.message
 

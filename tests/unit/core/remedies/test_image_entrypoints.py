@@ -43,8 +43,8 @@ def started(
     """The pod's first own init container as settled, where its image is known."""
     new = pod(init, **spec)
     request = make_request(new, "ci")
-    lacking = decide(request, seen, SETTINGS).missing_images
-    decision = decide(request, seen, SETTINGS, dict.fromkeys(lacking, config))
+    lacking = decide(request, seen.policies, seen, SETTINGS).missing_images
+    decision = decide(request, seen.policies, seen, SETTINGS, dict.fromkeys(lacking, config))
     assert decision.missing_images == ()
     inits = patched_pod(new, decision)["spec"]["initContainers"]
     return next(c for c in inits if c["name"] == init["name"]), decision
@@ -56,7 +56,7 @@ def test_an_image_that_is_not_known_is_asked_for() -> None:
         "serviceAccountName": "builder",
     }
     new = pod(container("a"), container("b", "/b"), container("c"), **spec)
-    decision = decide(make_request(new, "ci"), SEEN, SETTINGS)
+    decision = decide(make_request(new, "ci"), SEEN.policies, SEEN, SETTINGS)
     rules = LookupRules(("registry.example",))
     assert decision.missing_images == (
         ImageQuery(IMAGE, rules, frozenset(), "ci", ("a", "b"), "builder"),
@@ -147,7 +147,7 @@ def test_nothing_is_asked_for_what_is_left_alone_anyway() -> None:
         (pod(container("a")), view(policy())),
         (pod(container("a")), view(policy(imageConfig={**RULES, "lookup": "Never"}))),
     ):
-        assert decide(make_request(new, "ci"), seen, SETTINGS).missing_images == ()
+        assert decide(make_request(new, "ci"), seen.policies, seen, SETTINGS).missing_images == ()
 
 
 def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
@@ -157,7 +157,9 @@ def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
         "nodeSelector": {"kubernetes.io/arch": "a" * 100_000},
     }
     asking = container("a", image="i" * 100_000)
-    (query,) = decide(make_request(pod(asking, **spec), "ci"), SEEN, SETTINGS).missing_images
+    (query,) = decide(
+        make_request(pod(asking, **spec), "ci"), SEEN.policies, SEEN, SETTINGS
+    ).missing_images
     # One more of each than there may be, so that it shows.
     assert len(query.pull_secrets) == 21
     texts = (*query.pull_secrets, query.service_account, *query.architectures)
@@ -172,7 +174,9 @@ def test_each_remedy_goes_by_its_own_policys_rules() -> None:
         policy("second", imageConfig=RULES),
         policy("audit", action="Audit", imageConfig=other),
     )
-    lacking = decide(make_request(pod(container("a")), "ci"), seen, SETTINGS).missing_images
+    lacking = decide(
+        make_request(pod(container("a")), "ci"), seen.policies, seen, SETTINGS
+    ).missing_images
     assert [query.rules.registries for query in lacking] == [
         ("registry.example",), ("other.example",)
     ]  # fmt: skip
@@ -187,19 +191,24 @@ def test_an_audit_says_what_would_be_without_touching_the_args() -> None:
 
 def test_a_review_carries_what_was_lacking() -> None:
     body = review(pod(container("a")))
-    first = admit(json.dumps(body).encode(), SEEN, SETTINGS)
+    first = admit(json.dumps(body).encode(), SEEN.policies, SEEN, SETTINGS)
     assert json.loads(first.body)["response"].get("patch") is None
     known = dict.fromkeys(first.decision.missing_images, ImageConfig(("/e",), ()))
-    second = admit(json.dumps(body).encode(), SEEN, SETTINGS, known)
+    second = admit(json.dumps(body).encode(), SEEN.policies, SEEN, SETTINGS, known)
     assert json.loads(second.body)["response"]["patch"]
 
 
 def test_what_is_known_is_not_used_for_another_asker() -> None:
-    (query,) = decide(make_request(pod(container("a")), "ci"), SEEN, SETTINGS).missing_images
+    (query,) = decide(
+        make_request(pod(container("a")), "ci"), SEEN.policies, SEEN, SETTINGS
+    ).missing_images
     known = {query: ImageConfig(("/e",), ())}
     other = pod(container("a"), imagePullSecrets=[{"name": "x"}])
     for new, namespace in ((pod(container("a")), "other"), (other, "ci")):
-        assert decide(make_request(new, namespace), SEEN, SETTINGS, known).operations == ()
+        assert (
+            decide(make_request(new, namespace), SEEN.policies, SEEN, SETTINGS, known).operations
+            == ()
+        )
 
 
 TEXTS = st.lists(st.text("$()Aa/ ", max_size=4) | st.sampled_from(["sh", "/bin/bash"]), max_size=3)
@@ -229,6 +238,11 @@ def test_the_process_is_the_images_behind_the_wrapper_and_stays_so(
     assert (after != before) is (why(decision) == ["a: Applied"]) is bool(before)
     # The reinvocation finds it settled, and asks for nothing.
     settled = patched_pod(pod(init), decision)
-    again = decide(make_request(settled, "ci"), seen, Settings(linger_image=SETTINGS.linger_image))
+    again = decide(
+        make_request(settled, "ci"),
+        seen.policies,
+        seen,
+        Settings(linger_image=SETTINGS.linger_image),
+    )
     if before:
         assert (again.operations, again.missing_images) == ((), ())
