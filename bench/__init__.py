@@ -1,1 +1,1 @@
-"""What podsettle costs, measured beside what it could cost: `python -m bench`."""
+"""The benchmark `python -m bench`: podsettle's costs, compared with other servers' costs."""

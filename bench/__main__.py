@@ -1,4 +1,4 @@
-"""`python -m bench [PART…] [--short]`: what podsettle costs."""
+"""The command line of the benchmark: `python -m bench [PART…] [--short]`."""
 
 from __future__ import annotations
 
@@ -33,33 +33,34 @@ _DOCS = Path(__file__).parents[1] / "docs"
 
 @click.command()
 @click.argument("names", metavar="[PART]...", nargs=-1, type=click.Choice(list(PARTS)))
-@click.option("--short", is_flag=True, help="Only see that it works: the figures mean nothing.")
+@click.option("--short", is_flag=True, help="Only check that it runs. The figures mean nothing.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("dist/bench"),
     show_default=True,
-    help="Where results.json and results.svg are written.",
+    help="Directory for results.json and results.svg.",
 )
 @click.option(
     "--again",
+    "results_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Measure nothing; show the results of this file.",
+    help="Show the results of this file, without measuring.",
 )
 @click.option("--write-docs", is_flag=True, help="Write docs/performance.md and its chart.")
 def main(
-    names: tuple[str, ...], short: bool, out: Path, again: Path | None, write_docs: bool
+    names: tuple[str, ...], short: bool, out: Path, results_file: Path | None, write_docs: bool
 ) -> None:
-    """Measure what podsettle costs, beside what it could cost. Without PART: all of it."""
+    """Measure podsettle's costs, and compare them with other servers. Without PART: all parts."""
     if write_docs and (short or names):
-        raise click.UsageError("--write-docs wants every part, in full")
-    # As an exception, so that the servers are ended.
+        raise click.UsageError("--write-docs requires a full run of all parts")
+    # SystemExit instead of the default action, so that the context managers stop the servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if again:
-        parts, where = from_json(again.read_text(encoding="utf-8"))
+    if results_file:
+        parts, where = from_json(results_file.read_text(encoding="utf-8"))
     else:
         try:
-            parts, where = _measured(names or tuple(PARTS), short)
+            parts, where = _measure(names or tuple(PARTS), short)
         except (BenchError, BuildError) as error:
             raise click.ClickException(str(error)) from None
     click.echo(as_text(parts, with_targets=not short))
@@ -72,8 +73,8 @@ def main(
         _write_docs(parts, where)
 
 
-def _measured(names: tuple[str, ...], short: bool) -> tuple[dict[str, ReportTable], dict[str, str]]:
-    # Before anything here loads the machine.
+def _measure(names: tuple[str, ...], short: bool) -> tuple[dict[str, ReportTable], dict[str, str]]:
+    # The load average must be read before the benchmark itself loads the machine.
     where = describe_environment()
     with tempfile.TemporaryDirectory(prefix="podsettle-bench-") as directory:
         run = Run(Path(directory), SHORT if short else FULL)

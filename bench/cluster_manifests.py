@@ -1,4 +1,4 @@
-"""Clusters of any size, as manifests."""
+"""Manifests of clusters with any number of policies and namespaces."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bench.reviews import Json
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
+# The policy of the examples that settles the measured pod.
 TEKTON: Json = {
     "apiVersion": "podsettle.dev/v1alpha1",
     "kind": "SettlePolicy",
@@ -24,14 +25,13 @@ TEKTON: Json = {
         "remedies": {"postInitSleep": {}},
     },
 }
-"""The policy of the examples that settles the pod that is measured."""
 
 
 def policies(count: int) -> Iterator[Json]:
-    """The one that matches, and others beside it.
+    """Yield `count` policies. Only the first one matches the measured pods.
 
-    Of these one half selects other namespaces, by label, and the other half every namespace and
-    other pods, by label: both have to be looked at, or ruled out.
+    Of the others, one half selects other namespaces by label. The other half selects every
+    namespace, and other pods by label.
     """
     yield TEKTON
     for number in range(1, count):
@@ -48,7 +48,7 @@ def policies(count: int) -> Iterator[Json]:
 
 
 def namespaces(count: int) -> Iterator[Json]:
-    """`ci`, in which the pods are, and others."""
+    """Yield `count` namespaces. The first one is `ci`, the namespace of the measured pods."""
     for number in range(count):
         name = f"tenant-{number:05}" if number else "ci"
         labels = {
@@ -64,7 +64,10 @@ def namespaces(count: int) -> Iterator[Json]:
 
 
 def write_manifests(directory: Path, policy_count: int, namespace_count: int) -> Path:
-    """A directory with the nodes and RuntimeClasses of the examples, and so much beside them."""
+    """Write manifests of a cluster to a new directory, and return it.
+
+    The nodes and RuntimeClasses are those of the examples.
+    """
     directory.mkdir(parents=True)
     (directory / "policies.yaml").write_text(_documents(policies(policy_count)))
     (directory / "namespaces.yaml").write_text(_documents(namespaces(namespace_count)))
@@ -75,7 +78,7 @@ def write_manifests(directory: Path, policy_count: int, namespace_count: int) ->
 
 
 def copy_examples(directory: Path) -> Path:
-    """A copy of the examples: every remedy, eight policies, six namespaces."""
+    """Copy the examples to a new directory, and return it. They contain every remedy."""
     directory.mkdir(parents=True)
     for name in ("policies.yaml", "cluster.yaml"):
         shutil.copy(EXAMPLES / name, directory)
@@ -83,5 +86,5 @@ def copy_examples(directory: Path) -> Path:
 
 
 def _documents(documents: Iterable[Json]) -> str:
-    # JSON is YAML, and much quicker to write.
+    # JSON is valid YAML, and writing it is much faster.
     return "".join(f"---\n{json.dumps(document)}\n" for document in documents)

@@ -1,4 +1,4 @@
-"""The decision alone, without HTTP: microseconds of processor time by stage."""
+"""The CPU time of a decision without HTTP, by stage."""
 
 from __future__ import annotations
 
@@ -25,51 +25,52 @@ from webhook.core.admission.review import decode_review
 from webhook.core.patch.builder import PodPatch
 
 NAME = "core"
+# A pass takes only milliseconds, so this part runs more rounds than the others.
 _ROUNDS_FACTOR = 4
-"""A pass takes milliseconds: many rounds cost little."""
-WHOLE = "the decision: bytes to bytes"
-UNLIKE = "the decision, on a pod like no other"
-FIRST = "the decision, of a patch of a new shape"
-YARDSTICK = "yardstick: orjson.loads of the review"
+CACHED = "decision from the cache, bytes to bytes"
+UNCACHED = "decision without the cache, bytes to bytes"
+NEW_SHAPE = "decision without the cache, patch of a new shape"
+ORJSON = "for comparison: orjson.loads of the review"
+JSON = "for comparison: json.loads of the review"
 _SETTINGS = Settings(None, "registry.example/linger:1")
 
 
 def measure(run: Run) -> ReportTable:
-    """Every stage, beside what a JSON parser needs for the same bytes."""
-    part = ReportTable(NAME, "The core alone, one 8 KB review")
+    """Measure every stage, and for comparison two JSON parsers with the same bytes."""
+    part = ReportTable(NAME, "The core without HTTP, one 8 KB review")
     run.log_progress("core: stages")
     bodies = reviews.variants(reviews.tekton())
     view = _view(cluster_manifests.copy_examples(run.directory / "core"))
-    found = _timed(run, bodies, view)
-    decode, matched = found["decode"], found["match"]
-    decided, unchecked = found["decide"], found["decide, unchecked"]
-    whole, unlike = found[WHOLE], found[UNLIKE]
+    times = _measure_times(run, bodies, view)
+    decode, matched = times["decode"], times["match"]
+    decided, unchecked = times["decide"], times["decide, unchecked"]
+    cached, uncached = times[CACHED], times[UNCACHED]
     stages = {
         "decode": decode,
         "match": matched,
-        "look up, and answer": whole.minus(decode).minus(matched),
-        WHOLE: whole,
+        "cache lookup and response": cached.minus(decode).minus(matched),
+        CACHED: cached,
         "remedies": unchecked.minus(matched),
-        "self-check of a known shape": decided.minus(unchecked),
-        "encode": unlike.minus(decode).minus(decided),
-        UNLIKE: unlike,
-        FIRST: found[FIRST],
-        YARDSTICK: found["orjson"],
-        "yardstick: json.loads of the review": found["json"],
+        "patch self-check, known shape": decided.minus(unchecked),
+        "encode": uncached.minus(decode).minus(decided),
+        UNCACHED: uncached,
+        NEW_SHAPE: times[NEW_SHAPE],
+        ORJSON: times[ORJSON],
+        JSON: times[JSON],
     }
     part.rows = {name: {"time": figure} for name, figure in stages.items()}
     part.notes += [
-        "Processor time of this process, one figure per round from all reviews in turn. All but "
-        "decode and match, and what is named a decision, are differences of such figures.",
-        "The reviews are of pods of one template: the decision on the first of them is looked up "
-        "for the others, with its self-check. On a pod like no other it is made: remedies, "
-        "self-check and encode come on top.",
-        "A patch's shape is new the first time that it touches a pod's fields in that way.",
+        "The figures are CPU times of one process. Each figure of a round is the average over all "
+        "reviews. Decode, match and the decisions are measured. The other stages are differences "
+        "of measured times.",
+        "The pods are of one template. With the cache, podsettle looks up the decision on the "
+        "first pod for the others. Without the cache, remedies, self-check and encode come on top.",
+        "The shape of a patch is new when no earlier patch changed the same fields of a pod.",
     ]
     return part
 
 
-def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measurement]:
+def _measure_times(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measurement]:
     requests = [decode_review(body).request for body in bodies]
     memory = Memory()
     for body in bodies:
@@ -83,10 +84,10 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measureme
         pod = request.pod
         return view.policies.coverage_for(namespace, None).group.plan(pod.labels or {})
 
-    def unlike(number: int) -> object:
+    def decide_with_empty_cache(number: int) -> object:
         return admit(bodies[number], view.policies, view, _SETTINGS, memory=Memory(memory.proofs))
 
-    def first(number: int) -> object:
+    def decide_with_new_shape(number: int) -> object:
         return admit(bodies[number], view.policies, view, _SETTINGS, memory=Memory())
 
     def decide_uncached(number: int) -> object:
@@ -94,38 +95,39 @@ def _timed(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measureme
             requests[number], view.policies, view, _SETTINGS, memory=memory, reusable=False
         )
 
-    work: dict[str, Callable[[int], object]] = {
+    functions: dict[str, Callable[[int], object]] = {
         "decode": lambda number: decode_review(bodies[number]).request.pod,
         "match": match,
         "decide": decide_uncached,
         "decide, unchecked": decide_uncached,
-        WHOLE: lambda number: admit(bodies[number], view.policies, view, _SETTINGS, memory=memory),
-        UNLIKE: unlike,
-        FIRST: first,
-        "orjson": lambda number: orjson.loads(bodies[number]),
-        "json": lambda number: json.loads(bodies[number]),
+        CACHED: lambda number: admit(bodies[number], view.policies, view, _SETTINGS, memory=memory),
+        UNCACHED: decide_with_empty_cache,
+        NEW_SHAPE: decide_with_new_shape,
+        ORJSON: lambda number: orjson.loads(bodies[number]),
+        JSON: lambda number: json.loads(bodies[number]),
     }
 
-    def turn(name: str) -> float:
+    def time(name: str) -> float:
         if name != "decide, unchecked":
-            return _microseconds(work[name], len(bodies), run.profile.passes)
+            return _microseconds(functions[name], len(bodies), run.profile.passes)
         with _without_self_check():
-            return _microseconds(work[name], len(bodies), run.profile.passes)
+            return _microseconds(functions[name], len(bodies), run.profile.passes)
 
-    turns: dict[str, Callable[[], float]] = {
-        name: lambda name=name: turn(name)  # type: ignore[misc]
-        for name in work
+    measurements: dict[str, Callable[[], float]] = {
+        name: lambda name=name: time(name)  # type: ignore[misc]
+        for name in functions
     }
     with pinned_to(choose_cores().server):
-        found = interleave(turns, run.profile.rounds * _ROUNDS_FACTOR, warm_up=turn)
-    return {name: Measurement(tuple(values), "µs") for name, values in found.items()}
+        results = interleave(measurements, run.profile.rounds * _ROUNDS_FACTOR, warm_up=time)
+    return {name: Measurement(tuple(values), "µs") for name, values in results.items()}
 
 
-def _microseconds(work: Callable[[int], object], count: int, passes: int) -> float:
+def _microseconds(function: Callable[[int], object], count: int, passes: int) -> float:
+    """Return the CPU time of one call in microseconds, the average over all calls."""
     start = process_time()
     for _ in range(passes):
         for number in range(count):
-            work(number)
+            function(number)
     return (process_time() - start) / passes / count * 1e6
 
 

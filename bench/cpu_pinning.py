@@ -1,4 +1,4 @@
-"""Who runs on which core: the server has one to itself, and so has what sends it reviews."""
+"""CPU pinning: the server and the load generator run on different cores."""
 
 from __future__ import annotations
 
@@ -12,23 +12,27 @@ from bench.errors import MissingError
 
 @dataclass(frozen=True, slots=True)
 class PinnedCores:
-    """Two cores of those that this process may use."""
+    """The numbers of the cores for the server and for the load generator."""
 
     server: int
     load: int
 
 
 def choose_cores() -> PinnedCores:
-    """The last two: the first one serves more interrupts on most machines."""
+    """Return two of the cores that this process may use.
+
+    They are the last two, because on most machines the first core handles more interrupts. Raises
+    MissingError if there is only one core.
+    """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
-        raise MissingError("it takes two cores: one for the server, one for the load")
+        raise MissingError("the benchmark needs two cores: for the server and for the load")
     return PinnedCores(server=allowed[-1], load=allowed[-2])
 
 
 @contextmanager
 def pinned_to(core: int) -> Iterator[None]:
-    """Keep this process on one core while the block runs."""
+    """Pin this process to one core while the block runs."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:

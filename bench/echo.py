@@ -1,8 +1,8 @@
-"""The least that a webhook on this stack can do: read the body, give one fixed answer.
+"""The echo: a server that reads the body and sends one fixed answer.
 
-`python -m bench.echo CERTS_DIR PORT ANSWER`: uvicorn as podsettle sets it up (uvloop, httptools, no
-access log, the same TLS context), and below it an ASGI application of five lines. It is no webhook:
-it has not looked at what it answers.
+It is the upper bound for webhooks on this stack. `python -m bench.echo CERTS_DIR PORT ANSWER`
+starts uvicorn with podsettle's settings (uvloop, httptools, no access log, the same TLS context)
+and a minimal ASGI application. It does not decode the review.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from webhook.tls.file_source import CertificateDirectory
 
 
 class Echo:
-    """The application."""
+    """An ASGI application that sends one fixed answer."""
 
     def __init__(self, answer: bytes) -> None:
         self._body = answer
@@ -31,7 +31,7 @@ class Echo:
         ]
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, whatever was asked."""
+        """Read the body, and send the fixed answer."""
         while (await receive()).get("more_body"):
             pass
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
@@ -39,7 +39,7 @@ class Echo:
 
 
 def main(certs: Path, port: int, answer: Path) -> None:
-    """Serve until a signal comes."""
+    """Serve until SIGTERM or SIGINT."""
     context = CertificateDirectory(certs).ssl_context()
 
     def use_context(_config: uvicorn.Config, _default: object) -> ssl.SSLContext:

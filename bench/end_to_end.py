@@ -1,8 +1,8 @@
-"""What a pod's creation takes longer on a real API server: with podsettle, and with CEL.
+"""The time that podsettle adds to a pod creation on a real API server, compared with CEL.
 
-Dry runs on one connection, in turn: no webhook, the native policies, podsettle's two webhooks, and
-again. Which of them a pod meets hangs on its namespace alone, so that all are in force all the time
-and nothing is reconfigured between two creations.
+The pods are created as dry runs on one connection. They alternate between no webhook, the native
+policies, and podsettle's two webhooks. Only the pod's namespace decides which of them applies. So
+all of them are registered all the time, and nothing is reconfigured between two creations.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from webhook.core.policy.webhook_selectors import CLUSTER_WEBHOOK, webhook_selec
 
 NAME = "end-to-end"
 NONE, NATIVE, PODSETTLE = "no webhook", "native policy", "podsettle"
-NATIVE_ONCE = "native policy, not called again"
-BY_POLICY = "podsettle, by a cluster-wide policy"
+NATIVE_ONCE = "native policy, never reinvoked"
+CLUSTER_WIDE = "podsettle, cluster-wide policy"
 INCREMENT, INCREMENT_P99 = "increment, p50", "increment, p99"
 CALLS = "calls per pod"
 
@@ -51,7 +51,7 @@ _NAMESPACES = {
     NATIVE: "native",
     NATIVE_ONCE: "native-once",
     PODSETTLE: "opted-in",
-    BY_POLICY: "selected",
+    CLUSTER_WIDE: "selected",
 }
 _POLICY: Json = {
     "apiVersion": "podsettle.dev/v1alpha1",
@@ -60,15 +60,16 @@ _POLICY: Json = {
     "spec": {
         "namespaceSelector": {},
         "podSelector": {"matchExpressions": [{"key": "tekton.dev/taskRun", "operator": "Exists"}]},
-        # A job that CEL can do as well: it knows neither the nodes nor what is a shell.
+        # A remedy that CEL can express. CEL knows neither the nodes nor which images have a shell.
         "remedies": {"postInitSleep": {"when": "Always", "delivery": "ImageVolume"}},
     },
 }
 _LABELS = {kind: {LABEL_ENABLED: "false"} for kind in _NAMESPACES} | {
     PODSETTLE: {LABEL_POLICY: _POLICY["metadata"]["name"]},
-    BY_POLICY: {},
+    CLUSTER_WIDE: {},
 }
-_COUNTED = {
+# The API server's metrics that count evaluations of each policy and calls of each webhook.
+_COUNTERS = {
     NATIVE: ("apiserver_mutating_admission_policy_check_total", "policy", _NAMESPACES[NATIVE]),
     NATIVE_ONCE: (
         "apiserver_mutating_admission_policy_check_total",
@@ -76,9 +77,8 @@ _COUNTED = {
         _NAMESPACES[NATIVE_ONCE],
     ),
     PODSETTLE: ("apiserver_admission_webhook_request_total", "name", OPT_IN_WEBHOOK),
-    BY_POLICY: ("apiserver_admission_webhook_request_total", "name", CLUSTER_WEBHOOK),
+    CLUSTER_WIDE: ("apiserver_admission_webhook_request_total", "name", CLUSTER_WEBHOOK),
 }
-"""Where the API server counts how often it evaluated a policy and called a webhook."""
 _RULE: Json = {
     "apiGroups": [""],
     "apiVersions": ["v1"],
@@ -89,7 +89,7 @@ _TIMEOUT_SECONDS = 30.0
 
 
 def measure(run: Run) -> ReportTable:
-    """The latency of creations at the client, and what each kind adds to it."""
+    """Measure the latency of pod creations at the client, and the increment of each kind."""
     part = ReportTable(NAME, "Pod creation on a real API server, one connection, dry runs")
     address = non_loopback_address()
     run.log_progress("end to end: starting kube-apiserver and etcd")
@@ -109,38 +109,38 @@ def measure(run: Run) -> ReportTable:
             account = _POD["spec"]["serviceAccountName"]
             cluster.namespace(namespace, _LABELS[kind], service_accounts=[account])
         opt_in, selected = _register(cluster, server)
-        for kind in (PODSETTLE, BY_POLICY):
+        for kind in (PODSETTLE, CLUSTER_WIDE):
             _await(lambda kind=kind: _is_settled(_created(cluster, kind)), f"{kind} is in force")  # type: ignore[misc]
         _add_native_policies(cluster, selected["matchConditions"])
         for kind in (NATIVE, NATIVE_ONCE):
             _await(lambda kind=kind: _is_settled(_created(cluster, kind)), f"{kind} is in force")  # type: ignore[misc]
-        _compare(cluster)
+        _check_same_pods(cluster)
         run.log_progress("end to end: creating pods")
-        part.rows = _latencies(run, cluster)
+        part.rows = _measure_latencies(run, cluster)
         version = cluster.request("GET", "/version").body["gitVersion"]
     part.notes += [
-        f"kube-apiserver {version}; nothing is pinned, API server, etcd, webhook and client share "
-        "the machine. Every pod has a name of its own.",
+        f"kube-apiserver {version}. API server, etcd, webhook and client share the machine, and "
+        "none of them is pinned to a core. Every pod has a different name.",
         f"'{PODSETTLE}' is a namespace that opts in by label: the webhook of the chart, with "
-        f"{len(opt_in.get('matchConditions', ()))} match conditions. '{BY_POLICY}' is the webhook "
-        "that podsettle registers for namespaces that policies select, with "
-        f"{len(selected['matchConditions'])}. The helper comes by an image volume, and nothing "
-        "else changes this pod, so neither is called again. Where an init container brings the "
-        "helper (nodes before Kubernetes 1.36), the API server mounts a token into it afterwards "
-        "and calls the webhook of the chart once more. The calls are the API server's count.",
-        "The native policies are bound to one namespace each and make the same pod as podsettle "
-        f"does, in every field. '{NATIVE}' has podsettle's match condition not-settled: without it "
-        f"the policy would be called again for its own change. '{NATIVE_ONCE}' has "
-        "reinvocationPolicy Never and no match condition instead: it would miss a container that "
-        "comes later.",
+        f"{len(opt_in.get('matchConditions', ()))} match conditions. '{CLUSTER_WIDE}' is the "
+        "webhook that podsettle registers for namespaces that policies select, with "
+        f"{len(selected['matchConditions'])}. The helper is delivered by an image volume, and "
+        "nothing else changes this pod. So neither webhook is reinvoked. If an init container "
+        "delivers the helper (nodes before Kubernetes 1.36), the API server mounts a token into it "
+        "afterwards and reinvokes the webhook of the chart. The API server counts the calls.",
+        "Each native policy is bound to one namespace. It makes the same pod as podsettle, in "
+        f"every field. '{NATIVE}' has podsettle's match condition not-settled. Without it, the "
+        f"policy would be reinvoked because of its own change. '{NATIVE_ONCE}' has "
+        "reinvocationPolicy Never and no match condition. It would miss a container that is added "
+        "later.",
     ]
     return part
 
 
-def _latencies(run: Run, cluster: KubeCluster) -> Rows:
+def _measure_latencies(run: Run, cluster: KubeCluster) -> Rows:
     client = open_connection(cluster.url, cluster.ca_file)
     creator = _Creator(client, cluster.token)
-    chance = random.Random(0)
+    generator = random.Random(0)
     kinds = list(_NAMESPACES)
     for _ in range(max(10, run.profile.creates // 5)):
         for kind in kinds:
@@ -149,30 +149,32 @@ def _latencies(run: Run, cluster: KubeCluster) -> Rows:
     p50: dict[str, list[float]] = {kind: [] for kind in kinds}
     p99: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(run.profile.rounds):
-        took: dict[str, list[float]] = {kind: [] for kind in kinds}
+        latencies: dict[str, list[float]] = {kind: [] for kind in kinds}
         for _ in range(run.profile.creates):
-            # Nobody always comes after the same other.
-            chance.shuffle(kinds)
+            # A random order, because a creation can affect the next one.
+            generator.shuffle(kinds)
             for kind in kinds:
-                took[kind].append(creator.create(kind) * 1e3)
+                latencies[kind].append(creator.create(kind) * 1e3)
         for kind in kinds:
-            p50[kind].append(percentile(took[kind], 50))
-            p99[kind].append(percentile(took[kind], 99))
+            p50[kind].append(percentile(latencies[kind], 50))
+            p99[kind].append(percentile(latencies[kind], 99))
     client.close()
     after, pods = _calls(cluster), run.profile.rounds * run.profile.creates
     rows = {}
     for kind in _NAMESPACES:
-        half, most = Measurement(tuple(p50[kind]), "ms"), Measurement(tuple(p99[kind]), "ms")
-        rows[kind] = {"p50": half, "p99": most}
+        rows[kind] = {
+            "p50": Measurement(tuple(p50[kind]), "ms"),
+            "p99": Measurement(tuple(p99[kind]), "ms"),
+        }
         if kind != NONE:
-            rows[kind][INCREMENT] = half.minus(rows[NONE]["p50"])
-            rows[kind][INCREMENT_P99] = most.minus(rows[NONE]["p99"])
+            rows[kind][INCREMENT] = rows[kind]["p50"].minus(rows[NONE]["p50"])
+            rows[kind][INCREMENT_P99] = rows[kind]["p99"].minus(rows[NONE]["p99"])
             rows[kind][CALLS] = Measurement(((after[kind] - before[kind]) / pods,))
     return rows
 
 
 def _calls(cluster: KubeCluster) -> dict[str, float]:
-    """How often the API server has called each kind so far, by its own count."""
+    """Return the API server's count of calls of each kind."""
     text = cluster.request("GET", "/metrics").body["text"]
     return {
         kind: sum(
@@ -180,12 +182,12 @@ def _calls(cluster: KubeCluster) -> dict[str, float]:
             for labels, count in re.findall(rf"^{metric}{{(.*)}} (\S+)$", text, re.MULTILINE)
             if f'{label}="{name}"' in labels.split(",")
         )
-        for kind, (metric, label, name) in _COUNTED.items()
+        for kind, (metric, label, name) in _COUNTERS.items()
     }
 
 
 class _Creator:
-    """Creates pods on one connection, and takes the time."""
+    """A client that creates pods on one connection and measures the time."""
 
     def __init__(self, client: HTTPSConnection, token: str) -> None:
         self._client = client
@@ -193,7 +195,7 @@ class _Creator:
         self._number = 0
 
     def create(self, kind: str) -> float:
-        """Seconds until the answer was there."""
+        """Create a pod as a dry run, and return the seconds until the end of the answer."""
         self._number += 1
         pod = json.dumps(_pod(kind, f"build-run-{self._number:06}-unit-pod")).encode()
         path = f"/api/v1/namespaces/{_NAMESPACES[kind]}/pods?dryRun=All"
@@ -201,11 +203,11 @@ class _Creator:
         self._client.request("POST", path, pod, self._headers)
         response = self._client.getresponse()
         body = response.read()
-        took = time.perf_counter() - start
+        seconds = time.perf_counter() - start
         settled = b'"podsettle.dev/applied":' in body
         if response.status != 201 or settled is (kind == NONE):
-            raise BenchError(f"a pod with {kind}: {response.status} {body[:500]!r}")
-        return took
+            raise BenchError(f"{kind}: wrong answer: {response.status} {body[:500]!r}")
+        return seconds
 
 
 def _pod(kind: str, name: str) -> Json:
@@ -215,10 +217,10 @@ def _pod(kind: str, name: str) -> Json:
 
 
 def _created(cluster: KubeCluster, kind: str) -> Json:
-    """A pod as it would be created."""
+    """Return the pod that the API server would create."""
     status, pod, _ = cluster.create_pod(_pod(kind, "probe"), dry_run=True)
     if status != 201:
-        raise BenchError(f"a pod with {kind}: {status} {pod}")
+        raise BenchError(f"{kind}: the API server rejects the pod: {status} {pod}")
     return pod
 
 
@@ -226,29 +228,31 @@ def _is_settled(pod: Json) -> bool:
     return "podsettle.dev/applied" in pod["metadata"].get("annotations", {})
 
 
-def _compare(cluster: KubeCluster) -> None:
-    """Raise BenchError where the others do not do what podsettle does."""
-    wanted = _lasting(_created(cluster, PODSETTLE))
-    for other in (BY_POLICY, NATIVE, NATIVE_ONCE):
-        found = _lasting(_created(cluster, other))
-        if found != wanted:
-            raise BenchError(f"{other} makes another pod:\n{found}\nthan podsettle:\n{wanted}")
+def _check_same_pods(cluster: KubeCluster) -> None:
+    """Raise BenchError if one of the other kinds makes another pod than podsettle."""
+    expected = _without_creation_fields(_created(cluster, PODSETTLE))
+    for other in (CLUSTER_WIDE, NATIVE, NATIVE_ONCE):
+        pod = _without_creation_fields(_created(cluster, other))
+        if pod != expected:
+            raise BenchError(
+                f"{other} and podsettle make different pods:\n{pod}\nand podsettle:\n{expected}"
+            )
 
 
-def _lasting(pod: Json) -> Json:
-    """A pod without what every creation has of its own."""
+def _without_creation_fields(pod: Json) -> Json:
+    """Return the pod without fields that differ between two creations."""
     for key in ("uid", "creationTimestamp", "namespace", "managedFields"):
         pod["metadata"].pop(key, None)
     return pod
 
 
 def _register(cluster: KubeCluster, server: Server) -> tuple[Json, Json]:
-    """podsettle's webhooks, as they are installed but for an address in place of a Service."""
+    """Register podsettle's webhooks, with a URL instead of a Service, and return both."""
     bundle = base64.b64encode(server.ca.read_bytes()).decode()
     (opt_in,) = named("MutatingWebhookConfiguration", "podsettle")["webhooks"]
     opt_in |= {
         "clientConfig": {"url": server.url, "caBundle": bundle},
-        # Not the chart's Ignore: a call that fails has to be seen.
+        # With the chart's Ignore, the benchmark would not notice a failed call.
         "failurePolicy": "Fail",
         "timeoutSeconds": 10,
     }
@@ -259,12 +263,12 @@ def _register(cluster: KubeCluster, server: Server) -> tuple[Json, Json]:
 
 
 def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
-    """MutatingAdmissionPolicies that do what podsettle does to this kind of pod."""
+    """Create MutatingAdmissionPolicies that change this pod in the same way as podsettle."""
     expression = _as_cel(_created(cluster, PODSETTLE))
-    # A policy is called again for its own change too, a webhook only for those of others: without
-    # the condition the first one would run twice. The second never does.
+    # A policy is also reinvoked because of its own change, a webhook only because of others'. The
+    # condition prevents that for the first policy. The second policy is never reinvoked.
     not_settled = [condition for condition in conditions if condition["name"] == "not-settled"]
-    for kind, again, wanted in (
+    for kind, reinvocation, conditions_of_kind in (
         (NATIVE, "IfNeeded", not_settled),
         (NATIVE_ONCE, "Never", []),
     ):
@@ -274,9 +278,9 @@ def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
                 "resourceRules": [_RULE],
                 "objectSelector": _POLICY["spec"]["podSelector"],
             },
-            "matchConditions": wanted,
+            "matchConditions": conditions_of_kind,
             "failurePolicy": "Fail",
-            "reinvocationPolicy": again,
+            "reinvocationPolicy": reinvocation,
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
         }
         path = f"{_API}/mutatingadmissionpolicies"
@@ -288,15 +292,15 @@ def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
 
 
 def _as_cel(settled: Json) -> str:
-    """What was done to a pod, as a JSON patch in CEL for every pod of that kind."""
+    """Return podsettle's changes of a pod as a CEL expression for pods of this kind."""
     wrapper = None
     for before, after in zip(
         _POD["spec"]["initContainers"], settled["spec"]["initContainers"], strict=True
     ):
-        found = after["command"][: -len(before["command"])]
-        if not found or wrapper not in (None, found):
-            raise BenchError(f"podsettle has put {found} in front of {before['name']}")
-        wrapper = found
+        prefix = after["command"][: -len(before["command"])]
+        if not prefix or wrapper not in (None, prefix):
+            raise BenchError(f"unexpected prefix of the command of {before['name']}: {prefix}")
+        wrapper = prefix
     applied = settled["metadata"]["annotations"]["podsettle.dev/applied"]
     mount = settled["spec"]["initContainers"][0]["volumeMounts"][-1]
     volume = settled["spec"]["volumes"][-1]
@@ -332,9 +336,9 @@ def _as_cel(settled: Json) -> str:
     """
 
 
-def _await(condition: Callable[[], bool], what: str) -> None:
+def _await(condition: Callable[[], bool], description: str) -> None:
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise BenchError(f"waited in vain until {what}")
+            raise BenchError(f"timeout while waiting until {description}")
         time.sleep(0.05)

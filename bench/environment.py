@@ -1,4 +1,4 @@
-"""Where and of what a run was made: the commit, the versions, the machine's shape."""
+"""The environment of a run: the commit, versions of packages, and the machine's hardware."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGES = ("fastapi", "httptools", "msgspec", "orjson", "uvicorn", "uvloop")
 
 
 def describe_environment() -> dict[str, str]:
-    """What has to be known to judge a figure. No name of a machine is among it."""
+    """Return what a reader needs to interpret the figures. It does not name the machine."""
     model = _find("/proc/cpuinfo", r"^model name\s*: (.+)$")
     kibibytes = int(_find("/proc/meminfo", r"^MemTotal:\s+(\d+)"))
     return {
@@ -40,10 +40,10 @@ def describe_environment() -> dict[str, str]:
 
 
 def _go() -> str:
-    """The release that built agnhost; the build says so in the program."""
+    """Return the Go release that built agnhost."""
     if not build.is_built(build.PEERS):
         return "none"
-    # The linker's own string: no Go is needed to read it.
+    # The linker writes the release into the program. Reading it this way does not need Go.
     found = re.search(
         rb"\xff Go buildinf:.{18,20}(go\d+\.\d+(?:\.\d+)?)",
         build.agnhost().read_bytes(),
@@ -54,7 +54,7 @@ def _go() -> str:
 
 def _commit() -> str:
     commit = _output_of("git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD").strip()
-    # What a run writes is no change of what was measured.
+    # Only changes of the measured code count. A run itself changes docs/.
     changed = _output_of("git", "-C", str(_ROOT), "status", "--porcelain", "webhook", "bench")
     return f"{commit or 'unknown'}{' and uncommitted changes' if changed.strip() else ''}"
 

@@ -1,11 +1,11 @@
-"""What keeps the benchmark from measuring."""
+"""Errors of the benchmark."""
 
 from __future__ import annotations
 
 
 class BenchError(Exception):
-    """Nothing was measured that could be trusted; the message says why."""
+    """The benchmark could not measure reliably. The message contains the reason."""
 
 
 class MissingError(BenchError):
-    """Something that the machine lacks; the message says how to get it."""
+    """The machine lacks a program or a resource. The message says what to do."""

@@ -1,4 +1,4 @@
-"""What it takes to have podsettle running: memory, start, sizes."""
+"""The footprint of a running podsettle: memory, time to start, size of the image."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.kube.cluster import KubeCluster
 from webhook.linger.build import OUT, host_arch
 
 NAME = "footprint"
-READY = "exec to ready, manifests"
+READY = "start to ready, manifests"
 _ROOT = Path(__file__).parents[1]
 _CRD = _ROOT / "charts" / "podsettle" / "crds" / "podsettle.dev_settlepolicies.yaml"
 _IMPORTS = """
@@ -38,9 +38,9 @@ _WRITERS = 4
 
 
 def measure(run: Run) -> ReportTable:
-    """Resident memory, imports, time to ready, image and helper."""
+    """Measure resident memory, imports, time to ready, and the sizes of image and helper."""
     part = ReportTable(NAME, "Footprint")
-    _start(run, part)
+    _measure_starts(run, part)
     namespaces, policies = run.profile.large
     large = f"{namespaces:,} namespaces, {policies:,} policies"
     run.log_progress(f"footprint: {large}, as manifests")
@@ -49,12 +49,12 @@ def measure(run: Run) -> ReportTable:
     start = time.perf_counter()
     with serve_podsettle(run.certs, log, manifests=directory, core=run.cores.server) as server:
         ready = time.perf_counter() - start
-        _memory(run, part, f"{large}, manifests", server)
-        _single(part, f"exec to ready, {large}, manifests", "time", ready, "s")
+        _measure_memory(run, part, f"{large}, manifests", server)
+        _add_cell(part, f"start to ready, {large}, manifests", "time", ready, "s")
     run.log_progress(f"footprint: {large}, on an API server")
     with ExitStack() as stack:
         cluster = stack.enter_context(KubeCluster.start())
-        _fill(run, cluster, policies, namespaces)
+        _fill_cluster(run, cluster, policies, namespaces)
         log = run.directory / "large-kube.log"
         kubeconfig = cluster.kubeconfig
         start = time.perf_counter()
@@ -62,25 +62,26 @@ def measure(run: Run) -> ReportTable:
             serve_podsettle(run.certs, log, kubeconfig=kubeconfig, core=run.cores.server)
         )
         ready = time.perf_counter() - start
-        _memory(run, part, memory_row(run.profile.large), server)
-        _single(part, f"exec to ready, {large}, API server", "time", ready, "s")
-    _sizes(part)
+        _measure_memory(run, part, memory_row(run.profile.large), server)
+        _add_cell(part, f"start to ready, {large}, API server", "time", ready, "s")
+    _add_sizes(part)
     part.notes += [
-        "Memory is VmRSS. Under load: after some seconds of as many reviews as it takes, on eight "
-        "connections.",
-        "Ready: /readyz answers 200 on a new TLS connection, asked every few milliseconds.",
-        "The image adds its dependencies, podsettle and their byte code to its Python base image; "
-        "this is the size of their files, without byte code.",
+        "Memory is VmRSS. 'Under load' is measured after some seconds of full load on eight "
+        "connections. 'Peak' is VmHWM.",
+        "podsettle is ready when /readyz answers with status 200 on a new TLS connection. The "
+        "benchmark requests it every few milliseconds.",
+        "The image contains podsettle and its dependencies in addition to the Python base image. "
+        "The size is that of their files, without byte code.",
     ]
     return part
 
 
 def memory_row(large: tuple[int, int]) -> str:
-    """How the row of the memory against an API server is called."""
+    """Return the name of the row with the memory of podsettle beside an API server."""
     return f"{large[0]:,} namespaces, {large[1]:,} policies, API server"
 
 
-def _start(run: Run, part: ReportTable) -> None:
+def _measure_starts(run: Run, part: ReportTable) -> None:
     run.log_progress("footprint: start")
     manifests = cluster_manifests.copy_examples(run.directory / "start")
     took, imported, modules, idle = [], [], [], []
@@ -90,35 +91,35 @@ def _start(run: Run, part: ReportTable) -> None:
         with serve_podsettle(run.certs, log, manifests=manifests) as server:
             took.append(time.perf_counter() - start)
             idle.append(server.process.memory_mib())
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-c", _IMPORTS], capture_output=True, text=True, check=True
         ).stdout.split()
-        imported.append(float(said[0]))
-        modules.append(float(said[1]))
+        imported.append(float(output[0]))
+        modules.append(float(output[1]))
     part.rows[READY] = {"time": Measurement(tuple(took), "s")}
     part.rows["imports"] = {
         "time": Measurement(tuple(imported), "s"),
         "count": Measurement(tuple(modules), "modules"),
     }
-    part.rows["the examples"] = {"idle": Measurement(tuple(idle), "MiB")}
+    part.rows["policies of examples/"] = {"idle": Measurement(tuple(idle), "MiB")}
 
 
-def _memory(run: Run, part: ReportTable, name: str, server: Server) -> None:
+def _measure_memory(run: Run, part: ReportTable, name: str, server: Server) -> None:
     bodies = reviews.variants(reviews.tekton())
     idle = server.process.memory_mib()
     check_answers(server, bodies, is_patched)
-    seconds = run.profile.seconds * run.profile.rounds
+    seconds = run.profile.load_seconds * run.profile.rounds
     files = run.write_reviews("tekton", bodies)
     run_wrk(server, files, connections=CONNECTIONS, seconds=seconds, core=run.cores.load)
     part.rows[name] = {
         "idle": Measurement((idle,), "MiB"),
         "under load": Measurement((server.process.memory_mib(),), "MiB"),
-        "most ever": Measurement((server.process.memory_mib("VmHWM"),), "MiB"),
+        "peak": Measurement((server.process.memory_mib("VmHWM"),), "MiB"),
     }
 
 
-def _fill(run: Run, cluster: KubeCluster, policies: int, namespaces: int) -> None:
-    """Write the CRD, the policies, the namespaces and a node that needs them."""
+def _fill_cluster(run: Run, cluster: KubeCluster, policies: int, namespaces: int) -> None:
+    """Create the CRD, policies, namespaces, and a node that needs the policies' remedy."""
     crd = yaml.safe_load(_CRD.read_text(encoding="utf-8"))
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     cluster.create(path, crd)
@@ -126,12 +127,12 @@ def _fill(run: Run, cluster: KubeCluster, policies: int, namespaces: int) -> Non
     deadline = time.monotonic() + 30
     while cluster.request("GET", path).status != 200:
         if time.monotonic() > deadline:
-            raise BenchError("the CRD is not served")
+            raise BenchError("the API server does not serve the CRD")
         time.sleep(0.1)
     node = {"metadata": {"name": "worker-1", "labels": {"kubernetes.io/os": "linux"}}}
     cluster.create("/api/v1/nodes", node)
-    told = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
-    cluster.request("PATCH", "/api/v1/nodes/worker-1/status", told)
+    status = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
+    cluster.request("PATCH", "/api/v1/nodes/worker-1/status", status)
     with ThreadPoolExecutor(_WRITERS) as pool:
         list(
             pool.map(lambda body: cluster.create(path, body), cluster_manifests.policies(policies))
@@ -142,37 +143,38 @@ def _fill(run: Run, cluster: KubeCluster, policies: int, namespaces: int) -> Non
                 cluster_manifests.namespaces(namespaces),
             )
         )
-    run.log_progress("footprint: the API server has them")
+    run.log_progress("footprint: policies and namespaces are created")
 
 
-def _sizes(part: ReportTable) -> None:
-    seen: dict[str, int] = {}
-    _weigh("podsettle", seen)
+def _add_sizes(part: ReportTable) -> None:
+    sizes: dict[str, int] = {}
+    _collect_sizes("podsettle", sizes)
     package = _ROOT / "webhook"
     own = sum(path.stat().st_size for path in package.rglob("*.py"))
-    _single(part, "the image beyond Python's", "size", (sum(seen.values()) + own) / 2**20, "MiB")
+    mebibytes = (sum(sizes.values()) + own) / 2**20
+    _add_cell(part, "image, without its Python base image", "size", mebibytes, "MiB")
     helper = OUT / f"linger-{host_arch()}"
     if not helper.exists():
-        raise BenchError(f"{helper} is not built: run `make linger`")
-    _single(part, "the helper", "size", helper.stat().st_size / 1024, "KiB")
+        raise BenchError(f"{helper} does not exist: run `make linger`")
+    _add_cell(part, "helper", "size", helper.stat().st_size / 1024, "KiB")
 
 
-def _weigh(name: str, seen: dict[str, int]) -> None:
-    """Note the bytes of a distribution and of all that it needs here."""
-    found = distribution(name)
-    if found.metadata["Name"] in seen:
+def _collect_sizes(name: str, sizes: dict[str, int]) -> None:
+    """Add the bytes of an installed distribution and of its dependencies to `sizes`."""
+    package = distribution(name)
+    if package.metadata["Name"] in sizes:
         return
-    seen[found.metadata["Name"]] = _bytes(found)
-    for text in found.requires or ():
+    sizes[package.metadata["Name"]] = _bytes(package)
+    for text in package.requires or ():
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            _weigh(requirement.name, seen)
+            _collect_sizes(requirement.name, sizes)
 
 
-def _bytes(found: Distribution) -> int:
-    paths = (Path(str(file.locate())) for file in found.files or () if file.suffix != ".pyc")
+def _bytes(package: Distribution) -> int:
+    paths = (Path(str(file.locate())) for file in package.files or () if file.suffix != ".pyc")
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 
-def _single(part: ReportTable, name: str, column: str, value: float, unit: str) -> None:
+def _add_cell(part: ReportTable, name: str, column: str, value: float, unit: str) -> None:
     part.rows[name] = {column: Measurement((value,), unit)}

@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""Formatting of figures, with three significant digits."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from bench.measurement import Measurement
 
 
 def format_value(value: float, unit: str = "") -> str:
-    """Three digits that mean something, and the unit."""
-    return (
-        f"{format_number(value)} {unit}".rstrip()
-        if unit not in ("/s", "/CPU-s")
-        else format_number(value)
-    )
+    """Return the value and its unit. The units of rates are omitted: the column names them."""
+    if unit in ("/s", "/CPU-s"):
+        return format_number(value)
+    return f"{format_number(value)} {unit}".rstrip()
 
 
 def format_number(value: float) -> str:
-    """Three digits that mean something."""
+    """Return the value with at least three significant digits."""
     size = abs(value)
     if size >= 1000:
         return f"{value:,.0f}"
@@ -26,9 +24,9 @@ def format_number(value: float) -> str:
     return f"{value:.2f}"
 
 
-def format_measurement(measure: Measurement) -> str:
-    """The median, and from where to where the rounds went."""
-    middle = format_value(measure.median, measure.unit)
-    if len(measure.values) == 1:
-        return middle
-    return f"{middle} ({format_number(measure.low)}–{format_number(measure.high)})"
+def format_measurement(measurement: Measurement) -> str:
+    """Return the median and, after more than one round, the range."""
+    median = format_value(measurement.median, measurement.unit)
+    if len(measurement.values) == 1:
+        return median
+    return f"{median} ({format_number(measurement.low)}–{format_number(measurement.high)})"

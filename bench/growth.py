@@ -1,4 +1,4 @@
-"""What becomes of it as the cluster and its pods grow."""
+"""The throughput of `/mutate` as the cluster and its pods grow."""
 
 from __future__ import annotations
 
@@ -17,62 +17,65 @@ _FEW_NAMESPACES = 10
 
 
 def measure(run: Run) -> ReportTable:
-    """Reviews per second over policies, namespaces, sizes, containers, and for nothing at all."""
+    """Measure reviews per second for numbers of policies and namespaces, and for kinds of pods."""
     part = ReportTable(NAME, "Growth: policies, namespaces, pods")
-    _over_clusters(run, part)
-    _over_pods(run, part)
+    _measure_clusters(run, part)
+    _measure_pods(run, part)
     part.notes += [
-        "Of the policies beside the one that matches, half select other namespaces by label, half "
-        "other pods by label in every namespace.",
-        "The pods of a row are of one template, so the decision on the first is remembered for the "
-        "others; but not of the 250 KB pods, for reviews above 64 KiB are decided on each time.",
-        "The servers of the rows about policies and namespaces are started anew for each round.",
-        "Large pods have up to 20 containers with their mounts; the rest is environment.",
+        "Only one policy matches. Of the others, half select other namespaces by label, and half "
+        "select other pods by label in every namespace.",
+        "The pods of a row are of one template, so podsettle caches the decision on the first one. "
+        "It does not cache decisions on reviews above 64 KiB, such as those of 250 KB pods.",
+        "For the rows about policies and namespaces, each round starts new servers.",
+        "Large pods have up to 20 containers with their mounts. Environment variables fill the "
+        "remaining bytes.",
     ]
     return part
 
 
 def policies_row(count: int) -> str:
-    """How the row of so many policies is called."""
+    """Return the name of the row for a number of policies."""
     return f"{count:,} {'policy' if count == 1 else 'policies'}"
 
 
 def size_row(kilobytes: int, name: str = "podsettle") -> str:
-    """How the row of a pod's size is called."""
+    """Return the name of the row for a pod's size."""
     return f"{kilobytes} KB pod, {name}"
 
 
 def is_about_pods(row: str) -> bool:
-    """Whether a row is about what the pod is like, and not about the cluster around it."""
+    """Return whether a row is about a kind of pod. The other rows are about the cluster."""
     return not row.endswith(("policy", "policies", "namespaces"))
 
 
-def _over_clusters(run: Run, part: ReportTable) -> None:
+def _measure_clusters(run: Run, part: ReportTable) -> None:
     bodies = reviews.variants(reviews.tekton())
     files = run.write_reviews("tekton", bodies)
-    sizes = {policies_row(count): (count, _FEW_NAMESPACES) for count in run.profile.policies}
-    # With a policy for each of the first of them, so that namespaces differ in what covers them.
-    more = {f"{count:,} namespaces": (10, count) for count in run.profile.namespaces}
-    for what, wanted in (("policies", sizes), ("namespaces", more)):
-        run.log_progress(f"growth: {what}")
-        places = {
-            name: cluster_manifests.write_manifests(run.directory / f"{what}-{number}", *size)
-            for number, (name, size) in enumerate(wanted.items())
+    policy_rows = {policies_row(count): (count, _FEW_NAMESPACES) for count in run.profile.policies}
+    # With ten policies, so that not all namespaces are covered by the same policies.
+    namespace_rows = {f"{count:,} namespaces": (10, count) for count in run.profile.namespaces}
+    for topic, sizes in (("policies", policy_rows), ("namespaces", namespace_rows)):
+        run.log_progress(f"growth: {topic}")
+        directories = {
+            name: cluster_manifests.write_manifests(run.directory / f"{topic}-{number}", *size)
+            for number, (name, size) in enumerate(sizes.items())
         }
-        found: list[Rows] = []
+        rounds: list[Rows] = []
         for _ in range(run.profile.rounds):
-            # Anew for each round: how a process's memory happens to lie makes a tenth of its speed.
+            # New servers for each round: the memory layout of a process changes its speed by 10 %.
             with ExitStack() as stack:
-                servers = {name: _serve(run, stack, place) for name, place in places.items()}
+                servers = {
+                    name: _serve(run, stack, directory) for name, directory in directories.items()
+                }
                 for server in servers.values():
                     check_answers(server, bodies, is_patched)
                 contenders = {name: (server, files) for name, server in servers.items()}
-                found.append(run.measure_throughput(contenders, rounds=1))
-            places = dict(reversed(places.items()))
-        part.rows |= concatenate_rounds(found)
+                rounds.append(run.measure_throughput(contenders, rounds=1))
+            directories = dict(reversed(directories.items()))
+        part.rows |= concatenate_rounds(rounds)
 
 
-def _over_pods(run: Run, part: ReportTable) -> None:
+def _measure_pods(run: Run, part: ReportTable) -> None:
     with ExitStack() as stack:
         ours = _serve(
             run,
@@ -98,17 +101,17 @@ def _over_pods(run: Run, part: ReportTable) -> None:
             check_answers(ours, bodies, is_patched)
             name = f"{count} init container{'s' if count > 1 else ''}"
             contenders[name] = (ours, run.write_reviews(f"inits-{count}", bodies))
-        nothing = {
+        uncovered = {
             "no policy for the pod": reviews.unlabelled(),
             "no policy for the namespace": reviews.in_namespace("kube-system"),
         }
-        for name, review in nothing.items():
+        for name, review in uncovered.items():
             bodies = reviews.variants(review)
             check_answers(
                 ours, bodies, lambda answer: is_allowed(answer) and not is_patched(answer)
             )
             contenders[name] = (ours, run.write_reviews(name.replace(" ", "-"), bodies))
-        run.log_progress("growth: init containers, and reviews that match nothing")
+        run.log_progress("growth: init containers, and pods without a policy")
         part.rows |= run.measure_throughput(contenders)
 
 

@@ -1,7 +1,8 @@
-"""Rounds in which every contender has its turn: A B C, C B A, A B C …
+"""Interleaved measurements: A B C, C B A, A B C, and so on.
 
-A shared machine is faster in one minute than in the next. Contenders that take turns within
-seconds share its moods, so that their ratio travels where neither figure does.
+The speed of a shared machine changes from minute to minute. Measurements that alternate within
+seconds are affected alike. Their ratio is therefore comparable between machines, although the
+figures are not.
 """
 
 from __future__ import annotations
@@ -13,17 +14,21 @@ T = TypeVar("T")
 
 
 def interleave(
-    turns: Mapping[str, Callable[[], T]],
+    measurements: Mapping[str, Callable[[], T]],
     rounds: int,
     warm_up: Callable[[str], object] = lambda _name: None,
 ) -> dict[str, list[T]]:
-    """What each turn gave in each round. The order is reversed from round to round."""
-    for name in turns:
+    """Run every measurement once in each round, and return the results of each measurement.
+
+    `warm_up` is called with each name before the first round. The order is reversed after each
+    round.
+    """
+    for name in measurements:
         warm_up(name)
-    found: dict[str, list[T]] = {name: [] for name in turns}
-    order = list(turns)
+    results: dict[str, list[T]] = {name: [] for name in measurements}
+    order = list(measurements)
     for _ in range(rounds):
         for name in order:
-            found[name].append(turns[name]())
+            results[name].append(measurements[name]())
         order.reverse()
-    return found
+    return results

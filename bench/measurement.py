@@ -1,4 +1,4 @@
-"""A figure, round by round."""
+"""Measured figures, with their values in each round."""
 
 from __future__ import annotations
 
@@ -12,42 +12,45 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one figure was in each round."""
+    """The values of one figure, one for each round."""
 
     values: tuple[float, ...]
     unit: str = ""
 
     @property
     def median(self) -> float:
-        """The figure to quote."""
+        """The median over the rounds, which is the value to quote."""
         return median(self.values)
 
     @property
     def low(self) -> float:
-        """In the round in which it was lowest."""
+        """The lowest value of all rounds."""
         return min(self.values)
 
     @property
     def high(self) -> float:
-        """In the round in which it was highest."""
+        """The highest value of all rounds."""
         return max(self.values)
 
     def ratio_to(self, other: Measurement) -> Measurement:
-        """The ratio to another figure, round by round: both had the same minute of the machine."""
+        """Return the ratio to another figure in each round.
+
+        Both figures of a round were measured within seconds, at the same speed of the machine.
+        """
         return self._with(other, truediv, "×")
 
     def minus(self, other: Measurement) -> Measurement:
-        """What it is beyond another figure, round by round."""
+        """Return the difference to another figure in each round."""
         return self._with(other, sub, self.unit)
 
     def as_json(self) -> dict[str, Any]:
-        """For the results file."""
+        """Return the JSON object for the results file."""
         return {"median": self.median, "low": self.low, "high": self.high,
                 "unit": self.unit, "rounds": list(self.values)}  # fmt: skip
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Measurement:
-        """Of a results file."""
+        """Return the figure of a JSON object from a results file."""
         return cls(tuple(data["rounds"]), data["unit"])
 
     def _with(
@@ -57,12 +60,12 @@ class Measurement:
         return Measurement(tuple(combine(mine, theirs) for mine, theirs in pairs), unit)
 
 
+# The rows of a table: row name to column name to figure.
 Rows: TypeAlias = dict[str, dict[str, Measurement]]
-"""The figures of each row, by their names."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value that so many percent do not exceed."""
+    """Return the percentile: about `percent` percent of the values are lower."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
@@ -70,16 +73,16 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def to_measurements(
     rounds: Iterable[dict[str, float]], units: dict[str, str]
 ) -> dict[str, Measurement]:
-    """One Measurement for each figure of the rounds."""
-    found = list(rounds)
+    """Return a Measurement for each figure in `units`, from the figures of each round."""
+    results = list(rounds)
     return {
-        name: Measurement(tuple(figures[name] for figures in found), unit)
+        name: Measurement(tuple(figures[name] for figures in results), unit)
         for name, unit in units.items()
     }
 
 
 def concatenate_rounds(rounds: Sequence[Rows]) -> Rows:
-    """Rows of several rounds, of rows that were measured round by round."""
+    """Return rows with the values of all rounds, from rows that were measured in one round each."""
     return {
         row: {
             name: Measurement(tuple(chain(*(each[row][name].values for each in rounds))), one.unit)

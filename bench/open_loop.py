@@ -1,11 +1,12 @@
-"""A steady rate of reviews, each sent at its time whatever became of those before it.
+"""An open-loop load generator: it sends reviews at a constant rate.
 
-wrk waits for an answer before it asks again: a server that stalls is asked less while it does, and
-the stall counts once. Here every review has a moment at which it is due, and its latency is counted
-from that moment, also when it had to wait for a connection to become free.
+wrk, a closed-loop generator, waits for an answer before it sends the next request. While a server
+stalls, wrk sends fewer requests, and the stall affects only one latency per connection. Here each
+review has a scheduled time. Its latency is counted from that time, also if the review had to wait
+for a free connection.
 
-`python -m bench.open_loop` runs as a process of its own, on a core of its own. It does not sleep
-between two reviews but looks at the clock, since uvloop's timers know milliseconds only.
+`python -m bench.open_loop` runs in a process of its own, on a core of its own. Between two reviews
+it polls the clock instead of sleeping, because uvloop's timers have a resolution of milliseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bench.errors import BenchError
 from bench.measurement import percentile
 from bench.servers import Server
 
-UNITS = {"p50": "ms", "p99": "ms", "reviews/s": "/s", "generator late, p99": "ms"}
+UNITS = {"p50": "ms", "p99": "ms", "reviews/s": "/s", "generator delay, p99": "ms"}
 _HEAD_END = b"\r\n\r\n"
 
 
@@ -42,7 +43,10 @@ def run_open_loop(
     seconds: float,
     core: int,
 ) -> dict[str, float]:
-    """Send a server so many reviews a second; the figures of UNITS."""
+    """Send a server `rate` reviews per second, and return the figures of UNITS.
+
+    Raises BenchError if a single request fails.
+    """
     plan = {
         "url": server.url,
         "ca": str(server.ca),
@@ -51,21 +55,21 @@ def run_open_loop(
         "connections": connections,
         "seconds": seconds,
     }
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "bench.open_loop", json.dumps(plan)],
         capture_output=True,
         text=True,
         check=False,
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )
-    if ran.returncode:
-        raise BenchError(f"{server.name} under steady load: {ran.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(ran.stdout)
-    return found
+    if process.returncode:
+        raise BenchError(f"{server.name} failed at a constant rate: {process.stderr[-2000:]}")
+    figures: dict[str, float] = json.loads(process.stdout)
+    return figures
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: a request at a time."""
+    """A connection that sends one request at a time."""
 
     def __init__(self, generator: OpenLoopGenerator) -> None:
         self._generator = generator
@@ -74,12 +78,12 @@ class _Connection(asyncio.Protocol):
         self._awaiting_answer = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is one in all but name.
+        # uvloop's transport has the interface of asyncio.Transport, but is no subclass.
         self._transport = cast(asyncio.Transport, transport)
         self._generator.idle.append(self)
 
     def send(self, request: bytes, due: float) -> None:
-        """Send a request that was due at a time."""
+        """Send a request. `due` is its scheduled time."""
         self._due = due
         self._awaiting_answer = True
         self._received = b""
@@ -106,14 +110,14 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._awaiting_answer:
-            self._generator.failures.append(f"lost: {exc}")
+            self._generator.failures.append(f"connection lost before the answer: {exc}")
         elif self in self._generator.idle:
             self._generator.idle.remove(self)
             self._generator.open_replacement()
 
 
 class OpenLoopGenerator:
-    """All connections to one server."""
+    """The generator, with its connections to one server."""
 
     def __init__(self, url: str, ca: str) -> None:
         self._where = urlsplit(url)
@@ -125,7 +129,7 @@ class OpenLoopGenerator:
         self.failures: list[str] = []
 
     async def open(self) -> None:
-        """One more connection."""
+        """Open a connection."""
         loop = asyncio.get_running_loop()
         await loop.create_connection(
             lambda: _Connection(self),
@@ -135,13 +139,13 @@ class OpenLoopGenerator:
         )
 
     def open_replacement(self) -> None:
-        """A connection in place of one that was closed."""
+        """Open a connection in the background, to replace one that was closed."""
         task = asyncio.ensure_future(self.open())
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
     def encode_request(self, body: bytes) -> bytes:
-        """As the API server would send it."""
+        """Return the HTTP request for a review, with the API server's headers."""
         head = (
             f"POST {self._where.path}?timeout=10s HTTP/1.1\r\nHost: {self._where.netloc}\r\n"
             "User-Agent: kube-apiserver-admission\r\nContent-Type: application/json\r\n"
@@ -150,7 +154,11 @@ class OpenLoopGenerator:
         return head.encode() + body
 
     async def run(self, requests: list[bytes], rate: float, seconds: float) -> float:
-        """Send them in turn; the seconds that it took to have all answers."""
+        """Send the requests in turn at `rate` per second for `seconds`.
+
+        Return the seconds until the last answer. Latencies, delays and failures are in the
+        attributes with these names.
+        """
         waiting: deque[tuple[bytes, float]] = deque()
         total = max(1, round(rate * seconds))
         due = 0
@@ -164,32 +172,33 @@ class OpenLoopGenerator:
             while waiting and self.idle:
                 self.idle.popleft().send(*waiting.popleft())
             if now > start + seconds + 30:
-                self.failures.append(f"{total - len(self.latencies)} reviews are not answered")
+                self.failures.append(f"{total - len(self.latencies)} reviews were not answered")
             await asyncio.sleep(0)
         return perf_counter() - start
 
 
-async def _main(told: dict[str, Any], bodies: list[bytes]) -> None:
-    generator = OpenLoopGenerator(told["url"], told["ca"])
-    for _ in range(told["connections"]):
+async def _main(plan: dict[str, Any], bodies: list[bytes]) -> None:
+    generator = OpenLoopGenerator(plan["url"], plan["ca"])
+    for _ in range(plan["connections"]):
         await generator.open()
     requests = [generator.encode_request(body) for body in bodies]
-    await generator.run(requests, told["rate"], min(told["seconds"], 0.5))
+    # A warm-up, whose figures are discarded.
+    await generator.run(requests, plan["rate"], min(plan["seconds"], 0.5))
     generator.latencies.clear()
     generator.delays.clear()
     gc.collect()
     gc.freeze()
     gc.disable()
-    seconds = await generator.run(requests, told["rate"], told["seconds"])
+    seconds = await generator.run(requests, plan["rate"], plan["seconds"])
     if generator.failures:
         sys.exit(generator.failures[0])
-    found = {
+    figures = {
         "p50": percentile(generator.latencies, 50) * 1e3,
         "p99": percentile(generator.latencies, 99) * 1e3,
         "reviews/s": len(generator.latencies) / seconds,
-        "generator late, p99": percentile(generator.delays, 99) * 1e3,
+        "generator delay, p99": percentile(generator.delays, 99) * 1e3,
     }
-    print(json.dumps(found))
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

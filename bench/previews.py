@@ -1,4 +1,4 @@
-"""What previews cost reviews: a steady rate of reviews, with previews beside it and without."""
+"""The latency of reviews while podsettle makes previews, compared with no previews."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from bench.throughput import is_patched
 from tests.support.process import free_port
 
 NAME = "previews"
-IDLE = "reviews alone"
-STALL = "longest stall of the loop"
-WORK = "most CPU at a stretch"
-BEYOND = "p99 beyond twice the idle one"
+IDLE = "no previews"
+STALL = "longest event loop stall"
+CPU_TIME = "most CPU time between callbacks"
+EXCESS = "p99 above twice that without previews"
+# Reviews per second: some percent of what a core can do, so that no review waits for another.
 _RATE = 200.0
-"""Reviews a second: some hundredths of what a core can do, so that none waits for another."""
 _POLICIES, _NAMESPACES = 1_000, 10_000
+# Previews are sent from the core of the load generator, at a lower priority than reviews.
 _NICENESS = 10
-"""Of what sends previews, on the core of what sends reviews."""
 
 
 def bodies() -> dict[str, bytes]:
-    """Ordinary and hostile texts, each up to the 4 MiB that are read."""
+    """Return ordinary and hostile texts by name. None is larger than the limit of 4 MiB."""
     pod = reviews.tekton()["request"]["object"]
     tekton = json.dumps({"kind": "List", "items": [pod] * 490}).encode()
     limit = 4 * 1024 * 1024 - 1024
@@ -46,7 +46,7 @@ def bodies() -> dict[str, bytes]:
     containers = [{"name": f"c{n}", "image": "a", "env": [{"name": "x"}] * 20} for n in range(990)]
     wide = {"kind": "Pod", "metadata": pod["metadata"], "spec": {"initContainers": containers}}
     return {
-        "490 pods of Tekton": tekton[:limit] if len(tekton) <= limit else _list(pod, limit),
+        "490 Tekton pods": tekton[:limit] if len(tekton) <= limit else _list(pod, limit),
         "190 nested anchors": nested.encode(),
         "500,000 values": b"[" + b"1," * 480_000 + b"1]",
         "990 init containers": json.dumps(wide).encode(),
@@ -60,8 +60,8 @@ def _list(pod: reviews.Json, limit: int) -> bytes:
 
 
 def measure(run: Run) -> ReportTable:
-    """p50, p99 and the longest stall of the loop while each kind of text is previewed."""
-    part = ReportTable(NAME, "Reviews while previews are made")
+    """Measure the latency of reviews and the event loop's stalls, for previews of each text."""
+    part = ReportTable(NAME, "Reviews during previews")
     sent = reviews.variants(reviews.tekton())
     files = run.write_reviews("beside-previews", sent)
     stalls = run.directory / "stalls"
@@ -71,59 +71,61 @@ def measure(run: Run) -> ReportTable:
     with _server(run, manifests, stalls) as server:
         check_answers(server, sent[:1], is_patched)
         texts: dict[str, bytes | None] = {IDLE: None, **bodies()}
-        made: dict[str, list[int]] = {}
+        statuses: dict[str, list[int]] = {}
 
-        def turn(name: str) -> dict[str, float]:
+        def load(name: str) -> dict[str, float]:
             run.log_progress(f"previews: {name}")
-            with _previewing(server, texts[name], run.cores.load) as answered:
+            with _send_previews(server, texts[name], run.cores.load) as answered:
                 since = time.monotonic()
-                found = run_open_loop(
+                figures = run_open_loop(
                     server,
                     files,
                     rate=_RATE,
                     connections=CONNECTIONS,
-                    seconds=run.profile.seconds * 2,
+                    seconds=run.profile.load_seconds * 2,
                     core=run.cores.load,
                 )
                 stall = longest_stall(stalls, since, time.monotonic())
-            found |= {STALL: stall.delay * 1e3, WORK: stall.cpu * 1e3}
-            found["previews answered"] = float(len(answered))
-            made.setdefault(name, []).extend(answered)
-            return found
+            figures |= {STALL: stall.delay * 1e3, CPU_TIME: stall.cpu * 1e3}
+            figures["previews answered"] = float(len(answered))
+            statuses.setdefault(name, []).extend(answered)
+            return figures
 
-        turns = {name: partial(turn, name) for name in texts}
-        rounds = interleave(turns, run.profile.rounds)
-    units = {**UNITS, STALL: "ms", WORK: "ms", "previews answered": ""}
+        measurements = {name: partial(load, name) for name in texts}
+        rounds = interleave(measurements, run.profile.rounds)
+    units = {**UNITS, STALL: "ms", CPU_TIME: "ms", "previews answered": ""}
     part.rows = {name: to_measurements(figures, units) for name, figures in rounds.items()}
-    _compare(part.rows)
+    _add_comparison(part.rows)
     part.notes += [
-        f"{_RATE:g} reviews a second, on a cluster of {_POLICIES:,} policies and {_NAMESPACES:,} "
-        "namespaces; the worker of previews shares the server's one core.",
-        "The stall is a delay, which the other processes of the machine add to; the CPU time is "
-        "of the loop's thread alone, from one callback to the next, with the reviews in between.",
-        "One client sends the same text again as soon as it is answered.",
-        *(f"{name}: {_statuses(answers)}." for name, answers in made.items() if answers),
+        f"The load is {_RATE:g} reviews per second. The cluster has {_POLICIES:,} policies and "
+        f"{_NAMESPACES:,} namespaces. The preview worker runs on the server's core.",
+        "A stall is a delay of a callback on the event loop. It includes the time in which other "
+        "processes use the core. The CPU time between callbacks is that of the event loop's thread "
+        "only, and includes reviews.",
+        "One client sends the same text repeatedly, each time after the last answer.",
+        *(f"{name}: {_count(answers)}." for name, answers in statuses.items() if answers),
     ]
     return part
 
 
-def _compare(rows: Rows) -> None:
+def _add_comparison(rows: Rows) -> None:
+    """Add columns that compare the p99 of each row with the p99 without previews."""
     idle = rows[IDLE]["p99"]
     for name, figures in rows.items():
         if name != IDLE:
             twice = Measurement(tuple(2 * value for value in idle.values), idle.unit)
-            figures["p99, against alone"] = figures["p99"].ratio_to(idle)
-            figures[BEYOND] = figures["p99"].minus(twice)
+            figures["p99, ratio to no previews"] = figures["p99"].ratio_to(idle)
+            figures[EXCESS] = figures["p99"].minus(twice)
 
 
 def worst(part: ReportTable, column: str) -> Measurement:
-    """The highest of a figure over all texts, round by round."""
+    """Return the highest value of a column over all texts, in each round."""
     measures = [figures[column] for name, figures in part.rows.items() if name != IDLE]
     values = zip(*(measure.values for measure in measures), strict=True)
     return Measurement(tuple(map(max, values)), measures[0].unit)
 
 
-def _statuses(answers: list[int]) -> str:
+def _count(answers: list[int]) -> str:
     counts = {status: answers.count(status) for status in sorted(set(answers))}
     return ", ".join(f"{count} answered with {status}" for status, count in counts.items())
 
@@ -140,21 +142,21 @@ def _server(run: Run, manifests: Path, stalls: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def _previewing(server: Server, text: bytes | None, core: int) -> Iterator[list[int]]:
-    """Send a text again and again while the block runs; the statuses of the answers."""
+def _send_previews(server: Server, text: bytes | None, core: int) -> Iterator[list[int]]:
+    """Send a text repeatedly while the block runs. Yield the list of the answers' statuses."""
     answered: list[int] = []
-    over = threading.Event()
+    finished = threading.Event()
     client = server.connect()
 
     def send() -> None:
-        # Of this thread alone, both.
+        # On Linux, both settings affect only this thread.
         os.sched_setaffinity(0, {core})
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        while not over.is_set():
+        while not finished.is_set():
             client.request("POST", "/preview", text)
             response = client.getresponse()
             response.read()
-            if not over.is_set():
+            if not finished.is_set():
                 answered.append(response.status)
 
     thread = threading.Thread(target=send)
@@ -163,9 +165,9 @@ def _previewing(server: Server, text: bytes | None, core: int) -> Iterator[list[
     try:
         yield answered
     finally:
-        over.set()
+        finished.set()
         if text is not None:
             thread.join(60)
             if thread.is_alive():
-                raise BenchError("a preview was not answered in a minute")
+                raise BenchError("a preview was not answered within a minute")
         client.close()

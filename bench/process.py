@@ -1,4 +1,4 @@
-"""A program in the background, held to a core, and what Linux knows of it."""
+"""Background processes, pinned to a core, with their CPU time and memory from /proc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Process:
-    """A running program."""
+    """A background process."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self._process = process
@@ -23,23 +23,26 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def cpu_seconds(self) -> float:
-        """What it and its children have used so far, in user and kernel mode."""
+        """Return the CPU seconds of the process and its children, in user and kernel mode."""
         return sum(_cpu_ticks(pid) for pid in _process_tree(self.pid)) / _TICKS
 
     def memory_mib(self, field: str = "VmRSS") -> float:
-        """Resident MiB of it and its children; `VmHWM` for the most that it ever was."""
+        """Return the resident memory of the process and its children in MiB.
+
+        `field` is a field of /proc/PID/status: `VmRSS` for now, `VmHWM` for the peak.
+        """
         return sum(_status(pid, field) for pid in _process_tree(self.pid)) / 1024
 
     def log_tail(self) -> str:
-        """The end of its log."""
+        """Return the end of the process' log."""
         return self.log.read_text(errors="replace")[-2000:]
 
     def stop(self) -> None:
-        """Ask it to leave, and make it."""
+        """Send SIGTERM, and SIGKILL if the process does not exit in time."""
         self._process.terminate()
         try:
             self._process.wait(_TIMEOUT_SECONDS)
@@ -56,7 +59,7 @@ def running_process(
     core: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[Process]:
-    """Run a program while the block runs."""
+    """Run a program in the background while the block runs, with its output in `log`."""
     with log.open("wb") as output:
         process = Process(
             subprocess.Popen(
@@ -65,7 +68,7 @@ def running_process(
                 stdout=output,
                 stderr=output,
                 env={**os.environ, **(env or {})},
-                # Before the program has threads: each of them would have to be held by itself.
+                # In the child before exec: all threads of the program inherit the setting.
                 preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
             ),
             log,
@@ -84,12 +87,12 @@ def _process_tree(pid: int) -> Iterator[int]:
 
 
 def _cpu_ticks(pid: int) -> int:
-    # The name in parentheses may hold anything.
+    # The name in parentheses may contain any character, also spaces and parentheses.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    # utime, stime, and those of children that have ended.
+    # utime and stime of the process, cutime and cstime of children that have exited.
     return sum(int(field) for field in fields[11:15])
 
 
-def _status(pid: int, what: str) -> int:
-    found = re.search(rf"^{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
-    return int(found[1]) if found else 0
+def _status(pid: int, field: str) -> int:
+    match = re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return int(match[1]) if match else 0

@@ -1,4 +1,4 @@
-"""How long to measure."""
+"""Profiles: how much work the benchmark does for its figures."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How much work goes into a figure."""
+    """The number and the duration of measurements, and the sizes to measure."""
 
     rounds: int
-    seconds: float
-    """Of load, on one server in one round."""
-    warm_up: float
-    """Seconds of load that do not count, once for each server and kind of review."""
+    # The duration of the load on one server in one round.
+    load_seconds: float
+    # The duration of unmeasured load, once for each server and kind of review.
+    warm_up_seconds: float
+    # Pod creations of each kind in one round.
     creates: int
-    """Pods of each kind in one round."""
+    # Passes over all reviews, for one figure of the core in one round.
     passes: int
-    """Over all reviews, for one figure of the core in one round."""
+    # The following four are the sizes of the part `growth`, one row for each number.
     policies: tuple[int, ...]
     namespaces: tuple[int, ...]
     kilobytes: tuple[int, ...]
     init_containers: tuple[int, ...]
+    # The number of starts of podsettle whose time is measured.
     starts: int
+    # The numbers of namespaces and policies of the cluster for the memory measurement.
     large: tuple[int, int]
-    """Namespaces and policies of the cluster whose memory is measured."""
 
 
 FULL = Profile(
     rounds=5,
-    seconds=4.0,
-    warm_up=2.0,
+    load_seconds=4.0,
+    warm_up_seconds=2.0,
     creates=300,
     passes=20,
     policies=(1, 10, 100, 1_000),
@@ -40,10 +42,11 @@ FULL = Profile(
     starts=9,
     large=(10_000, 1_000),
 )
+# Only checks that everything runs: the figures mean nothing.
 SHORT = Profile(
     rounds=1,
-    seconds=0.3,
-    warm_up=0,
+    load_seconds=0.3,
+    warm_up_seconds=0,
     creates=10,
     passes=1,
     policies=(1, 10),
@@ -53,4 +56,3 @@ SHORT = Profile(
     starts=1,
     large=(100, 10),
 )
-"""To see that everything works. What it measures means nothing."""

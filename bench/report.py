@@ -1,4 +1,4 @@
-"""Results: tables for people, JSON for programs, and the page in docs/."""
+"""The results as text, as JSON and as docs/performance.md."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from bench.measurement import Measurement
 from bench.report_table import ReportTable
 from bench.targets import evaluate_targets
 
-Table = list[Sequence[str]]
+# Rows of cells. The first row contains the column names.
+Cells = list[Sequence[str]]
 _PAGE_PART = re.compile(r"(<!-- bench: begin -->\n).*?(<!-- bench: end -->)", re.DOTALL)
 
 
 def as_json(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) -> str:
-    """Everything that was measured."""
+    """Return the content of the results file: environment, targets and all tables."""
     data: dict[str, Any] = {
         "environment": dict(environment),
         "targets": [
@@ -29,7 +30,7 @@ def as_json(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) ->
                 "at least": verdict.target.at_least,
                 "unit": verdict.target.unit,
                 "verdict": verdict.result,
-                "measured": verdict.measure.as_json() if verdict.measure else None,
+                "measured": verdict.measurement.as_json() if verdict.measurement else None,
             }
             for verdict in evaluate_targets(parts)
         ],
@@ -39,19 +40,19 @@ def as_json(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) ->
 
 
 def from_json(text: str) -> tuple[dict[str, ReportTable], dict[str, str]]:
-    """The parts and the environment of a results file."""
+    """Return the tables and the environment of a results file."""
     data = json.loads(text)
     parts = {name: ReportTable.from_json(name, part) for name, part in data["parts"].items()}
     return parts, data["environment"]
 
 
 def as_text(parts: Mapping[str, ReportTable], *, with_targets: bool = True) -> str:
-    """Tables for a terminal; judged by what has to hold, unless the figures mean nothing."""
+    """Return the tables for a terminal, with the targets unless the figures mean nothing."""
     lines: list[str] = []
     for part in parts.values():
         lines += ["", part.title, *_align(_cells(part)), *(f"  - {note}" for note in part.notes)]
     if with_targets:
-        lines += ["", "What has to hold", *_align(_targets(parts))]
+        lines += ["", "Targets", *_align(_targets(parts))]
     else:
         lines += ["", "A short run: the figures mean nothing."]
     lines.append("")
@@ -59,10 +60,10 @@ def as_text(parts: Mapping[str, ReportTable], *, with_targets: bool = True) -> s
 
 
 def as_markdown(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) -> str:
-    """The same as sections of a page."""
-    lines = ["", "## What has to hold", "", *_markdown_table(_targets(parts)), ""]
-    shape = ", ".join(f"{what} {value}" for what, value in environment.items())
-    lines += [f"Measured with: {shape}.", "", "![The figures below as bars](performance.svg)", ""]
+    """Return the tables and the targets as sections of a Markdown page."""
+    lines = ["", "## Targets", "", *_markdown_table(_targets(parts)), ""]
+    details = ", ".join(f"{name} {value}" for name, value in environment.items())
+    lines += [f"Measured with: {details}.", "", "![The figures below as bars](performance.svg)", ""]
     for part in parts.values():
         lines += [f"## {part.title}", "", *_markdown_table(_cells(part)), ""]
         lines += [f"- {note}" for note in part.notes] + [""]
@@ -70,51 +71,49 @@ def as_markdown(parts: Mapping[str, ReportTable], environment: Mapping[str, str]
 
 
 def fill_page(page: str, results: str) -> str:
-    """A page with results between its markers."""
-    new, count = _PAGE_PART.subn(lambda found: f"{found[1]}{results}{found[2]}", page)
+    """Return the page with `results` between its markers. Raises BenchError without markers."""
+    new, count = _PAGE_PART.subn(lambda match: f"{match[1]}{results}{match[2]}", page)
     if count != 1:
-        raise BenchError("the page has no place for results")
+        raise BenchError("the page does not contain the markers for the results exactly once")
     return new
 
 
 def write_docs(directory: Path, results: str, picture: str) -> None:
-    """Bring docs/performance.md up to date."""
+    """Write the results to docs/performance.md and the chart to docs/performance.svg."""
     page = directory / "performance.md"
     page.write_text(fill_page(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     (directory / "performance.svg").write_text(picture, encoding="utf-8")
 
 
-def _cells(part: ReportTable) -> Table:
+def _cells(part: ReportTable) -> Cells:
     columns = list(dict.fromkeys(column for row in part.rows.values() for column in row))
-    table: Table = [["", *columns]]
+    table: Cells = [["", *columns]]
     for name, figures in part.rows.items():
         cells = (figures.get(column) for column in columns)
         table.append([name, *(format_measurement(cell) if cell else "" for cell in cells)])
     return table
 
 
-def _targets(parts: Mapping[str, ReportTable]) -> Table:
-    table: Table = [["", "has to be", "was", ""]]
+def _targets(parts: Mapping[str, ReportTable]) -> Cells:
+    table: Cells = [["", "target", "measured", "result"]]
     for verdict in evaluate_targets(parts):
         target = verdict.target
         bound = f"{'≥' if target.at_least else '≤'} {format_value(target.bound, target.unit)}"
-        was = format_measurement(_in_unit(verdict.measure, target.unit)) if verdict.measure else ""
-        table.append([target.description, bound, was, verdict.result])
+        measured = ""
+        if verdict.measurement:
+            measured = format_measurement(Measurement(verdict.measurement.values, target.unit))
+        table.append([target.description, bound, measured, verdict.result])
     return table
 
 
-def _in_unit(measure: Measurement, unit: str) -> Measurement:
-    return Measurement(measure.values, unit)
-
-
-def _align(table: Table) -> Iterator[str]:
+def _align(table: Cells) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  " + "  ".join(cells).rstrip()
 
 
-def _markdown_table(table: Table) -> Iterator[str]:
+def _markdown_table(table: Cells) -> Iterator[str]:
     head, *rows = table
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"

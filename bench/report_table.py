@@ -1,4 +1,4 @@
-"""What a part of the benchmark found."""
+"""The results of one part of the benchmark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.measurement import Measurement, Rows
 
 @dataclass(slots=True)
 class ReportTable:
-    """A table: what was measured, and its figures."""
+    """A table of figures, with a title and notes."""
 
     name: str
     title: str
@@ -18,11 +18,11 @@ class ReportTable:
     notes: list[str] = field(default_factory=list)
 
     def figure(self, row: str, column: str) -> Measurement:
-        """One cell."""
+        """Return the figure in one cell. Raises KeyError if there is none."""
         return self.rows[row][column]
 
     def as_json(self) -> dict[str, Any]:
-        """For the results file."""
+        """Return the JSON object for the results file."""
         return {
             "title": self.title,
             "rows": {
@@ -34,7 +34,7 @@ class ReportTable:
 
     @classmethod
     def from_json(cls, name: str, data: dict[str, Any]) -> ReportTable:
-        """Of a results file."""
+        """Return the table of a JSON object from a results file."""
         rows = {
             row: {column: Measurement.from_json(measure) for column, measure in figures.items()}
             for row, figures in data["rows"].items()

@@ -1,6 +1,6 @@
--- wrk sends the reviews in the files it is given, one after the other, and tells what it saw.
+-- A script for wrk. It sends the reviews in the given files in turn, and prints the results as JSON.
 local requests = {}
-local turn = 0
+local last = 0
 
 function init(files)
   for _, path in ipairs(files) do
@@ -12,8 +12,8 @@ function init(files)
 end
 
 function request()
-  turn = turn % #requests + 1
-  return requests[turn]
+  last = last % #requests + 1
+  return requests[last]
 end
 
 function done(summary, latency, _)

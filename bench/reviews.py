@@ -1,7 +1,7 @@
-"""The reviews that are sent: a Tekton pod as the API server asks about it, in many variants.
+"""The reviews of the benchmark: a Tekton pod in many variants, in the API server's format.
 
-No two bodies are alike, so that nobody can say that one body is replayed: names, uids, labels and
-scripts differ from one to the next, as they do from TaskRun to TaskRun. All are of about one size.
+Names, uids, labels and scripts differ between the variants, as they differ between TaskRuns. So the
+benchmark does not replay a single body. All variants have about the same size.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import Any, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 VARIANTS = 64
+# More than the decision cache holds.
 DISTINCT_TEMPLATES = 1_500
-"""More than podsettle remembers."""
 _EXAMPLE = Path(__file__).parents[1] / "examples" / "reviews" / "tekton-taskrun.json"
 _UID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _SUFFIX = re.compile(r"(?<=-)(?:8k2mz|9l9zj|mz4c7|mssqb|qq9n2)\b")
+# `#!/…` in base64: Tekton passes scripts to its init container in this encoding.
 _SCRIPT = re.compile(r"IyEv[A-Za-z0-9+/]{40,}={0,2}")
-"""`#!/…` in base64, as Tekton passes scripts to its init container."""
+# The characters of generated suffixes in Kubernetes.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Of which Kubernetes makes the ends of names."""
-_MOST_STEPS = 20
-"""A TaskRun with more is nothing that one meets; the rest of a large pod is environment."""
+# Real TaskRuns do not have more steps. Environment variables fill a larger pod.
+_MAX_STEPS = 20
 
 
 def tekton() -> Json:
-    """The pod of a TaskRun: two init containers, three containers, 8 KB."""
-    found: Json = json.loads(_EXAMPLE.read_text(encoding="utf-8"))
-    return found
+    """Return a review of a TaskRun's pod: two init containers, three containers, 8 KB."""
+    review: Json = json.loads(_EXAMPLE.read_text(encoding="utf-8"))
+    return review
 
 
 def small() -> Json:
-    """A pod of 2 KB that the same policy covers: one init container, one container."""
+    """Return a review of 2 KB: one init container and one container, covered by the same policy."""
     review = tekton()
     pod = review["request"]["object"]
     spec = pod["spec"]
@@ -53,7 +53,7 @@ def small() -> Json:
 
 
 def of_size(kilobytes: int) -> Json:
-    """A pod of about so many kilobytes."""
+    """Return a review of about the given size."""
     if kilobytes < 8:
         return small()
     review = tekton()
@@ -61,13 +61,13 @@ def of_size(kilobytes: int) -> Json:
         return review
     containers = review["request"]["object"]["spec"]["containers"]
     step = json.dumps(containers[0])
-    while len(encode(review)) + len(step) < kilobytes * 1000 and len(containers) < _MOST_STEPS:
+    while len(encode(review)) + len(step) < kilobytes * 1000 and len(containers) < _MAX_STEPS:
         containers.append({**json.loads(step), "name": f"step-more-{len(containers)}"})
     return _pad(review, kilobytes * 1000)
 
 
 def with_init_containers(count: int) -> Json:
-    """The Tekton pod with so many init containers."""
+    """Return a review of the Tekton pod with another number of init containers."""
     review = tekton()
     spec = review["request"]["object"]["spec"]
     some = spec["initContainers"]
@@ -78,32 +78,32 @@ def with_init_containers(count: int) -> Json:
 
 
 def unlabelled() -> Json:
-    """The Tekton pod without the label that the policy selects by."""
+    """Return a review of the Tekton pod without the label in the policy's selector."""
     review = tekton()
     del review["request"]["object"]["metadata"]["labels"]["tekton.dev/taskRun"]
     return review
 
 
 def in_namespace(name: str) -> Json:
-    """The Tekton pod in another namespace."""
+    """Return a review of the Tekton pod in another namespace."""
     review = tekton()
     review["request"]["namespace"] = review["request"]["object"]["metadata"]["namespace"] = name
     return review
 
 
 def encode(review: Json) -> bytes:
-    """JSON without spaces, as the API server sends it."""
+    """Return the review as JSON without spaces, the API server's format."""
     return json.dumps(review, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def variants(review: Json, count: int = VARIANTS) -> list[bytes]:
-    """The same review of different pods; the same ones in every run."""
+    """Return reviews of `count` pods of one template. They are the same in every run."""
     text = encode(review).decode()
     return [_variant(text, random.Random(number)).encode() for number in range(count)]
 
 
 def distinct_templates(count: int = DISTINCT_TEMPLATES) -> list[bytes]:
-    """The Tekton pod, so many times, of a template of its own each time."""
+    """Return reviews of `count` Tekton pods, each of another template."""
     review = tekton()
     command: list[str] = review["request"]["object"]["spec"]["initContainers"][0]["command"]
     made = []
@@ -115,7 +115,7 @@ def distinct_templates(count: int = DISTINCT_TEMPLATES) -> list[bytes]:
 
 
 def write_files(bodies: list[bytes], directory: Path) -> list[Path]:
-    """A file for each body."""
+    """Write each body to a file in `directory`, and return the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = [directory / f"{number:03}.json" for number in range(len(bodies))]
     for path, body in zip(paths, bodies, strict=True):
@@ -123,35 +123,37 @@ def write_files(bodies: list[bytes], directory: Path) -> list[Path]:
     return paths
 
 
-def _variant(text: str, chance: random.Random) -> str:
-    # What is one name or uid in the review is one in the variant.
-    known: dict[str, str] = {}
+def _variant(text: str, generator: random.Random) -> str:
+    # A name or uid that occurs several times is replaced by the same text each time.
+    replacements: dict[str, str] = {}
 
-    def by(make: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
-        def replaced(found: re.Match[str]) -> str:
-            if found[0] not in known:
-                known[found[0]] = make(found[0])
-            return known[found[0]]
+    def replace_by(make: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
+        def replacement(match: re.Match[str]) -> str:
+            if match[0] not in replacements:
+                replacements[match[0]] = make(match[0])
+            return replacements[match[0]]
 
-        return replaced
+        return replacement
 
     def uid(_old: str) -> str:
-        digits = f"{chance.getrandbits(128):032x}"
+        digits = f"{generator.getrandbits(128):032x}"
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     def suffix(old: str) -> str:
-        return "".join(chance.choices(_LETTERS, k=len(old)))
+        return "".join(generator.choices(_LETTERS, k=len(old)))
 
     def script(old: str) -> str:
-        size = len(base64.b64decode(old)) + chance.randint(-8, 8)
-        rest = "".join(chance.choices("abcdefghij $/\n", k=size - 10))
+        size = len(base64.b64decode(old)) + generator.randint(-8, 8)
+        rest = "".join(generator.choices("abcdefghij $/\n", k=size - 10))
         return base64.b64encode(f"#!/bin/sh\n{rest}".encode()).decode()
 
-    return _SCRIPT.sub(by(script), _SUFFIX.sub(by(suffix), _UID.sub(by(uid), text)))
+    text = _UID.sub(replace_by(uid), text)
+    text = _SUFFIX.sub(replace_by(suffix), text)
+    return _SCRIPT.sub(replace_by(script), text)
 
 
 def _pad(review: Json, size: int) -> Json:
-    """With environment variables, spread over the containers, up to a size."""
+    """Add environment variables to the containers in turn until the review has the given size."""
     containers = review["request"]["object"]["spec"]["containers"]
     number = 0
     length = len(encode(review))

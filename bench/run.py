@@ -1,4 +1,4 @@
-"""One run of the benchmark: what its parts share."""
+"""The context of a benchmark run, which all parts share."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bench.profiles import Profile
 from bench.reviews import write_files
 from bench.servers import Server, certificates
 
+# Eight connections keep one core busy. The API server keeps up to 25 idle connections.
 CONNECTIONS = 8
-"""The API server keeps up to 25; eight keep one core busy."""
 
 
 @dataclass
 class Run:
-    """A directory to work in, and how much to do."""
+    """The working directory, the profile, the cores and the certificates of a run."""
 
     directory: Path
     profile: Profile
@@ -33,11 +33,11 @@ class Run:
         self._start = time.monotonic()
 
     def log_progress(self, text: str) -> None:
-        """Tell who waits what goes on."""
+        """Print a progress message with the time since the start of the run."""
         print(f"{time.monotonic() - self._start:5.0f} s  {text}", file=sys.stderr, flush=True)
 
     def write_reviews(self, name: str, reviews: list[bytes]) -> list[Path]:
-        """Reviews as files, for the load tools."""
+        """Write reviews to files, for the load generators, and return the paths."""
         return write_files(reviews, self.directory / "reviews" / name)
 
     def measure_throughput(
@@ -46,21 +46,25 @@ class Run:
         connections: int = CONNECTIONS,
         rounds: int | None = None,
     ) -> Rows:
-        """Load each server in turn, for so many rounds; what each could do."""
+        """Load the servers alternately with wrk, and return a row of figures for each.
 
-        def turn(name: str, seconds: float) -> dict[str, float]:
+        `contenders` contains the server and the review files of each row. `rounds` defaults to
+        that of the profile.
+        """
+
+        def load(name: str, seconds: float) -> dict[str, float]:
             server, reviews = contenders[name]
             core = self.cores.load
             return run_wrk(server, reviews, connections=connections, seconds=seconds, core=core)
 
-        turns: dict[str, Callable[[], dict[str, float]]] = {
-            name: lambda name=name: turn(name, self.profile.seconds)  # type: ignore[misc]
+        measurements: dict[str, Callable[[], dict[str, float]]] = {
+            name: lambda name=name: load(name, self.profile.load_seconds)  # type: ignore[misc]
             for name in contenders
         }
 
         def warm_up(name: str) -> None:
-            if self.profile.warm_up:
-                turn(name, self.profile.warm_up)
+            if self.profile.warm_up_seconds:
+                load(name, self.profile.warm_up_seconds)
 
-        found = interleave(turns, rounds or self.profile.rounds, warm_up)
-        return {name: to_measurements(figures, UNITS) for name, figures in found.items()}
+        results = interleave(measurements, rounds or self.profile.rounds, warm_up)
+        return {name: to_measurements(figures, UNITS) for name, figures in results.items()}

@@ -1,6 +1,6 @@
-"""The servers that are measured: podsettle, the bare echo, and Kubernetes' own Go webhook.
+"""The measured servers: podsettle, the echo, and agnhost, the Go webhook of Kubernetes' tests.
 
-All three serve one certificate, on the loopback address, over TLS, on the same core.
+All of them serve the same certificate over TLS, on the loopback address, on the same core.
 """
 
 from __future__ import annotations
@@ -21,36 +21,41 @@ from bench.process import Process, running_process
 from tests.support.kube import build
 from tests.support.process import PODSETTLE, free_port, podsettle
 
+# For a server's start and for each request. A busy machine needs seconds.
 _TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that answers reviews."""
+    """A running server that answers reviews."""
 
     name: str
+    # The URL of the webhook.
     url: str
-    """Of its webhook."""
+    # The CA certificate for the connection.
     ca: Path
     process: Process
 
     def connect(self) -> HTTPSConnection:
-        """A connection of one's own to it."""
+        """Open a new connection to the server."""
         return open_connection(self.url, self.ca)
 
     def answer(self, review: bytes, client: HTTPSConnection) -> bytes:
-        """What it answers to one review. Raises BenchError where that is no answer."""
+        """Send one review and return the answer. Raises BenchError if its status is not 200."""
         path = urlsplit(self.url).path
         client.request("POST", path, review, {"Content-Type": "application/json"})
         response = client.getresponse()
         body = response.read()
         if response.status != 200:
-            raise BenchError(f"{self.name} answers {response.status}: {body[:500]!r}")
+            raise BenchError(f"{self.name} answers with status {response.status}: {body[:500]!r}")
         return body
 
 
 def certificates(directory: Path, *names: str) -> Path:
-    """A CA, a certificate (P-256) and its key, for this machine and the further names."""
+    """Create a CA, a certificate (P-256) and its key in `directory`, and return it.
+
+    The certificate is valid for the loopback address and for `names`.
+    """
     further = [argument for name in names for argument in ("--name", name)]
     made = podsettle("certs", "--certs-dir", directory, *further)
     if made.returncode:
@@ -69,7 +74,7 @@ def serve_podsettle(
     host: str = "127.0.0.1",
     name: str = "podsettle",
 ) -> Iterator[Server]:
-    """podsettle as it is installed: every setting at its default, its log written to a file."""
+    """Run podsettle as in an installation, with default settings, while the block runs."""
     port = free_port()
     command: list[str | Path] = [PODSETTLE, "serve", "--certs-dir", certs]
     command += ["--host", host, "--port", str(port)]
@@ -85,7 +90,7 @@ def serve_podsettle(
 
 @contextmanager
 def serve_echo(certs: Path, answer: bytes, log: Path, core: int) -> Iterator[Server]:
-    """The bare echo: it gives the same answer to everybody."""
+    """Run the echo while the block runs. It sends `answer` to every request."""
     port = free_port()
     fixed = log.with_suffix(".answer")
     fixed.write_bytes(answer)
@@ -97,7 +102,7 @@ def serve_echo(certs: Path, answer: bytes, log: Path, core: int) -> Iterator[Ser
 
 @contextmanager
 def serve_agnhost(certs: Path, log: Path, core: int) -> Iterator[Server]:
-    """The webhook of Kubernetes' own tests, with one thread for Go code."""
+    """Run agnhost with one thread for Go code while the block runs."""
     port = free_port()
     command: list[str | Path] = [build.agnhost(_print_progress), "webhook", "--port", str(port)]
     command += ["--tls-cert-file", certs / "tls.crt", "--tls-private-key-file", certs / "tls.key"]
@@ -108,7 +113,7 @@ def serve_agnhost(certs: Path, log: Path, core: int) -> Iterator[Server]:
 
 
 def open_connection(url: str, ca: Path) -> HTTPSConnection:
-    """An HTTP/1.1 connection that trusts one CA."""
+    """Open an HTTP/1.1 connection that trusts only the given CA."""
     where = urlsplit(url)
     context = ssl.create_default_context(cafile=ca)
     return HTTPSConnection(
@@ -117,32 +122,35 @@ def open_connection(url: str, ca: Path) -> HTTPSConnection:
 
 
 def check_answers(server: Server, reviews: list[bytes], holds: Callable[[bytes], bool]) -> None:
-    """Send each review once, and look at each answer: a load tool only counts them."""
+    """Send each review once, and raise BenchError if `holds` is false for an answer.
+
+    The load generators check only the status of answers.
+    """
     client = server.connect()
     try:
         for review in reviews:
             answer = server.answer(review, client)
             if not holds(answer):
-                raise BenchError(f"{server.name} answers what it should not: {answer[:500]!r}")
+                raise BenchError(f"{server.name} sends a wrong answer: {answer[:500]!r}")
     finally:
         client.close()
 
 
 def non_loopback_address() -> str:
-    """An address of this machine beside 127.0.0.1.
+    """Return an address of this machine other than the loopback address.
 
-    The API server speaks HTTP/1.1 to webhooks anywhere, but for those on the loopback address: to
-    these it would speak HTTP/2 where they can (`apiserver/pkg/util/webhook/client.go`).
+    The API server uses HTTP/1.1 for webhooks, except on the loopback address. There it also offers
+    HTTP/2 (`apiserver/pkg/util/webhook/client.go`). Raises BenchError if there is no other address.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Nothing is sent: this only asks which address would be used.
+            # For UDP, connect() sends nothing. It only selects the local address.
             probe.connect(("198.51.100.1", 9))
         except OSError:
-            raise BenchError("this machine has no address but the loopback one") from None
+            raise BenchError("this machine has only the loopback address") from None
         address: str = probe.getsockname()[0]
     if address.startswith("127."):
-        raise BenchError("this machine has no address but the loopback one")
+        raise BenchError("this machine has only the loopback address")
     return address
 
 
@@ -163,11 +171,11 @@ def _running_server(
 
 
 def wait_until_ready(process: Process, url: str, ca: Path, pause: float = 0.005) -> None:
-    """Ask until the answer is 200."""
+    """Request `url` until the status is 200. Raises BenchError if the process exits before."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while not _is_ready(url, ca):
         if not process.running or time.monotonic() > deadline:
-            raise BenchError(f"a server did not start:\n{process.log_tail()}")
+            raise BenchError(f"a server does not start; its log ends with:\n{process.log_tail()}")
         time.sleep(pause)
 
 

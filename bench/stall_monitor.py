@@ -26,40 +26,41 @@ from webhook.server.drain import Drain
 from webhook.server.run import listen, serve
 from webhook.tls.file_source import CertificateDirectory, FileSource
 
-_DUE_SECONDS = 0.001
-_LINE_SECONDS = 0.1
+# The resolution of a stall. Shorter intervals would load the event loop.
+_CALLBACK_INTERVAL_SECONDS = 0.001
+_LINE_INTERVAL_SECONDS = 0.1
 
 
 class Stall(NamedTuple):
-    """The longest of a time, in seconds."""
+    """The longest delay and the most CPU time between two callbacks, in seconds."""
 
     delay: float
     cpu: float
 
 
-async def _watch(out: Path) -> None:
+async def _monitor(out: Path) -> None:
     with out.open("w", buffering=1) as lines:
         delay, cpu, written = 0.0, 0.0, time.monotonic()
         while True:
-            due, used = time.monotonic() + _DUE_SECONDS, time.thread_time()
-            await asyncio.sleep(_DUE_SECONDS)
+            due, used = time.monotonic() + _CALLBACK_INTERVAL_SECONDS, time.thread_time()
+            await asyncio.sleep(_CALLBACK_INTERVAL_SECONDS)
             now = time.monotonic()
             delay = max(delay, now - due)
             cpu = max(cpu, time.thread_time() - used)
-            if now - written > _LINE_SECONDS:
+            if now - written > _LINE_INTERVAL_SECONDS:
                 lines.write(f"{now} {delay} {cpu}\n")
                 delay, cpu, written = 0.0, 0.0, now
 
 
 def longest_stall(out: Path, since: float, until: float) -> Stall:
-    """The longest that was noted between two moments of CLOCK_MONOTONIC."""
+    """Return the longest stall between two times of CLOCK_MONOTONIC, from the monitor's file."""
     lines = [tuple(map(float, line.split())) for line in out.read_text().splitlines()]
-    found = [line for line in lines if since <= line[0] <= until]
-    return Stall(max(line[1] for line in found), max(line[2] for line in found))
+    within = [line for line in lines if since <= line[0] <= until]
+    return Stall(max(line[1] for line in within), max(line[2] for line in within))
 
 
 def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
-    """Serve until a signal comes."""
+    """Serve and monitor the event loop until SIGTERM or SIGINT."""
     source = ManifestsSource(manifests)
     source.refresh()
     certificates = FileSource(CertificateDirectory(certs))
@@ -67,11 +68,11 @@ def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:
         async with source.running(), certificates.running():
-            watching = asyncio.create_task(_watch(out))
+            monitor = asyncio.create_task(_monitor(out))
             try:
                 yield
             finally:
-                watching.cancel()
+                monitor.cancel()
 
     drain = Drain(0, 1)
     app = create_app(

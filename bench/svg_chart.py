@@ -1,4 +1,4 @@
-"""The results as a picture: bars in panels, with a line from the lowest round to the highest."""
+"""The results as an SVG chart: bars in panels, with the range over the rounds as a line."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ _OURS, _OTHERS, _TEXT, _MUTED = "#2563eb", "#94a3b8", "#0f172a", "#475569"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One value."""
+    """A figure with its label. `ours` marks podsettle's bars."""
 
     label: str
-    measure: Measurement
+    measurement: Measurement
     ours: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Bars on one scale."""
+    """Bars with a common scale and a title."""
 
     title: str
     bars: tuple[Bar, ...]
 
     @property
     def height(self) -> int:
-        """In pixels."""
+        """The height in pixels."""
         return _HEAD + _ROW * len(self.bars) + _GAP
 
 
 def render_chart(parts: Mapping[str, ReportTable]) -> str:
-    """An SVG of the parts that were run."""
+    """Return an SVG document with a panel for each measured part."""
     panels = [panel for panel in _panels(parts) if panel.bars]
     height = sum(panel.height for panel in panels) + 2 * _MARGIN - _GAP
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'width="{_WIDTH}" height="{height}" font-family="system-ui, sans-serif" font-size="13" '
-        f'fill="{_TEXT}" role="img" aria-label="What podsettle costs">',
+        f'fill="{_TEXT}" role="img" aria-label="Benchmark results of podsettle">',
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
     ]
     top = _MARGIN
@@ -78,7 +78,7 @@ def _panels(parts: Mapping[str, ReportTable]) -> Iterator[Panel]:
             Bar(name, part.figure(name, end_to_end.INCREMENT), name == end_to_end.PODSETTLE)
             for name in (end_to_end.NATIVE, end_to_end.PODSETTLE)
         ]
-        yield Panel("Added to the creation of a pod, p50 (less is better)", tuple(bars))
+        yield Panel("Increment of a pod creation, p50 (less is better)", tuple(bars))
     if part := parts.get(growth.NAME):
         for title, is_pod in (("cluster grows", False), ("pod grows", True)):
             bars = [
@@ -89,12 +89,12 @@ def _panels(parts: Mapping[str, ReportTable]) -> Iterator[Panel]:
             yield Panel(f"Reviews per second as the {title} (more is better)", tuple(bars))
     if part := parts.get(core.NAME):
         bars = [
-            Bar(name, figures["time"], not name.startswith("yardstick"))
+            Bar(name, figures["time"], name not in (core.ORJSON, core.JSON))
             for name, figures in part.rows.items()
-            # Once for each make of pod: on the scale of the others it would be all there is.
-            if name != core.FIRST
+            # This rare case takes so long that the other bars would be too short to compare.
+            if name != core.NEW_SHAPE
         ]
-        title = "Processor time of the core alone for an 8 KB review (less is better)"
+        title = "CPU time of the core for an 8 KB review (less is better)"
         yield Panel(title, tuple(bars))
 
 
@@ -103,13 +103,13 @@ def _draw(panel: Panel, top: int) -> Iterator[str]:
         f'<text x="{_MARGIN}" y="{top + 16}" font-size="15" font-weight="600">'
         f"{escape(panel.title)}</text>"
     )
-    most = max(bar.measure.high for bar in panel.bars) or 1.0
-    scale = _BARS / most
+    highest = max(bar.measurement.high for bar in panel.bars) or 1.0
+    scale = _BARS / highest
     for number, bar in enumerate(panel.bars):
         y = top + _HEAD + number * _ROW
         middle = y + _BAR / 2
-        low, high = max(bar.measure.low, 0.0) * scale, max(bar.measure.high, 0.0) * scale
-        width = max(bar.measure.median, 0.0) * scale
+        low, high = max(bar.measurement.low, 0.0) * scale, max(bar.measurement.high, 0.0) * scale
+        width = max(bar.measurement.median, 0.0) * scale
         weight = ' font-weight="600"' if bar.ours and len(panel.bars) < 5 else ""
         yield (
             f'<text x="{_LABELS - 10}" y="{y + 13}" text-anchor="end"{weight}>'
@@ -125,5 +125,5 @@ def _draw(panel: Panel, top: int) -> Iterator[str]:
         )
         yield (
             f'<text x="{_LABELS + max(width, high) + 8:.1f}" y="{y + 13}" fill="{_MUTED}">'
-            f"{escape(format_value(bar.measure.median, bar.measure.unit))}</text>"
+            f"{escape(format_value(bar.measurement.median, bar.measurement.unit))}</text>"
         )

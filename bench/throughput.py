@@ -1,4 +1,4 @@
-"""`/mutate` against the least that its stack can do, and against Go."""
+"""The throughput of `/mutate`, compared with the echo and with a webhook in Go."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from bench.run import CONNECTIONS, Run
 from bench.servers import Server, check_answers, serve_agnhost, serve_echo, serve_podsettle
 
 NAME = "throughput"
-UNLIKE = "podsettle, no two pods alike"
-_UNDISTURBED = 0.95
-"""Of its core, for a server that never waits. On an idle machine it is more."""
-_LATE = "generator late, p99"
-_MOST_LATE = 0.5
-"""Milliseconds."""
+UNCACHED = "podsettle, no two pods alike"
+# A server under full load uses more of its core on an idle machine.
+_MIN_CORE_SHARE = 0.95
+_GENERATOR_DELAY = "generator delay, p99"
+# A greater delay is no longer small compared with the latencies.
+_MAX_GENERATOR_DELAY_MILLISECONDS = 0.5
 
 
 def measure(run: Run) -> ReportTable:
-    """Reviews per second and CPU-second, at eight connections and at one; latency at half load."""
+    """Measure reviews per second and per CPU-second, and latencies at half of the peak rate.
+
+    The throughput is measured with eight connections and with one.
+    """
     part = ReportTable(NAME, "One core: /mutate, a bare ASGI echo, and Kubernetes' Go test webhook")
     bodies = reviews.variants(reviews.tekton())
     files = run.write_reviews("tekton", bodies)
@@ -39,61 +42,65 @@ def measure(run: Run) -> ReportTable:
         servers = {server.name: server for server in (ours, echo, go)}
         check_answers(ours, bodies, is_patched)
         check_answers(go, bodies, is_allowed)
-        unlike = reviews.distinct_templates()
-        check_answers(ours, unlike, is_patched)
+        uncached = reviews.distinct_templates()
+        check_answers(ours, uncached, is_patched)
         for connections in (CONNECTIONS, 1):
             run.log_progress(f"throughput: {', '.join(servers)}; connections: {connections}")
             contenders = {name: (server, files) for name, server in servers.items()}
             if connections == CONNECTIONS:
-                contenders[UNLIKE] = (ours, run.write_reviews("unlike", unlike))
-            found = run.measure_throughput(contenders, connections)
-            for name, figures in found.items():
+                contenders[UNCACHED] = (ours, run.write_reviews("uncached", uncached))
+            rows = run.measure_throughput(contenders, connections)
+            for name, figures in rows.items():
                 part.rows[row(name, connections)] = figures
         peak = part.figure(row("podsettle", CONNECTIONS), "reviews/s").median
         for name, figures in _at_half_load(run, [ours, echo], files, peak / 2).items():
-            part.rows[steady(name)] = figures
+            part.rows[constant_rate_row(name)] = figures
     size = sum(map(len, bodies)) / len(bodies)
     part.notes += [
-        f"{len(bodies)} different reviews of {size:.0f} bytes on average, sent in turn; podsettle "
-        f"answers each with a patch, {len(answer)} bytes.",
-        "All of them are pods of one Tekton Task, so podsettle remembers what it decided on the "
-        f"first. The {len(unlike):,} of which no two are alike are more than it remembers.",
-        "The echo gives an answer of the same size and reads nothing. agnhost decodes the pod and "
-        "answers without a patch.",
+        f"The load is {len(bodies)} different reviews of {size:.0f} bytes on average, sent in "
+        f"turn. podsettle answers each with a patch. An answer has {len(answer)} bytes.",
+        "All pods are of one Tekton Task, so podsettle caches the decision on the first one. In "
+        f"the row 'no two pods alike', the pods are of {len(uncached):,} templates, which is more "
+        "than the cache holds.",
+        "The echo sends an answer of the same size and does not decode the review. agnhost decodes "
+        "the pod and answers without a patch.",
     ]
     part.notes += _disturbances(part)
     return part
 
 
 def _disturbances(part: ReportTable) -> Iterator[str]:
-    """What others on this machine have done to the figures."""
+    """Yield a warning for each sign that other processes disturbed the measurement."""
     ours = part.rows[row("podsettle", CONNECTIONS)]
     share = ours["reviews/s"].ratio_to(ours["reviews per CPU-second"]).median
-    if share < _UNDISTURBED:
+    if share < _MIN_CORE_SHARE:
         yield (
-            f"DISTURBED: under full load podsettle had {share:.0%} of its core; others had the "
-            "rest. Measurement again on an idle machine."
+            f"DISTURBED: under full load, podsettle had only {share:.0%} of its core, because of "
+            "other processes. Measure again on an idle machine."
         )
-    late = max(part.figure(steady(name), _LATE).median for name in ("podsettle", "echo"))
-    if late > _MOST_LATE:
+    delay = max(
+        part.figure(constant_rate_row(name), _GENERATOR_DELAY).median
+        for name in ("podsettle", "echo")
+    )
+    if delay > _MAX_GENERATOR_DELAY_MILLISECONDS:
         yield (
-            f"DISTURBED: the generator of the steady load was late by {late:.1f} ms itself. "
-            "Its latencies mean nothing."
+            f"DISTURBED: the generator of the constant rate was late by {delay:.1f} ms. The "
+            "latencies at this rate mean nothing."
         )
 
 
 def row(name: str, connections: int) -> str:
-    """How a row is called."""
+    """Return the name of a server's row."""
     return f"{name}, {connections} connection{'s' if connections > 1 else ''}"
 
 
-def steady(name: str) -> str:
-    """The same, of the latencies at a steady rate."""
-    return f"{name}, steady at half of podsettle's peak"
+def constant_rate_row(name: str) -> str:
+    """Return the name of the row with a server's latencies at a constant rate."""
+    return f"{name}, constant rate, half of podsettle's peak"
 
 
 def answer_to(server: Server, review: bytes) -> bytes:
-    """What a server answers to a review."""
+    """Return a server's answer to a review."""
     client = server.connect()
     try:
         return server.answer(review, client)
@@ -102,13 +109,13 @@ def answer_to(server: Server, review: bytes) -> bytes:
 
 
 def is_patched(answer: bytes) -> bool:
-    """Whether a review was answered with a patch."""
+    """Return whether an answer contains a patch."""
     response = json.loads(answer)["response"]
     return response["allowed"] is True and bool(response.get("patch"))
 
 
 def is_allowed(answer: bytes) -> bool:
-    """Whether a review was answered at all, and not with an error."""
+    """Return whether an answer allows the pod."""
     response = json.loads(answer)["response"]
     return response["allowed"] is True
 
@@ -116,19 +123,19 @@ def is_allowed(answer: bytes) -> bool:
 def _at_half_load(run: Run, servers: list[Server], files: list[Path], rate: float) -> Rows:
     run.log_progress(f"throughput: latency at {rate:.0f} reviews/s")
 
-    def turn(server: Server) -> dict[str, float]:
+    def load(server: Server) -> dict[str, float]:
         return open_loop.run_open_loop(
             server,
             files,
             rate=rate,
             connections=CONNECTIONS,
-            seconds=run.profile.seconds,
+            seconds=run.profile.load_seconds,
             core=run.cores.load,
         )
 
-    turns: dict[str, Callable[[], dict[str, float]]] = {
-        server.name: lambda server=server: turn(server)  # type: ignore[misc]
+    measurements: dict[str, Callable[[], dict[str, float]]] = {
+        server.name: lambda server=server: load(server)  # type: ignore[misc]
         for server in servers
     }
-    found = interleave(turns, run.profile.rounds)
-    return {name: to_measurements(figures, open_loop.UNITS) for name, figures in found.items()}
+    results = interleave(measurements, run.profile.rounds)
+    return {name: to_measurements(figures, open_loop.UNITS) for name, figures in results.items()}
