@@ -72,7 +72,7 @@ def test_the_page_has_a_place_for_the_results() -> None:
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
     parts = {throughput.NAME: throughput_part((12_000, 6_000))}
     new = fill_page(page, as_markdown(parts, {"commit": "c"}))
-    assert "against agnhost | ≥ 3.00 × | 3.00 × (3.00–3.00) | met |" in new
+    assert "ratio to agnhost | ≥ 3.00 × | 3.00 × (3.00–3.00) | met |" in new
     assert fill_page(new, "") == fill_page(page, "")
     with pytest.raises(BenchError):
         fill_page("nothing", "")
