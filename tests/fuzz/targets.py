@@ -32,7 +32,7 @@ from webhook.images import reference
 from webhook.images import www_authenticate as challenge
 from webhook.images.errors import LookupFailedError
 from webhook.images.keyring import read_keyring
-from webhook.images.registry import registry_of
+from webhook.images.reference import registry_of
 from webhook.server.preview.worker import MAX_PODS
 
 

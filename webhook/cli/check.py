@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from webhook.cli.hints import notes_on_classes, notes_on_policy
-from webhook.cli.options import InputError
+from webhook.cli.options import InputError, paths_argument
 from webhook.cluster.manifest_loader import (
     SUFFIXES,
     FoundObject,
@@ -26,13 +26,7 @@ from webhook.core.policy.model import SettlePolicy
 
 
 @click.command()
-@click.argument(
-    "paths",
-    nargs=-1,
-    required=True,
-    type=click.Path(allow_dash=True, path_type=Path),
-    metavar="PATH...",
-)
+@paths_argument
 @click.option(
     "-o",
     "--output",

@@ -16,9 +16,8 @@ from webhook.core.defects.versions import Version
 from webhook.core.labels import parse_labels
 from webhook.node_config import containerd as containerd_nodes
 from webhook.node_config import crio as crio_nodes
+from webhook.node_config.common import UnsupportedError, runtime_class_manifest
 from webhook.node_config.crio import Mode
-from webhook.node_config.runtime_class import runtime_class
-from webhook.node_config.unsupported import UnsupportedError
 
 
 class Release(click.ParamType[Version]):
@@ -169,7 +168,7 @@ def crio(
         objects.append(crio_nodes.machine_config(role, drop_in))
     if output in ("runtimeclass", "all"):
         if mode != Mode.WORKLOAD:
-            objects.append(runtime_class(class_name, handler, _labels(node_selector)))
+            objects.append(runtime_class_manifest(class_name, handler, _labels(node_selector)))
         elif output == "runtimeclass":
             raise InputError("--mode workload needs no RuntimeClass")
     about: tuple[str, ...] = ()
@@ -249,7 +248,7 @@ def containerd(
             "",
             drop_in,
         )
-    made = runtime_class(class_name, handler, _labels(node_selector))
+    made = runtime_class_manifest(class_name, handler, _labels(node_selector))
     click.echo(_yaml(about, [made]), nl=False)
 
 

@@ -17,6 +17,7 @@ from webhook.cli.options import (
     linger_image_option,
     load_manifests,
     manifests_option,
+    paths_argument,
 )
 from webhook.cluster.manifest_loader import SUFFIXES, ManifestsError, manifest_files
 from webhook.core.admission.decide import Settings
@@ -43,13 +44,7 @@ class _Found:
 
 
 @click.command()
-@click.argument(
-    "paths",
-    nargs=-1,
-    required=True,
-    type=click.Path(allow_dash=True, path_type=Path),
-    metavar="PATH...",
-)
+@paths_argument
 @manifests_option
 @linger_image_option
 @click.option("-n", "--namespace", metavar="NAME", help="The namespace, instead of the pod's own.")

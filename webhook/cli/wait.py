@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.pod_options import (
+from webhook.cli.options import (
     Cluster,
     backoff_options,
     cluster_options,

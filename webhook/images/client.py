@@ -33,8 +33,7 @@ from webhook.images.errors import LookupFailedError, RefusedError
 from webhook.images.keyring import Credential
 from webhook.images.manifest import ACCEPT, MOST_BYTES
 from webhook.images.proxy import Proxy
-from webhook.images.reference import is_digest
-from webhook.images.registry import Registry
+from webhook.images.reference import Registry, is_digest
 from webhook.images.ssrf import is_refused, literal
 from webhook.tls_verification import client_context
 

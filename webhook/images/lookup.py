@@ -25,8 +25,7 @@ from webhook.images.cache import Cache, TooManyError, bytes_of
 from webhook.images.errors import LookupFailedError, RefusedError
 from webhook.images.keyring import Credential, Keyring, read_keyring
 from webhook.images.manifest import MOST_BYTES, config_of, platforms, read_config
-from webhook.images.reference import Reference, parse
-from webhook.images.registry import Registry, registry_of
+from webhook.images.reference import Reference, Registry, parse, registry_of
 
 if TYPE_CHECKING:
     from webhook.images.client import RegistryClient, Visit

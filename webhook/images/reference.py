@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from webhook.core.images import MAX_REFERENCE_CHARACTERS
+from webhook.core.images import MAX_REFERENCE_CHARACTERS, LookupRules
+from webhook.images.errors import LookupFailedError
 
 DOCKER_HUB = "docker.io"
+_HUB_HOST = "registry-1.docker.io"
+"""Where Docker Hub's registry really is."""
 _LEGACY_DOCKER_HUB = "index.docker.io"
 _OFFICIAL = "library/"
 _LONGEST_NAME = 255
@@ -45,6 +48,18 @@ class Reference(NamedTuple):
         return f"{self.name}@{self.digest}" if self.digest else f"{self.name}:{self.tag}"
 
 
+class Registry(NamedTuple):
+    """Where a repository is asked for."""
+
+    host: str
+    """`host` or `host:port`, as a URL has it."""
+    repository: str
+    name: str
+    """What credentials are matched to."""
+    rules: LookupRules
+    """What the operator allows: also an address that is else never asked, if they spell it out."""
+
+
 def is_digest(text: str) -> bool:
     """Whether a text is a digest that can be verified: sha256 or sha512."""
     return _DIGEST.fullmatch(text) is not None
@@ -72,6 +87,24 @@ def parse(text: str) -> Reference:
         # The grammar allows it; nobody can be asked there.
         raise ValueError(f"{_shown(text)} names a port above {_HIGHEST_PORT}")
     return Reference(host.lower(), path, tag or ("" if digest else "latest"), digest)
+
+
+def registry_of(reference: Reference, rules: LookupRules) -> Registry:
+    """The registry to ask. Raises LookupFailedError where the rules allow none.
+
+    A mirror is asked with the credentials that are for it: the registry's own are not shown to it.
+    """
+    mirror = rules.mirror_of(reference.host)
+    if mirror is not None:
+        host, _, path = mirror.partition("/")
+        repository = f"{path}/{reference.repository}" if path else reference.repository
+        return Registry(host, repository, f"{host}/{repository}", rules)
+    if not rules.allows(reference.host):
+        raise LookupFailedError(
+            f"registry {reference.host} is not among the policy's imageConfig.registries"
+        )
+    host = _HUB_HOST if reference.host == DOCKER_HUB else reference.host
+    return Registry(host, reference.repository, reference.name, rules)
 
 
 def _split_host(name: str) -> tuple[str, str]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.core.defects.versions import Version
-from webhook.node_config.common import ImpossibleReleaseError, check_release
-from webhook.node_config.unsupported import UnsupportedError
+from webhook.node_config.common import ImpossibleReleaseError, UnsupportedError, check_release
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 

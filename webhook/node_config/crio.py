@@ -9,14 +9,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any, TypeAlias
 
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.defects.versions import Version
-from webhook.node_config.common import ImpossibleReleaseError, check_release
-from webhook.node_config.unsupported import UnsupportedError
-
-Json: TypeAlias = dict[str, Any]
+from webhook.node_config.common import ImpossibleReleaseError, Json, UnsupportedError, check_release
 
 DROP_IN = "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
 

@@ -15,8 +15,7 @@ from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailabl
 from webhook.core.policy.model import parse_policy
 from webhook.images import lookup
 from webhook.images.errors import LookupFailedError
-from webhook.images.reference import parse
-from webhook.images.registry import registry_of
+from webhook.images.reference import parse, registry_of
 from webhook.server import admission as mutate
 from webhook.server.request_head import answer_seconds
 
