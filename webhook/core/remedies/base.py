@@ -16,49 +16,54 @@ from webhook.core.reasons import Outcome
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
-    """What a remedy may look at beside the pod."""
+    """What a remedy may read in addition to the pod."""
 
     view: ClusterView
     namespace: Namespace
     linger_image: str | None
-    """The image of the helper; None where nobody said which it is."""
+    """The image of the helper. None if none is configured."""
     images: Images
     image_rules: LookupRules | None = None
-    """Where the policy lets images be looked up; None where it does not."""
+    """The registries that the policy allows podsettle to ask. None: no look-ups."""
 
     def server_is_at_least(self, least: Version) -> bool:
-        """Whether the API server is known to be of this release or later.
+        """Return whether the API server is known to have this release or a later one.
 
-        Without a server to ask, its nodes tell: a kubelet is never newer than its API server.
+        If the server's version is unknown, the newest kubelet counts: a kubelet is never newer than
+        its API server.
         """
         server = self.view.server_version or self.view.nodes.newest_kubelet
         return server is not None and server >= least
 
     def version_message(self, least: Version) -> str:
-        """What is known of the API server's release where it is not `least` or later."""
-        takes = f"Kubernetes {least.major}.{least.minor} or later"
+        """Return the message for an API server that is older than `least`."""
+        needs = f"needs Kubernetes {least.major}.{least.minor} or later"
         server, newest = self.view.server_version, self.view.nodes.newest_kubelet
         if server is not None:
-            return f"the API server is Kubernetes {server}; it takes {takes}"
-        unknown = f"the API server is not known to be {takes}, which it takes"
-        return f"{unknown}; the newest kubelet here is {newest}" if newest else unknown
+            return f"{needs}; the API server is Kubernetes {server}"
+        message = f"{needs}; the API server's version is unknown"
+        return f"{message}; the newest kubelet is {newest}" if newest else message
 
     def no_matching_node_note(self, wanted: str) -> str:
-        """What to add where no known node has the labels that a RuntimeClass asks for."""
+        """Return a note to append if no known node matches a RuntimeClass's nodeSelector.
+
+        The note is empty if a node matches.
+        """
         found = self.view.runtime_class(wanted)
         selector = found.node_selector.items() if found else ()
         if not selector or any(selector <= n.labels.items() for n in self.view.nodes.all):
             return ""
         labels = ",".join(f"{key}={value}" for key, value in selector)
-        return f"; no known node has its labels ({labels}): the pod waits for one"
+        return f"; no known node has the labels of the class ({labels}), so the pod waits for one"
 
     def spec_with_runtime_class(
         self, pod: Pod, patch: PodPatch, wanted: str | None = None
     ) -> PodSpec:
-        """The pod's spec with the nodeSelector that the API server merges in from its RuntimeClass.
+        """Return the pod's spec with the nodeSelector of the RuntimeClass that it will have.
 
-        Its class is the one that it names or that a remedy has chosen, or else `wanted`. Without
-        the look ahead the answer would change between the first call and the reinvocation.
+        That is the class that an earlier remedy has set, or else `wanted`. The API server merges
+        the class's nodeSelector into the pod before it reinvokes the webhook. A decision that
+        ignored it would change between the first call and the reinvocation.
         """
         name = patch.runtime_class_name or wanted
         found = self.view.runtime_class(name) if name else None
@@ -69,9 +74,12 @@ class Context(msgspec.Struct, frozen=True, gc=False):
 
 
 class Remedy(Protocol):
-    """Decides for one pod, and puts the edits that it decides on into the patch."""
+    """The function that applies a remedy: decides on one pod and adds its edits to the patch."""
 
     def __call__(
         self, pod: Pod, settings: Any, context: Context, patch: PodPatch
     ) -> Iterator[Outcome]:
-        """Outcomes in the order of the pod's containers. The caller fills in remedy and policy."""
+        """Yield outcomes in the order of the pod's containers.
+
+        The caller fills in their remedy and policy.
+        """

@@ -1,4 +1,4 @@
-"""How the helper gets into a pod: by an init container that copies it, or by an image volume."""
+"""Brings the helper into a pod, by an init container that copies it or by an image volume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhook.core.remedies.injected_container import injected_container
 
 
 class HelperDelivery:
-    """The helper in one pod: what of it is there, what is in its way, and what brings it."""
+    """The helper in one pod: whether the pod has it, what blocks it, and its injection."""
 
     __slots__ = (
         "_blocked_reason",
@@ -29,7 +29,7 @@ class HelperDelivery:
     )  # fmt: skip
 
     def __init__(self, pod: Pod, wanted: str, context: Context, patch: PodPatch) -> None:
-        """`wanted` is a policy's `delivery`."""
+        """`wanted` is the policy's setting `delivery`."""
         self._pod = pod
         self._delivery = wanted
         self._context = context
@@ -43,14 +43,14 @@ class HelperDelivery:
         self._is_duplicated = False
         for index, container in enumerate(pod.spec.init_containers or ()):
             if container.name == HELPER:
-                # The API server will refuse a pod with two of one name.
+                # The API server will refuse a pod with two containers of one name.
                 self._is_duplicated = self._helper_index is not None
                 self._helper_index = index if self._helper_index is None else self._helper_index
         self._blocked_reason: tuple[Reason | None] | None = None
 
     def blocked_reason(self) -> Reason | None:
-        """Why the helper cannot be brought into the pod; None where it can."""
-        # Found out once, and where it is asked: pods of hundreds of containers are looked at.
+        """Return why the helper cannot be brought into the pod, or None if it can."""
+        # Computed at most once, and only on demand, because pods may have hundreds of containers.
         if self._blocked_reason is None:
             self._blocked_reason = (self._find_blocked_reason(),)
         return self._blocked_reason[0]
@@ -86,10 +86,11 @@ class HelperDelivery:
         wrapped: Collection[int],
         command: list[str],
     ) -> None:
-        """Make sure that the helper is there before the first container that starts with it.
+        """Make sure that the helper is in place before the first container that starts with it.
 
-        `template` is the first container that is wrapped now, if any; `wrapped` are the positions
-        of those among the init containers; `command` is the helper's own, up to `--`.
+        `template` is the first container that this decision wraps, or None if it wraps none.
+        `wrapped` are the indices of the init containers that it wraps. `command` is the helper's
+        command up to and including `--`.
         """
         volume = self._volume
         if template and volume is None:
@@ -97,8 +98,8 @@ class HelperDelivery:
                 image = {"reference": self._context.linger_image, "pullPolicy": "IfNotPresent"}
                 self._patch.add_volume({"name": HELPER, "image": image})
                 return
-            # In memory: a disk may be mounted noexec, and the cluster autoscaler takes an emptyDir
-            # on disk for data that keeps a node from being removed.
+            # In memory, because a disk may be mounted noexec. The cluster autoscaler also does not
+            # remove a node on which a pod has an emptyDir on disk.
             self._patch.add_volume(
                 {"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
             )
@@ -125,17 +126,18 @@ class HelperDelivery:
         return (
             self._delivery == "Auto"
             and (view.server_version is None or view.server_version >= IMAGE_VOLUMES_LOCKED_ON)
-            # Without a server to ask, its nodes tell: a kubelet is never newer than its API server.
+            # If the server's version is unknown, the nodes decide: a kubelet is never newer than
+            # its API server.
             and view.nodes.mount_image_volumes(
                 self._context.spec_with_runtime_class(self._pod, self._patch)
             )
         )
 
     def _copying_container(self, template: Container, command: list[str]) -> dict[str, Any]:
-        """The init container that copies the helper into the shared volume."""
+        """Return the init container that copies the helper into the shared volume."""
         return {
             **injected_container(HELPER, self._context.linger_image or "", self._pod, template),
-            # It is as quick as any, so it has to settle as well.
+            # It ends quickly, so the helper has to keep it alive too.
             "command": [HELPER_IN_IMAGE, *command[1:], HELPER_IN_IMAGE],
             "args": ["install", HELPER_PATH],
             "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],

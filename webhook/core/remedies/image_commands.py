@@ -1,4 +1,4 @@
-"""Which command a container without `command` starts: that of its image."""
+"""The commands of containers without `command`, which come from their images."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from webhook.core.remedies.base import Context
 
 
 class ImageCommand(NamedTuple):
-    """What a container without `command` starts, and the arguments that only its image knows."""
+    """The command that a container without `command` starts, and its arguments from the image."""
 
     command: list[str]
-    args: list[str] = []  # noqa: RUF012 (nobody changes it)
+    args: list[str] = []  # noqa: RUF012 (never changed)
 
 
 class ImageCommands:
-    """What the pod's containers start where the pod does not say."""
+    """The commands of a pod's containers that have no `command`."""
 
     def __init__(self, pod: Pod, context: Context, patch: PodPatch) -> None:
         self._pod = pod
@@ -36,7 +36,10 @@ class ImageCommands:
         self._patch = patch
 
     def command_of(self, container: Container) -> ImageCommand | Outcome:
-        """What a container without `command` starts, or why that is not known."""
+        """Return the command that a container starts, or the outcome that says why it is unknown.
+
+        The container has no `command` of its own.
+        """
         rules = self._context.image_rules
         if rules is None:
             return Outcome(Reason.NO_COMMAND, container=container.name)
@@ -51,14 +54,16 @@ class ImageCommands:
         if not entrypoint and not cmd:
             return _unavailable(container, "the image has neither an Entrypoint nor a Cmd")
         if not entrypoint:
-            # Cmd is the command then, perhaps a shell.
+            # Without an Entrypoint the Cmd is the command, perhaps a shell.
             return ImageCommand(cmd)
         return ImageCommand(entrypoint, cmd)
 
     def _query(self, image: str, rules: LookupRules) -> ImageQuery:
-        """Bounded, whatever the pod says: a query is kept, as the key of what it brought.
+        """Return the query for an image, with every part bounded in length.
 
-        What is cut is still too long to be one, and one secret more tells of all further.
+        A query is the cache key of its result, and the API server has not validated the pod yet.
+        Each part is cut one character, or one secret, above its limit. So the look-up still sees
+        that the limit is exceeded.
         """
         spec = self._pod.spec
         secrets = (spec.image_pull_secrets or ())[: MOST_PULL_SECRETS + 1]

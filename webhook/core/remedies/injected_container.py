@@ -1,7 +1,7 @@
-"""What every init container that podsettle injects has in common, whatever it does there.
+"""The fields that all init containers injected by podsettle have in common.
 
-It must pass whatever the pod's own containers pass: PodSecurity `restricted`, a ResourceQuota, a
-LimitRange, OpenShift's SCC.
+An injected container must pass the checks that the pod's own containers pass: PodSecurity
+`restricted`, a ResourceQuota, a LimitRange, OpenShift's SCC.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from webhook.core.pod import Container, Pod, is_set
 def injected_container(
     name: str, image: str, pod: Pod, template: Container | None
 ) -> dict[str, Any]:
-    """An init container of the helper's image, still without a command.
+    """Return an init container with the helper's image, without a command.
 
-    Its resources are those of the template: that keeps the QoS class, satisfies a
-    ResourceQuota and a LimitRange as that container does, and never raises what the scheduler
-    reserves for the pod. No runAsUser: OpenShift assigns it.
+    `template` is the container for which it is injected. The resources are those of the template.
+    So the pod keeps its QoS class, the container satisfies a ResourceQuota and a LimitRange as the
+    template does, and the scheduler reserves no more for the pod. There is no runAsUser in general,
+    because OpenShift assigns it.
     """
     new_container: dict[str, Any] = {
         "name": name,
@@ -46,7 +47,8 @@ def _security_context(pod: Pod, template: Container | None) -> dict[str, Any]:
     if pod_security is None or pod_security.run_as_user != 0:
         security["runAsNonRoot"] = True
     elif own is not None and own.run_as_non_root and own.run_as_user:
-        # As the pod's own user, root, it could not start; its containers name another.
+        # The pod's user is root, which the template overrides. As root the container could not
+        # start with runAsNonRoot.
         security |= {"runAsNonRoot": True, "runAsUser": own.run_as_user}
     return security
 
@@ -60,10 +62,10 @@ class _Resources(msgspec.Struct):
 
 
 def _resources(pod: Pod, template: Container | None) -> dict[str, dict[str, Any]]:
-    """Limits and requests of the template.
+    """Return the limits and requests of the template.
 
-    Devices and huge pages only where every container of the pod asks for them: then a LimitRange
-    may demand them of each, else the helper has no use for them.
+    Devices and huge pages are copied only if every container of the pod has them: then a LimitRange
+    may require them. Otherwise the helper does not need them.
     """
     if template is None or not is_set(template.resources):
         return {}

@@ -1,9 +1,9 @@
-"""kubeletGate: the pod stays Pending until its node's kubelet has a serving certificate.
+"""kubeletGate: keep the pod Pending until its node's kubelet has a serving certificate.
 
 On a node that has just joined, the API server cannot fetch logs until the kubelet's certificate is
-issued: `remote error: tls: internal error`. Clients that follow a pod's log as soon as it runs fail
-then. An init container that waits keeps the pod's phase at Pending for as long. It ends well in any
-case: at worst the pod is as well off as without it.
+issued: `remote error: tls: internal error`. Clients that follow a pod's log as soon as it runs
+then fail. The remedy injects an init container that waits for the certificate, so the pod's phase
+stays Pending. After a timeout it ends with exit code 0, and the pod starts as it would without it.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ class KubeletGate(StrictModel):
     )
 
     timeout: Annotated[Delay, AfterValidator(_check_timeout)] = Field(
-        # The certificate of woodpecker#5550 took 15 s to be approved: no less than twice that.
+        # The certificate in woodpecker#5550 took 15 s to be approved. The default is twice that.
         default=30_000,
         description="The longest time for which a pod waits for its node's kubelet. After that, "
         "the pod starts anyway.",
     )
 
 
-# On an affected CRI-O the gate is itself a container that ends too quickly to be seen.
+# On an affected CRI-O the gate itself may end too quickly, so the helper keeps it alive.
 _COMMAND_ON_AFFECTED_NODES = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", HELPER_IN_IMAGE]
 
 
 def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> Iterator[Outcome]:
-    """Put the gate behind the other init containers, or before a mesh takes the connections."""
+    """Add the gate after the other init containers, or before one that redirects connections."""
     inits = pod.spec.init_containers or []
     gate_index = next(
         (i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None
@@ -78,7 +78,7 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
         where = (
             f"before {inits[mesh_index].name}"
             if mesh_index is not None
-            else "behind the mesh's proxy"
+            else "after the mesh's proxy"
         )
         yield Outcome(Reason.APPLIED, changed=True, message=f"moved {where}")
     elif context.linger_image is None:
@@ -90,7 +90,7 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
 
 
 def _is_needed_before_node_is_ready(pod: Pod, namespace: str) -> bool:
-    """Whether what makes a node complete, its certificate included, may hang on the pod."""
+    """Return whether a node may need the pod before its kubelet gets a certificate."""
     owners = (pod.metadata and pod.metadata.owner_references) or ()
     return (
         any(owner.kind == "DaemonSet" for owner in owners)

@@ -1,9 +1,9 @@
-"""postInitSleep: keep quick containers alive until the runtime has looked at them.
+"""postInitSleep: keep containers that end quickly alive until CRI-O has read their state.
 
-CRI-O before the releases in `webhook.core.defects.versions` reports exit 255 for a container whose
-first process is gone when it asks for its state, right after the start (cri-o issue 9840). What
-counts is how long that process lives, so the remedy is a minimum lifetime: the command runs, then
-the wrapper sleeps for what is missing, then exits with the command's code.
+CRI-O asks for a container's state right after the start. If the container's first process has ended
+by then, CRI-O reports exit code 255 (cri-o issue 9840; `webhook.core.defects.versions` lists the
+releases with the fix). So the remedy gives that process a minimum lifetime: a wrapper runs the
+command, sleeps for the rest of the time, and exits with the command's exit code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from webhook.core.types import (
 )
 
 _WRAPS_NOTHING = (
-    "initContainers and containers are both empty: it wraps nothing; leave the remedy out instead"
+    "initContainers and containers are both empty, so nothing is wrapped: leave the remedy out "
+    "instead"
 )
 
 
@@ -107,17 +108,17 @@ class PostInitSleep(StrictModel):
 
     @cached_property
     def wants_init_container(self) -> Callable[[str], bool]:
-        """Whether an init container of this name is to be wrapped."""
+        """Return a predicate on names: whether the settings select an init container."""
         return compile_globs(self.init_containers)
 
     @cached_property
     def wants_container(self) -> Callable[[str], bool]:
-        """Whether a regular container of this name is to be wrapped."""
+        """Return a predicate on names: whether the settings select a regular container."""
         return compile_globs(self.containers)
 
     @cached_property
     def shell_wrappers(self) -> dict[str, list[str]]:
-        """What goes in front of a command that starts with a shell, by that shell."""
+        """The wrapper to put before a command that starts with a shell, by that shell."""
         sleep, least = self.sleep, self.min_lifetime
         return {
             shell: shell_wrapper.wrapper(shell, sleep_ms=sleep, min_lifetime_ms=least)
@@ -126,7 +127,7 @@ class PostInitSleep(StrictModel):
 
     @cached_property
     def helper_command(self) -> list[str]:
-        """The helper and its options, up to and including `--`."""
+        """The helper's path and options, up to and including `--`."""
         sleep, least = format_duration(self.sleep), format_duration(self.min_lifetime)
         return [HELPER_PATH, "--sleep", sleep, "--min-lifetime", least, "--"]
 
@@ -136,13 +137,13 @@ class _Target(NamedTuple):
     position: int
     container: Container
     image_command: ImageCommand | None
-    """What its image starts, for a container without `command`."""
+    """The command from the image, for a container without `command`."""
 
 
 def apply(
     pod: Pod, settings: PostInitSleep, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
-    """Wrap each container that the settings name, once, by the cheapest delivery that works."""
+    """Wrap each container that the settings select, by the cheapest delivery that works."""
     nodes_need_it: bool | None = None
     helper = HelperDelivery(pod, settings.delivery, context, patch)
     images: ImageCommands | None = None
@@ -211,7 +212,7 @@ def _selected_containers(
 def _exclusion_reason(
     pod: Pod, container_list: ContainerList, container: Container
 ) -> Reason | None:
-    """Why a container is never wrapped, whatever the delivery; None where it may be."""
+    """Return why a container is not wrapped by any delivery, or None if it may be wrapped."""
     if is_sidecar(container):
         return Reason.NATIVE_SIDECAR
     if container_list == "initContainers":
@@ -255,14 +256,17 @@ def _uses_shell(container: Container, command: list[str], delivery: str) -> bool
 
 
 def _shell_blocked_reason(container: Container, settings: PostInitSleep) -> Reason | None:
-    """Why `delivery: Shell` cannot be had."""
+    """Return why a container cannot be wrapped by a shell although the policy demands it."""
     if settings.delivery != "Shell":
         return None
     return Reason.INTERACTIVE if container.stdin or container.tty else Reason.NO_SHELL
 
 
 def _mounts_over_helper(container: Container) -> bool:
-    """Whether something is mounted where the helper goes; the kubelet makes paths absolute."""
+    """Return whether the container mounts something at the helper's path.
+
+    The kubelet makes relative mount paths absolute.
+    """
     paths = [device.device_path for device in container.devices]
     if may_mount_helper_path(bytes(container.volume_mounts)):
         paths += [mount.mount_path for mount in container.mounts]

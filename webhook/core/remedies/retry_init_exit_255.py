@@ -1,8 +1,8 @@
-"""retryInitExit255: init containers that are reported to have ended with 255 run again.
+"""retryInitExit255: run an init container again if its exit code is reported as 255.
 
-Where the pod's restartPolicy is Never, one false exit code fails the pod. KEP-5307 lets an init
-container be restarted all the same, by a rule on its exit code. Its work is done twice, so only
-containers that a policy names are given the rule.
+If the pod's restartPolicy is Never, one false exit code fails the pod. A restart rule on the exit
+code (KEP-5307) restarts an init container even then. The container's work runs twice, so only
+containers that the policy names get the rule.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RetryInitExit255(StrictModel):
         description="NodesNeedIt: skip the remedy if no node that the pod could land on runs an "
         "affected CRI-O. Always: apply it on all nodes.",
     )
-    # Not by min_length, which would tell of a name that is wrong a second time.
+    # Not by min_length, which would report an invalid name twice.
     init_containers: Annotated[tuple[ContainerName, ...], AfterValidator(_check_not_empty)] = Field(
         strict=False,
         json_schema_extra={"minItems": 1},
@@ -67,7 +67,7 @@ class RetryInitExit255(StrictModel):
 def apply(
     pod: Pod, settings: RetryInitExit255, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
-    """Give each named init container the rule, where the pod's own restartPolicy is Never."""
+    """Give each named init container the restart rule, if the pod's restartPolicy is Never."""
     named = [
         (index, container)
         for index, container in enumerate(pod.spec.init_containers or ())
@@ -86,16 +86,19 @@ def apply(
             message = context.version_message(RESTART_RULES_ON_BY_DEFAULT)
             yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
         elif context.view.nodes.may_lack_restart_rules(placed, among_all=settings.when == "Always"):
-            message = "the kubelet of a node is older than Kubernetes 1.35, which it takes"
+            message = "needs Kubernetes 1.35 or later; the kubelet of a node is older"
             yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
         else:
             patch.set_restart_rules(index, RESTART_RULES)
-            message = f"restarted where it ends with {EXIT_CODE}"
+            message = f"restarted if it exits with {EXIT_CODE}"
             yield Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
 
 
 def _skip_outcome(pod: Pod, container: Container) -> Outcome | None:
-    """Why a container is left as it is, whatever the cluster; None where it may get the rule."""
+    """Return the outcome for a container that needs no rule or cannot have one, or None.
+
+    The outcome depends on the pod alone, not on the cluster.
+    """
     name, policy, rules = container.name, container.restart_policy, container.restart_policy_rules
     if is_sidecar(container):
         return Outcome(Reason.NATIVE_SIDECAR, container=name)

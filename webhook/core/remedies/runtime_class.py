@@ -1,7 +1,7 @@
-"""runtimeClass: put the pod onto nodes that are set up not to have the problem.
+"""runtimeClass: put the pod onto nodes that are configured not to have the problem.
 
-For the containerd report (a slow umount of a finished init container's rootfs leaves it
-Running): a class whose scheduling picks nodes with volatile overlayfs mounts.
+An example is a class for nodes with volatile overlayfs mounts. On other nodes containerd's slow
+umount of a finished init container's rootfs leaves the container Running for minutes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class RuntimeClassRemedy(StrictModel):
     """Settings of the remedy `runtimeClass`."""
 
     name: RuntimeClassName = Field(description="The RuntimeClass under which the pods run.")
-    # Always, because a class may be there for anything: a pod that is to run under kata must not
-    # leave its sandbox for what podsettle reads off the nodes' runtimes.
+    # The default is Always because a class may exist for any purpose. A pod that has to run under
+    # kata must not lose its sandbox because of the nodes' runtime versions.
     when: Literal["NodesNeedIt", "Always"] = Field(
         default="Always",
         description="Always: apply the remedy on all nodes. NodesNeedIt is for a class whose only "
@@ -38,11 +38,12 @@ class RuntimeClassRemedy(StrictModel):
 def apply(
     pod: Pod, settings: RuntimeClassRemedy, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
-    """Set `spec.runtimeClassName` where the API server will accept it."""
+    """Set `spec.runtimeClassName` if the API server will accept it."""
     if pod.spec.runtime_class_name == settings.name:
         yield Outcome(Reason.ALREADY_SETTLED)
         return
-    # Where the pod would land without the class: the class's own nodes may well be the cure.
+    # What counts are the nodes where the pod would land without the class. The nodes of the class
+    # may be the ones without the problem.
     if settings.when == "NodesNeedIt" and not context.view.nodes.may_lack_volatile_mounts(
         context.spec_with_runtime_class(pod, patch)
     ):

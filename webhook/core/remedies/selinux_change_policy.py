@@ -1,11 +1,11 @@
 """seLinuxChangePolicy: keep the pod's volumes out of Kubernetes 1.37's SELinuxMount.
 
-From 1.37 on the kubelet mounts volumes whose CSI driver supports it with the pod's SELinux label,
-instead of relabelling each file (KEP-1710). Pods of different labels, privileged ones among them,
-can then no longer share such a volume on one node: the second stays in ContainerCreating.
-`Recursive` is the opt-out, pod by pod. It can be set ahead of the upgrade.
+From 1.37 on the kubelet mounts volumes with the pod's SELinux label if their CSI driver supports
+it, instead of relabelling each file (KEP-1710). Pods with different labels, such as privileged
+pods, can then no longer share such a volume on one node: the second pod stays in
+ContainerCreating. `Recursive` opts a pod out. It can be set before the upgrade.
 
-No release makes it unnecessary, it is releases that make it necessary: so there is no `when`.
+There is no `when`: Kubernetes 1.37 introduces the need, and no release removes it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context
 
 SELinuxChangePolicy: TypeAlias = Literal["Recursive"]
-"""The value of the remedy: an API server takes `MountOption` only under SELinuxMount."""
+"""The value of the remedy. `MountOption` is left out: an API server without SELinuxMount refuses
+it."""
 
 
 def apply(
     pod: Pod, settings: SELinuxChangePolicy, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
-    """Set `spec.securityContext.seLinuxChangePolicy` where there is none."""
+    """Set `spec.securityContext.seLinuxChangePolicy` if the pod does not set it."""
     security = pod.spec.security_context
     present = security.se_linux_change_policy if security else None
     if present == settings:

@@ -1,25 +1,25 @@
-"""A wrapper in POSIX shell for containers whose command is a shell already.
+"""A wrapper script in POSIX shell, for containers whose command starts with a shell.
 
-It does what linger, the static helper, does, and needs nothing in the image but that shell, so it
-costs the pod no extra image, volume or container. `docs/post-init-sleep.md` has the table of where
-the two differ. The reasons:
+It does what the helper (the static program linger) does. It needs only the image's shell, so the
+pod gets no additional image, volume or container. It differs from the helper in some points, which
+`docs/post-init-sleep.md` lists in a table. The reasons:
 
 - dash and BusyBox start every background command with SIGINT and SIGQUIT ignored. A `trap` in the
-  subshell does not undo it, and `set -m`, which would, demands a terminal there. A command that has
-  set a handler of its own gets the signal all the same. Another one gets SIGTERM instead, and if
-  it dies of it the exit code is 130 or 131, as if the signal itself had arrived. In bash `set -m`
-  works without a terminal: the command starts with both signals as they were, and leads a process
-  group.
-- dash and BusyBox lose what other processes write to /proc/1/fd/2: they would report there that the
-  command was killed.
-- Signals that are not in the script's list are not passed on. One that arrives before the shell has
-  set its traps is lost, as it would be without the wrapper.
-- bash keeps a signal to itself that arrives in the instant in which it begins to wait. It is passed
-  on with the next one; if none comes, the command never hears of it. It was seen once in several
-  thousand signals that each came on the heels of another (bash 5.2), in dash and BusyBox never.
-- dash and BusyBox make /dev/null the command's standard input, which is right only for containers
-  without `stdin` and `tty`: wrap no others.
-- A `sleep` that knows no fractions sleeps for whole seconds; without `sleep` there is no delay.
+  subshell does not change that. `set -m` would, but needs a terminal there. A command with its own
+  handler gets the signal. Any other command gets SIGTERM instead. If SIGTERM ends it, the exit code
+  is 130 or 131, as if SIGINT or SIGQUIT had ended it. In bash `set -m` works without a terminal:
+  the command starts with both signals unchanged, and leads a process group.
+- In dash and BusyBox, what other processes write to /proc/1/fd/2 is lost. The script redirects it
+  to /dev/null, because these shells report there that the command was killed.
+- Signals that are not in the script's list are not passed on. A signal that arrives before the
+  shell has set its traps is lost, as it would be without the wrapper.
+- bash delays a signal that arrives in the instant in which it begins to wait. It passes the signal
+  on with the next one, or never if there is no next one. This was seen once in several thousand
+  signals in quick succession (bash 5.2), and never in dash or BusyBox.
+- dash and BusyBox connect the command's standard input to /dev/null. That is right only for
+  containers without `stdin` and `tty`, so other containers must not be wrapped.
+- A `sleep` without support for fractions sleeps for whole seconds. Without `sleep` there is no
+  delay.
 """
 
 from __future__ import annotations
@@ -27,39 +27,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _MARKER = ": podsettle;"
-"""How a wrapper begins, in every version. `:` does nothing in a shell. While an upgrade rolls out,
-replicas of two versions settle pods side by side: each must recognise what the other wrapped."""
+"""The beginning of the wrapper in every version. `:` does nothing in a shell. During an upgrade
+replicas of two versions change pods, and each must recognise the other's wrapper."""
 
-# What the lines must get right:
+# Constraints on the script:
 #
-# - The kubelet expands `$(NAME)` and halves `$$` in a command: neither may occur, so no arithmetic
-#   and no command substitution. Clocks are out of reach, so the delays are `sleep` commands: one of
-#   (minimum lifetime - sleep) beside the command, and once both are over one of `sleep`. That makes
-#   max(minimum lifetime, command + sleep) in all.
-# - The subshell is forked before any variable is assigned, since a variable of the same name may be
-#   exported. Its `exec` makes $! the command itself, and skips functions and builtins.
-# - A command that is killed causes no output, and process 1 keeps its standard error where it can,
-#   since others may write to /proc/1/fd/2. bash, which alone has `shopt`, reports no signal that it
-#   has a trap for: not even SIGKILL, for which no trap ever runs. dash and BusyBox report the death
-#   of the job that a `wait` names, not in a `wait` for all; but that one also waits for orphans in
-#   BusyBox 1.35 and in dash of 2020 (before its commit 6359d7a), and they may never end. So what
-#   they say goes to /dev/null, as does what any other shell says.
-# - `wait` returns early, with 128 plus a number, when a trap has run, which looks just like a
-#   command that died of that signal. So it is called until `kill -0` fails: a command that was not
-#   reaped yet is there, if only as a zombie. bash reaps outside of `wait` too, and lets a signal
-#   that came after one `wait` interrupt the next; hence two more: the first uses up what is left of
-#   an interruption, the second gives the exit code.
-# - Asking again needs a shell that remembers. dash and BusyBox do, and bash does, except in POSIX
-#   mode, which the name `sh` puts it in. To leave that mode also takes POSIXLY_CORRECT out of the
-#   environment, so bash leaves it after the fork. Another shell answers 127. Then the first answer
-#   stands, unless a signal may have falsified it.
-# - bash 5.2 loses what it reaps in the very moment of a signal: asked again it answers -1, or waits
-#   until PID 1 has no children left, orphans included. For the command nothing better than the
-#   first answer is left, 128 plus the signal; what has lost its timer must not wait for it.
-# - `trap 'exit $code'` is set before `ending` is looked at: a signal that comes between the two
-#   still ends the script. The others are ignored then, or they would cut the sleep short.
-# - The last hexadecimal digit of SigIgn holds the signals 1 to 4. Where it cannot be read, the
-#   command gets TERM.
+# - The kubelet expands `$(NAME)` and turns `$$` into `$` in a command. Neither may occur, so the
+#   script has no arithmetic and no command substitution.
+# - The script cannot read a clock, so the delays are `sleep` commands. One of (minimum lifetime -
+#   sleep) runs beside the command. After both have ended, one of `sleep` runs. The total is
+#   max(minimum lifetime, command + sleep).
+# - The subshell is forked before any variable is assigned, because the environment may have a
+#   variable of the same name. `exec` in the subshell makes $! the command itself, and skips
+#   functions and builtins.
+# - A killed command causes no output, and process 1 keeps its standard error if possible, because
+#   other processes may write to /proc/1/fd/2. Only bash has `shopt`. It reports no signal for which
+#   it has a trap, not even SIGKILL, for which no trap ever runs. dash and BusyBox report the death
+#   of a job in a `wait` that names it. They do not report it in a `wait` for all jobs. But that one
+#   also waits for orphans in BusyBox 1.35 and in dash of 2020 (before its commit 6359d7a), and
+#   orphans may never end. So the output of dash, BusyBox and any other shell goes to /dev/null.
+# - `wait` returns early, with 128 plus the signal, when a trap has run. A command that died of that
+#   signal gives the same result. So the script calls `wait` until `kill -0` fails, which succeeds
+#   for a command that was not reaped, even for a zombie. bash also reaps outside of `wait`, and a
+#   signal after one `wait` interrupts the next. So two more calls follow: the first may be
+#   interrupted, the second gives the exit code.
+# - A second `wait` works only if the shell remembers the exit code. dash and BusyBox do. bash does
+#   except in POSIX mode, which it enters under the name `sh`. To leave that mode also removes
+#   POSIXLY_CORRECT from the environment, so bash leaves it after the fork. Other shells return 127.
+#   Then the first result counts, unless a signal may have falsified it.
+# - bash 5.2 loses the exit code of a process that it reaps in the moment of a signal. A second
+#   `wait` then returns -1, or waits until PID 1 has no children left, orphans included. For the
+#   command the first result counts then, 128 plus the signal. A lost timer is not waited for.
+# - `trap 'exit $code'` is set before `ending` is read, so that a signal between the two ends the
+#   script. The other signals are ignored from then on: they would cut the sleep short.
+# - The last hexadecimal digit of SigIgn holds the signals 1 to 4. If it cannot be read, the command
+#   gets TERM.
 SCRIPT = (
     _MARKER
     + r""" # Runs the command below, passes signals on, ends $2 s after it, not before $1+$2 s.
@@ -93,29 +95,29 @@ kill -0 $timer 2>/dev/null&&wait $timer
 nap $2&wait $!;exit $code
 }"""
 )
-"""The script. Its arguments are two durations in seconds, (minimum lifetime - sleep, or 0) and
-sleep, and then the command."""
+"""The script. Its arguments are two durations in seconds and the command. The durations are
+(minimum lifetime - sleep), or 0 if that is negative, and sleep."""
 
 _NAME = "podsettle"
 _NAMES = ("sh", "ash", "dash", "bash")
 _DIRECTORIES = ("", "/bin/", "/usr/bin/", "/usr/local/bin/", "/busybox/")
 SHELLS = frozenset(directory + shell for directory in _DIRECTORIES for shell in _NAMES)
-"""What a command may start with for the script to be known to work."""
+"""The shells, as first strings of a command, in which the script is tested."""
 
 
 def is_shell(argv0: str) -> bool:
-    """Whether the first string of a command is a shell that the script is known to work in."""
+    """Return whether the first string of a command is a shell in which the script is tested."""
     return argv0 in SHELLS
 
 
 def wrapper(shell: str, *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
-    """What to put in front of a `command` that starts with `shell`; its `args` stay as they are.
+    """Return the strings to put before a `command` that starts with `shell`.
 
-    Takes one of SHELLS and two durations in milliseconds: how long to stay at least once the
-    command has ended, and how long to stay in all. The longer one counts, so the script gets the
-    difference: what is to pass before the last sleep may begin.
+    `shell` is one of SHELLS. `sleep_ms` is the minimum time that the wrapper stays after the
+    command has ended. `min_lifetime_ms` is the minimum time in all. The longer one counts, so the
+    script gets the difference: the time that must pass before the last sleep begins.
 
-    Raises ValueError for another shell, and for a negative duration.
+    Raises ValueError for another shell and for a negative duration.
     """
     if not is_shell(shell):
         raise ValueError(f"not a known shell: {shell!r}")
@@ -126,7 +128,7 @@ def wrapper(shell: str, *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
 
 
 def is_wrapped(command: Sequence[str]) -> bool:
-    """Whether there is a wrapper in front: this version's or another, with whatever durations."""
+    """Return whether a command begins with the wrapper of any version, with any durations."""
     return (
         len(command) > 3
         and is_shell(command[0])
@@ -137,6 +139,8 @@ def is_wrapped(command: Sequence[str]) -> bool:
 
 
 def _seconds(milliseconds: int) -> str:
-    """Seconds for `sleep`: 500 gives `0.5`, and 2000 gives `2`, which every `sleep` understands."""
+    """Return an argument for `sleep`: 500 gives `0.5`. 2000 gives `2`, without a fraction, because
+    some implementations support only whole seconds.
+    """
     whole, rest = divmod(milliseconds, 1000)
     return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)

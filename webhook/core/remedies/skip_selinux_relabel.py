@@ -1,14 +1,15 @@
-"""skipSELinuxRelabel: CRI-O compares the volume's top directory instead of relabelling all of it.
+"""skipSELinuxRelabel: let CRI-O skip the relabelling of volumes that have the right label.
 
-CRI-O's TrySkipVolumeSELinuxLabel (cri-o `server/label_linux.go`): an annotation on the pod, which
-the runtime handler or workload has to allow. It helps only where the SELinux level stays the same
-from start to start; without that it does no harm.
+The annotation TrySkipVolumeSELinuxLabel makes CRI-O compare the label of the volume's top directory
+instead of relabelling every file (cri-o `server/label_linux.go`). The runtime handler or the
+workload has to allow it. It helps only if the pod's SELinux level is the same at each start, and
+does no harm otherwise.
 
-It steps aside where no node that the pod could land on runs CRI-O, for no other runtime reads the
-annotation. It does not where Kubernetes 1.37's SELinuxMount may do without the relabelling
-(KEP-1710): that hangs on the CSIDriver of each volume, or on its being no CSI volume at all, behind
-a claim that may not be bound yet. podsettle sees none of these. There the annotation is without
-effect, while to leave it out where a volume is relabelled after all costs minutes at each start.
+The remedy is skipped if no node that the pod could land on runs CRI-O, because no other runtime
+reads the annotation. It is not skipped for Kubernetes 1.37's SELinuxMount (KEP-1710), which makes
+relabelling unnecessary for some CSI drivers. podsettle does not see the drivers of a pod's volumes,
+and claims may not be bound yet. A needless annotation has no effect. A missing one costs minutes at
+each start.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class SkipSELinuxRelabel(StrictModel):
 def apply(
     pod: Pod, settings: SkipSELinuxRelabel, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
-    """Set both annotations and the class, or neither."""
+    """Set both annotations and the class, or nothing."""
     if settings.pods == "WithPersistentVolumes" and not _has_persistent_volume(pod):
         yield Outcome(Reason.NO_PERSISTENT_VOLUME)
         return

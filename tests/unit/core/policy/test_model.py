@@ -134,7 +134,7 @@ def test_a_problem_reads_like_this(text: str, said: str) -> None:
         ),
         (
             "  remedies:\n    postInitSleep: {initContainers: []}\n",
-            7, "spec.remedies.postInitSleep", "both empty: it wraps nothing",
+            7, "spec.remedies.postInitSleep", "both empty, so nothing is wrapped",
         ),
         (
             "  remedies:\n    postInitSleep: {delivery: Magic}\n",

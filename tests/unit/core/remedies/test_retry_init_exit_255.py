@@ -251,9 +251,13 @@ def test_an_audit_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("server", "nodes", "message"),
     [
-        (Version(1, 34, 2), [], "the API server is Kubernetes 1.34.2; it takes Kubernetes 1.35"),
-        (None, [node("a", AFFECTED, "v1.34.2")], "the newest kubelet here is 1.34.2"),
-        (None, [], "the API server is not known to be Kubernetes 1.35 or later, which it takes"),
+        (
+            Version(1, 34, 2),
+            [],
+            "needs Kubernetes 1.35 or later; the API server is Kubernetes 1.34.2",
+        ),
+        (None, [node("a", AFFECTED, "v1.34.2")], "the newest kubelet is 1.34.2"),
+        (None, [], "needs Kubernetes 1.35 or later; the API server's version is unknown"),
     ],
 )
 def test_what_is_known_of_a_server_that_is_too_old_is_told(

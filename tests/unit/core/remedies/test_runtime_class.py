@@ -133,7 +133,10 @@ def test_a_class_that_no_known_node_has_the_labels_of_is_told(remedies: Json) ->
         return outcome.message
 
     runtime, kubelet = "cri-o://1.33.12", "v1.33.12"
-    waits = "; no known node has its labels (rootfs=volatile,zone=a): the pod waits for one"
+    waits = (
+        "; no known node has the labels of the class (rootfs=volatile,zone=a), "
+        "so the pod waits for one"
+    )
     assert message(node("a", runtime, kubelet, {"rootfs": "volatile"})).endswith(waits)
     both = {"rootfs": "volatile", "zone": "a"}
     assert message(node("a", runtime, kubelet, both)).endswith("put under fast")
