@@ -16,3 +16,16 @@ class LinesFormatter(logging.Formatter):
     def usesTime(self) -> bool:  # noqa: N802 (logging's name)
         """Whether `asctime` is wanted: always."""
         return True
+
+
+def log_as_server() -> None:
+    """Log every message at INFO and above to standard error, with time and level."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LinesFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+def log_retries() -> None:
+    """Log to standard error which requests are retried, and what a command waits for."""
+    logging.basicConfig(format="podsettle: %(message)s")
+    logging.getLogger("webhook.client").setLevel(logging.INFO)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from webhook.cli.logging import log_retries
 from webhook.cli.options import (
     Cluster,
     backoff_options,
     cluster_options,
     container_option,
-    errors_as_input,
-    log_to_stderr,
     namespace_option,
     pod_argument,
+    report_errors,
 )
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def logs(
 
     Exit codes: 0 if the whole log was read, 1 if the reader closed the output, else 2.
     """
-    log_to_stderr()
-    with errors_as_input(backoff, f"the rest of the log of {pod}"):
+    log_retries()
+    with report_errors(backoff, f"the rest of the log of {pod}"):
         asyncio.run(_logs(pod, namespace, container, follow, timestamps, cluster, backoff))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -262,14 +261,8 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def log_to_stderr() -> None:
-    """Say on standard error what is tried again and what is waited for."""
-    logging.basicConfig(format="podsettle: %(message)s")
-    logging.getLogger("webhook.client").setLevel(logging.INFO)
-
-
 @contextmanager
-def errors_as_input(backoff: Backoff, unknown: str) -> Iterator[None]:
+def report_errors(backoff: Backoff, unknown: str) -> Iterator[None]:
     """What is wrong with the pod or the way to it, as exit code 2.
 
     Where the back-off was spent, that is said, and that therefore something is `unknown`.

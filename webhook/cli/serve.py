@@ -2,53 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal
 
 import click
 
-from webhook.cli.logging import LinesFormatter
+from webhook.cli.bootstrap import build_dev, build_in_cluster, build_offline
+from webhook.cli.logging import log_as_server
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
     DurationType,
     InputError,
     certs_dir_option,
     image_reference,
-    load_manifests,
 )
 from webhook.cluster.in_cluster import in_cluster
-from webhook.cluster.source import Check, Source
+from webhook.cluster.source import Source
 from webhook.core.admission.decide import Settings
-from webhook.core.pull_secrets import PullSecrets
 from webhook.process_memory import frozen_imports
 from webhook.tls.authority import Lifetimes
 from webhook.tls.dynamic_source import StoredCertificates
 from webhook.tls.file_source import CertificateDirectory, CertificateError, FileSource
-from webhook.tls.source import CertificateSource
-
-if TYPE_CHECKING:
-    from webhook.cluster.authorizer import Authorizer
-    from webhook.cluster.client import ApiServer
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
-
-
-class Parts(NamedTuple):
-    """What a server is made of, wherever it runs."""
-
-    source: Source
-    certificates: CertificateSource
-    checks: Callable[[], Iterable[Check]]
-    running: Callable[[], AbstractAsyncContextManager[None]]
-    authorizer: Authorizer | None
-    pull_secrets: PullSecrets | None
 
 
 @click.command()
@@ -218,9 +197,7 @@ def serve(
         from webhook.server.run import AddressError, listen
         from webhook.server.run import serve as run
 
-    handler = logging.StreamHandler()
-    handler.setFormatter(LinesFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_as_server()
     beyond_loopback = not _is_loopback(host)
     in_cluster_only = "--tls self-managed" if tls == "self-managed" else ""
     if webhook_configuration and not in_cluster_only:
@@ -231,7 +208,7 @@ def serve(
         if manifests is not None:
             if in_cluster_only:
                 raise InputError(f"{in_cluster_only} needs a cluster: leave --manifests out")
-            parts = _on_manifests(manifests, certs_dir)
+            components = build_offline(manifests, certs_dir)
             # Nothing runs these pods, so an image that nobody can pull does no harm.
             linger_image = linger_image or PLACEHOLDER_IMAGE
             if beyond_loopback:
@@ -239,127 +216,47 @@ def serve(
                 click.echo(f"podsettle: {warning}", err=True)
         elif own_namespace is not None:
             certificates = (
-                StoredCertificates(service, tls_secret, _life(leaf_life, ca_life))
+                StoredCertificates(service, tls_secret, _lifetimes(leaf_life, ca_life))
                 if tls == "self-managed"
                 else FileSource(CertificateDirectory(certs_dir))
             )
-            parts = _in_a_namespace(
+            components = build_in_cluster(
                 own_namespace, lease, webhook_configuration, certificates, beyond_loopback
             )
         elif in_cluster_only:
             raise InputError(f"{in_cluster_only} needs --own-namespace NAME")
         else:
-            parts = _beside_a_cluster(certs_dir, beyond_loopback)
+            components = build_dev(certs_dir, beyond_loopback)
         if client_ca is not None:
-            ask_for_client_certificate(parts.certificates.context, client_ca)
+            ask_for_client_certificate(components.certificates.context, client_ca)
         listener = listen(host, port)
     except (CertificateError, AddressError, ClientCAError) as error:
         raise InputError(str(error)) from None
     drain = Drain(drain_quiet.total_seconds(), drain_limit.total_seconds())
     app = create_app(
-        parts.source,
+        components.source,
         Settings(own_namespace, linger_image),
-        certificate_expires=lambda: parts.certificates.expires,
-        checks=parts.checks,
-        running=parts.running,
+        certificate_expires=lambda: components.certificates.expires,
+        checks=components.checks,
+        running=components.running,
         drain=drain,
-        authorizer=parts.authorizer,
+        authorizer=components.authorizer,
         client_certificates=client_ca is not None,
-        pull_secrets=parts.pull_secrets,
+        pull_secrets=components.pull_secrets,
     )
     if manifests is not None:
-        click.echo(_greeting(host, listener, certs_dir, parts.source, manifests))
+        click.echo(_banner(host, listener, certs_dir, components.source, manifests))
     else:
         name = f"{service}.{own_namespace}.svc" if tls == "self-managed" else None
-        click.echo(_first_line(host, listener, parts.source, name))
-    run(app, parts.certificates.context, listener, drain)
+        click.echo(_listening_line(host, listener, components.source, name))
+    run(app, components.certificates.context, listener, drain)
 
 
-def _on_manifests(manifests: Path, certs_dir: Path) -> Parts:
-    """Everything from files."""
-    source = load_manifests(manifests)
-    for problem in source.problems:
-        click.echo(f"podsettle: {problem}", err=True)
-    certificates = FileSource(CertificateDirectory(certs_dir))
-
-    @asynccontextmanager
-    async def running() -> AsyncIterator[None]:
-        async with source.running(), certificates.running():
-            yield
-
-    return Parts(source, certificates, _checks(source, certificates), running, None, None)
-
-
-def _beside_a_cluster(certs_dir: Path, beyond_loopback: bool) -> Parts:
-    """For a developer: a cluster that is read and not written to."""
-    # The client takes a quarter of a second to import: only those who need it pay.
-    from webhook.cluster.kube_source import KubernetesSource
-    from webhook.cluster.pull_secrets import ClusterPullSecrets
-    from webhook.cluster.token_review import ClusterAuthorizer
-
-    certificates = FileSource(CertificateDirectory(certs_dir))
-    server = _connect()
-    source = KubernetesSource(server)
-
-    @asynccontextmanager
-    async def running() -> AsyncIterator[None]:
-        async with server, source.running(), certificates.running():
-            yield
-
-    authorizer = ClusterAuthorizer(server) if beyond_loopback else None
-    checks = _checks(source, certificates)
-    return Parts(source, certificates, checks, running, authorizer, ClusterPullSecrets(server))
-
-
-def _in_a_namespace(
-    namespace: str,
-    lease: str,
-    webhook_configuration: str | None,
-    certificates: FileSource | StoredCertificates,
-    beyond_loopback: bool,
-) -> Parts:
-    """A replica of an installation."""
-    from webhook.cluster.controller import Controller
-    from webhook.cluster.pull_secrets import ClusterPullSecrets
-    from webhook.cluster.token_review import ClusterAuthorizer
-
-    server = _connect()
-    replica = Controller(server, namespace, lease, webhook_configuration, certificates)
-    authorizer = ClusterAuthorizer(server) if beyond_loopback else None
-    return Parts(
-        replica.source,
-        replica.certificates,
-        replica.checks,
-        replica.running,
-        authorizer,
-        ClusterPullSecrets(server),
-    )
-
-
-def _connect() -> ApiServer:
-    """The cluster, its address and credentials read; the connection is made by the server."""
-    from webhook.cluster.client import ApiServer
-    from webhook.cluster.errors import Unreachable
-
-    try:
-        return asyncio.run(ApiServer.connect(in_cluster_first=True))
-    except Unreachable as error:
-        raise InputError(f"{error}; or give --manifests DIR") from None
-
-
-def _life(leaf: timedelta, ca: timedelta) -> Lifetimes:
+def _lifetimes(leaf: timedelta, ca: timedelta) -> Lifetimes:
     try:
         return Lifetimes(leaf, ca)
     except ValueError as error:
         raise InputError(f"--leaf-life and --ca-life: {error}") from None
-
-
-def _checks(source: Source, certificates: CertificateSource) -> Callable[[], Iterator[Check]]:
-    def checks() -> Iterator[Check]:
-        yield from source.checks()
-        yield Check("certificate", certificates.ready, certificates.problem)
-
-    return checks
 
 
 def _is_loopback(host: str) -> bool:
@@ -373,7 +270,7 @@ def _url(host: str, port: int) -> str:
     return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _first_line(host: str, listener: socket.socket, source: Source, name: str | None) -> str:
+def _listening_line(host: str, listener: socket.socket, source: Source, name: str | None) -> str:
     """`name` is the Service's, where the certificate is known to be for it."""
     # What is listened on: `::` becomes 0.0.0.0 where there is no IPv6.
     address, port = listener.getsockname()[:2]
@@ -382,7 +279,7 @@ def _first_line(host: str, listener: socket.socket, source: Source, name: str | 
     return f"podsettle serves {where}{service} for the cluster at {source.title}"
 
 
-def _greeting(
+def _banner(
     host: str, listener: socket.socket, certs_dir: Path, source: Source, manifests: Path
 ) -> str:
     # A wildcard is no name that a client could check the certificate against.

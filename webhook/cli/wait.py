@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from webhook.cli.logging import log_retries
 from webhook.cli.options import (
     Cluster,
     backoff_options,
     cluster_options,
     container_option,
-    errors_as_input,
-    log_to_stderr,
     namespace_option,
     pod_argument,
+    report_errors,
 )
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def wait(
     exit code is podsettle's own: 2 if the pod does not exist, was deleted too early, or had no
     terminated state in time.
     """
-    log_to_stderr()
-    with errors_as_input(backoff, f"how {pod} ended"):
+    log_retries()
+    with report_errors(backoff, f"how {pod} ended"):
         ended = asyncio.run(_wait(pod, namespace, container, cluster, backoff))
     click.echo(_as_json(pod, ended) if output == "json" else _as_text(pod, ended))
     context.exit(ended.exit_code if 0 <= ended.exit_code <= _HIGHEST else _HIGHEST)
