@@ -46,7 +46,7 @@ def short(out: Path, part: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("load_tool", "go_webhook")
-def test_throughput(tmp_path: Path) -> None:
+def test_part_throughput_measures_three_servers_and_can_be_shown_again(tmp_path: Path) -> None:
     results = short(tmp_path, "throughput")
     rows = results["parts"]["throughput"]["rows"]
     names = {row.partition(",")[0] for row in rows}
@@ -64,19 +64,21 @@ def test_throughput(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--short",), ("core",)])
-def test_the_page_takes_full_runs_alone(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_write_docs_requires_a_full_run_of_all_parts(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     ran = bench(tmp_path, *arguments, "--write-docs")
     assert ran.returncode == 2
     assert "--write-docs requires a full run of all parts" in ran.stderr
 
 
 @pytest.mark.usefixtures("load_tool")
-def test_growth(tmp_path: Path) -> None:
+def test_part_growth_measures_policies_namespaces_and_pods(tmp_path: Path) -> None:
     rows = short(tmp_path, "growth")["parts"]["growth"]["rows"]
     assert {"1 policy", "100 namespaces", "8 KB pod, echo", "no policy for the pod"} <= set(rows)
 
 
-def test_previews(tmp_path: Path) -> None:
+def test_part_previews_measures_stalls_and_compares_with_no_previews(tmp_path: Path) -> None:
     rows = short(tmp_path, "previews")["parts"]["previews"]["rows"]
     assert {"no previews", "490 Tekton pods", "190 nested anchors"} <= set(rows)
     with_previews = [figures for row, figures in rows.items() if row != "no previews"]
@@ -85,7 +87,7 @@ def test_previews(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("address")
-def test_end_to_end(tmp_path: Path) -> None:
+def test_part_end_to_end_measures_increments_and_counts_calls(tmp_path: Path) -> None:
     rows = short(tmp_path, "end-to-end")["parts"]["end-to-end"]["rows"]
     assert "increment, p50" not in rows["no webhook"]
     kinds = ("podsettle", "podsettle, cluster-wide policy", "native policy")
@@ -98,13 +100,13 @@ def test_end_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("load_tool")
-def test_footprint(tmp_path: Path) -> None:
+def test_part_footprint_measures_memory_and_sizes(tmp_path: Path) -> None:
     rows = short(tmp_path, "footprint")["parts"]["footprint"]["rows"]
     memory = rows["100 namespaces, 10 policies, API server"]
     assert memory["peak"]["median"] >= memory["idle"]["median"] > 0
     assert rows["helper"]["size"]["median"] > 0
 
 
-def test_core(tmp_path: Path) -> None:
+def test_part_core_measures_cpu_time_in_microseconds(tmp_path: Path) -> None:
     rows = short(tmp_path, "core")["parts"]["core"]["rows"]
     assert rows["decision from the cache, bytes to bytes"]["time"]["unit"] == "µs"

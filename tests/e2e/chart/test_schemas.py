@@ -24,7 +24,7 @@ def schemas(cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_kubeconform_passes(schemas: Path, values: str) -> None:
+def test_kubeconform_accepts_every_rendered_object(schemas: Path, values: str) -> None:
     done = _kubeconform(schemas, template("--values", VALUES[values]))
     assert not [each for each in done["resources"] if each["status"] != "statusValid"]
     assert done["summary"] == {
@@ -46,7 +46,9 @@ def test_kubeconform_passes(schemas: Path, values: str) -> None:
         ("Unheard", {}),
     ],
 )
-def test_kubeconform_would_find_it(schemas: Path, kind: str, wrong: Json) -> None:
+def test_kubeconform_rejects_an_object_with_a_mistake(
+    schemas: Path, kind: str, wrong: Json
+) -> None:
     found = [each for each in objects("everything") if each["kind"] == kind]
     spoilt = found[0] if found else {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}}
     spoilt = spoilt | {"spec": spoilt.get("spec", {}) | wrong.get("spec", {})}
@@ -64,7 +66,7 @@ def _kubeconform(schemas: Path, manifests: str) -> Json:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_its_pods_are_created_where_the_restricted_standard_is_enforced(
+def test_rendered_pods_pass_the_restricted_pod_security_standard(
     cluster: KubeCluster, values: str
 ) -> None:
     accounts = ("default", "podsettle", "settle")

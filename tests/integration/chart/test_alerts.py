@@ -149,11 +149,11 @@ def _promtool(directory: Path, groups: Json, present: list[Json], firing: str | 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_nothing_fires_while_all_is_well(tmp_path: Path, groups: Json) -> None:
+def test_no_alert_fires_while_podsettle_is_healthy(tmp_path: Path, groups: Json) -> None:
     _promtool(tmp_path, groups, HEALTHY, None)
 
 
-def test_nothing_fires_in_a_prometheus_that_does_not_scrape_podsettle(
+def test_no_alert_fires_in_a_prometheus_that_does_not_scrape_podsettle(
     tmp_path: Path, groups: Json
 ) -> None:
     elsewhere = {"series": 'up{namespace="other",job="other"}', "values": "1x30"}
@@ -161,7 +161,7 @@ def test_nothing_fires_in_a_prometheus_that_does_not_scrape_podsettle(
 
 
 @pytest.mark.parametrize(("alert", "wrong"), FIRING, ids=lambda part: str(part)[:30])
-def test_an_alert_fires_for_what_it_is_for(
+def test_alert_fires_for_its_problem(
     tmp_path: Path, groups: Json, alert: str, wrong: list[Json]
 ) -> None:
     replaced = {each["series"] for each in wrong}
@@ -174,7 +174,7 @@ def test_every_alert_has_a_test(groups: Json) -> None:
     assert alerts == {alert for alert, _ in FIRING}
 
 
-def test_every_alert_leads_to_a_section_of_the_runbook_where_its_url_is_given() -> None:
+def test_every_alert_links_to_its_section_of_the_runbook() -> None:
     url = "https://docs.example/operations.html"
     spec = _rule({"prometheusRule.enabled": True, "prometheusRule.runbook": url})["spec"]
     headings = re.findall(r"^#+ (.+)$", OPERATIONS.read_text(), re.MULTILINE)
@@ -187,13 +187,13 @@ def test_every_alert_leads_to_a_section_of_the_runbook_where_its_url_is_given() 
             assert anchor in anchors, f"docs/operations.md has no section {rule['alert']}"
 
 
-def test_without_a_url_no_alert_has_a_link(groups: Json) -> None:
+def test_alerts_have_no_link_without_a_runbook_url(groups: Json) -> None:
     for group in groups["groups"]:
         for rule in group["rules"]:
             assert rule["annotations"].keys() == {"summary"}
 
 
-def test_the_metrics_are_those_of_the_product(groups: Json) -> None:
+def test_alerts_use_only_existing_metrics(groups: Json) -> None:
     own = {
         sample_name
         for family in Metrics("0").registry.collect()
@@ -206,7 +206,7 @@ def test_the_metrics_are_those_of_the_product(groups: Json) -> None:
             assert used <= own | OTHERS, rule["alert"]
 
 
-def test_the_certificate_alert_knows_how_long_certificates_live() -> None:
+def test_certificate_alert_depends_on_the_configured_lifetime() -> None:
     def left(values: str) -> int:
         rule = named("PrometheusRule", "settle", values)
         (expression,) = (

@@ -27,7 +27,7 @@ from webhook.cli.serve import serve
 TEMPLATES = sorted(path for path in (CHART / "templates").rglob("*") if path.is_file())
 
 
-def test_the_versions_are_those_of_the_product() -> None:
+def test_chart_has_the_version_and_description_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == project["version"]
@@ -35,12 +35,12 @@ def test_the_versions_are_those_of_the_product() -> None:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_twice_the_same_bytes(values: str) -> None:
+def test_rendering_twice_gives_the_same_bytes(values: str) -> None:
     once = template("--values", VALUES[values])
     assert template("--values", VALUES[values]) == once
 
 
-def test_nothing_random_and_nothing_looked_up() -> None:
+def test_templates_use_no_random_values_and_no_lookups() -> None:
     forbidden = re.compile(
         r"\b(rand\w*|genCA\w*|genSelfSigned\w*|genSigned\w*|genPrivateKey|uuidv4|now|lookup|bcrypt"
         r"|htpasswd|encryptAES|getHostByName)\b"
@@ -51,7 +51,7 @@ def test_nothing_random_and_nothing_looked_up() -> None:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_helm_lint_finds_nothing(values: str) -> None:
+def test_helm_lint_reports_no_problem(values: str) -> None:
     flags = ("--strict", "--values", IMAGES, "--values", VALUES[values])
     done = run("helm", "lint", CHART, *flags)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -59,7 +59,7 @@ def test_helm_lint_finds_nothing(values: str) -> None:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_every_object_carries_the_common_labels(values: str) -> None:
+def test_every_object_has_the_standard_labels(values: str) -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     wanted = {
         "helm.sh/chart": f"podsettle-{chart['version']}",
@@ -106,7 +106,7 @@ def _selectors(found: object) -> Iterator[Json]:
             yield from _selectors(each)
 
 
-def test_what_is_brought_along_arrives() -> None:
+def test_additional_environment_volumes_and_annotations_are_rendered() -> None:
     """Environment, volumes, mounts and annotations, besides the chart's own."""
     values = yaml.safe_load(VALUES["everything"].read_text())
     pod = named("Deployment", "settle", "everything")["spec"]["template"]
@@ -128,14 +128,14 @@ def test_what_is_brought_along_arrives() -> None:
     assert account["metadata"]["annotations"] == values["serviceAccount"]["annotations"]
 
 
-def test_without_any_of_it_there_is_neither_environment_nor_volume() -> None:
+def test_default_values_render_no_environment_and_no_volumes() -> None:
     pod = named("Deployment", "podsettle")["spec"]["template"]["spec"]
     assert "volumes" not in pod
     assert not pod["containers"][0].keys() & {"env", "volumeMounts"}
     assert "annotations" not in named("ServiceAccount", "podsettle")["metadata"]
 
 
-def test_cas_may_be_in_a_secret() -> None:
+def test_extra_ca_can_come_from_a_secret() -> None:
     made = yaml.safe_load_all(template("--set=extraCA.secret=company-ca"))
     (pod,) = (each["spec"]["template"] for each in made if each and each["kind"] == "Deployment")
     assert pod["spec"]["volumes"] == [{"name": "extra-ca", "secret": {"secretName": "company-ca"}}]
@@ -145,7 +145,7 @@ def test_cas_may_be_in_a_secret() -> None:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_every_namespaced_object_names_the_namespace(values: str) -> None:
+def test_every_namespaced_object_is_in_the_release_namespace(values: str) -> None:
     cluster_wide = {
         "ClusterRole",
         "ClusterRoleBinding",
@@ -161,7 +161,7 @@ def test_every_namespaced_object_names_the_namespace(values: str) -> None:
         assert each["metadata"].get("namespace") == wanted, each
 
 
-def test_what_shows_everything_shows_every_template() -> None:
+def test_values_everything_render_every_template() -> None:
     """But for Secrets that another certificate source, or another way to scrape, takes."""
     rendered = template("--values", VALUES["everything"])
     sources = set(re.findall(r"^# Source: podsettle/(.+)$", rendered, re.MULTILINE))
@@ -172,7 +172,7 @@ def test_what_shows_everything_shows_every_template() -> None:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_a_name_refers_to_what_is_there(values: str) -> None:
+def test_references_between_objects_are_consistent(values: str) -> None:
     """Names that one object says of another: a typing error there shows only in a cluster."""
     name = "settle" if values == "everything" else "podsettle"
     webhooks = named("MutatingWebhookConfiguration", name, values)["webhooks"]
@@ -213,20 +213,20 @@ def _arguments(pod: Json) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_podsettle_understands_the_arguments(values: str) -> None:
+def test_podsettle_accepts_the_rendered_arguments(values: str) -> None:
     (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
     _, *flags = _container(deployment["spec"]["template"])["args"]
     serve.make_context("serve", flags, **main.context_settings)
 
 
-def test_the_environment_says_nothing_to_podsettle() -> None:
+def test_service_links_are_disabled() -> None:
     """A Service's own variable, PODSETTLE_PORT=tcp://…, would be taken for an option."""
     pod = named("Deployment", "podsettle")["spec"]["template"]
     assert pod["spec"]["enableServiceLinks"] is False
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_the_grace_period_outlasts_the_drain(values: str) -> None:
+def test_termination_grace_period_exceeds_the_drain_limit(values: str) -> None:
     (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
     pod = deployment["spec"]["template"]
     limit = int(_arguments(pod)["--drain-limit"].removesuffix("s"))
@@ -234,7 +234,7 @@ def test_the_grace_period_outlasts_the_drain(values: str) -> None:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_its_own_namespace_is_never_asked_about(values: str) -> None:
+def test_webhook_excludes_the_release_namespace(values: str) -> None:
     (configuration,) = (
         each for each in objects(values) if each["kind"] == "MutatingWebhookConfiguration"
     )
@@ -245,7 +245,7 @@ def test_its_own_namespace_is_never_asked_about(values: str) -> None:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_no_pod_is_converted_for_a_match_condition(values: str) -> None:
+def test_webhook_has_no_match_conditions(values: str) -> None:
     """Which the API server would do for each pod, for a single condition."""
     (configuration,) = (
         each for each in objects(values) if each["kind"] == "MutatingWebhookConfiguration"
@@ -255,7 +255,7 @@ def test_no_pod_is_converted_for_a_match_condition(values: str) -> None:
     assert webhook["reinvocationPolicy"] == "IfNeeded"
 
 
-def test_no_exclusion_still_leaves_its_own() -> None:
+def test_release_namespace_is_excluded_with_an_empty_list() -> None:
     rendered = template(*set_flags({"webhook.excludedNamespaces": []}))
     (configuration,) = (
         each
@@ -266,7 +266,7 @@ def test_no_exclusion_still_leaves_its_own() -> None:
     assert excluded["values"] == [NAMESPACE]
 
 
-def test_a_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> None:
+def test_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> None:
     """OpenShift's user workload monitoring rejects paths of Prometheus' own file system."""
     for values in ("openshift", "everything"):
         (monitor,) = (each for each in objects(values) if each["kind"] == "ServiceMonitor")
@@ -279,7 +279,7 @@ def test_a_service_monitor_reads_its_token_from_a_secret_and_names_no_files() ->
     assert not [each for each in objects("everything") if each["kind"] == "Secret"]
 
 
-def test_the_token_to_scrape_with_may_read_metrics_and_nothing_else() -> None:
+def test_scrape_token_grants_access_to_metrics_only() -> None:
     (monitor,) = (each for each in objects("openshift") if each["kind"] == "ServiceMonitor")
     credentials = monitor["spec"]["endpoints"][0]["authorization"]["credentials"]
     secret = named("Secret", credentials["name"], "openshift")
@@ -299,7 +299,7 @@ def test_the_token_to_scrape_with_may_read_metrics_and_nothing_else() -> None:
     assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
 
 
-def test_what_each_certificate_source_brings() -> None:
+def test_each_certificate_source_renders_its_objects() -> None:
     def kinds(values: str) -> set[str]:
         return {each["kind"] for each in objects(values)}
 
@@ -340,14 +340,14 @@ def _bundle(configuration: Json) -> str | None:
 
 
 @pytest.mark.parametrize("source", ["cert-manager", "openshift"])
-def test_the_manifests_for_installations_without_the_chart_say_the_same(source: str) -> None:
+def test_manifests_in_certs_match_the_rendered_chart(source: str) -> None:
     for wanted in yaml.safe_load_all((ROOT / "certs" / f"{source}.yaml").read_text()):
         made = named(wanted["kind"], wanted["metadata"]["name"], source)
         assert made["metadata"].items() >= wanted["metadata"].items()
         assert made.get("spec") == wanted.get("spec", made.get("spec"))
 
 
-def test_only_who_manages_a_secret_may_read_it() -> None:
+def test_role_grants_access_to_the_secret_only_if_podsettle_manages_it() -> None:
     def may(values: str) -> set[str]:
         rules = named("Role", "podsettle", values)["rules"]
         return {resource for rule in rules for resource in rule["resources"]}
@@ -357,7 +357,7 @@ def test_only_who_manages_a_secret_may_read_it() -> None:
         assert may(source) == {"leases"}
 
 
-def test_pull_secrets_are_readable_only_where_a_value_says_so() -> None:
+def test_pull_secrets_are_readable_only_in_the_configured_namespaces() -> None:
     """Nowhere, everywhere, or in some namespaces."""
 
     def bound(*flags: str, name: str = "podsettle") -> set[tuple[str, str | None]]:
@@ -383,7 +383,7 @@ def test_pull_secrets_are_readable_only_where_a_value_says_so() -> None:
     ]
 
 
-def test_a_network_policy_lets_out_what_the_values_name() -> None:
+def test_network_policy_allows_egress_only_to_the_configured_ports() -> None:
     def egress(*flags: str) -> set[int] | None:
         (policy,) = (
             each
@@ -430,7 +430,7 @@ def test_a_network_policy_lets_out_what_the_values_name() -> None:
     ],
     ids=str,
 )
-def test_the_helper_has_the_tag_of_podsettle_unless_the_value_has_one(
+def test_helper_image_gets_podsettles_tag_unless_it_has_one(
     values: Json, image: str | None
 ) -> None:
     """A helper of another version may lack what this one's pods start it with."""
@@ -455,7 +455,9 @@ def test_the_helper_has_the_tag_of_podsettle_unless_the_value_has_one(
         ("mirror.example", "podsettle", "mirror.example/podsettle"),
     ],
 )
-def test_every_image_comes_from_the_global_registry(registry: str, image: str, pulled: str) -> None:
+def test_global_registry_replaces_the_registry_of_every_image(
+    registry: str, image: str, pulled: str
+) -> None:
     digest = f"@sha256:{'0' * 64}"
     for tag in ("", ":1.2", digest, f":1.2{digest}"):
         values = {
@@ -472,14 +474,14 @@ def test_every_image_comes_from_the_global_registry(registry: str, image: str, p
         assert _arguments(pod)["--linger-image"] == f"{pulled}{tag or ':v1'}"
 
 
-def test_pull_secrets_are_those_of_the_chart_and_the_global_ones() -> None:
+def test_image_pull_secrets_combine_the_chart_and_the_global_values() -> None:
     (deployment,) = (each for each in objects("everything") if each["kind"] == "Deployment")
     wanted = [{"name": "registry"}, {"name": "mirror"}, {"name": "other"}]
     assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == wanted
     assert named("Pod", "settle-test", "everything")["spec"]["imagePullSecrets"] == wanted
 
 
-def test_what_helm_template_prints_can_be_applied() -> None:
+def test_helm_template_prints_no_test_pod_by_default() -> None:
     """It prints hooks like any other object, and a pod would be created with the rest."""
     assert not [each for each in objects() if each["kind"] == "Pod"]
     hooks = [
@@ -490,7 +492,7 @@ def test_what_helm_template_prints_can_be_applied() -> None:
     assert [(each["kind"], each["metadata"]["name"]) for each in hooks] == [("Pod", "settle-test")]
 
 
-def test_without_an_image_helm_says_what_to_set() -> None:
+def test_missing_image_fails_with_the_value_to_set() -> None:
     for command in (("template",), ("install", "--dry-run=client")):
         done = run("helm", *command, "podsettle", CHART)
         assert done.returncode != 0
@@ -498,7 +500,7 @@ def test_without_an_image_helm_says_what_to_set() -> None:
         assert "--set image.repository=registry.example.com/team/podsettle" in done.stderr
 
 
-def test_no_rule_says_everything() -> None:
+def test_rbac_rules_contain_no_wildcards() -> None:
     for each in objects("everything"):
         for rule in each.get("rules", ()):
             said = [value for values in rule.values() for value in values]
@@ -507,7 +509,7 @@ def test_no_rule_says_everything() -> None:
                 assert rule["resourceNames"]
 
 
-def test_every_field_of_a_policy_arrives() -> None:
+def test_policies_and_runtime_classes_are_rendered_with_every_field() -> None:
     values = yaml.safe_load(VALUES["everything"].read_text())
     for wanted in values["settlePolicies"]:
         made = named("SettlePolicy", wanted["name"], "everything")
@@ -519,7 +521,7 @@ def test_every_field_of_a_policy_arrives() -> None:
         assert made["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-def test_releases_by_other_names_do_not_meet() -> None:
+def test_releases_with_different_names_share_no_object() -> None:
     def names(release: str) -> set[tuple[str, str]]:
         return {
             (each["kind"], each["metadata"]["name"])
@@ -533,7 +535,7 @@ def test_releases_by_other_names_do_not_meet() -> None:
 
 
 @pytest.mark.parametrize("namespaces", [[], ["ci"]], ids=["everywhere", "somewhere"])
-def test_the_notes_warn_of_the_right_to_every_secret(namespaces: list[str]) -> None:
+def test_notes_warn_if_podsettle_may_read_every_secret(namespaces: list[str]) -> None:
     said = {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": namespaces}
     flags = ("--dry-run=client", *set_flags(said))
     done = run("helm", "install", "podsettle", CHART, "--values", IMAGES, *flags)
@@ -542,7 +544,7 @@ def test_the_notes_warn_of_the_right_to_every_secret(namespaces: list[str]) -> N
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_the_notes_say_what_to_do_next(values: str) -> None:
+def test_notes_list_the_next_steps(values: str) -> None:
     flags = ("--namespace", NAMESPACE, "--dry-run=client", "--values", IMAGES)
     done = run("helm", "install", "podsettle", CHART, *flags, "--values", VALUES[values])
     assert done.returncode == 0, done.stderr

@@ -260,7 +260,7 @@ WRONG: list[tuple[Json, str, str]] = [
 
 
 @pytest.mark.parametrize(("values", "path", "message"), WRONG, ids=lambda part: str(part)[:60])
-def test_a_wrong_value_is_refused_by_its_path(values: Json, path: str, message: str) -> None:
+def test_wrong_value_is_rejected_with_its_path(values: Json, path: str, message: str) -> None:
     done = run("helm", "template", "podsettle", CHART, "--values", IMAGES, *set_flags(values))
     assert done.returncode != 0, "it is accepted"
     assert f"at '{path}'" in done.stderr
@@ -291,15 +291,15 @@ def test_a_wrong_value_is_refused_by_its_path(values: Json, path: str, message: 
     ],
     ids=str,
 )
-def test_a_right_value_is_accepted(values: Json) -> None:
+def test_valid_value_is_accepted(values: Json) -> None:
     template(*set_flags(values))
 
 
-def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
+def test_schema_and_values_have_the_same_paths() -> None:
     assert set(_schema_paths(SCHEMA)) == set(_value_paths(DEFAULTS))
 
 
-def test_no_object_of_the_schema_takes_what_it_does_not_know() -> None:
+def test_schema_rejects_unknown_keys_of_every_object() -> None:
     opened = list(_open_objects(SCHEMA, ""))
     # Free by nature: Kubernetes' own, another chart's, or the CRD's.
     assert [each.rpartition("/")[2] for each in opened] == [
@@ -312,7 +312,7 @@ def test_no_object_of_the_schema_takes_what_it_does_not_know() -> None:
     ]
 
 
-def test_what_shows_everything_sets_everything() -> None:
+def test_values_everything_set_every_value() -> None:
     """So that a value which no template reads, or reads wrongly, has a chance to be seen."""
     shown = yaml.safe_load(VALUES["everything"].read_text())
     assert set(_value_paths(DEFAULTS)) <= set(_value_paths(shown)) | {"certificates.certManager"}

@@ -41,7 +41,7 @@ def executable(arch: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(arch, tmp_path_factory.mktemp("built"))
 
 
-def test_is_small_static_and_for_its_architecture(arch: str, executable: Path) -> None:
+def test_executable_is_small_static_and_for_its_architecture(arch: str, executable: Path) -> None:
     content = executable.read_bytes()
     order, expected, _ = ELF[arch]
     assert len(content) < MOST_BYTES
@@ -57,13 +57,15 @@ def test_is_small_static_and_for_its_architecture(arch: str, executable: Path) -
     assert os.access(executable, os.X_OK)
 
 
-def test_names_no_path_of_the_machine_that_built_it(executable: Path) -> None:
+def test_executable_contains_no_path_of_the_build_machine(executable: Path) -> None:
     content = executable.read_bytes()
     for path in (Path.home(), linger_build.HERE, executable.parent):
         assert str(path).encode() + b"/" not in content
 
 
-def test_runs(arch: str, executable: Path) -> None:
+def test_executable_runs_and_returns_the_exit_code_of_its_command(
+    arch: str, executable: Path
+) -> None:
     emulator = [] if arch == host_arch() else [shutil.which(ELF[arch][2])]
     if emulator == [None]:
         pytest.skip(f"{ELF[arch][2]} is not installed")
@@ -73,7 +75,9 @@ def test_runs(arch: str, executable: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_says_hello_in_network_byte_order(arch: str, executable: Path, host: str) -> None:
+def test_wait_kubelet_works_with_the_byte_order_of_each_architecture(
+    arch: str, executable: Path, host: str
+) -> None:
     emulator = [] if arch == host_arch() else [shutil.which(ELF[arch][2])]
     if emulator == [None]:
         pytest.skip(f"{ELF[arch][2]} is not installed")
@@ -103,7 +107,7 @@ def test_same_source_gives_the_same_bytes(
     assert build(arch, tmp_path).read_bytes() == executable.read_bytes()
 
 
-def test_an_empty_cache_is_filled_with_few_open_files(tmp_path: Path) -> None:
+def test_build_with_an_empty_cache_opens_few_files(tmp_path: Path) -> None:
     """1,024 files is the hard limit in buildah's chroot isolation and in Tekton's buildah task."""
     limit = f"--nofile={OPEN_FILES}:{OPEN_FILES}"
     module = [sys.executable, "-m", "webhook.linger.build"]
@@ -117,7 +121,7 @@ def test_an_empty_cache_is_filled_with_few_open_files(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_undefined_symbol_names_the_list_to_add_its_file_to(
+def test_undefined_symbol_error_says_which_list_to_extend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "src").mkdir()
@@ -131,14 +135,16 @@ def test_an_undefined_symbol_names_the_list_to_add_its_file_to(
     assert "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/libc.py" in error
 
 
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_command_builds_only_the_given_architecture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arch = host_arch()
     assert main(["--out", str(tmp_path), "--arch", arch]) == 0
     assert [path.name for path in tmp_path.iterdir()] == [f"linger-{arch}"]
     assert capsys.readouterr().out.startswith(f"linger-{arch}: ")
 
 
-def test_unknown_architecture_is_bad_usage(
+def test_unknown_architecture_exits_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -147,7 +153,7 @@ def test_unknown_architecture_is_bad_usage(
     assert "unknown architecture 'vax': choose from amd64, arm64" in capsys.readouterr().err
 
 
-def test_compiler_errors_are_shown_and_nothing_is_replaced(
+def test_compiler_error_is_printed_and_keeps_the_old_executable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "src").mkdir()
@@ -208,7 +214,9 @@ def parse(duration_c: ctypes.CDLL, text: str) -> int | None:
         ("1281023h", 1281023 * UNITS["h"]),
     ],
 )
-def test_durations(duration_c: ctypes.CDLL, text: str, nanoseconds: int) -> None:
+def test_duration_is_parsed_to_nanoseconds(
+    duration_c: ctypes.CDLL, text: str, nanoseconds: int
+) -> None:
     assert parse(duration_c, text) == nanoseconds
 
 
@@ -220,7 +228,7 @@ def test_durations(duration_c: ctypes.CDLL, text: str, nanoseconds: int) -> None
         *("1281024h", "99999999999999999999h", "9223372036854775807ns", "1281023h60m"),
     ],
 )
-def test_no_durations(duration_c: ctypes.CDLL, text: str) -> None:
+def test_invalid_duration_is_rejected(duration_c: ctypes.CDLL, text: str) -> None:
     assert parse(duration_c, text) is None
 
 
@@ -234,7 +242,9 @@ def test_no_durations(duration_c: ctypes.CDLL, text: str) -> None:
         max_size=4,
     )
 )
-def test_durations_are_sums(duration_c: ctypes.CDLL, terms: list[tuple[str, str]]) -> None:
+def test_duration_with_several_terms_is_their_sum(
+    duration_c: ctypes.CDLL, terms: list[tuple[str, str]]
+) -> None:
     exact = sum(_exact(number) * UNITS[unit] for number, unit in terms)
     parsed = parse(duration_c, "".join(number + unit for number, unit in terms))
     if exact >= DURATION_MAX + 1:

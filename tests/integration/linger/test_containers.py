@@ -31,20 +31,22 @@ def test_orphans_do_not_keep_the_container_alive(machine: Machine, wrapper: Wrap
 
 
 @pytest.mark.parametrize("code", [0, 1, 42, 126, 127, 255])
-def test_exit_code_is_the_commands(machine: Machine, wrapper: Wrapper, code: int) -> None:
+def test_exit_code_is_that_of_the_command(machine: Machine, wrapper: Wrapper, code: int) -> None:
     command = wrapper.script(f"echo out; echo err >&2; exit {code}", min_lifetime_ms=20)
     assert machine.run(command) == (code, "out\n", "err\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_death_by_signal_is_128_plus_n_without_a_word(
+def test_command_killed_by_a_signal_gives_128_plus_n_without_output(
     machine: Machine, wrapper: Wrapper, number: signal.Signals
 ) -> None:
     command = wrapper.script(f"kill -{int(number)} $$")
     assert machine.run(command) == (128 + number, "", "")
 
 
-def test_missing_command_is_127_and_settles(machine: Machine, wrapper: Wrapper) -> None:
+def test_missing_command_gives_127_after_the_minimum_lifetime(
+    machine: Machine, wrapper: Wrapper
+) -> None:
     started = time.monotonic()
     code, out, err = machine.run(wrapper.around(["/bin/missing", "x"], min_lifetime_ms=1_000))
     assert time.monotonic() - started >= 1
@@ -53,7 +55,9 @@ def test_missing_command_is_127_and_settles(machine: Machine, wrapper: Wrapper) 
     assert "not found" in err or "No such file" in err
 
 
-def test_unfit_command_is_126_and_settles(machine: Machine, wrapper: Wrapper) -> None:
+def test_command_that_is_not_executable_gives_126_after_the_minimum_lifetime(
+    machine: Machine, wrapper: Wrapper
+) -> None:
     started = time.monotonic()
     code, out, err = machine.run(wrapper.around(["/tmp"], min_lifetime_ms=1_000))
     assert time.monotonic() - started >= 1
@@ -62,7 +66,9 @@ def test_unfit_command_is_126_and_settles(machine: Machine, wrapper: Wrapper) ->
 
 
 @pytest.mark.parametrize("number", [*TERMINATING, signal.SIGUSR1, signal.SIGUSR2])
-def test_command_handles_signal(machine: Machine, wrapper: Wrapper, number: signal.Signals) -> None:
+def test_signal_is_forwarded_to_the_trap_of_the_command(
+    machine: Machine, wrapper: Wrapper, number: signal.Signals
+) -> None:
     handled = _as_delivered(wrapper, number)
     # The signal that reached the command decides the code, so that no other can be mistaken for it.
     script = (
@@ -118,7 +124,7 @@ def with_handler(
 
 
 @pytest.mark.parametrize("number", FORWARDED_BY_BOTH)
-def test_command_with_a_handler_gets_the_signal_itself(
+def test_command_with_a_handler_receives_the_same_signal(
     with_handler: Machine, wrapper: Wrapper, number: signal.Signals
 ) -> None:
     command = wrapper.around(["/handler", str(int(number))])
@@ -128,7 +134,7 @@ def test_command_with_a_handler_gets_the_signal_itself(
         assert container.finish() == (40 + number, "", "")
 
 
-def test_process_that_writes_to_the_standard_error_of_process_1_is_heard(
+def test_output_to_the_standard_error_of_process_1_is_kept(
     machine: Machine, wrapper: Wrapper
 ) -> None:
     """Not in dash and BusyBox: their own report of the command's death would be heard as well."""
@@ -139,7 +145,7 @@ def test_process_that_writes_to_the_standard_error_of_process_1_is_heard(
 
 
 @pytest.mark.parametrize("wrapper", ["ash", "dash"], indirect=True)
-def test_dash_and_busybox_leave_the_command_in_a_group_that_nothing_stops(
+def test_stop_signals_have_no_effect_on_the_command_in_dash_and_busybox(
     machine: Machine, wrapper: Wrapper
 ) -> None:
     """It shares the group of process 1, which is orphaned: the kernel drops TSTP, TTIN and TTOU."""
@@ -153,7 +159,7 @@ def test_dash_and_busybox_leave_the_command_in_a_group_that_nothing_stops(
 
 
 @pytest.mark.parametrize("wrapper", ["linger", "bash"], indirect=True)
-def test_stopped_command_goes_on_when_it_is_continued(machine: Machine, wrapper: Wrapper) -> None:
+def test_stopped_command_continues_after_sigcont(machine: Machine, wrapper: Wrapper) -> None:
     """A command that leads its own group and has no handler stops, which process 1 would not."""
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script)) as container:
@@ -172,7 +178,7 @@ def _states(container: Container) -> set[str]:
     return {child[0] for child in container.children().values() if "the-command" in child}
 
 
-def test_linger_forwards_every_signal(machine: Machine) -> None:
+def test_linger_forwards_every_signal_that_can_be_forwarded(machine: Machine) -> None:
     numbers = [n for n in range(1, 65) if n not in NOT_FORWARDED]
     script = (
         f'for n in {" ".join(map(str, numbers))}; do trap "echo got $n" $n; done; echo ready;'
@@ -189,7 +195,7 @@ def test_linger_forwards_every_signal(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("number", TERMINATING)
-def test_terminating_signal_ends_the_sleep_at_once(
+def test_termination_signal_ends_the_delay_immediately(
     machine: Machine, wrapper: Wrapper, number: signal.Signals
 ) -> None:
     command = wrapper.script("echo ready; exit 7", sleep_ms=AN_HOUR, min_lifetime_ms=AN_HOUR)
@@ -200,7 +206,7 @@ def test_terminating_signal_ends_the_sleep_at_once(
         assert container.finish() == (7, "", "")
 
 
-def test_other_signals_do_not_cut_the_sleep_short(machine: Machine, wrapper: Wrapper) -> None:
+def test_other_signals_do_not_shorten_the_delay(machine: Machine, wrapper: Wrapper) -> None:
     started = time.monotonic()
     with machine.start(wrapper.script("echo ready; exit 7", min_lifetime_ms=4_000)) as container:
         _await_ready(container)
@@ -210,7 +216,9 @@ def test_other_signals_do_not_cut_the_sleep_short(machine: Machine, wrapper: Wra
     assert time.monotonic() - started >= 4
 
 
-def test_no_sleep_after_a_terminating_signal(machine: Machine, wrapper: Wrapper) -> None:
+def test_termination_signal_during_the_command_prevents_the_delay(
+    machine: Machine, wrapper: Wrapper
+) -> None:
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script, sleep_ms=AN_HOUR)) as container:
         _await_ready(container)
@@ -238,7 +246,7 @@ def test_orphans_are_reaped_while_the_command_runs(machine: Machine, wrapper: Wr
         assert any("the-command" in child for child in container.children().values())
 
 
-def test_linger_reaps_orphans_while_it_sleeps(machine: Machine) -> None:
+def test_linger_reaps_orphans_during_the_delay(machine: Machine) -> None:
     orphan = "(while [ ! -e /tmp/go ]; do usleep 1000; done) &"
     command = Wrapper("linger").script(f"({orphan}); exit 3", sleep_ms=AN_HOUR)
     with machine.start(command) as container:
@@ -252,19 +260,21 @@ def test_linger_reaps_orphans_while_it_sleeps(machine: Machine) -> None:
         assert container.finish() == (3, "", "")
 
 
-def test_runs_as_a_user_without_a_name(machine: Machine, wrapper: Wrapper) -> None:
+def test_wrapped_command_runs_as_a_user_without_passwd_entry(
+    machine: Machine, wrapper: Wrapper
+) -> None:
     uid = machine.unprivileged_uid
     assert machine.run(wrapper.script("id -u; exit 5"), uid=uid) == (5, f"{uid}\n", "")
 
 
-def test_runs_where_nothing_can_be_forked(machine: Machine) -> None:
+def test_linger_executes_the_command_itself_if_it_cannot_fork(machine: Machine) -> None:
     command = Wrapper("linger").around(["/bin/ash", "-c", "echo ran; exit 5"], sleep_ms=AN_HOUR)
     code, out, err = machine.run(command, uid=machine.unprivileged_uid, rlimits={"RLIMIT_NPROC": 1})
     assert (code, out) == (5, "ran\n")
     assert "cannot fork" in err
 
 
-def test_installs_as_any_user_on_a_read_only_root(machine: Machine) -> None:
+def test_install_works_for_any_user_on_a_read_only_root(machine: Machine) -> None:
     script = (
         "umask 077; /linger install /shared && /linger install /shared/linger &&"
         " ls /shared && stat -c %a /shared/linger && cmp /linger /shared/linger &&"
@@ -274,7 +284,7 @@ def test_installs_as_any_user_on_a_read_only_root(machine: Machine) -> None:
     assert machine.run(command, uid=machine.unprivileged_uid) == (8, "linger\n755\n", "")
 
 
-def test_install_says_what_it_could_not_write(machine: Machine) -> None:
+def test_install_reports_the_file_that_it_cannot_write(machine: Machine) -> None:
     code, out, err = machine.run(["/linger", "install", "/bin"])
     assert (code, out) == (1, "")
     assert "/bin/linger: Read-only file system" in err
@@ -290,7 +300,9 @@ def _cgroup_value(container: Container, controller: str, v1: str, v2: str) -> st
 
 
 @with_limits
-def test_fits_into_the_tightest_limits(machine: Machine, wrapper: Wrapper) -> None:
+def test_wrapped_command_runs_within_the_smallest_limits(
+    machine: Machine, wrapper: Wrapper
+) -> None:
     script = "trap 'exit 42' TERM; echo ready; while :; do sleep 1000 & wait; done"
     command = wrapper.script(script, min_lifetime_ms=20)
     with machine.start(command, resources=TIGHT) as container:
@@ -304,7 +316,7 @@ def test_fits_into_the_tightest_limits(machine: Machine, wrapper: Wrapper) -> No
 
 
 @with_limits
-def test_memory_limit_is_one(machine: Machine) -> None:
+def test_container_above_the_memory_limit_is_killed(machine: Machine) -> None:
     """The control of the test above: what does not fit is killed."""
     hungry = ["/bin/ash", "-c", "x=$(head -c 20000000 /dev/zero | tr '\\0' x); echo ${#x}"]
     command = Wrapper("linger").around(hungry)
@@ -312,7 +324,7 @@ def test_memory_limit_is_one(machine: Machine) -> None:
     assert (code, out) == (137, "")
 
 
-def test_linger_stays_below_a_mebibyte(machine: Machine) -> None:
+def test_linger_uses_less_than_one_mebibyte(machine: Machine) -> None:
     with machine.start(Wrapper("linger").script("echo ready; exec sleep 1000")) as container:
         assert container.read_line() == "ready"
         assert container.status("Name") == "linger"
@@ -320,7 +332,7 @@ def test_linger_stays_below_a_mebibyte(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("shell", ["ash", "dash", "bash"])
-def test_interactive_shell_starts_without_complaint(machine: Machine, shell: str) -> None:
+def test_interactive_shell_starts_without_error_messages(machine: Machine, shell: str) -> None:
     command = Wrapper("linger").around([f"/bin/{shell}", "-i"])
     with machine.start(command, terminal=True) as container:
         shown = container.read_until("prompt> ")
@@ -335,7 +347,9 @@ def test_interactive_shell_starts_without_complaint(machine: Machine, shell: str
     [(["/linger", "--", "/bin/dash", "-i"], "cat"), (["/bin/dash", "-i"], "/linger -- cat")],
     ids=["linger runs the shell", "the shell runs linger"],
 )
-def test_job_control(machine: Machine, shell: list[str], job: str) -> None:
+def test_job_control_works_with_linger_around_or_inside_the_shell(
+    machine: Machine, shell: list[str], job: str
+) -> None:
     with machine.start(shell, terminal=True) as container:
         assert container.read_until("prompt> ") == "prompt> "
         container.type(f"{job}\n")
@@ -364,7 +378,7 @@ def _await_cat(container: Container, line: str) -> None:
     container.read_until(f"{line}\r\n{line}\r\n")
 
 
-def test_control_c_arrives_once(machine: Machine) -> None:
+def test_control_c_reaches_the_command_exactly_once(machine: Machine) -> None:
     script = (
         "n=0; trap 'n=$((n + 1)); echo interrupted $n.' INT; echo ready;"
         "while :; do read line && exit $n; done"
@@ -378,7 +392,7 @@ def test_control_c_arrives_once(machine: Machine) -> None:
         assert container.runc.wait(PATIENCE) == 20
 
 
-def test_linger_leaves_control_c_to_the_terminal(machine: Machine) -> None:
+def test_linger_does_not_forward_control_c_from_the_terminal(machine: Machine) -> None:
     """A command that has left the foreground is not told: here it left the session."""
     script = (
         'exec setsid ash -c \'n=0; trap n=1 INT; trap "echo interrupted \\$n times; exit 6" USR1;'
@@ -394,7 +408,7 @@ def test_linger_leaves_control_c_to_the_terminal(machine: Machine) -> None:
         assert container.runc.wait(PATIENCE) == 6
 
 
-def test_control_z_cannot_stop_what_nobody_would_continue(machine: Machine) -> None:
+def test_control_z_does_not_stop_a_command_without_a_shell(machine: Machine) -> None:
     script = "echo ready; read line; echo read $line; exit 6"
     with machine.start(Wrapper("linger").script(script), terminal=True) as container:
         container.read_until("ready")
@@ -405,7 +419,7 @@ def test_control_z_cannot_stop_what_nobody_would_continue(machine: Machine) -> N
         assert container.runc.wait(PATIENCE) == 6
 
 
-def test_hangup_of_the_terminal_reaches_the_command(machine: Machine) -> None:
+def test_closed_terminal_sends_sighup_to_the_command(machine: Machine) -> None:
     script = "trap 'exit 7' HUP; echo ready; while :; do read line; done"
     with machine.start(Wrapper("linger").script(script), terminal=True) as container:
         container.read_until("ready")

@@ -84,7 +84,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
         ["", "--", "touch", "started"],
     ],
 )
-def test_bad_usage_starts_nothing(
+def test_wrong_usage_exits_with_2_and_starts_no_command(
     linger: Path, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -95,13 +95,13 @@ def test_bad_usage_starts_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_version_is_the_projects(linger: Path) -> None:
+def test_version_is_that_of_the_project(linger: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     done = run(linger, "--version")
     assert (done.returncode, done.stdout) == (0, f"linger {project['version']}\n")
 
 
-def test_help_goes_to_standard_output(linger: Path) -> None:
+def test_help_is_printed_to_standard_output(linger: Path) -> None:
     done = run(linger, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     for option in ("--sleep", "--min-lifetime", "install DEST", "wait-kubelet"):
@@ -110,13 +110,15 @@ def test_help_goes_to_standard_output(linger: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--sleep=300ms", "--min-lifetime=0.3s"])
 @pytest.mark.parametrize(("command", "code"), [("true", 0), ("missing-command", 127)])
-def test_delays(linger: Path, option: str, command: str, code: int) -> None:
+def test_exit_is_delayed_for_every_exit_code(
+    linger: Path, option: str, command: str, code: int
+) -> None:
     started = time.monotonic()
     assert run(linger, option, "--", command).returncode == code
     assert time.monotonic() - started >= 0.3
 
 
-def test_arguments_and_surroundings_are_kept(
+def test_command_gets_arguments_stdin_environment_and_open_files_unchanged(
     linger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -143,7 +145,7 @@ def test_arguments_and_surroundings_are_kept(
     assert done.stdout.rstrip("\n") == " ".join(map(str, expected)), done.stderr
 
 
-def test_command_is_looked_up_in_path_and_named_as_given(linger: Path, tmp_path: Path) -> None:
+def test_command_is_found_in_path_and_keeps_its_name(linger: Path, tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     (tmp_path / "first/tool").write_text("not executable")
@@ -168,7 +170,7 @@ def test_command_is_looked_up_in_path_and_named_as_given(linger: Path, tmp_path:
         ("no-interpreter", 127, "no-interpreter: its interpreter or loader was not found"),
     ],
 )
-def test_says_why_a_command_cannot_run(
+def test_error_message_says_why_a_command_cannot_run(
     linger: Path, tmp_path: Path, name: str, code: int, reason: str
 ) -> None:
     (tmp_path / "plain").write_text("text")
@@ -182,13 +184,13 @@ def test_says_why_a_command_cannot_run(
 
 
 @pytest.mark.parametrize("name", ["", "no-such-command-anywhere"])
-def test_command_that_no_path_has(linger: Path, name: str) -> None:
+def test_command_that_is_not_in_path_gives_127(linger: Path, name: str) -> None:
     done = run(linger, "--", name)
     assert (done.returncode, done.stdout) == (127, "")
     assert done.stderr == f"linger: cannot run {name}: No such file or directory\n"
 
 
-def test_signal_mask_and_dispositions_are_kept(linger: Path) -> None:
+def test_command_inherits_the_signal_mask_and_dispositions(linger: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "signal.pthread_sigmask(signal.SIG_SETMASK, {10, 17, 34, 40})\n"
@@ -233,7 +235,7 @@ def run_without_reader(
         os.close(writer)
 
 
-def test_the_broken_pipe_of_these_tests_kills_a_program_that_writes_to_it() -> None:
+def test_broken_pipe_kills_a_program_that_does_not_handle_sigpipe() -> None:
     """The control: what writes to such a pipe without precaution dies of SIGPIPE."""
     assert run_without_reader("sh", "-c", "exec echo x >&2") == -signal.SIGPIPE
 
@@ -260,11 +262,11 @@ def test_broken_stderr_does_not_change_the_exit_code(
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
-def test_broken_stdout_does_not_kill(linger: Path, argument: str) -> None:
+def test_broken_stdout_does_not_change_the_exit_code(linger: Path, argument: str) -> None:
     assert run_without_reader(linger, argument, stream="stdout") == 0
 
 
-def test_wait_kubelet_survives_a_broken_stderr(linger: Path) -> None:
+def test_wait_kubelet_with_a_broken_stderr_exits_with_0_at_the_timeout(linger: Path) -> None:
     """At its timeout; the kubelet that it asks refuses the connection."""
     arguments = ["wait-kubelet", "--timeout", "1ms", "--port", str(free_port())]
     assert run_without_reader(linger, *arguments, env={"HOST_IP": "127.0.0.1"}) == 0
@@ -280,7 +282,7 @@ def public_directory() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes its user id")
 @pytest.mark.parametrize("blocked", [False, True])
-def test_broken_stderr_leaves_no_sigpipe_to_a_command_that_could_not_be_forked(
+def test_broken_stderr_leaves_no_pending_sigpipe_for_an_unforked_command(
     linger: Path, public_directory: Path, blocked: bool
 ) -> None:
     script = (
@@ -307,7 +309,7 @@ def test_broken_stderr_leaves_no_sigpipe_to_a_command_that_could_not_be_forked(
 
 
 @pytest.mark.parametrize("change", ["nothing", "ignored", "blocked", "ignored and blocked"])
-def test_sigpipe_is_to_the_command_what_it_was_to_linger(linger: Path, change: str) -> None:
+def test_command_inherits_the_disposition_and_mask_of_sigpipe(linger: Path, change: str) -> None:
     script = (
         "import os, signal, sys\n"
         "ignored = 'ignored' in sys.argv[1]\n"
@@ -330,7 +332,7 @@ def test_sigpipe_is_to_the_command_what_it_was_to_linger(linger: Path, change: s
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 6, 9, 10, 11, 13, 14, 15, 34, 64])
-def test_death_by_forwarded_signal(linger: Path, number: int) -> None:
+def test_command_killed_by_a_forwarded_signal_gives_128_plus_n(linger: Path, number: int) -> None:
     """KILL is not forwarded: it ends linger itself, and the command with it."""
     with start(linger, "--sleep", "1h", "--", "sh", "-c", "echo $$; exec sleep 3600") as process:
         command = int(first_line(process))
@@ -354,7 +356,7 @@ def _await_end(pid: int) -> None:
     await_that(ended, "the process was reaped")
 
 
-def test_death_of_linger_is_the_death_of_the_command(linger: Path) -> None:
+def test_killing_linger_kills_the_command(linger: Path) -> None:
     with start(linger, "--", "sh", "-c", "echo $$; exec sleep 3600") as process:
         command = int(first_line(process))
         process.kill()
@@ -369,14 +371,14 @@ def _state(pid: int) -> str:
         return ""
 
 
-def test_signal_to_the_commands_own_group_does_not_cancel_the_sleep(linger: Path) -> None:
+def test_signal_to_the_process_group_of_the_command_does_not_end_the_delay(linger: Path) -> None:
     started = time.monotonic()
     with start(linger, "--sleep", "500ms", "--", "sh", "-c", "trap '' TERM; kill 0") as process:
         assert process.wait(PATIENCE) == 0
     assert time.monotonic() - started >= 0.5
 
 
-def test_bursts_of_signals_at_the_commands_end_do_not_change_its_code(linger: Path) -> None:
+def test_signals_at_the_end_of_the_command_do_not_change_the_exit_code(linger: Path) -> None:
     for _ in range(100):
         with start(linger, "--", "sh", "-c", "trap '' TERM; echo ready; exit 42") as process:
             assert first_line(process) == "ready"
@@ -391,9 +393,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "into"
 
 
-def test_installs_into_a_directory_or_as_a_file_again_and_again(
-    linger: Path, directory: Path
-) -> None:
+def test_install_to_a_directory_or_a_file_can_be_repeated(linger: Path, directory: Path) -> None:
     for _ in range(2):
         for destination in (directory, directory / "named"):
             done = run(linger, "install", str(destination))
@@ -411,7 +411,7 @@ def test_install_ignores_the_umask(linger: Path, directory: Path) -> None:
     assert (directory / "linger").stat().st_mode & 0o7777 == 0o755
 
 
-def test_install_replaces_what_is_being_executed(linger: Path, directory: Path) -> None:
+def test_install_replaces_a_running_executable(linger: Path, directory: Path) -> None:
     run(linger, "install", str(directory))
     with start(directory / "linger", "--", "sh", "-c", "echo ready; exec sleep 3600") as process:
         assert first_line(process) == "ready"
@@ -432,7 +432,7 @@ def test_install_replaces_what_is_being_executed(linger: Path, directory: Path) 
         ("x/" * 2100, "x/: Filename too long"),
     ],
 )
-def test_install_names_what_it_could_not_write(
+def test_install_error_names_the_path_and_the_reason(
     linger: Path, directory: Path, destination: str, reason: str
 ) -> None:
     (directory / "file").touch()
@@ -472,7 +472,7 @@ def _socket(path: Path) -> None:
     ids=["device", "fifo", "socket", "link to a file", "dangling link", "link to a device"],
 )
 @pytest.mark.parametrize("into", [True, False], ids=["into a directory", "as a file"])
-def test_install_leaves_what_is_no_regular_file_as_it_is(
+def test_install_does_not_replace_a_file_that_is_not_regular(
     linger: Path, directory: Path, make: Callable[[Path], object], kind: str, into: bool
 ) -> None:
     target = directory / "linger"

@@ -76,7 +76,7 @@ def machine_with_helper(machine: runc.Machine, linger: Path, tmp_path: Path) -> 
     return runc.Machine(rootfs, machine.scratch)
 
 
-def test_an_agent_ships_the_log_of_a_short_pod_only_with_the_policy(
+def test_log_agent_ships_the_log_of_a_short_pod_only_with_the_policy(
     agent: LogAgent, machine_with_helper: runc.Machine, policy: Json
 ) -> None:
     shell = job("/bin/sh", "-c", "echo said by the shell $0.; exit 3", "without")
@@ -112,20 +112,20 @@ def test_an_agent_ships_the_log_of_a_short_pod_only_with_the_policy(
     assert not agent.has_shipped("said by the shell without.")
 
 
-def test_the_policy_outlasts_the_interval_of_the_agent_that_it_is_tried_with(policy: Json) -> None:
+def test_minimum_lifetime_of_the_policy_exceeds_the_scan_interval(policy: Json) -> None:
     remedy = parse_policy(policy).spec.remedies.post_init_sleep
     assert remedy is not None
     assert remedy.min_lifetime > log_agent.INTERVAL_SECONDS * 1000
 
 
-def test_the_default_leaves_containerd_s_pods_as_they_are(policy: Json) -> None:
+def test_default_when_leaves_pods_on_containerd_unchanged(policy: Json) -> None:
     quick = job("/bin/true")
     assert why(decide_pod(quick, cluster(policy))) == ["main: Applied"]
     del policy["spec"]["remedies"]["postInitSleep"]["when"]
     assert why(decide_pod(quick, cluster(policy))) == ["main: NotNeeded"]
 
 
-def test_the_preview_prints_what_the_page_shows(policy: Json, tmp_path: Path) -> None:
+def test_preview_prints_the_output_that_the_page_shows(policy: Json, tmp_path: Path) -> None:
     template = job("sh", "-c", "echo done")["spec"]
     template["containers"][0]["name"] = "quick"
     made = {
@@ -145,7 +145,7 @@ def test_the_preview_prints_what_the_page_shows(policy: Json, tmp_path: Path) ->
     assert set(typed.output) <= set(done.stdout.splitlines())
 
 
-def test_the_policy_is_among_the_examples(policy: Json) -> None:
+def test_policy_of_the_page_is_in_the_examples(policy: Json) -> None:
     documents = yaml.safe_load_all((EXAMPLES / "policies.yaml").read_text())
     examples = [document for document in documents if is_policy(document)]
     assert policy in examples

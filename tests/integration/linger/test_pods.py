@@ -150,7 +150,7 @@ def _pairs(before: Json, delivery: Delivery) -> Iterator[tuple[Json, Json, Root]
 
 @pytest.mark.parametrize("delivery", ["Auto", "Binary"])
 @pytest.mark.parametrize("name", PATHS)
-def test_a_settled_container_does_what_it_did(
+def test_wrapped_container_runs_the_same_program_with_the_same_result(
     name: str, delivery: Delivery, machines: dict[Root, runc.Machine]
 ) -> None:
     """The same program with the same arguments in the same place, and its exit code."""
@@ -178,7 +178,7 @@ def test_a_settled_container_does_what_it_did(
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_a_settled_container_is_ended_by_the_signal_that_ended_it(
+def test_wrapped_container_is_terminated_by_the_same_signal(
     name: str, machines: dict[Root, runc.Machine]
 ) -> None:
     before = load_pod(PATHS[name])
@@ -200,7 +200,9 @@ def test_a_settled_container_is_ended_by_the_signal_that_ended_it(
 
 @pytest.mark.parametrize("code", [0, 1, 255])
 @pytest.mark.parametrize("image", ["upstream", "Red Hat"])
-def test_tektons_init_containers(image: str, code: int, machines: dict[Root, runc.Machine]) -> None:
+def test_tekton_init_containers_are_wrapped_by_shell_or_helper_depending_on_their_command(
+    image: str, code: int, machines: dict[Root, runc.Machine]
+) -> None:
     """Upstream's images have no shell but that of place-scripts; Red Hat's have one, unused.
 
     The command says whether a shell is there, not the image, which podsettle does not know.
@@ -221,7 +223,7 @@ def test_tektons_init_containers(image: str, code: int, machines: dict[Root, run
         assert time.monotonic() - started >= LIFETIME
 
 
-def test_the_images_differ_in_having_a_shell(machines: dict[Root, runc.Machine]) -> None:
+def test_only_one_root_file_system_contains_a_shell(machines: dict[Root, runc.Machine]) -> None:
     """So that what runs in the one without is known to need none."""
     for root, has in zip(ROOTS, (False, True), strict=True):
         assert (machines[root].rootfs / "bin/sh").exists() is has

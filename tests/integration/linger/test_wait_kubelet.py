@@ -43,7 +43,7 @@ NO_CERTIFICATE_YET = alert(INTERNAL_ERROR)
 
 @pytest.mark.parametrize("version", [None, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("key", trustme.KeyType)
-def test_a_server_that_begins_a_handshake_is_ready(
+def test_server_that_begins_a_handshake_is_ready(
     linger: Path, key: trustme.KeyType, version: ssl.TLSVersion | None
 ) -> None:
     with listening(handshake(server_context(key=key, version=version))) as server:
@@ -51,7 +51,7 @@ def test_a_server_that_begins_a_handshake_is_ready(
         assert server.connections == 1
 
 
-def test_so_it_is_on_ipv6(linger: Path) -> None:
+def test_server_on_ipv6_that_begins_a_handshake_is_ready(linger: Path) -> None:
     with listening(handshake(server_context()), host="::1") as server:
         assert said(linger, server) == f"the kubelet at ::1 {READY}"
 
@@ -69,7 +69,7 @@ def test_so_it_is_on_ipv6(linger: Path) -> None:
     ids=" ".join,
 )
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_openssl_takes_the_hello(
+def test_openssl_accepts_the_client_hello(
     linger: Path, options: list[str], host: str, tmp_path: Path
 ) -> None:
     with openssl_server(tmp_path, *options) as server:
@@ -96,19 +96,19 @@ def test_openssl_takes_the_hello(
         "another message", "another protocol",
     ],
 )  # fmt: skip
-def test_what_may_pass_is_waited_for(linger: Path, before: Answer) -> None:
+def test_temporary_failure_is_retried(linger: Path, before: Answer) -> None:
     with listening(before, before, handshake(server_context())) as server:
         assert said(linger, server) == f"the kubelet at 127.0.0.1 {READY}"
         assert server.connections == 3
 
 
-def test_one_that_accepts_and_says_nothing_is_asked_again(linger: Path) -> None:
+def test_server_that_does_not_answer_is_contacted_again(linger: Path) -> None:
     with listening(stay_silent, handshake(server_context())) as server:
         assert said(linger, server) == f"the kubelet at 127.0.0.1 {READY}"
         assert server.connections == 2
 
 
-def test_a_kubelet_that_does_not_listen_yet_is_waited_for(linger: Path) -> None:
+def test_kubelet_that_does_not_listen_yet_is_retried(linger: Path) -> None:
     port = free_port()
     command = [str(linger), *waiting(Listener("127.0.0.1", port))]
     with subprocess.Popen(
@@ -134,7 +134,7 @@ def test_a_kubelet_that_does_not_listen_yet_is_waited_for(linger: Path) -> None:
     ],
     ids=["no certificate", "hangs up", "garbage"],
 )
-def test_at_the_timeout_it_ends_well_and_says_why(
+def test_timeout_exits_with_0_and_logs_the_reason(
     linger: Path, answer: Answer, why: str | tuple[str, ...]
 ) -> None:
     def ended(*reasons: str) -> set[str]:
@@ -156,7 +156,7 @@ def test_at_the_timeout_it_ends_well_and_says_why(
     assert told <= expected | ended("does not answer", "cannot be reached: Operation timed out")
 
 
-def test_silence_ends_at_the_timeout_too(linger: Path) -> None:
+def test_server_that_never_answers_ends_at_the_timeout(linger: Path) -> None:
     with listening(stay_silent) as server:
         assert said(linger, server, timeout="300ms") == (
             "timeout: the kubelet at 127.0.0.1 does not answer; continuing without it"
@@ -164,14 +164,14 @@ def test_silence_ends_at_the_timeout_too(linger: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_so_does_refusal(linger: Path, host: str) -> None:
+def test_refused_connection_ends_at_the_timeout(linger: Path, host: str) -> None:
     assert said(linger, Listener(host, free_port()), timeout="300ms") == (
         f"timeout: the kubelet at {host} cannot be reached: Connection refused; "
         "continuing without it"
     )
 
 
-def test_so_does_a_kubelet_that_cannot_be_reached(linger: Path) -> None:
+def test_unreachable_kubelet_ends_at_the_timeout(linger: Path) -> None:
     """As behind a firewall that drops: a queue that is full answers nobody."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -190,7 +190,7 @@ def test_so_does_a_kubelet_that_cannot_be_reached(linger: Path) -> None:
         )
 
 
-def test_half_an_answer_is_none(linger: Path) -> None:
+def test_incomplete_answer_does_not_count_as_an_answer(linger: Path) -> None:
     def half(connection: socket.socket) -> None:
         says(b"\x16\x03\x03\0\x7a")(connection)
         stay_silent(connection)
@@ -200,7 +200,7 @@ def test_half_an_answer_is_none(linger: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [HANDSHAKE_FAILURE, 0, 7, 112, 255])
-def test_an_alert_that_will_not_pass_is_not_waited_out(linger: Path, number: int) -> None:
+def test_permanent_tls_alert_ends_the_wait(linger: Path, number: int) -> None:
     with listening(alert(number)) as server:
         assert said(linger, server) == (
             f"not waiting: the kubelet at 127.0.0.1 refuses the handshake with TLS alert {number}"
@@ -208,7 +208,7 @@ def test_an_alert_that_will_not_pass_is_not_waited_out(linger: Path, number: int
         assert server.connections == 1
 
 
-def test_a_server_with_none_of_the_groups_cannot_ask_for_another(
+def test_server_that_supports_none_of_the_offered_groups_ends_the_wait(
     linger: Path, tmp_path: Path
 ) -> None:
     """It would by a HelloRetryRequest, which is a ServerHello that proves no certificate."""
@@ -216,7 +216,7 @@ def test_a_server_with_none_of_the_groups_cannot_ask_for_another(
         assert "refuses the handshake with TLS alert 40" in said(linger, server)
 
 
-def test_it_backs_off(linger: Path) -> None:
+def test_attempts_back_off(linger: Path) -> None:
     with listening(NO_CERTIFICATE_YET) as server:
         said(linger, server, timeout="2s")
         # After 0, 100, 300, 700, 1500 and 1900 ms; fewer on a machine that is slow.
@@ -227,7 +227,7 @@ def test_it_backs_off(linger: Path) -> None:
 
 
 @pytest.mark.parametrize("host", [None, "", "node.example", "10.0.0.1 ", "fe80::1%eth0", "1.2.3"])
-def test_an_address_that_is_none_does_not_fail_the_pod(linger: Path, host: str | None) -> None:
+def test_invalid_address_exits_with_0(linger: Path, host: str | None) -> None:
     done = wait(linger, "wait-kubelet", host=host)
     assert (done.returncode, done.stdout) == (0, "")
     expected = f"linger: not waiting for the kubelet: HOST_IP is not an address: {host or ''}\n"
@@ -235,7 +235,7 @@ def test_an_address_that_is_none_does_not_fail_the_pod(linger: Path, host: str |
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
-def test_told_to_end_it_ends_at_once_and_well(linger: Path, number: signal.Signals) -> None:
+def test_termination_signal_exits_immediately_with_0(linger: Path, number: signal.Signals) -> None:
     with listening(stay_silent) as server:
         environment = {"HOST_IP": server.host}
         with subprocess.Popen([linger, *waiting(server)], env=environment) as process:
@@ -260,13 +260,13 @@ def test_told_to_end_it_ends_at_once_and_well(linger: Path, number: signal.Signa
         ["1s"],
     ],
 )
-def test_bad_usage_is_told(linger: Path, arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2_and_prints_the_usage(linger: Path, arguments: list[str]) -> None:
     done = wait(linger, "wait-kubelet", *arguments, host="127.0.0.1")
     assert (done.returncode, done.stdout) == (2, "")
     assert "linger wait-kubelet [--timeout D] [--port N]" in done.stderr
 
 
-def test_port_and_timeout_have_defaults(linger: Path) -> None:
+def test_help_shows_the_defaults_of_port_and_timeout(linger: Path) -> None:
     done = wait(linger, "wait-kubelet", "--timeout=0", host="127.0.0.1")
     assert done.returncode == 0
     shown = wait(linger, "--help", host=None).stdout
@@ -288,7 +288,7 @@ def _as_container(resources: Mapping[str, object] | None) -> str:
 @pytest.mark.parametrize(
     "resources", [None, pytest.param(TIGHT, marks=with_limits)], ids=_as_container
 )
-def test_it_waits_as_any_user_on_a_read_only_root(
+def test_wait_works_for_any_user_on_a_read_only_root(
     machine: Machine, resources: Mapping[str, object] | None
 ) -> None:
     with listening(NO_CERTIFICATE_YET, handshake(server_context())) as server:
@@ -302,7 +302,7 @@ def test_it_waits_as_any_user_on_a_read_only_root(
 @pytest.mark.parametrize(
     "around", [[], ["/linger", "--min-lifetime", AN_HOUR, "--"]], ids=["alone", "settled"]
 )
-def test_a_pod_that_is_deleted_is_not_held_up(
+def test_wait_in_a_container_ends_immediately_at_a_termination_signal(
     machine: Machine, number: signal.Signals, around: list[str]
 ) -> None:
     with (
@@ -314,7 +314,7 @@ def test_a_pod_that_is_deleted_is_not_held_up(
         assert container.finish() == (0, "", "")
 
 
-def test_it_lives_as_long_as_it_is_told_to(machine: Machine) -> None:
+def test_wait_wrapped_by_linger_lives_for_the_minimum_lifetime(machine: Machine) -> None:
     with listening(handshake(server_context())) as server:
         started = time.monotonic()
         settled = ["/linger", "--min-lifetime", "1s", "--"]
@@ -323,7 +323,7 @@ def test_it_lives_as_long_as_it_is_told_to(machine: Machine) -> None:
     assert (code, err) == (0, f"linger: the kubelet at 127.0.0.1 {READY}\n")
 
 
-def test_no_descriptor_is_left_behind(linger: Path) -> None:
+def test_attempts_leave_no_open_file_descriptor(linger: Path) -> None:
     """One per attempt, if it were: the limit leaves room for the standard three and one more."""
     script = f"ulimit -n 4; exec '{linger}' \"$@\""
     with listening(*[NO_CERTIFICATE_YET] * 3, handshake(server_context())) as server:

@@ -55,7 +55,9 @@ async def server(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
     running.close()
 
 
-async def test_a_stall_counts_for_every_review_that_was_due_in_it(server: tuple[str, str]) -> None:
+async def test_stall_increases_the_latency_of_every_review_scheduled_during_it(
+    server: tuple[str, str],
+) -> None:
     generator = OpenLoopGenerator(*server)
     await generator.open()
     await generator.run([generator.encode_request(b"{}")], RATE, 0.6)

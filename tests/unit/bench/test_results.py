@@ -25,26 +25,26 @@ def throughput_part(ours: tuple[float, ...]) -> ReportTable:
     return part
 
 
-def test_contenders_take_turns_in_changing_order() -> None:
+def test_interleave_reverses_the_order_after_each_round() -> None:
     order: list[str] = []
     turns = {name: lambda name=name: order.append(name) for name in "abc"}
     interleave(turns, rounds=2, warm_up=lambda name: order.append(name.upper()))
     assert "".join(order) == "ABCabccba"
 
 
-def test_ratios_are_taken_round_by_round() -> None:
+def test_ratios_and_differences_are_calculated_per_round() -> None:
     ratio = Measurement((10, 5), "/s").ratio_to(Measurement((5, 1), "/s"))
     assert ratio.values == (2, 5)
     assert Measurement((3, 4), "ms").minus(Measurement((1, 1), "ms")) == Measurement((2, 3), "ms")
 
 
-def test_percentiles() -> None:
+def test_percentile_of_sorted_and_unsorted_values() -> None:
     assert percentile([3.0, 1.0, 2.0], 50) == 2
     assert percentile(list(range(300)), 99) == 297
     assert percentile([1.0], 99) == 1
 
 
-def test_verdicts() -> None:
+def test_targets_are_met_missed_or_not_measured() -> None:
     words = [
         verdict.result
         for verdict in evaluate_targets({throughput.NAME: throughput_part((12_000, 6_000))})
@@ -57,18 +57,18 @@ def test_verdicts() -> None:
     assert words[:2] == ["MISSED", "MISSED"]
 
 
-def test_results_can_be_read_again() -> None:
+def test_results_survive_a_round_trip_through_json() -> None:
     parts = {throughput.NAME: throughput_part((12_000, 6_000))}
     again, environment = from_json(as_json(parts, {"commit": "c"}))
     assert (again, environment) == (parts, {"commit": "c"})
 
 
-def test_figures_show_what_means_something() -> None:
+def test_figures_are_formatted_with_three_significant_digits() -> None:
     assert format_value(12_345.6, "/s") == "12,346"
     assert format_measurement(Measurement((0.7, 0.712, 0.8), "s")) == "0.71 s (0.70–0.80)"
 
 
-def test_the_page_has_a_place_for_the_results() -> None:
+def test_results_replace_the_marked_section_of_the_page() -> None:
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
     parts = {throughput.NAME: throughput_part((12_000, 6_000))}
     new = fill_page(page, as_markdown(parts, {"commit": "c"}))

@@ -16,7 +16,7 @@ SEEN = view(policy())
 
 
 @pytest.mark.parametrize("kilobytes", [2, 8, 60, 250])
-def test_variants_are_of_one_size_and_no_two_alike(kilobytes: int) -> None:
+def test_variants_have_similar_sizes_and_unique_names(kilobytes: int) -> None:
     bodies = reviews.variants(reviews.of_size(kilobytes))
     assert len(set(bodies)) == reviews.VARIANTS >= 64
     assert all(kilobytes * 950 < len(body) < kilobytes * 1150 for body in bodies)
@@ -25,11 +25,11 @@ def test_variants_are_of_one_size_and_no_two_alike(kilobytes: int) -> None:
     assert len({request.pod.name for request in found}) == len(bodies)
 
 
-def test_every_run_sends_the_same() -> None:
+def test_variants_are_the_same_in_every_run() -> None:
     assert reviews.variants(reviews.tekton()) == reviews.variants(reviews.tekton())
 
 
-def test_a_variant_is_one_pod() -> None:
+def test_variant_replaces_a_name_consistently() -> None:
     body = reviews.variants(reviews.tekton(), 1)[0]
     request = decode_review(body).request
     labels = request.pod.labels
@@ -37,13 +37,13 @@ def test_a_variant_is_one_pod() -> None:
     assert request.pod.name == f"{labels['tekton.dev/taskRun']}-pod"
 
 
-def test_init_containers_have_names_of_their_own() -> None:
+def test_init_containers_have_unique_names() -> None:
     review = reviews.encode(reviews.with_init_containers(40))
     containers = decode_review(review).request.pod.spec.init_containers or ()
     assert len({container.name for container in containers}) == 40
 
 
-def test_pods_that_are_not_alike_are_more_than_is_remembered() -> None:
+def test_pods_of_distinct_templates_exceed_the_decision_cache() -> None:
     memory = Memory()
     bodies = reviews.distinct_templates()
     first, *_ = [
@@ -53,6 +53,6 @@ def test_pods_that_are_not_alike_are_more_than_is_remembered() -> None:
     assert admit(bodies[0], SEEN.policies, SEEN, SETTINGS, memory=memory).decision is not first
 
 
-def test_the_pods_of_one_task_are_alike() -> None:
+def test_variants_have_the_same_cache_key() -> None:
     found = [decode_review(body).request.pod for body in reviews.variants(reviews.tekton())]
     assert len({msgspec.json.encode(likeness(pod, wraps_containers=False)) for pod in found}) == 1
