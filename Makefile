@@ -59,6 +59,10 @@ containerd: $(VENV)/.dev ## Build containerd 1.7 and 2.1 for the tests of node-c
 linger: $(VENV)/.dev ## Build the helper, a static program, for amd64, arm64, s390x and ppc64le
 	@$(BIN)/python -m webhook.linger.build
 
+.PHONY: unit
+unit: $(VENV)/.dev ## Run the unit tests, which need nothing but Python packages (a minute of CPU)
+	$(BIN)/python -m pytest tests/unit --hypothesis-profile=quick
+
 .PHONY: test
 test: kube containerd linger ## Install and build everything that the tests need, and run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
@@ -66,7 +70,8 @@ test: kube containerd linger ## Install and build everything that the tests need
 # The tests of code that another version of Python or of a package could break. They need no system packages.
 VERSION_TESTS := tests/unit/core tests/unit/tls tests/unit/images tests/unit/test_tls_verification.py \
   tests/unit/cluster/test_client.py tests/unit/server/test_protocol.py tests/unit/server/test_admission.py \
-  tests/unit/server/test_connections.py tests/integration/core tests/integration/images tests/integration/cli
+  tests/unit/server/test_connections.py tests/integration/core tests/integration/images tests/integration/cli \
+  tests/e2e/test_node_config.py tests/e2e/test_certificate_manifests.py
 
 # The path of a Python of version $(1), from PATH or from pyenv, or nothing. Each candidate is started,
 # because pyenv also puts versions on PATH that do not run.

@@ -1,4 +1,4 @@
-"""What all tests share: one real cluster, and the rule that nothing is skipped in CI."""
+"""What all tests share: kinds by directory, generated examples, and no skipped test in CI."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.examples import FULL_EXAMPLES, QUICK_EXAMPLES
+from tests.support.paths import ROOT
+
+KINDS = ("unit", "integration", "e2e")
+
 _skipped: list[str] = []
 
-# Generated examples are the same in every run: what passes here passes in CI.
-settings.register_profile(
-    "same",
-    derandomize=True,
-    deadline=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("same")
+# Generated examples are the same in every run. `make test` runs all of them, `make unit` some.
+for profile, max_examples in (("full", FULL_EXAMPLES), ("quick", QUICK_EXAMPLES)):
+    settings.register_profile(
+        profile,
+        derandomize=True,
+        deadline=None,
+        max_examples=max_examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile("full")
 
 
 def pytest_configure() -> None:
@@ -29,8 +35,11 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share the cluster on one worker of pytest-xdist, which then has one."""
+    """Mark each test with its kind, and keep tests that share a cluster on one xdist worker."""
     for item in items:
+        kind = item.path.relative_to(ROOT / "tests").parts[0]
+        if kind in KINDS:
+            item.add_marker(kind)
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("kube"))
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.factories import container, namespace, policy, view
 from tests.support.reviews import UID, patch_of, review
 from tests.support.strategies import JUNK, PODS, VIEWS
@@ -69,7 +70,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
         yield Asked(ManifestsSource(tmp_path_factory.mktemp("manifests")), runner)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(pod=st.one_of(PODS, PODS, PODS, JUNK), seen=VIEWS)
 @example(pod=INITLESS, seen=view(SLEEPING, namespaces=KNOWN))
 @example(pod=INITLESS, seen=view(*TWO, namespaces=KNOWN))

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from webhook.tls.authority import Authority, Lifetimes, fingerprint, fingerprints
 from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
 
@@ -221,7 +222,7 @@ contents = st.dictionaries(
 
 
 @given(contents, st.integers(-500, 500), st.booleans())
-@settings(max_examples=300)
+@examples(300)
 def test_any_stored_contents_give_a_valid_ca_and_leaf(
     stored: dict[str, bytes], days: int, trust: bool
 ) -> None:
@@ -262,7 +263,7 @@ class Replica:
         max_size=250,
     )
 )
-@settings(max_examples=25)
+@examples(25)
 def test_the_registered_bundle_always_verifies_the_served_leaf(
     steps: list[tuple[int, bool, bool]],
 ) -> None:

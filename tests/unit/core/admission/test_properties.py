@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jsonpatch
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.factories import (
     IMAGE,
     Json,
@@ -171,7 +172,7 @@ def misplaced(before: Any, after: Any) -> bool:
     return bool(behind)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(document=PODS, seen=VIEWS, options=SETTINGS)
 def test_only_what_may_change_changes_and_once_is_enough(
     document: Json, seen: Snapshot, options: Settings
@@ -187,7 +188,7 @@ def test_only_what_may_change_changes_and_once_is_enough(
     assert ask(first.after, seen, options).operations == []
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(document=PODS, injected=INJECTED, where=st.integers(0, 6), seen=VIEWS, options=SETTINGS)
 def test_another_webhook_may_add_a_container_in_between(
     document: Json, injected: Json, where: int, seen: Snapshot, options: Settings

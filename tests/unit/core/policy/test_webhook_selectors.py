@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.factories import Json, container, decided, namespace, pod, policy, view
 from tests.support.webhook_configuration import ENTRY
 from webhook.core.admission.decide import Settings
@@ -271,7 +272,7 @@ def _holds(condition: Json, space: str, document: Json) -> bool:
     raise AssertionError(condition)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(
     policies=POLICIES, more=st.sampled_from([[], [], BROAD]),
     space=NAMESPACES, document=PODS, entry=ENTRIES,
