@@ -85,7 +85,7 @@ def test_the_environment_stands_in_for_options() -> None:
         ),
         ("kind: List\nitems: []", "there is no pod in what was given\n"),
         ("# nothing", "there is no pod in what was given\n"),
-        ("a: 1\na: 2", "stdin:2: key 'a' stands twice"),
+        ("a: 1\na: 2", "stdin:2: duplicate key 'a'"),
         ("kind: Pod\nmetadata: {}", "stdin:1: Pod/(unnamed): spec of this Pod is missing"),
     ],
 )
@@ -155,8 +155,8 @@ def test_every_pod_of_a_mixed_list_is_shown_and_the_rest_is_named() -> None:
     assert answer["unreadable"] == []
     assert done.stderr == (
         "podsettle: stdin:4: Service/web: a Service holds no pod\n"
-        "podsettle: stdin:6: TaskRun/build: Tekton makes the pods of a TaskRun; preview one of "
-        "those: kubectl get pod -n ci -l tekton.dev/taskRun=build -o yaml\n"
+        "podsettle: stdin:6: TaskRun/build: Tekton creates the pods of a TaskRun; preview one of "
+        "them: kubectl get pod -n ci -l tekton.dev/taskRun=build -o yaml\n"
     )
     assert "Pod/settled" in podsettle(*arguments, stdin=text).stdout
 

@@ -125,7 +125,7 @@ def test_a_list_may_be_empty(items: str) -> None:
             "f:2: kind: is 'Settle'; the only kind of podsettle.dev is SettlePolicy",
         ),
         ("a: [\n", "f:2: not YAML: "),
-        ("a: 1\na: 2\n", "f:2: key 'a' stands twice"),
+        ("a: 1\na: 2\n", "f:2: duplicate key 'a'"),
     ],
 )
 def test_a_problem_names_the_file_the_line_and_the_cause(text: str, problem: str) -> None:

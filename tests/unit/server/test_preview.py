@@ -101,7 +101,7 @@ async def test_the_namespace_and_its_labels_can_be_given(client: httpx.AsyncClie
             "body:1: Deployment/(unnamed): spec.template of this Deployment is missing",
         ),
         ("kind: Pod", "spec of this Pod is missing"),
-        ("a: 1\na: 2", "body:2: key 'a' stands twice"),
+        ("a: 1\na: 2", "body:2: duplicate key 'a'"),
         ("apiVersion: v1\nkind: " + "K" * 3_000_000, "K… and "),
     ],
 )

@@ -1,1 +1,1 @@
-"""Previews: the pods of a workload, and their decisions and diffs for people."""
+"""Previews: the pods that a workload would create, and their decisions and diffs for people."""

@@ -1,4 +1,4 @@
-"""What to preview instead of an object from which others make pods."""
+"""Advice on what to preview instead of an object whose pods another system creates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from webhook.core.constants import GROUP, KIND
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-"""Names that are safe in a command line: DNS subdomains, as all names of objects are."""
+"""Names of objects (DNS subdomains). They are safe in a command line."""
 
 _TEKTON, _ARGO, _BUILD, _KNATIVE = (
     "tekton.dev",
@@ -15,9 +15,9 @@ _TEKTON, _ARGO, _BUILD, _KNATIVE = (
     "build.openshift.io",
     "serving.knative.dev",
 )
-# What makes pods of an object of these kinds, the pods' label, and its value: empty where it is the
-# object's name. Sources: tektoncd/pipeline pkg/apis/pipeline/register.go, argo-workflows
-# workflow/common/common.go, openshift/api build/v1/consts.go, knative/serving
+# By group and kind: the system that creates the pods, a label of the pods, and its value. An empty
+# value stands for the object's name. Sources: tektoncd/pipeline pkg/apis/pipeline/register.go,
+# argo-workflows workflow/common/common.go, openshift/api build/v1/consts.go, knative/serving
 # pkg/apis/serving/register.go.
 _POD_LABELS: dict[tuple[str, str], tuple[str, str, str]] = {
     (_TEKTON, "TaskRun"): ("Tekton", "tekton.dev/taskRun", ""),
@@ -35,19 +35,22 @@ _POD_LABELS: dict[tuple[str, str], tuple[str, str, str]] = {
     (_KNATIVE, "Configuration"): ("Knative", "serving.knative.dev/configuration", ""),
     (_KNATIVE, "Revision"): ("Knative", "serving.knative.dev/revision", ""),
 }
-_PROCESS_TEMPLATE = "preview what it makes: oc process -f FILE -o yaml | podsettle preview -"
+_PROCESS_TEMPLATE = "preview its output: oc process -f FILE -o yaml | podsettle preview -"
 _ALTERNATIVES: dict[tuple[str, str], str] = {
-    (GROUP, KIND): "a policy, not a pod: podsettle check FILE says whether it is right, and "
-    "preview takes it from the directory of --manifests",
+    (GROUP, KIND): "a policy, not a pod: podsettle check FILE validates it, and preview reads "
+    "policies from the directory of --manifests",
     ("template.openshift.io", "Template"): _PROCESS_TEMPLATE,
     ("", "Template"): _PROCESS_TEMPLATE,
-    ("kustomize.config.k8s.io", "Kustomization"): "preview what it makes: kubectl kustomize DIR | "
+    ("kustomize.config.k8s.io", "Kustomization"): "preview its output: kubectl kustomize DIR | "
     "podsettle preview -",
 }
 
 
 def alternative_to(group: str, kind: str, name: str, namespace: str) -> str | None:
-    """What to preview instead of an object of a kind that others make pods of."""
+    """Return what to preview instead of an object, or None if podsettle knows no alternative.
+
+    An alternative is known for kinds whose pods another system creates.
+    """
     if (group, kind) in _ALTERNATIVES:
         return _ALTERNATIVES[group, kind]
     if (group, kind) not in _POD_LABELS:
@@ -56,7 +59,7 @@ def alternative_to(group: str, kind: str, name: str, namespace: str) -> str | No
     value = other or (name if _NAME.fullmatch(name) else "NAME")
     where = f" -n {namespace}" if _NAME.fullmatch(namespace) else ""
     return (
-        f"{maker} makes the pods of {with_article(kind)}; preview one of those: "
+        f"{maker} creates the pods of {with_article(kind)}; preview one of them: "
         f"kubectl get pod{where} -l {label}={value} -o yaml"
     )
 

@@ -1,4 +1,8 @@
-"""Adds to a pod what its controller would add before the API server sees it."""
+"""Adds the fields to a pod that its controller would add.
+
+A controller completes its template before it creates a pod. Only fields that a policy may read are
+added here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,10 @@ from typing import Any
 def add_controller_fields(
     document: Mapping[str, Any], kind: str, name: str, pod: dict[str, Any]
 ) -> None:
-    """Add what the controller would add and a policy may look at."""
+    """Add labels and volumes to a pod of a Job, CronJob or StatefulSet.
+
+    `document` is the workload, and `name` its name. Changes `pod` in place.
+    """
     if kind == "Job":
         # kubernetes pkg/controller/job/job_controller.go
         _label(pod, {"batch.kubernetes.io/job-name": name, "job-name": name})
@@ -29,7 +36,7 @@ def add_controller_fields(
 
 
 def fill_in_nulls(pod: dict[str, Any]) -> None:
-    """A label or annotation without a value is an empty one to the API server."""
+    """Replace null values of labels and annotations by empty ones, as the API server does."""
     metadata = pod.get("metadata")
     if isinstance(metadata, Mapping):
         pod["metadata"] = metadata = dict(metadata)

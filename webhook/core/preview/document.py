@@ -9,7 +9,7 @@ ValuePath: TypeAlias = tuple[str | int, ...]
 
 
 class DocumentError(Exception):
-    """Text that is not YAML or JSON, or a document that cannot be taken.
+    """Raised for text that is not YAML or JSON, and for a document that exceeds a limit.
 
     `line` counts from 1; 0 where there is none to point to.
     """
@@ -23,7 +23,7 @@ class DocumentError(Exception):
 
 
 class LineMap(NamedTuple):
-    """The line of a list or mapping, and of each value in it."""
+    """The line of a list or mapping, and the lines of the values in it."""
 
     line: int
     inner: dict[str | int, LineMap | int]
@@ -31,14 +31,14 @@ class LineMap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a text: its value, and where the value came from."""
+    """One document of a text: its value, its source, and the lines of its values."""
 
     value: Any
     source: str
     lines: LineMap | int
 
     def line(self, path: ValuePath) -> int:
-        """The line of a value, or of the nearest that encloses it where it is absent."""
+        """Return the line of a value. If it is absent, return the line of the value around it."""
         at = self.lines
         for step in path:
             found = None if isinstance(at, int) else at.inner.get(step)
@@ -49,7 +49,7 @@ class Document:
 
 
 def copy_value(value: Any) -> Any:
-    """A copy of a document's value, in a fraction of the time that `copy.deepcopy` takes."""
+    """Return a deep copy of a document's value, many times faster than `copy.deepcopy`."""
     if isinstance(value, dict):
         return {key: copy_value(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -1,11 +1,7 @@
-"""The pods that a workload would create: every object that holds a pod template.
+"""Finds the pods that the objects in a document are or would create.
 
-A controller adds to its template before the API server sees the pod. What a policy may look at is
-added here as well: the labels of a Job's and a StatefulSet's pods, and the volumes that a
-StatefulSet makes of its claim templates.
-
-An object without a pod is reported as well, with what to preview instead: lists such as those of
-`kubectl get all` hold Services and ConfigMaps beside the workloads.
+An object without a pod is reported too, with advice on what to preview instead. Lists such as those
+of `kubectl get all` hold Services and ConfigMaps in addition to workloads.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from webhook.core.preview.alternatives import alternative_to, with_article
 from webhook.core.preview.controller_fields import add_controller_fields, fill_in_nulls
 
 Steps: TypeAlias = tuple[str | int, ...]
-"""Keys and indices from a document down to a value."""
+"""The keys and indices that lead from a document to a value."""
 
 _TEMPLATE_PATHS: dict[str, tuple[str, ...]] = {
     "Pod": (),
@@ -43,7 +39,7 @@ _DEPLOYMENT_CONFIG_GROUP = "apps.openshift.io"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One pod that an object is or would create."""
+    """A pod that an object is or would create."""
 
     kind: str
     name: str
@@ -54,31 +50,31 @@ class Workload:
 
     @property
     def title(self) -> str:
-        """`CronJob/nightly`, for people."""
+        """The kind and name for people, such as `CronJob/nightly`."""
         return f"{self.kind}/{self.name or '(unnamed)'}"
 
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """An object that no pod can be shown of."""
+    """An object for which no pod can be shown."""
 
     kind: str
-    """Empty where the object has none."""
+    """Empty if the object has no kind."""
     name: str
     namespace: str | None
     steps: Steps
-    """Where the object stands in its document."""
+    """Where the object was found in its document."""
     message: str
     """Why there is no pod, and what to preview instead."""
     malformed: bool
-    """Whether the object cannot be read: it has no kind, no pod template where one belongs, or one
-    that podsettle does not know the path to."""
+    """Whether the object cannot be read. Then it has no kind, lacks the pod template of its kind,
+    or has a pod template whose path podsettle does not know."""
 
 
 def pods_of(document: object, template_path: str | None = None) -> Iterator[Workload | PassedOver]:
-    """Every pod in a document, and every object of it that has none, in their order.
+    """Yield every pod in a document, and every object without a pod, in their order.
 
-    `template_path` says where a kind that podsettle does not know keeps its pod template, such as
+    `template_path` is the path of the pod template in kinds that podsettle does not know, such as
     `spec.workers.template`. Raises nothing.
     """
     return _find_pods(document, template_path, ())
@@ -93,7 +89,7 @@ def _find_pods(
     kind = document.get("kind")
     if not isinstance(kind, str) or not kind:
         message = (
-            f"{_subject(at)} has no kind, so it is not a Kubernetes object; of a Helm chart or a "
+            f"{_subject(at)} has no kind, so it is not a Kubernetes object; for a Helm chart or a "
             "Kustomize overlay, preview the output of helm template or kubectl kustomize"
         )
         yield PassedOver("", _name_of(document), _namespace_of(document), at, message, True)
@@ -115,7 +111,7 @@ def _find_pods_in_list(
     inner_kind = kind.removesuffix("List")
     for index, item in enumerate(items or ()):
         if isinstance(item, Mapping) and inner_kind and "kind" not in item:
-            # Items of a typed list, such as a PodList, leave out what they are.
+            # Items of a typed list, such as a PodList, omit their kind.
             item = {"apiVersion": document.get("apiVersion"), "kind": inner_kind, **item}
         yield from _find_pods(item, template_path, (*at, "items", index))
 
@@ -123,7 +119,7 @@ def _find_pods_in_list(
 def _find_pod(
     document: Mapping[str, Any], kind: str, template_path: str | None, at: Steps
 ) -> Workload | PassedOver:
-    """The pod of one object that is no list."""
+    """Return the pod of one object that is not a list."""
     group = str(document.get("apiVersion") or "").rpartition("/")[0]
     built_in = "." not in group or group.endswith(".k8s.io")
 
@@ -143,7 +139,8 @@ def _find_pod(
         if built_in and (steps is None or _first_missing(document, steps)):
             return passed_over(f"{with_article(kind)} holds no pod")
         if steps is None or (not built_in and _first_missing(document, (*steps, "spec"))):
-            # A template path is for one kind: another, such as a Certificate, may hold no pod.
+            # A template path is meant for one kind. Other kinds, such as a Certificate, may have no
+            # pod.
             held = _find_template(document)
             message = _no_template_message(document, kind, at, steps, held)
             return passed_over(message, malformed=held is not None)
@@ -171,7 +168,11 @@ def _no_template_message(
     steps: tuple[str, ...] | None,
     template: Steps | None,
 ) -> str:
-    """Why no pod is shown of a kind that podsettle does not know; `template` is where one is."""
+    """Return why no pod is shown for an object of a kind that podsettle does not know.
+
+    `steps` is the template path that the caller gave. `template` is the place of a pod template
+    that the search has found.
+    """
     missing = None
     if steps is not None:
         missing = _missing_message(_first_missing(document, (*steps, "spec")), kind, at)
@@ -181,18 +182,18 @@ def _no_template_message(
     path = json_path(template)
     if not all(isinstance(step, str) and _KEY.fullmatch(step) for step in template):
         return (
-            f"{missing or unknown}; {path} looks like one, where no template path leads to: "
-            "preview a pod that is made of it: kubectl get pod NAME -o yaml"
+            f"{missing or unknown}; {path} has the shape of one, but no template path can lead "
+            "there: preview a pod that was created from it: kubectl get pod NAME -o yaml"
         )
     if missing:
         return f"{missing}; the template path may be {path}"
-    return f"{unknown}; give the template path, it may be {path}"
+    return f"{unknown}; give the template path, which may be {path}"
 
 
 def _find_template(document: Mapping[str, Any]) -> Steps | None:
-    """Where an object holds what has the shape of a pod template, the nearest; None: nowhere.
+    """Return the place of the topmost value with the shape of a pod template, if there is one.
 
-    Takes time in proportion to the object.
+    Takes time in proportion to the size of the object.
     """
     rest: list[tuple[Steps, Any]] = [
         ((key,), inner) for key, inner in document.items() if key not in ("metadata", "status")
@@ -212,13 +213,16 @@ def _find_template(document: Mapping[str, Any]) -> Steps | None:
 
 
 _KEY = re.compile("[A-Za-z0-9]{1,63}")
-"""Keys that a template path may have: none with a dot."""
+"""The keys that a template path may contain. A key with a dot would be ambiguous."""
 _MAX_TEMPLATE_DEPTH = 10
-"""Keys and indices above a template that is searched for. Custom resources have up to seven."""
+"""The maximum depth of the search, in keys and indices. Custom resources have up to seven."""
 
 
 def _first_missing(document: Mapping[str, Any], steps: Steps) -> Steps:
-    """The path to the first value that is not a mapping; empty where all are."""
+    """Return the path of the first value on the way that is not a mapping.
+
+    The result is empty if all values are mappings.
+    """
     found: Any = document
     for count, step in enumerate(steps, 1):
         found = found.get(step)

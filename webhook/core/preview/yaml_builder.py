@@ -1,4 +1,9 @@
-"""Builds documents from the events of a YAML parser."""
+"""Builds a document from the events of a YAML parser, without recursion.
+
+PyYAML's own composer overflows the C stack on deep nesting, which kills the process. Time and
+memory are in proportion to the length of the text: the size of an anchor's value is counted while
+it is read, and the copies that aliases and merge keys make are bounded for the whole text.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +21,32 @@ from webhook.core.preview.yaml_scalars import (
 )
 
 _MAX_DEPTH = 200
+"""The maximum nesting. Recursive functions, such as `copy_value`, rely on it."""
 _MAX_VALUES = 500_000
-"""Of one document."""
+"""The maximum number of values in one document."""
 _MAX_COPIED_VALUES = 10_000
 _MAX_COPIED_CHARACTERS = 256 * 1024
-"""Of all aliases and merge keys of a text: they are no part of its length, which callers bound."""
+"""The maximum size of all copies that aliases and merge keys make in a text. Callers bound the
+length of the text, which does not include these copies."""
 _TEMPLATE_MESSAGE = (
-    "a key has to be a plain value; what holds '{{' is a template and no YAML: give what is made "
-    "of it, for a Helm chart the output of helm template"
+    "a key has to be a plain value; text with '{{' is a template, not YAML: give its output, for a "
+    "Helm chart that of helm template"
 )
 
 
 class _Size(NamedTuple):
-    """How much a value holds, itself included."""
+    """The size of a value, itself included."""
 
     values: int
     characters: int
-    """Of its texts and keys."""
+    """The length of its texts and keys."""
     depth: int
-    """How deeply it is nested; 0 for a scalar."""
+    """Its levels of nesting; 0 for a scalar."""
 
 
 @dataclass(slots=True)
 class _OpenCollection:
-    """A list or mapping that is still being read."""
+    """A list or mapping whose end has not been read."""
 
     value: list[Any] | dict[str, Any]
     line: int
@@ -48,7 +55,7 @@ class _OpenCollection:
     key: str | None = None
     key_line: int = 0
     merging: bool = False
-    """Whether the value that comes next is to be merged."""
+    """Whether the next value belongs to a merge key, `<<`."""
     merged_before: bool = False
     merged: dict[str, Any] = field(default_factory=dict)
     values: int = 1
@@ -56,7 +63,7 @@ class _OpenCollection:
     depth: int = 1
 
     def add(self, value: Any, size: _Size | None) -> None:
-        """Count a value that it holds; a scalar has no size."""
+        """Add the size of an inner value. `size` is None for a scalar."""
         if size is None:
             self.values += 1
             if isinstance(value, str):
@@ -69,20 +76,20 @@ class _OpenCollection:
 
 @dataclass(slots=True)
 class CopyBudget:
-    """What aliases and merge keys of a text have copied."""
+    """The total size of the copies that aliases and merge keys of a text have made."""
 
     values: int = 0
     characters: int = 0
 
     def add(self, size: _Size) -> bool:
-        """Count a copy before it is made; False where it would be too much."""
+        """Add the size of a copy. Return False if the copy must not be made."""
         self.values += size.values
         self.characters += size.characters
         return self.values <= _MAX_COPIED_VALUES and self.characters <= _MAX_COPIED_CHARACTERS
 
 
 class DocumentBuilder:
-    """Puts the events of one document together."""
+    """Builds the value of one document, and the lines of its parts, from events."""
 
     def __init__(self, source: str, copies: CopyBudget) -> None:
         self.root: Any = None
@@ -91,7 +98,7 @@ class DocumentBuilder:
         self._copies = copies
         self._stack: list[_OpenCollection] = []
         self._anchors: dict[str, tuple[Any, _Size] | _OpenCollection] = {}
-        """By name the latest value that began with it, perhaps one that is still open."""
+        """The latest value with each anchor. Its end may not have been read yet."""
         self._value_count = 0
 
     def feed(self, event: yaml.Event) -> None:
@@ -143,13 +150,13 @@ class DocumentBuilder:
             top = self._stack[-1]
             if plain and event.value == "<<":
                 if top.merged_before:
-                    raise self._make_error(line, "key '<<' stands twice")
+                    raise self._make_error(line, "duplicate key '<<'")
                 top.merging = top.merged_before = True
                 top.key, top.key_line = "<<", line
                 return
             key = json_key(self._resolve_plain(event.value, line) if plain else event.value)
             if key in top.value:
-                raise self._make_error(line, f"key {key!r} stands twice")
+                raise self._make_error(line, f"duplicate key {key!r}")
             top.key, top.key_line = key, line
             top.characters += len(key)
             self._set_anchor(event.anchor, key)
@@ -194,7 +201,10 @@ class DocumentBuilder:
         line: int,
         lines: dict[str | int, LineMap | int] | None = None,
     ) -> None:
-        """Add a finished value to what is open, or make it the document; a scalar has no size."""
+        """Add a finished value to the innermost open collection, or make it the document.
+
+        `size` is None for a scalar.
+        """
         if not self._stack:
             self.root, self.lines = value, LineMap(line, lines) if lines else line
             return
@@ -204,7 +214,7 @@ class DocumentBuilder:
             top.value.append(value)
             top.add(value, size)
         elif top.merging:
-            # What is merged is looked at once more.
+            # A merge reads the value once more, so it counts as a copy.
             self._count_copy(size or _measure(value), line)
             self._merge(top, value, line)
             for key, inner in (lines or {}).items():
@@ -217,7 +227,7 @@ class DocumentBuilder:
         top.key, top.merging = None, False
 
     def _merge(self, top: _OpenCollection, value: Any, line: int) -> None:
-        """Take over keys that are not there; the first mapping that has one counts."""
+        """Record the keys to merge. The first mapping with a key wins."""
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict):
                 raise self._make_error(line, "`<<` merges mappings only")
@@ -243,8 +253,8 @@ class DocumentBuilder:
     def _count_copy(self, size: _Size, line: int) -> None:
         if not self._copies.add(size):
             message = (
-                f"aliases stand for more than {_MAX_COPIED_VALUES} values or "
-                f"{_MAX_COPIED_CHARACTERS} characters (are aliases multiplying?)"
+                f"aliases and merge keys copy more than {_MAX_COPIED_VALUES} values or "
+                f"{_MAX_COPIED_CHARACTERS} characters"
             )
             raise self._make_error(line, message)
 
@@ -253,7 +263,7 @@ class DocumentBuilder:
 
 
 def _measure(value: Any) -> _Size:
-    """Of a finished value, by looking at all of it."""
+    """Return the size of a finished value."""
     if isinstance(value, dict):
         opened = _OpenCollection(value, 0, None, characters=sum(map(len, value)))
         for inner in value.values():

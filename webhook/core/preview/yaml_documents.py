@@ -1,13 +1,8 @@
-"""YAML and JSON text as documents that remember their lines.
+"""Reads YAML and JSON texts as documents that know the lines of their values.
 
-Scalars and keys read as a Kubernetes client reads them (`goyaml.v2/resolve.go` and `yaml.go` in
-kubernetes-sigs/yaml), not as YAML 1.1 would have it: a date is a string and so is `1:30`. A key
-that stands twice is an error, aliases cannot be used to blow up a document, and nesting is bounded.
-
-The parser's events are put together here, without recursion: PyYAML's own composer overflows the
-stack in C on deep nesting, which takes the process with it. Time and memory are in proportion to
-the text, whatever its nesting: an anchor's size is counted while it is read, and what aliases and
-merge keys copy is bounded for the whole text.
+Scalars and keys mean what they mean to a Kubernetes client (`yaml_scalars`). Duplicate keys are
+errors. The size of a document, its nesting and the copies that aliases make are bounded
+(`yaml_builder`).
 """
 
 from __future__ import annotations
@@ -23,23 +18,25 @@ from webhook.core.preview.document import Document, DocumentError
 from webhook.core.preview.yaml_builder import CopyBudget, DocumentBuilder
 
 _MAX_DIRECTIVES = 16
-"""Lines that begin with `%`. libyaml compares each `%TAG` with all before it."""
+"""The maximum number of lines that begin with `%`. libyaml compares each `%TAG` directive with all
+earlier ones."""
 _DIRECTIVE = re.compile("(?:^|[\\n\\r\\x85\\u2028\\u2029])%")
 _SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
 def load_documents(text: str | bytes, source: str) -> list[Document]:
-    """Every document in the text that is not empty; `source` names it in errors.
+    """Return every document in a text that is not empty.
 
-    Raises DocumentError.
+    `source` names the text in errors. Raises DocumentError.
     """
     return list(each_document(text, source))
 
 
 def each_document(text: str | bytes, source: str) -> Iterator[Document]:
-    """The same one by one, as each is read: thousands at once are many times what is kept of them.
+    """Yield every document in a text that is not empty, as soon as it is read.
 
-    Raises DocumentError, perhaps after some documents.
+    A caller that keeps little of each document needs much less memory than with `load_documents`.
+    Raises DocumentError, possibly after some documents.
     """
     try:
         decoded = _decode(text)
@@ -55,9 +52,9 @@ def each_document(text: str | bytes, source: str) -> Iterator[Document]:
 
 def _decode(text: str | bytes) -> str:
     decoded = text.decode() if isinstance(text, bytes) else text
-    # Only JSON: a YAML string without double quotes has no escapes.
+    # Only for JSON: YAML strings without double quotes have no escapes.
     if decoded.lstrip()[:1] in ("{", "[", '"') and _SURROGATES.search(decoded):
-        # JSON writes characters beyond 16 bits in two halves, which libyaml takes for nonsense.
+        # JSON escapes characters beyond 16 bits as surrogate pairs, which libyaml refuses.
         decoded = _SURROGATES.sub(lambda pair: str(msgspec.json.decode(f'"{pair[0]}"')), decoded)
     return decoded
 

@@ -1,4 +1,8 @@
-"""Scalars and keys of YAML, read as a Kubernetes client reads them."""
+"""Scalars and keys of YAML with the meaning that they have to a Kubernetes client.
+
+The rules are those of `goyaml.v2/resolve.go` and `yaml.go` in kubernetes-sigs/yaml. They differ
+from YAML 1.1: a date is a string, and so is `1:30`.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +28,11 @@ _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _MAX_NUMBER_CHARACTERS = 400
 _MAX_PLAIN_FLOAT = 1e21
-"""Where Go's strconv.FormatFloat begins to write exponents."""
+"""The number from which Go's strconv.FormatFloat writes exponents."""
 
 
 def resolve_scalar(text: str) -> Any:
-    """A plain scalar as a Kubernetes client reads it. Raises ValueError for a monstrous number."""
+    """Return the value of a plain scalar. Raise ValueError for a number that is too long."""
     if text in _KEYWORDS:
         return _KEYWORDS[text]
     if text[0] not in "-+.0123456789":
@@ -54,11 +58,14 @@ def _parse_integer(digits: str) -> int:
 
 def _check_number_length(digits: str) -> None:
     if len(digits) > _MAX_NUMBER_CHARACTERS:
-        raise ValueError(f"a number of {len(digits)} characters")
+        raise ValueError(f"a number of {len(digits)} characters is too long")
 
 
 def resolve_tagged(event: yaml.ScalarEvent) -> Any:
-    """A scalar that is quoted or says its type. Raises ValueError."""
+    """Return the value of a scalar that is quoted or has a tag.
+
+    Raises ValueError for an unknown tag, and for text that the tag does not fit.
+    """
     tag, text = (event.tag or "!").removeprefix("tag:yaml.org,2002:"), event.value
     if tag in ("!", "str"):
         return text
@@ -73,7 +80,7 @@ def resolve_tagged(event: yaml.ScalarEvent) -> Any:
         raise ValueError(unknown_tag_message(event.tag))
     is_bool = isinstance(resolved, bool)
     if not isinstance(resolved, wanted[tag]) or is_bool is not (tag == "bool"):
-        raise ValueError(f"{text!r} is no {tag}")
+        raise ValueError(f"{text!r} is not a valid {tag}")
     return float(resolved) if isinstance(resolved, int) and tag == "float" else resolved
 
 
@@ -83,7 +90,7 @@ def unknown_tag_message(tag: str | None) -> str:
 
 
 def json_key(value: Any) -> str:
-    """A key as JSON writes it."""
+    """Return a key in the form that JSON gives it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_PLAIN_FLOAT:

@@ -169,7 +169,7 @@ def test_a_pod_may_have_no_name(metadata: Any, name: str, title: str) -> None:
 
 
 NO_KIND = (
-    " has no kind, so it is not a Kubernetes object; of a Helm chart or a Kustomize overlay, "
+    " has no kind, so it is not a Kubernetes object; for a Helm chart or a Kustomize overlay, "
     "preview the output of helm template or kubectl kustomize"
 )
 
@@ -230,32 +230,32 @@ UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the t
         (custom("networking.k8s.io/v1", "Ingress"), "an Ingress holds no pod"),
         (
             custom("tekton.dev/v1", "TaskRun"),
-            "Tekton makes the pods of a TaskRun; preview one of those: "
+            "Tekton creates the pods of a TaskRun; preview one of them: "
             "kubectl get pod -n ns -l tekton.dev/taskRun=w -o yaml",
         ),
         (
             custom("tekton.dev/v1beta1", "PipelineRun"),
-            "Tekton makes the pods of a PipelineRun; preview one of those: "
+            "Tekton creates the pods of a PipelineRun; preview one of them: "
             "kubectl get pod -n ns -l tekton.dev/pipelineRun=w -o yaml",
         ),
         (
             custom("argoproj.io/v1alpha1", "Workflow"),
-            "Argo makes the pods of a Workflow; preview one of those: "
+            "Argo creates the pods of a Workflow; preview one of them: "
             "kubectl get pod -n ns -l workflows.argoproj.io/workflow=w -o yaml",
         ),
         (
             custom("argoproj.io/v1alpha1", "CronWorkflow"),
-            "Argo makes the pods of a CronWorkflow; preview one of those: "
+            "Argo creates the pods of a CronWorkflow; preview one of them: "
             "kubectl get pod -n ns -l workflows.argoproj.io/workflow=WORKFLOW -o yaml",
         ),
         (
             custom("podsettle.dev/v1alpha1", "SettlePolicy"),
-            "a policy, not a pod: podsettle check FILE says whether it is right, and preview takes "
-            "it from the directory of --manifests",
+            "a policy, not a pod: podsettle check FILE validates it, and preview reads policies "
+            "from the directory of --manifests",
         ),
         (
             custom("v1", "Template"),
-            "preview what it makes: oc process -f FILE -o yaml | podsettle preview -",
+            "preview its output: oc process -f FILE -o yaml | podsettle preview -",
         ),
         (
             custom("example.com/v1", "Fleet"),
@@ -308,7 +308,7 @@ SCALED_JOB = custom("keda.sh/v1", "ScaledJob", spec={"jobTargetRef": {"template"
 
 def test_a_custom_object_that_holds_a_pod_template_is_unreadable_without_the_path_to_it() -> None:
     found = passed_over(SCALED_JOB)
-    assert found.message == UNKNOWN.format("ScaledJob") + "it may be spec.jobTargetRef.template"
+    assert found.message == UNKNOWN.format("ScaledJob") + "which may be spec.jobTargetRef.template"
     assert found.malformed
     found = passed_over(SCALED_JOB, "spec.workers.template")
     assert found.message == (
@@ -334,8 +334,9 @@ def test_a_template_that_no_path_leads_to_makes_an_object_unreadable(
 ) -> None:
     found = passed_over(custom("batch.volcano.sh/v1alpha1", "Job", **held))
     assert found.message == (
-        f"podsettle does not know where a Job keeps its pod template; {path} looks like one, where "
-        "no template path leads to: preview a pod that is made of it: kubectl get pod NAME -o yaml"
+        f"podsettle does not know where a Job keeps its pod template; {path} has the shape of one, "
+        "but no template path can lead there: preview a pod that was created from it: "
+        "kubectl get pod NAME -o yaml"
     )
     assert found.malformed
 
