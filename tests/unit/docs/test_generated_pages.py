@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.support.markdown import ALL
 from tests.support.paths import DOCS, ROOT
 
 
@@ -29,11 +31,11 @@ def test_reference_pages_are_what_the_code_says(name: str) -> None:
     assert written == GENERATOR.PAGES[name](), "run `make docs`"
 
 
-def test_every_make_target_that_the_readme_names_is_there() -> None:
+@pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_make_target_that_a_page_names_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", (ROOT / "README.md").read_text(),
-                           re.MULTILINE))  # fmt: skip
-    assert {one or other for one, other in named} <= targets
+    text = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"(?:`|^\$ |^)make ([a-z-]+)", text, re.MULTILINE)) <= targets
 
 
 def test_make_help_lists_every_target() -> None:
