@@ -18,8 +18,8 @@ from bench.report_table import ReportTable
 from bench.run import Run
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.cache import Memory
-from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import decode_review
 from webhook.core.patch.builder import PodPatch
@@ -32,7 +32,7 @@ UNCACHED = "decision without the cache, bytes to bytes"
 NEW_SHAPE = "decision without the cache, patch of a new shape"
 ORJSON = "for comparison: orjson.loads of the review"
 JSON = "for comparison: json.loads of the review"
-_SETTINGS = Settings(None, "registry.example/linger:1")
+_SETTINGS = OperatorSettings(None, "registry.example/linger:1")
 
 
 def measure(run: Run) -> ReportTable:
@@ -72,9 +72,9 @@ def measure(run: Run) -> ReportTable:
 
 def _measure_times(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measurement]:
     requests = [decode_review(body).request for body in bodies]
-    memory = Memory()
+    cache = DecisionCache()
     for body in bodies:
-        answer = admit(body, view.policies, view, _SETTINGS, memory=memory)
+        answer = admit(body, view.policies, view, _SETTINGS, cache=cache)
         assert answer.decision.operations, answer.decision
 
     def match(number: int) -> object:
@@ -85,14 +85,20 @@ def _measure_times(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, M
         return view.policies.coverage_for(namespace, None).group.plan(pod.labels or {})
 
     def decide_with_empty_cache(number: int) -> object:
-        return admit(bodies[number], view.policies, view, _SETTINGS, memory=Memory(memory.proofs))
+        return admit(
+            bodies[number],
+            view.policies,
+            view,
+            _SETTINGS,
+            cache=DecisionCache(cache.verified_shapes),
+        )
 
     def decide_with_new_shape(number: int) -> object:
-        return admit(bodies[number], view.policies, view, _SETTINGS, memory=Memory())
+        return admit(bodies[number], view.policies, view, _SETTINGS, cache=DecisionCache())
 
     def decide_uncached(number: int) -> object:
         return decide(
-            requests[number], view.policies, view, _SETTINGS, memory=memory, reusable=False
+            requests[number], view.policies, view, _SETTINGS, cache=cache, cacheable=False
         )
 
     functions: dict[str, Callable[[int], object]] = {
@@ -100,7 +106,7 @@ def _measure_times(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, M
         "match": match,
         "decide": decide_uncached,
         "decide, unchecked": decide_uncached,
-        CACHED: lambda number: admit(bodies[number], view.policies, view, _SETTINGS, memory=memory),
+        CACHED: lambda number: admit(bodies[number], view.policies, view, _SETTINGS, cache=cache),
         UNCACHED: decide_with_empty_cache,
         NEW_SHAPE: decide_with_new_shape,
         ORJSON: lambda number: orjson.loads(bodies[number]),
@@ -133,12 +139,12 @@ def _microseconds(function: Callable[[int], object], count: int, passes: int) ->
 
 @contextmanager
 def _without_self_check() -> Iterator[None]:
-    checked = PodPatch.checked_operations
-    PodPatch.checked_operations = lambda self, proofs: self.operations()  # type: ignore[method-assign]  # noqa: ARG005
+    checked = PodPatch.verified_operations
+    PodPatch.verified_operations = lambda self, verified_shapes: self.operations()  # type: ignore[method-assign]  # noqa: ARG005
     try:
         yield
     finally:
-        PodPatch.checked_operations = checked  # type: ignore[method-assign]
+        PodPatch.verified_operations = checked  # type: ignore[method-assign]
 
 
 def _view(manifests: Path) -> Snapshot:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.run import listen, serve
@@ -77,7 +77,7 @@ def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
     drain = Drain(0, 1)
     app = create_app(
         source,
-        Settings(linger_image="registry.example/linger:1"),
+        OperatorSettings(linger_image="registry.example/linger:1"),
         certificate_expires=lambda: certificates.expires,
         running=running,
         drain=drain,

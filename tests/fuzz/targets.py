@@ -18,7 +18,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from webhook.core.admission.cache import Memory
+from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.defects.versions import Version
 from webhook.core.images import LookupRules
@@ -78,16 +78,16 @@ _SEEN = view(
     classes=[runtime_class("fast", {"cpu": "250m"}, {"disk": "ssd"})],
     server=Version(1, 36),
 )
-_MEMORY = Memory()
+_MEMORY = DecisionCache()
 
 
 def _admit(body: bytes) -> None:
     with suppress(UnreadableReviewError):
         # The second time it may be answered from the cache.
-        for memory in (None, _MEMORY):
-            answer = admit(body, _SEEN.policies, _SEEN, SETTINGS, memory=memory)
-            if answer.defect is not None:
-                raise answer.defect
+        for cache in (None, _MEMORY):
+            answer = admit(body, _SEEN.policies, _SEEN, SETTINGS, cache=cache)
+            if answer.error is not None:
+                raise answer.error
 
 
 def _preview(body: bytes) -> None:

@@ -61,7 +61,7 @@ class Trial:
         answer = admit(
             json.dumps(review(pod)).encode(), source.view.policies, source.view, SETTINGS
         )
-        assert answer.defect is None
+        assert answer.error is None
         body: Json = json.loads(answer.body)
         assert body["response"]["allowed"] is True
         after = jsonpatch.apply_patch(pod, patch_of(body))

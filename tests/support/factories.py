@@ -10,7 +10,7 @@ import jsonpatch
 from tests.support import reviews
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes
@@ -22,7 +22,7 @@ from webhook.core.remedies.shell_wrapper import wrapper
 Json = dict[str, Any]
 
 IMAGE = "registry.example/podsettle/linger:test"
-SETTINGS = Settings(own_namespace="podsettle-system", linger_image=IMAGE)
+SETTINGS = OperatorSettings(own_namespace="podsettle-system", linger_image=IMAGE)
 UID = reviews.UID
 LINGER = ["/podsettle/linger", "--sleep", "10ms", "--min-lifetime", "500ms", "--"]
 
@@ -121,7 +121,7 @@ def view(
 
 
 def decided(
-    pod: object, seen: Snapshot, *, namespace: str = "ci", settings: Settings = SETTINGS
+    pod: object, seen: Snapshot, *, namespace: str = "ci", settings: OperatorSettings = SETTINGS
 ) -> Decision:
     return decide(make_request(pod, namespace), seen.policies, seen, settings)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, start_server
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.server import protocol
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
@@ -37,7 +37,7 @@ async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application itself: every byte but those of TLS and the socket."""
     app = create_app(
         source,
-        Settings(linger_image=LINGER_IMAGE),
+        OperatorSettings(linger_image=LINGER_IMAGE),
         certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
         drain=Drain(idle_seconds=10, timeout_seconds=45),
     )

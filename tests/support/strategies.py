@@ -20,7 +20,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.defects.versions import Version
 from webhook.core.policy.model import SettlePolicy
 
@@ -302,4 +302,4 @@ VIEWS = st.builds(
     st.sampled_from([None, Version(1, 33), Version(1, 36)]),
     st.sampled_from([{}, {"team": "a"}, {"podsettle.dev/policy": "p0"}]),
 )
-SETTINGS = st.sampled_from([IMAGE, IMAGE, None]).map(lambda image: Settings("own", image))
+SETTINGS = st.sampled_from([IMAGE, IMAGE, None]).map(lambda image: OperatorSettings("own", image))

@@ -20,7 +20,7 @@ from webhook.cli.options import (
     paths_argument,
 )
 from webhook.cluster.manifest_loader import SUFFIXES, ManifestsError, manifest_files
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.labels import parse_labels
 from webhook.core.preview.document import Document, DocumentError
@@ -116,7 +116,7 @@ def preview(
             document.value,
             source.view.policies,
             source.view,
-            Settings(linger_image=linger_image),
+            OperatorSettings(linger_image=linger_image),
             namespace=namespace,
             namespace_labels=labels or None,
             template_path=template_path,

@@ -21,7 +21,7 @@ from webhook.cli.options import (
 )
 from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.source import Source
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.process_memory import frozen_imports
 from webhook.tls.authority import Lifetimes
 from webhook.tls.dynamic_source import StoredCertificates
@@ -235,7 +235,7 @@ def serve(
     drain = Drain(drain_quiet.total_seconds(), drain_limit.total_seconds())
     app = create_app(
         components.source,
-        Settings(own_namespace, linger_image),
+        OperatorSettings(own_namespace, linger_image),
         certificate_expires=lambda: components.certificates.expires,
         checks=components.checks,
         running=components.running,

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
 from webhook.cluster.source import Source
-from webhook.core.admission.cache import Memory
-from webhook.core.admission.decide import Settings
-from webhook.core.admission.handler import Answer, UnreadableReviewError, admit, admit_unread
+from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.handler import Answer, UnreadableReviewError, admit, allow_unread
 from webhook.core.admission.review import uid_of
 from webhook.core.reasons import Reason
 from webhook.images.lookup import ImageLookup
@@ -55,7 +55,7 @@ class AdmissionHandler:
     def __init__(
         self,
         source: Source,
-        settings: Settings,
+        settings: OperatorSettings,
         metrics: Metrics,
         review_log: ReviewLog,
         drain: Drain,
@@ -71,7 +71,7 @@ class AdmissionHandler:
         self._drain = drain
         self._in_flight = in_flight
         self._budget = budget
-        self._memory = Memory()
+        self._cache = DecisionCache()
 
     def handle_sync(self, review: bytes, deadline: float, came: float) -> bytes | None:
         """The answer to a review that came whole; None where it takes the application.
@@ -166,12 +166,12 @@ class AdmissionHandler:
                 seconds = max(min(deadline * IMAGE_LOOKUP_SHARE, left), 0.0)
                 known = await self._images.find(answer.decision.missing_images, seconds)
                 view = self._source.view
-                answer = admit(body.data, view.policies, view, self._settings, known, self._memory)
+                answer = admit(body.data, view.policies, view, self._settings, known, self._cache)
         except UnreadableReviewError:
             raise
         except Exception as error:
             why = f"the pod was admitted unchanged: {error!r}"
-            return replace(admit_unread(body.data, Reason.INTERNAL_ERROR, why), defect=error)
+            return replace(allow_unread(body.data, Reason.INTERNAL_ERROR, why), error=error)
         return answer
 
     def _allow_unread(self, body: Body, deadline: float) -> Answer | None:
@@ -182,13 +182,13 @@ class AdmissionHandler:
             why = (
                 f"{self._budget.used_bytes} bytes of other reviews and answers leave no room for it"
             )
-            return admit_unread(body.data, Reason.OVERLOADED, why)
+            return allow_unread(body.data, Reason.OVERLOADED, why)
         if not body.complete:
             why = f"{body.length} bytes came in {_body_timeout(deadline):.2g} s, and not the end"
-            return admit_unread(body.data, Reason.DEADLINE_EXCEEDED, why)
+            return allow_unread(body.data, Reason.DEADLINE_EXCEEDED, why)
         if body.length > MAX_BODY_BYTES:
             why = f"{body.length} bytes are more than the {MAX_BODY_BYTES} it reads"
-            return admit_unread(body.data, Reason.UNSUPPORTED_REVIEW, why)
+            return allow_unread(body.data, Reason.UNSUPPORTED_REVIEW, why)
         return None
 
     def _admit(self, review: bytes, waited: float, deadline: float) -> Answer:
@@ -198,9 +198,9 @@ class AdmissionHandler:
                 f"{self._in_flight.review_count} reviews are under way, and it waited "
                 f"{waited:.2g} s: more come than can be answered in time"
             )
-            return admit_unread(review, Reason.OVERLOADED, why)
+            return allow_unread(review, Reason.OVERLOADED, why)
         view = self._source.view
-        return admit(review, view.policies, view, self._settings, memory=self._memory)
+        return admit(review, view.policies, view, self._settings, cache=self._cache)
 
     async def _retry_with_namespace(self, body: bytes, answer: Answer, deadline: float) -> Answer:
         """Answer once more, if the namespace that was too new to be known can be had in time."""
@@ -210,7 +210,7 @@ class AdmissionHandler:
         if not found:
             return answer
         view = self._source.view
-        return admit(body, view.policies, view, self._settings, memory=self._memory)
+        return admit(body, view.policies, view, self._settings, cache=self._cache)
 
     def _record(self, answer: Answer, review: bytes, came: float) -> None:
         """Count an answer and tell of it. Raises nothing."""
@@ -224,11 +224,11 @@ class AdmissionHandler:
     def _log(self, answer: Answer, review: bytes) -> None:
         """Tell the log of a pod that a policy covers, and of a defect."""
         request = answer.request
-        if answer.defect is not None:
+        if answer.error is not None:
             log.error(
                 "a defect in podsettle; the pod was admitted unchanged (uid %s)",
                 printable((request.uid if request else uid_of(review)) or "unknown"),
-                exc_info=answer.defect,
+                exc_info=answer.error,
             )
         elif request is not None and answer.decision.policies and self._review_log.enabled:
             namespace, pod = request.namespace or "", request.pod.name

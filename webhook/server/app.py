@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from webhook import __version__
 from webhook.cluster.authorizer import Authorizer
 from webhook.cluster.source import Check, Source
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup, new_resolver
 from webhook.server.admission import AdmissionHandler
@@ -53,7 +53,7 @@ class Application(FastAPI):
 
 def create_app(
     source: Source,
-    settings: Settings,
+    settings: OperatorSettings,
     *,
     certificate_expires: Callable[[], datetime],
     drain: Drain,

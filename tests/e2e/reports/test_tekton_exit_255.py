@@ -19,7 +19,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.markdown import Page
 from tests.support.paths import DOCS
 from tests.support.reviews import load_pod
-from webhook.core.defects.versions import Runtime, loses_exit_codes, parse_version
+from webhook.core.defects.versions import Runtime, is_affected_by_cri_o_9840, parse_version
 
 AFFECTED = of_kind("Node", node("a", "cri-o://1.33.12", "v1.33.12"))
 FIXED = of_kind("Node", node("b", "cri-o://1.33.13", "v1.33.13"))
@@ -120,10 +120,10 @@ def test_the_releases_that_the_page_names_are_the_first_with_the_fix(trial: Tria
     for text in named:
         version = parse_version(text)
         assert version is not None
-        assert not loses_exit_codes(Runtime("cri-o", version))
+        assert not is_affected_by_cri_o_9840(Runtime("cri-o", version))
         if version.patch:
             before = version._replace(patch=version.patch - 1)
-            assert loses_exit_codes(Runtime("cri-o", before))
+            assert is_affected_by_cri_o_9840(Runtime("cri-o", before))
 
 
 def test_the_api_server_takes_the_job_that_replaces_pods_with_255(

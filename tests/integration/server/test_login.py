@@ -12,7 +12,7 @@ from tests.support.authorizer import Known
 from tests.support.chromium import Chromium, start_chromium
 from tests.support.http_client import InProcess, in_process
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 
@@ -24,7 +24,7 @@ def server(source: ManifestsSource) -> Iterator[InProcess]:
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
-        Settings(),
+        OperatorSettings(),
         certificate_expires=lambda: datetime.now(UTC),
         drain=drain,
         authorizer=Known(),

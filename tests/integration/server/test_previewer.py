@@ -29,7 +29,7 @@ from tests.support.process import process_status, start_server
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.server.app import Application, create_app
 from webhook.server.drain import Drain
@@ -140,7 +140,7 @@ def serve() -> Iterator[Serve]:
     def start(
         limits: PreviewLimits = DEFAULT_LIMITS,
         source: ManifestsSource | None = None,
-        settings: Settings = Settings(linger_image="registry.example/linger:1"),  # noqa: B008
+        settings: OperatorSettings = OperatorSettings(linger_image="registry.example/linger:1"),  # noqa: B008
     ) -> tuple[Application, InProcess]:
         if source is None:
             source = ManifestsSource(EXAMPLES)
@@ -444,7 +444,7 @@ def test_changes_of_the_cluster_reach_the_worker(serve: Serve, tmp_path: Path) -
 
 def test_the_settings_reach_the_worker(serve: Serve) -> None:
     namespace = TEKTON["metadata"]["namespace"]
-    _, server = serve(settings=Settings(own_namespace=namespace))
+    _, server = serve(settings=OperatorSettings(own_namespace=namespace))
     client = server.connect()
     client.send(request(SMALL))
     (outcome,) = pods_in(client)[0]["outcomes"]
@@ -541,11 +541,11 @@ def test_a_length_that_no_message_has_is_refused() -> None:
 def test_a_server_whose_own_limits_are_lower_starts_a_worker(limits: str) -> None:
     script = f"""import asyncio, os, resource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.server.preview.previewer import MIB, Previewer, Request
 async def main():
     {limits}
-    previewer = Previewer(Snapshot, Settings())
+    previewer = Previewer(Snapshot, OperatorSettings())
     answer = await previewer.preview(Request(), [{SMALL!r}])
     print(answer.length)
     await previewer.aclose()

@@ -7,8 +7,8 @@ import pytest
 
 from bench import reviews
 from tests.support.factories import SETTINGS, policy, view
-from webhook.core.admission.cache import Memory
-from webhook.core.admission.cache_key import likeness
+from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.cache_key import key_pod_of
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import decode_review
 
@@ -44,15 +44,15 @@ def test_init_containers_have_unique_names() -> None:
 
 
 def test_pods_of_distinct_templates_exceed_the_decision_cache() -> None:
-    memory = Memory()
+    cache = DecisionCache()
     bodies = reviews.distinct_templates()
     first, *_ = [
-        admit(body, SEEN.policies, SEEN, SETTINGS, memory=memory).decision for body in bodies
+        admit(body, SEEN.policies, SEEN, SETTINGS, cache=cache).decision for body in bodies
     ]
     assert first.operations
-    assert admit(bodies[0], SEEN.policies, SEEN, SETTINGS, memory=memory).decision is not first
+    assert admit(bodies[0], SEEN.policies, SEEN, SETTINGS, cache=cache).decision is not first
 
 
 def test_variants_have_the_same_cache_key() -> None:
     found = [decode_review(body).request.pod for body in reviews.variants(reviews.tekton())]
-    assert len({msgspec.json.encode(likeness(pod, wraps_containers=False)) for pod in found}) == 1
+    assert len({msgspec.json.encode(key_pod_of(pod, wraps_containers=False)) for pod in found}) == 1

@@ -9,7 +9,7 @@ import pytest
 from tests.support.factories import container, namespace, pod, view, why
 from tests.support.markdown import Page
 from tests.support.paths import DOCS
-from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.review import make_request
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.model import parse_policy
@@ -57,7 +57,7 @@ def test_the_times_are_those_of_the_code() -> None:
 
 def test_the_policy_wraps_a_container_without_a_command_once_its_image_is_known() -> None:
     seen = view(POLICY, namespaces=[NAMESPACE])
-    settings = Settings(linger_image="linger")
+    settings = OperatorSettings(linger_image="linger")
     review = make_request(PLUGIN, "woodpecker")
     first = decide(review, seen.policies, seen, settings)
     assert why(first) == ["publish: ImageConfigUnavailable"]
@@ -76,10 +76,16 @@ def test_without_image_config_the_reason_is_no_command() -> None:
     plain = {**DOCUMENT, "spec": {**DOCUMENT["spec"], "imageConfig": {}}}
     seen = view(parse_policy(plain), namespaces=[NAMESPACE])
     given = decide(
-        make_request(PLUGIN, "woodpecker"), seen.policies, seen, Settings(linger_image="linger")
+        make_request(PLUGIN, "woodpecker"),
+        seen.policies,
+        seen,
+        OperatorSettings(linger_image="linger"),
     )
     assert why(given) == ["publish: NoCommand"]
     commanded = pod(containers=[container("publish", "/bin/plugin")], restartPolicy="Never")
     assert decide(
-        make_request(commanded, "woodpecker"), seen.policies, seen, Settings(linger_image="l")
+        make_request(commanded, "woodpecker"),
+        seen.policies,
+        seen,
+        OperatorSettings(linger_image="l"),
     ).operations

@@ -15,7 +15,7 @@ import pytest
 from tests.support.reviews import PODS, UID, load_pod, patch_of, review
 from tests.support.waiting import eventually
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.cluster.view import Namespace
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
@@ -225,7 +225,7 @@ async def test_a_namespace_may_take_a_small_share_of_the_deadline(
 async def asked(source: Any, load: InFlight | None = None) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(
         source,
-        Settings(linger_image="registry.example/linger:1"),
+        OperatorSettings(linger_image="registry.example/linger:1"),
         certificate_expires=lambda: datetime.now(UTC),
         drain=Drain(10, 45),
     )

@@ -19,7 +19,7 @@ from tests.support.reviews import UID, patch_of, review
 from tests.support.strategies import JUNK, PODS, VIEWS
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.handler import Answer
 from webhook.core.cluster.view import Namespace
 from webhook.server.admission import AdmissionHandler
@@ -40,7 +40,7 @@ class Asked:
         self._runner = runner
         self._app = create_app(
             source,
-            Settings(linger_image="registry.example/linger:1"),
+            OperatorSettings(linger_image="registry.example/linger:1"),
             certificate_expires=lambda: datetime.now(UTC),
             drain=Drain(10, 45),
         )

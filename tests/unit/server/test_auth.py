@@ -17,7 +17,7 @@ from starlette.routing import Route
 from tests.support.authorizer import Known
 from tests.support.reviews import review
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.server import auth as authentication
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
@@ -35,7 +35,7 @@ def known() -> Known:
 async def app(source: ManifestsSource, known: Known) -> AsyncIterator[FastAPI]:
     made = create_app(
         source,
-        Settings(),
+        OperatorSettings(),
         certificate_expires=lambda: datetime.now(UTC),
         drain=Drain(10, 45),
         authorizer=known,

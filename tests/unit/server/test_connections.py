@@ -20,7 +20,7 @@ from tests.support.http_client import Client, InProcess, in_process, mutate, rev
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.server import protocol
 from webhook.server import run as serve
 from webhook.server.app import create_app
@@ -37,7 +37,7 @@ def server(source: ManifestsSource) -> Iterator[InProcess]:
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
-        Settings(linger_image="registry.example/linger:1"),
+        OperatorSettings(linger_image="registry.example/linger:1"),
         certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
         drain=drain,
     )
@@ -113,7 +113,9 @@ def test_what_is_no_request_does_not_keep_a_connection_open(
 ) -> None:
     monkeypatch.setattr(serve, "IDLE_TIMEOUT_SECONDS", 3)
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = create_app(source, Settings(), certificate_expires=lambda: datetime.now(UTC), drain=drain)
+    app = create_app(
+        source, OperatorSettings(), certificate_expires=lambda: datetime.now(UTC), drain=drain
+    )
     with in_process(app, drain) as server:
         unused, idle, noisy = (server.connect() for _ in range(3))
         for client in (idle, noisy):
@@ -282,7 +284,7 @@ def closed(source: ManifestsSource, client_ca: trustme.CA, tmp_path: Path) -> It
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
-        Settings(linger_image="registry.example/linger:1"),
+        OperatorSettings(linger_image="registry.example/linger:1"),
         certificate_expires=lambda: datetime.now(UTC),
         drain=drain,
         client_certificates=True,

@@ -15,7 +15,7 @@ from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.policy.coverage import PolicySet
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
@@ -126,7 +126,7 @@ def server(source: ManifestsSource, gate: Gate) -> Iterator[InProcess]:
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
-        Settings(linger_image="registry.example/linger:1"),
+        OperatorSettings(linger_image="registry.example/linger:1"),
         certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
         drain=drain,
     )

@@ -21,7 +21,7 @@ from tests.support.http_client import Client, InProcess, in_process, mutate, rev
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.server import admission as mutate_module
 from webhook.server import protocol
 from webhook.server.app import Application, create_app
@@ -38,7 +38,7 @@ MIB = 1024 * 1024
 def app(source: ManifestsSource, drain: Drain) -> Application:
     return create_app(
         source,
-        Settings(linger_image="registry.example/linger:1"),
+        OperatorSettings(linger_image="registry.example/linger:1"),
         certificate_expires=lambda: datetime.now(UTC),
         drain=drain,
     )

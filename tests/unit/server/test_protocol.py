@@ -25,7 +25,7 @@ from tests.support.image_factories import images
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.handler import Answer
 from webhook.core.cluster.view import Namespace
 from webhook.server import protocol
@@ -99,7 +99,7 @@ def served(source: ManifestsSource, monkeypatch: pytest.MonkeyPatch) -> Iterator
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = create_app(
         source,
-        Settings(linger_image="registry.example/linger:1"),
+        OperatorSettings(linger_image="registry.example/linger:1"),
         certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
         drain=drain,
     )
@@ -654,7 +654,9 @@ def test_an_idle_connection_ends_after_a_review_too(
 ) -> None:
     monkeypatch.setattr(serve, "IDLE_TIMEOUT_SECONDS", 3)
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = create_app(source, Settings(), certificate_expires=lambda: datetime.now(UTC), drain=drain)
+    app = create_app(
+        source, OperatorSettings(), certificate_expires=lambda: datetime.now(UTC), drain=drain
+    )
     ways = Ways(app)
     with in_process(app, drain) as server:
         idle, noisy, slow = (server.connect() for _ in range(3))

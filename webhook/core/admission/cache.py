@@ -1,11 +1,11 @@
-"""The decisions of late, by what they rest on: pods of one template are decided on once.
+"""A cache of decisions, because most pods of a cluster are copies of a few templates.
 
-That is how pods come: by the hundred from one Deployment, Job or Task. A decision rests on the
-likeness of a pod, on its plan, on two facts about its namespace (whether it is the cluster's own,
-whether it fixes the SELinux level), on the helper's image, and on the cluster's nodes,
-RuntimeClasses and release. It is made from the likeness, not from the pod, so that it cannot rest
-on more; and its self-check holds for every pod that is alike, for what they differ in is no part of
-a patch.
+A Deployment, Job or Task creates hundreds of pods from one template. A decision depends on the
+fields of the pod that `cache_key` keeps, on its plan, on two facts about its namespace, on the
+helper's image, and on the cluster's nodes, RuntimeClasses and version. The cache decides on the
+reduced pod instead of the received one, so a decision cannot depend on a field outside the key. The
+self-check of the patch holds for every pod with the same key, because a patch touches only fields
+of the key.
 """
 
 from __future__ import annotations
@@ -14,35 +14,36 @@ from collections.abc import Callable
 
 import msgspec
 
-from webhook.core.admission.cache_key import likeness
+from webhook.core.admission.cache_key import key_pod_of
 from webhook.core.admission.decision import Decision
 from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.constants import SYSTEM_NAMESPACES
-from webhook.core.patch.verify import Proofs
+from webhook.core.patch.verify import VerifiedShapes
 from webhook.core.pod import Pod
 from webhook.core.policy.plan import Plan
 
-MOST_BYTES = 2 * 1024 * 1024
-"""Of likenesses and answers, 4 KB for a Tekton TaskRun; with all else it is three times as much."""
-_OUTCOME = 100
-"""Bytes of a reason that no answer tells."""
-_LONGEST = 32 * 1024
-"""Of one: a tenant's odd pod must not push out those of others."""
+MAX_CACHE_BYTES = 2 * 1024 * 1024
+"""The size of all keys and answers. A Tekton TaskRun takes 4 KB of it. The process needs three
+times as much, because Python objects are larger than their JSON."""
+_MAX_ENTRY_BYTES = 32 * 1024
+"""One unusual pod of a tenant must not evict the decisions for other tenants."""
+_OUTCOME_BYTES = 100
+"""The estimated size of an outcome, which may be absent from the answer."""
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Memory:
-    """What was decided since the cluster changed. For use on one thread."""
+class DecisionCache:
+    """The decisions made since the cluster last changed. Not thread-safe."""
 
-    def __init__(self, proofs: Proofs | None = None) -> None:
-        """`proofs` are the shapes of patches that are known to do what they should."""
-        self.proofs = Proofs() if proofs is None else proofs
-        self._ground: tuple[object, ...] = ()
+    def __init__(self, verified_shapes: VerifiedShapes | None = None) -> None:
+        """Create an empty cache. `verified_shapes` can be shared with another cache."""
+        self.verified_shapes = VerifiedShapes() if verified_shapes is None else verified_shapes
+        self._generation: tuple[object, ...] = ()
         self._decisions: dict[bytes, Decision] = {}
         self._bytes = 0
 
-    def settle(
+    def get_or_decide(
         self,
         pod: Pod,
         plan: Plan,
@@ -51,37 +52,41 @@ class Memory:
         linger_image: str | None,
         decide: Callable[[Pod], Decision],
     ) -> Decision:
-        """The decision on a pod, made by `decide` where none is known. The pod is used up.
+        """Return the cached decision on a pod, or the one that `decide` makes. **Mutates `pod`.**
 
-        Of its annotations only podsettle's own are looked at: the caller knows that there is room
-        for more. Raises what `decide` raises.
+        The key omits foreign annotations, so the caller must know that podsettle's annotations fit.
+        Raises what `decide` raises.
         """
-        ground = (view.nodes, view.runtime_classes, view.server_version, linger_image)
-        if ground != self._ground:
-            self._forget()
-        # Also where it is equal: what is the very same is not compared node by node again.
-        self._ground = ground
-        alike = likeness(pod, wraps_containers=plan.wraps_containers)
-        place = namespace.fixed_selinux_level, namespace.name.startswith(SYSTEM_NAMESPACES)
-        key = _encode((plan.number, place, alike))
+        generation = (view.nodes, view.runtime_classes, view.server_version, linger_image)
+        if generation != self._generation:
+            self._clear()
+        # Store an equal generation too: Python compares identical objects without looking inside,
+        # so the next comparison does not go through the nodes one by one.
+        self._generation = generation
+        key_pod = key_pod_of(pod, wraps_containers=plan.wraps_containers)
+        namespace_facts = (
+            namespace.fixed_selinux_level,
+            namespace.name.startswith(SYSTEM_NAMESPACES),
+        )
+        key = _encode((plan.number, namespace_facts, key_pod))
         decision = self._decisions.get(key)
         if decision is None:
-            decision = decide(alike)
-            # What lacks an image is better the next time.
+            decision = decide(key_pod)
+            # The next decision will know the missing images.
             if not decision.missing_images:
-                self._keep(key, decision)
+                self._put(key, decision)
         return decision
 
-    def _keep(self, key: bytes, decision: Decision) -> None:
-        size = len(key) + len(decision.response_json) + _OUTCOME * len(decision.outcomes)
-        if size > _LONGEST:
+    def _put(self, key: bytes, decision: Decision) -> None:
+        size = len(key) + len(decision.response_json) + _OUTCOME_BYTES * len(decision.outcomes)
+        if size > _MAX_ENTRY_BYTES:
             return
-        if self._bytes + size > MOST_BYTES:
-            # Who makes up pods to fill memory gets no further.
-            self._forget()
+        if self._bytes + size > MAX_CACHE_BYTES:
+            # Clear everything when full, so generated pods cannot exhaust memory.
+            self._clear()
         self._decisions[key] = decision
         self._bytes += size
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._decisions = {}
         self._bytes = 0

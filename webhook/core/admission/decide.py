@@ -1,4 +1,4 @@
-"""The one function that decides: a request and a view of the cluster in, a Decision out."""
+"""The function that decides: a request, the policies and the cluster in, a Decision out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from webhook.core.admission.cache import Memory
+from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import Request
 from webhook.core.cluster.nodes import runs_on_windows
@@ -21,7 +21,7 @@ from webhook.core.constants import (
 )
 from webhook.core.images import NO_IMAGES, Images, KnownImages
 from webhook.core.patch.builder import PodPatch
-from webhook.core.patch.verify import Proofs
+from webhook.core.patch.verify import VerifiedShapes
 from webhook.core.pod import Pod
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import REMEDIES
@@ -29,41 +29,40 @@ from webhook.core.policy.plan import Plan, Step
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context
 
-_MOST_CONTAINERS = 500
-"""Nobody has a tenth of it, and the API server looks at a pod's size after the webhooks only."""
-_LONGEST_SKIP = 1_000
-"""Characters of the annotation that are read: all remedies several times over."""
+_MAX_CONTAINERS = 500
+"""Webhooks run before API validation, so a client can choose any number. Real pods have a tenth."""
+_MAX_SKIP_CHARACTERS = 1_000
+"""The annotation with the names of all remedies is much shorter. The rest is not read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the operator told podsettle beside the policies."""
+class OperatorSettings:
+    """The settings that come from the command line instead of a policy."""
 
     own_namespace: str | None = None
-    """The namespace that podsettle itself runs in: never touched."""
+    """The namespace in which podsettle itself runs. Its pods are never changed."""
     linger_image: str | None = None
-    """The helper's image, for deliveries that need it."""
+    """The image of the helper, which some deliveries need."""
 
 
 def decide(
     request: Request[Any],
     policies: PolicySet,
     view: ClusterView,
-    settings: Settings,
+    settings: OperatorSettings,
     images: KnownImages = NO_IMAGES,
-    memory: Memory | None = None,
+    cache: DecisionCache | None = None,
     *,
-    reusable: bool = True,
+    cacheable: bool = True,
 ) -> Decision:
-    """What to do with one admission request, given the images that were looked up for it.
+    """Decide about one admission request. `images` are the results of earlier image lookups.
 
-    With a memory the decision may be one that was made on another pod of the same make; the pod in
-    the request is used up, and has to be one whose annotations leave room for podsettle's. With
-    one that is not `reusable` only the proofs in the memory are used. Without a memory nothing is
-    remembered.
+    With a cache, may return a decision made for another pod with the same key. **Mutates the pod of
+    the request.** The caller must know that podsettle's annotations fit into the pod's. If it does
+    not, it sets `cacheable` to False: then only the verified shapes of the cache are used.
 
-    Raises one of `DECODE_ERRORS` for a pod that Kubernetes would not send, and PatchError where
-    the self-check refuses the patch; the caller admits the pod unchanged in either case.
+    Raises one of DECODE_ERRORS for a pod that Kubernetes would not send, and PatchError if the
+    self-check rejects the patch. In both cases the caller admits the pod unchanged.
     """
     resource = request.resource
     if (
@@ -72,70 +71,78 @@ def decide(
         or resource.group
         or request.sub_resource
     ):
-        return _whole(Reason.NOT_POD_CREATE)
+        return _pod_decision(Reason.NOT_POD_CREATE)
     namespace = view.namespace(request.namespace or "")
     if namespace is None:
-        return _whole(Reason.NAMESPACE_UNKNOWN, f"namespace {request.namespace!r} is not known")
+        message = f"namespace {request.namespace!r} is not known"
+        return _pod_decision(Reason.NAMESPACE_UNKNOWN, message)
     coverage = policies.coverage_for(namespace, settings.own_namespace)
     notes: tuple[Outcome, ...] = ()
     if coverage.missing_policy:
         message = f"namespace {namespace.name!r} asks for policy {coverage.missing_policy!r}"
         notes = (Outcome(Reason.POLICY_NOT_FOUND, message=f"{message}, which does not exist"),)
     if coverage.disabled:
-        return _whole(Reason.NAMESPACE_DISABLED)
+        return _pod_decision(Reason.NAMESPACE_DISABLED)
     if coverage.protected:
-        return _whole(Reason.PROTECTED_NAMESPACE)
+        return _pod_decision(Reason.PROTECTED_NAMESPACE)
     if not coverage.policies:
         return Decision(notes or (Outcome(Reason.NO_POLICY),))
 
     pod = request.pod
     plan = coverage.group.plan(pod.labels or {})
     if plan is None:
-        reason = _left_alone(pod)
-        return _whole(reason) if reason else Decision(notes or (Outcome(Reason.NO_POLICY),))
+        reason = _exclusion_reason(pod)
+        return _pod_decision(reason) if reason else Decision(notes or (Outcome(Reason.NO_POLICY),))
 
-    def settle(pod: Pod) -> Decision:
+    def apply_plan(pod: Pod) -> Decision:
         context = Context(view, namespace, settings.linger_image, Images(images))
-        return _settle(pod, plan, context, notes, Proofs() if memory is None else memory.proofs)
+        verified = VerifiedShapes() if cache is None else cache.verified_shapes
+        return _apply_plan(pod, plan, context, notes, verified)
 
-    # Images that were looked up and notes, which name the namespace, are not what is remembered by.
-    if memory is None or images or notes or not reusable:
-        return settle(pod)
-    return memory.settle(pod, plan, namespace, view, settings.linger_image, settle)
+    # Not cacheable: neither image lookups nor notes, which name the namespace, are part of the key.
+    if cache is None or images or notes or not cacheable:
+        return apply_plan(pod)
+    return cache.get_or_decide(pod, plan, namespace, view, settings.linger_image, apply_plan)
 
 
-def _settle(
-    pod: Pod, plan: Plan, context: Context, notes: tuple[Outcome, ...], proofs: Proofs
+def _apply_plan(
+    pod: Pod,
+    plan: Plan,
+    context: Context,
+    notes: tuple[Outcome, ...],
+    verified_shapes: VerifiedShapes,
 ) -> Decision:
-    """What becomes of a pod by the plan for it."""
-    reason = _left_alone(pod)
+    """Decide about a pod that policies cover."""
+    reason = _exclusion_reason(pod)
     if reason is not None:
-        return _whole(reason)
+        return _pod_decision(reason)
     skipped = _skipped_remedies(pod)
-    outcomes = [*notes, *_unknown(skipped)] if skipped else list(notes)
+    outcomes = [*notes, *_unknown_remedies(skipped)] if skipped else list(notes)
     patch = PodPatch(pod)
-    _run(plan.mutating, pod, context, patch, skipped, outcomes)
+    _run_steps(plan.mutating, pod, context, patch, skipped, outcomes)
     if any(outcome.changed for outcome in outcomes):
-        _sign(pod, patch, outcomes)
+        _annotate_applied(pod, patch, outcomes)
         if not patch.annotations_fit:
-            return _whole(Reason.ANNOTATIONS_FULL)
+            return _pod_decision(Reason.ANNOTATIONS_FULL)
     if plan.audited:
         audited: list[Outcome] = []
-        _run(plan.audited, pod, context, PodPatch(pod), skipped, audited)
+        _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
         outcomes += map(_audited, audited)
     return Decision(
         tuple(outcomes),
-        patch.checked_operations(proofs),
+        patch.verified_operations(verified_shapes),
         plan.policies,
         tuple(context.images.missing),
     )
 
 
-def _whole(reason: Reason, message: str = "") -> Decision:
+def _pod_decision(reason: Reason, message: str = "") -> Decision:
+    """Return a decision with one reason for the whole pod."""
     return Decision((Outcome(reason, message=message),))
 
 
-def _left_alone(pod: Pod) -> Reason | None:
+def _exclusion_reason(pod: Pod) -> Reason | None:
+    """Return the reason to leave the whole pod unchanged, or None."""
     annotations = pod.annotations
     if annotations:
         if ANNOTATION_MIRROR in annotations:
@@ -143,17 +150,17 @@ def _left_alone(pod: Pod) -> Reason | None:
         if annotations.get(ANNOTATION_SKIP, "").strip() == "true":
             return Reason.POD_OPTED_OUT
     spec = pod.spec
-    if len(spec.init_containers or ()) + len(spec.containers or ()) > _MOST_CONTAINERS:
+    if len(spec.init_containers or ()) + len(spec.containers or ()) > _MAX_CONTAINERS:
         return Reason.POD_TOO_LARGE
     return Reason.WINDOWS_POD if runs_on_windows(spec) else None
 
 
 def _skipped_remedies(pod: Pod) -> frozenset[str]:
-    text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")[:_LONGEST_SKIP]
+    text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")[:_MAX_SKIP_CHARACTERS]
     return frozenset(part.strip() for part in text.split(",")) if text else frozenset()
 
 
-def _unknown(skipped: frozenset[str]) -> Iterator[Outcome]:
+def _unknown_remedies(skipped: frozenset[str]) -> Iterator[Outcome]:
     names = sorted(skipped - REMEDIES.keys() - {"", "false"})
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -164,7 +171,7 @@ def _unknown(skipped: frozenset[str]) -> Iterator[Outcome]:
         )
 
 
-def _run(
+def _run_steps(
     steps: tuple[Step, ...],
     pod: Pod,
     context: Context,
@@ -172,6 +179,7 @@ def _run(
     skipped: frozenset[str],
     outcomes: list[Outcome],
 ) -> None:
+    """Apply remedies in their order, and append their outcomes."""
     for remedy, policy, apply, settings in steps:
         if remedy in skipped:
             outcomes.append(Outcome(Reason.POD_OPTED_OUT, remedy, policy.name))
@@ -185,18 +193,19 @@ def _run(
         ]
 
 
-def _sign(pod: Pod, patch: PodPatch, outcomes: list[Outcome]) -> None:
-    """Annotate the pod with what was applied to it, now or before."""
+def _annotate_applied(pod: Pod, patch: PodPatch, outcomes: list[Outcome]) -> None:
+    """Annotate the pod with the remedies applied now and in earlier calls of the webhook."""
     before = (pod.annotations or {}).get(ANNOTATION_APPLIED)
     applied = dict.fromkeys(part for part in before.split(",") if part) if before else {}
     for outcome in outcomes:
         if outcome.changed:
             applied[f"{outcome.policy}/{outcome.remedy}"] = None
     patch.annotate(ANNOTATION_APPLIED, ",".join(applied))
-    patch.annotate(ANNOTATION_SETTLED, patch.size)
+    patch.annotate(ANNOTATION_SETTLED, patch.settled_fingerprint)
 
 
 def _audited(outcome: Outcome) -> Outcome:
+    """Return the outcome of a remedy under `action: Audit`, which changes nothing."""
     if not outcome.changed:
         return outcome
     message = f"would be {outcome.message}" if outcome.message else ""

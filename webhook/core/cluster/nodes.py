@@ -10,12 +10,12 @@ from webhook.core.defects.versions import (
     IMAGE_VOLUMES_ON_BY_DEFAULT,
     Runtime,
     Version,
-    knows_restart_rules,
-    loses_exit_codes,
+    is_affected_by_cri_o_9840,
     mounts_image_volumes,
     mounts_volatile,
     parse_runtime,
     parse_version,
+    supports_restart_rules,
 )
 from webhook.core.labels import compile_requirement
 from webhook.core.pod import NodeSelectorTerm, PodSpec
@@ -51,35 +51,37 @@ class Nodes:
     """All nodes of the view. Made once per change; what is asked per pod is worked out here."""
 
     all: tuple[Node, ...] = ()
-    losing_exit_codes: tuple[Node, ...] = field(init=False, compare=False)
+    affected_by_cri_o_9840: tuple[Node, ...] = field(init=False, compare=False)
     running_cri_o: tuple[Node, ...] = field(init=False, compare=False)
     without_volatile_mounts: tuple[Node, ...] = field(init=False, compare=False)
-    doubtful_image_volumes: tuple[Node, ...] = field(init=False, compare=False)
+    image_volumes_uncertain: tuple[Node, ...] = field(init=False, compare=False)
     without_image_volumes: tuple[Node, ...] = field(init=False, compare=False)
     without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
-    losing_without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
+    affected_without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
     newest_kubelet: Version | None = field(init=False, compare=False)
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         known = tuple(nodes)
         object.__setattr__(self, "all", known)
         object.__setattr__(
-            self, "losing_exit_codes", tuple(n for n in known if loses_exit_codes(n.runtime))
+            self,
+            "affected_by_cri_o_9840",
+            tuple(n for n in known if is_affected_by_cri_o_9840(n.runtime)),
         )
         crio = tuple(n for n in known if n.runtime.name == "cri-o")
         object.__setattr__(self, "running_cri_o", crio)
         slow = tuple(n for n in known if not mounts_volatile(n.runtime))
         object.__setattr__(self, "without_volatile_mounts", slow)
         for name, least in (
-            ("doubtful_image_volumes", IMAGE_VOLUMES_LOCKED_ON),
+            ("image_volumes_uncertain", IMAGE_VOLUMES_LOCKED_ON),
             ("without_image_volumes", IMAGE_VOLUMES_ON_BY_DEFAULT),
         ):
             lacking = (n for n in known if not mounts_image_volumes(n.kubelet, n.runtime, least))
             object.__setattr__(self, name, tuple(lacking))
-        old = tuple(n for n in known if not knows_restart_rules(n.kubelet))
-        losing = tuple(n for n in old if loses_exit_codes(n.runtime))
+        old = tuple(n for n in known if not supports_restart_rules(n.kubelet))
+        losing = tuple(n for n in old if is_affected_by_cri_o_9840(n.runtime))
         object.__setattr__(self, "without_restart_rules", old)
-        object.__setattr__(self, "losing_without_restart_rules", losing)
+        object.__setattr__(self, "affected_without_restart_rules", losing)
         kubelets = (n.kubelet for n in known if n.kubelet is not None)
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
 
@@ -89,15 +91,15 @@ class Nodes:
         Where no known node fits, the answer is yes: the pod waits for one that nobody knows yet,
         from an autoscaler for example, and a needless sleep costs less than a failed run.
         """
-        return any_could_run(self.losing_exit_codes, pod) or not any_could_run(self.all, pod)
+        return any_node_fits(self.affected_by_cri_o_9840, pod) or not any_node_fits(self.all, pod)
 
     def may_run_cri_o(self, pod: PodSpec) -> bool:
         """Whether the pod could land on a CRI-O node, known or not."""
-        return any_could_run(self.running_cri_o, pod) or not any_could_run(self.all, pod)
+        return any_node_fits(self.running_cri_o, pod) or not any_node_fits(self.all, pod)
 
     def may_lack_volatile_mounts(self, pod: PodSpec) -> bool:
         """Whether the pod could land on a node, known or not, that may not mount volatile."""
-        return any_could_run(self.without_volatile_mounts, pod) or not any_could_run(self.all, pod)
+        return any_node_fits(self.without_volatile_mounts, pod) or not any_node_fits(self.all, pod)
 
     def mount_image_volumes(self, pod: PodSpec) -> bool:
         """Whether every node that the pod could land on is certain to mount image volumes.
@@ -105,19 +107,19 @@ class Nodes:
         Where no known node fits, the answer is no. A cordoned node counts: it may be back before
         the pod is scheduled.
         """
-        return not any_could_run(self.doubtful_image_volumes, pod) and any_could_run(self.all, pod)
+        return not any_node_fits(self.image_volumes_uncertain, pod) and any_node_fits(self.all, pod)
 
     def may_lack_image_volumes(self, pod: PodSpec) -> bool:
         """Whether a known node that the pod could land on does not mount image volumes."""
-        return any_could_run(self.without_image_volumes, pod)
+        return any_node_fits(self.without_image_volumes, pod)
 
     def may_lack_restart_rules(self, pod: PodSpec, *, among_all: bool) -> bool:
         """Whether a known node that the pod could land on does not follow `restartPolicyRules`.
 
         Of the nodes that lose exit codes, or of all: the others have no use for them.
         """
-        lacking = self.without_restart_rules if among_all else self.losing_without_restart_rules
-        return any_could_run(lacking, pod)
+        lacking = self.without_restart_rules if among_all else self.affected_without_restart_rules
+        return any_node_fits(lacking, pod)
 
 
 def runs_on_windows(pod: PodSpec) -> bool:
@@ -147,7 +149,7 @@ def runs_on_windows(pod: PodSpec) -> bool:
     )
 
 
-def any_could_run(nodes: Iterable[Node], pod: PodSpec) -> bool:
+def any_node_fits(nodes: Iterable[Node], pod: PodSpec) -> bool:
     """Whether one of the nodes matches the pod's nodeName, nodeSelector and required affinity.
 
     An affinity that would take too long to evaluate is left out: any of the nodes could run it.
@@ -182,7 +184,7 @@ def architectures(nodes: Nodes, pod: PodSpec) -> frozenset[str]:
     by_label: dict[str, list[Node]] = {}
     for node in nodes.all:
         by_label.setdefault(node.labels.get(_ARCHITECTURE, ""), []).append(node)
-    found = frozenset(label for label, some in by_label.items() if any_could_run(tuple(some), pod))
+    found = frozenset(label for label, some in by_label.items() if any_node_fits(tuple(some), pod))
     if not found:
         selected = (pod.node_selector or {}).get(_ARCHITECTURE)
         return frozenset({selected}) if selected else found

@@ -62,7 +62,7 @@ _EXIT_255_FIXED_IN = {
 _EXIT_255_FIXED_ON_MAIN = Version(1, 36, 0)
 
 
-def loses_exit_codes(runtime: Runtime) -> bool:
+def is_affected_by_cri_o_9840(runtime: Runtime) -> bool:
     """Whether the runtime reports exit 255 for containers that finish at once.
 
     Only CRI-O does, until the releases above; a CRI-O of unknown version is taken to.
@@ -105,7 +105,7 @@ _CRI_O_MOUNTS_VOLATILE_SINCE = Version(1, 22)
 _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
 
 
-def knows_restart_rules(kubelet: Version | None) -> bool:
+def supports_restart_rules(kubelet: Version | None) -> bool:
     """Whether a kubelet follows `restartPolicyRules`; an older one restarts as the pod says."""
     return kubelet is not None and kubelet >= RESTART_RULES_ON_BY_DEFAULT
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from webhook.core.constants import OWN_ANNOTATIONS, OWN_CONTAINERS
-from webhook.core.patch.verify import PatchError, Proofs, Shape
+from webhook.core.patch.verify import PatchError, Shape, VerifiedShapes
 from webhook.core.pod import Container, Pod, is_set
 
 Operation: TypeAlias = dict[str, Any]
@@ -159,7 +159,7 @@ class PodPatch:
         self._moved_first = index
 
     @property
-    def size(self) -> str:
+    def settled_fingerprint(self) -> str:
         """How many containers, init containers, volumes and labels the pod has with the edits.
 
         What another webhook adds later, and a policy may want to know of, changes one of them.
@@ -190,7 +190,7 @@ class PodPatch:
         """The operations for all edits; empty where there are none."""
         return (*self._annotating(), *self._edits, *self._placing())
 
-    def checked_operations(self, proofs: Proofs) -> tuple[Operation, ...]:
+    def verified_operations(self, verified_shapes: VerifiedShapes) -> tuple[Operation, ...]:
         """The operations, once some of their shape were seen to do what they should.
 
         Raises PatchError.
@@ -198,8 +198,8 @@ class PodPatch:
         operations = self.operations()
         if operations:
             shape = self._shape()
-            if shape not in proofs:
-                proofs.add(shape, self._before(), operations)
+            if shape not in verified_shapes:
+                verified_shapes.add(shape, self._before(), operations)
         return operations
 
     def _before(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class PatchError(Exception):
     """A patch that must not be answered: it does not apply, or it does what it should not."""
 
 
-class Proofs:
+class VerifiedShapes:
     """The shapes that were seen to do what they should."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Proofs:
             after = jsonpatch.apply_patch(before, operations)
         except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
             raise PatchError(f"the patch does not apply: {error}") from error
-        check_edits(before, after)
+        verify_patch(before, after)
         parts = sum(len(part) if isinstance(part, tuple) else 1 for part in shape)
         self._parts += parts
         if self._parts > _MOST_PARTS:
@@ -56,7 +56,7 @@ class Proofs:
         self._shapes.add(shape)
 
 
-def check_edits(before: dict[str, Any], after: dict[str, Any]) -> None:
+def verify_patch(before: dict[str, Any], after: dict[str, Any]) -> None:
     """Raise PatchError where `after` differs from `before` in a way that podsettle must not cause.
 
     Allowed: own annotations; a runtimeClassName or a seLinuxChangePolicy where there was none;

@@ -8,7 +8,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import LABEL_POLICY
-from webhook.core.defects.versions import SELINUX_MOUNT_LOCKED_ON, loses_exit_codes, mounts_volatile
+from webhook.core.defects.versions import (
+    SELINUX_MOUNT_LOCKED_ON,
+    is_affected_by_cri_o_9840,
+    mounts_volatile,
+)
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdDifference
 from webhook.core.policy.errors import FieldError
@@ -194,7 +198,9 @@ def _needs(policy: SettlePolicy, view: ClusterView) -> Iterator[_Need]:
 
     remedies = tuple(name for name in names if name in ("postInitSleep", "retryInitExit255"))
     if remedies:
-        yield nodes.need(remedies, lambda n: loses_exit_codes(n.runtime), "an affected CRI-O")
+        yield nodes.need(
+            remedies, lambda n: is_affected_by_cri_o_9840(n.runtime), "an affected CRI-O"
+        )
         cured += remedies
     if relabel:
         # The remedy annotates only pods that run under its class.

@@ -58,7 +58,7 @@ _FINGERPRINT = ' + "/" + '.join(
     f"string(has(object.{field}) ? size(object.{field}) : 0)"
     for field in ("spec.containers", "spec.initContainers", "spec.volumes", "metadata.labels")
 )
-"""`PodPatch.size` as a CEL expression."""
+"""`PodPatch.settled_fingerprint` as a CEL expression."""
 
 # None of these expressions may raise an error: it would count as a failure of the webhook.
 _NOT_MIRROR = _lacks_annotation(ANNOTATION_MIRROR)

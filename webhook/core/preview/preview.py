@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import jsonpatch
 import yaml
 
-from webhook.core.admission.cache import Memory
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import decide_safely
 from webhook.core.admission.review import make_request
@@ -62,7 +62,7 @@ def preview_all(
     document: object,
     policies: PolicySet,
     view: OverridableView,
-    settings: Settings,
+    settings: OperatorSettings,
     *,
     namespace: str | None = None,
     namespace_labels: Mapping[str, str] | None = None,
@@ -78,7 +78,7 @@ def preview_all(
     # Clients choose the labels: what they ask must not displace what reviews asked.
     own_policies = policies.with_own_caches()
     relabelled: dict[str, ClusterView] = {}
-    checked = Memory()
+    checked = DecisionCache()
     for workload in pods_of(document, template_path):
         if isinstance(workload, PassedOver):
             yield workload
@@ -91,7 +91,7 @@ def preview_all(
             pod_view = relabelled[chosen]
         request = make_request(workload.pod, chosen)
         decision, _ = decide_safely(
-            request, own_policies, pod_view, settings, images, checked, reusable=False
+            request, own_policies, pod_view, settings, images, checked, cacheable=False
         )
         operations = list(decision.operations)
         after = jsonpatch.apply_patch(copy_value(workload.pod), operations, in_place=True)

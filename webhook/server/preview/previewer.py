@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.images import ImageConfig, ImageQuery, Unavailable
 from webhook.images.lookup import ImageLookup
 from webhook.server.load_shedding import MemoryBudget
@@ -119,7 +119,7 @@ class Previewer:
     def __init__(
         self,
         view: Callable[[], Snapshot],
-        settings: Settings,
+        settings: OperatorSettings,
         images: ImageLookup | None = None,
         limits: PreviewLimits = DEFAULT_LIMITS,
         count: Callable[[Result], None] = lambda _result: None,

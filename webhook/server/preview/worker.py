@@ -23,7 +23,7 @@ from itertools import islice
 from types import FrameType
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
@@ -211,7 +211,7 @@ class _Preview:
                 document.value,
                 self._view.policies,
                 self._view,
-                Settings(self._run.own_namespace, self._run.linger_image),
+                OperatorSettings(self._run.own_namespace, self._run.linger_image),
                 namespace=self._run.namespace,
                 namespace_labels=supposed,
                 template_path=self._run.template_path,

@@ -26,8 +26,8 @@ from tests.support.strategies import PODS, VIEWS
 from tests.support.strategies import SETTINGS as SOME_SETTINGS
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission import cache as memory_module
-from webhook.core.admission.cache import Memory
-from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit, decide_safely
 from webhook.core.admission.review import Request, decode_review
@@ -41,22 +41,25 @@ def request(document: Any, **further: Any) -> Request[Any]:
 
 
 def recalled(
-    memory: Memory, document: Any, seen: Snapshot = SEEN, settings: Settings = SETTINGS
+    cache: DecisionCache,
+    document: Any,
+    seen: Snapshot = SEEN,
+    settings: OperatorSettings = SETTINGS,
 ) -> Decision:
-    return decide(request(document), seen.policies, seen, settings, memory=memory)
+    return decide(request(document), seen.policies, seen, settings, cache=cache)
 
 
-ONE_FOR_ALL = Memory()
+ONE_FOR_ALL = DecisionCache()
 
 
 @given(PODS, VIEWS, SOME_SETTINGS)
 def test_it_decides_as_if_it_remembered_nothing(
-    document: Any, seen: Snapshot, settings: Settings
+    document: Any, seen: Snapshot, settings: OperatorSettings
 ) -> None:
     wanted = decide_safely(request(document), seen.policies, seen, settings)
     for _ in range(2):
         assert (
-            decide_safely(request(document), seen.policies, seen, settings, memory=ONE_FOR_ALL)
+            decide_safely(request(document), seen.policies, seen, settings, cache=ONE_FOR_ALL)
             == wanted
         )
 
@@ -106,10 +109,10 @@ def changed(document: Json, path: str, value: Any) -> Json:
     ],
 )
 def test_pods_of_one_template_are_decided_on_once(path: str, value: Any) -> None:
-    memory = Memory()
-    first = recalled(memory, TASK)
+    cache = DecisionCache()
+    first = recalled(cache, TASK)
     assert first.operations
-    assert recalled(memory, changed(TASK, path, value)) is first
+    assert recalled(cache, changed(TASK, path, value)) is first
 
 
 INSTALLED = {"name": "podsettle-linger", "command": ["/linger"], "restartPolicy": "Always"}
@@ -143,14 +146,14 @@ WRAPPED_SIDECAR = {"name": "s", "command": ["/podsettle/linger", "x"], "restartP
     ],
 )
 def test_what_matters_is_seen(path: str, value: Any) -> None:
-    memory = Memory()
+    cache = DecisionCache()
     # An é stands for an e that the body writes as an escape.
     documents = TASK, changed(TASK, path, value)
     bodies = [json.dumps(review(d)).replace("\\u00e9", "\\u0065").encode() for d in documents]
     for body in (*bodies, *bodies):
         asked, again = (decode_review(body).request for _ in range(2))
         wanted = decide_safely(asked, SEEN.policies, SEEN, SETTINGS)
-        assert decide_safely(again, SEEN.policies, SEEN, SETTINGS, memory=memory) == wanted
+        assert decide_safely(again, SEEN.policies, SEEN, SETTINGS, cache=cache) == wanted
     one, other = (
         decide_safely(decode_review(b).request, SEEN.policies, SEEN, SETTINGS)[0] for b in bodies
     )
@@ -176,76 +179,76 @@ def policies(**remedies: Any) -> Snapshot:
     ids=["nodes", "classes", "release", "policies", "namespace"],
 )
 def test_a_cluster_that_changed_is_looked_at_again(before: Snapshot, change: Snapshot) -> None:
-    memory = Memory()
+    cache = DecisionCache()
     after = change if len(change.policies) else replace(change, policies=before.policies)
     for seen in (before, after, before):
         wanted = decide(request(TASK), seen.policies, seen, SETTINGS)
-        assert recalled(memory, TASK, seen) == wanted
+        assert recalled(cache, TASK, seen) == wanted
     assert decide(request(TASK), before.policies, before, SETTINGS) != decide(
         request(TASK), after.policies, after, SETTINGS
     )
 
 
 def test_the_same_pod_in_a_namespace_of_the_cluster_itself_is_another_case() -> None:
-    memory = Memory()
+    cache = DecisionCache()
     named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["ci", "kube-ci"]}
     gate = policy(remedies={"kubeletGate": {}}, namespaceSelector={"matchExpressions": [named]})
     seen = view(gate)
     for name, reason in (("ci", "Applied"), ("kube-ci", "SystemPod"), ("ci", "Applied")):
         asked = request(pod(hostNetwork=True), namespace=name)
-        decision = decide(asked, seen.policies, seen, SETTINGS, memory=memory)
+        decision = decide(asked, seen.policies, seen, SETTINGS, cache=cache)
         assert [outcome.reason for outcome in decision.outcomes] == [reason]
 
 
 def test_nodes_that_were_listed_again_are_the_same() -> None:
-    memory = Memory()
+    cache = DecisionCache()
     again = view(policy(), nodes=[node()])
     again = replace(again, policies=SEEN.policies)
-    first = recalled(memory, TASK)
+    first = recalled(cache, TASK)
     for _ in range(2):
-        assert recalled(memory, TASK, again) is first
+        assert recalled(cache, TASK, again) is first
     # Compared once, not for each review: there may be thousands.
-    assert memory._ground[0] is again.nodes
+    assert cache._generation[0] is again.nodes
 
 
 def test_another_image_of_the_helper_is_looked_at_again() -> None:
-    memory = Memory()
+    cache = DecisionCache()
     for image in (IMAGE, None, "registry.example/another:1"):
-        settings = Settings(linger_image=image)
+        settings = OperatorSettings(linger_image=image)
         wanted = decide(request(TASK), SEEN.policies, SEEN, settings)
-        assert recalled(memory, TASK, SEEN, settings) == wanted
+        assert recalled(cache, TASK, SEEN, settings) == wanted
 
 
 def test_what_lacks_an_image_is_decided_on_again() -> None:
     rules = {"lookup": "Registry", "registries": ["registry.example"]}
     seen = view(policy(imageConfig=rules), nodes=[node()])
-    memory = Memory()
+    cache = DecisionCache()
     document = pod(container("a"))
-    first = recalled(memory, document, seen)
+    first = recalled(cache, document, seen)
     assert first.missing_images
-    assert recalled(memory, document, seen) is not first
+    assert recalled(cache, document, seen) is not first
 
 
 def test_a_pod_whose_annotations_leave_no_room_is_not_taken_for_one_of_its_make() -> None:
-    memory = Memory()
+    cache = DecisionCache()
     slim, full = (
         json.dumps(review(pod(container("a", "sh"), annotations={"of": text}))).encode()
         for text in ("x", "x" * (2**18 - 4))
     )
-    assert admit(slim, SEEN.policies, SEEN, SETTINGS, memory=memory).decision.operations
-    (outcome,) = admit(full, SEEN.policies, SEEN, SETTINGS, memory=memory).decision.outcomes
+    assert admit(slim, SEEN.policies, SEEN, SETTINGS, cache=cache).decision.operations
+    (outcome,) = admit(full, SEEN.policies, SEEN, SETTINGS, cache=cache).decision.outcomes
     assert outcome.reason == "AnnotationsFull"
 
 
 @pytest.mark.parametrize(("length", "remembered"), [(10_000, True), (70_000, False)])
 def test_reviews_of_a_usual_size_are_remembered(length: int, remembered: bool) -> None:
-    memory = Memory()
+    cache = DecisionCache()
     body = json.dumps(review(pod(container("a", "sh", args=["x" * length])))).encode()
     first, again = (
-        admit(body, SEEN.policies, SEEN, SETTINGS, memory=memory).decision for _ in range(2)
+        admit(body, SEEN.policies, SEEN, SETTINGS, cache=cache).decision for _ in range(2)
     )
     assert first == again
-    assert (first is again, bool(memory._decisions)) == (remembered, remembered)
+    assert (first is again, bool(cache._decisions)) == (remembered, remembered)
 
 
 @pytest.mark.parametrize(
@@ -257,31 +260,29 @@ def test_reviews_of_a_usual_size_are_remembered(length: int, remembered: bool) -
     ids=["long", "answered at length"],
 )
 def test_what_takes_much_memory_is_not_remembered(document: Json) -> None:
-    memory = Memory()
-    assert recalled(memory, document).operations
-    assert not memory._decisions
+    cache = DecisionCache()
+    assert recalled(cache, document).operations
+    assert not cache._decisions
 
 
 def test_a_namespace_that_asks_for_a_missing_policy_is_told_so_by_its_name() -> None:
-    memory = Memory()
+    cache = DecisionCache()
     labels = {"podsettle.dev/policy": "gone"}
     seen = view(policy(), namespaces=[namespace(name, labels) for name in ("ci", "qa")])
     for name in ("ci", "qa"):
-        decision = decide(
-            request(TASK, namespace=name), seen.policies, seen, SETTINGS, memory=memory
-        )
+        decision = decide(request(TASK, namespace=name), seen.policies, seen, SETTINGS, cache=cache)
         assert f"namespace '{name}' asks for" in decision.outcomes[0].message
 
 
 def test_pods_that_differ_without_end_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = Memory()
-    recalled(memory, TASK)
-    size = memory._bytes
-    monkeypatch.setattr(memory_module, "MOST_BYTES", 3 * size + 100)
+    cache = DecisionCache()
+    recalled(cache, TASK)
+    size = cache._bytes
+    monkeypatch.setattr(memory_module, "MAX_CACHE_BYTES", 3 * size + 100)
     for number in range(20):
-        recalled(memory, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
-        assert 0 < memory._bytes <= 3 * size + 100
-        assert len(memory._decisions) <= 3
+        recalled(cache, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
+        assert 0 < cache._bytes <= 3 * size + 100
+        assert len(cache._decisions) <= 3
 
 
 BROKEN = [b"\xff", b"\\ud800", b"\\x", b"\x01", b"\xc3", b"\xed\xa0\x80"]
@@ -325,9 +326,7 @@ def test_a_text_that_is_not_utf_8_is_decided_on_alike_with_and_without_the_cache
     wanted = [admit(body, seen.policies, seen, SETTINGS).decision for body in bodies]
     assert wanted[0].operations
     for order in (bodies, bodies[1:]):
-        memory = Memory()
-        found = [
-            admit(body, seen.policies, seen, SETTINGS, memory=memory).decision for body in order
-        ]
+        cache = DecisionCache()
+        found = [admit(body, seen.policies, seen, SETTINGS, cache=cache).decision for body in order]
         assert found == wanted[-len(order) :]
     assert not any(o.reason == "InternalError" for decision in wanted for o in decision.outcomes)

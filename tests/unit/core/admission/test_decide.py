@@ -22,7 +22,7 @@ from tests.support.factories import (
     why,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import Namespace
 
@@ -326,7 +326,7 @@ def test_a_patch_applies_to_a_pod_without_metadata_too() -> None:
 def test_the_helper_image_is_the_one_that_the_operator_named() -> None:
     found = settled(pod(QUICK), view(policy()))
     assert [c["image"] for c in found["spec"]["initContainers"]] == [IMAGE, QUICK["image"]]
-    nobody = decided(pod(QUICK), view(policy()), settings=Settings())
+    nobody = decided(pod(QUICK), view(policy()), settings=OperatorSettings())
     assert why(nobody) == ["prepare: HelperImageMissing"]
 
 

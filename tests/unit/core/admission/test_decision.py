@@ -20,7 +20,7 @@ from tests.support.factories import (
     view,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import make_request
@@ -152,7 +152,7 @@ class Forgetful(Snapshot):
         return self.namespaces.get(name)
 
 
-def ask(document: Json, seen: Snapshot = SLEEP, options: Settings = SETTINGS) -> Decision:
+def ask(document: Json, seen: Snapshot = SLEEP, options: OperatorSettings = SETTINGS) -> Decision:
     return decided(document, seen, settings=options)
 
 
@@ -237,7 +237,7 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.MESH_INIT_CONTAINER: lambda: ask(pod(container("istio-init", "/a"))),
     Reason.LONG_RUNNING: lambda: sleep(pod(restartPolicy="Always"), containers=["*"]),
     Reason.NAME_CONFLICT: lambda: ask(pod(container("podsettle-linger", "/x"), QUICK)),
-    Reason.HELPER_IMAGE_MISSING: lambda: ask(pod(QUICK), SLEEP, Settings()),
+    Reason.HELPER_IMAGE_MISSING: lambda: ask(pod(QUICK), SLEEP, OperatorSettings()),
     Reason.NOT_NEEDED: lambda: ask(pod(QUICK), view(policy(), nodes=[node("n", "cri-o://1.36.0")])),
     Reason.SERVER_TOO_OLD: lambda: ask(pod(QUICK), OLD),
     Reason.RUNTIME_CLASS_MISSING: lambda: classed(pod()),

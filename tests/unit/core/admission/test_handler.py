@@ -65,7 +65,7 @@ def test_a_review_is_answered_with_a_patch_that_settles_the_pod() -> None:
     assert operations == list(answer.decision.operations)
     assert response["auditAnnotations"] == {"applied": "p/postInitSleep[prepare]=Applied"}
     assert "warnings" not in response
-    assert answer.defect is None
+    assert answer.error is None
     assert answer.request is not None
     assert answer.request.uid == UID
 
@@ -195,7 +195,7 @@ def test_anything_but_the_creation_of_a_pod_passes(request_fields: Json) -> None
 def test_a_pod_that_kubernetes_would_not_send_passes(document: Any) -> None:
     answer, _ = unpatched(review(document))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
-    assert answer.defect is None
+    assert answer.error is None
 
 
 def test_a_pod_that_is_absent_passes() -> None:
@@ -209,7 +209,7 @@ def test_a_pod_in_another_encoding_is_the_askers_fault_and_not_a_defect() -> Non
     body = json.dumps(review(pod(container("NAME", "x")))).encode().replace(b"NAME", b"\xff")
     answer, _ = unpatched(body)
     assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
-    assert answer.defect is None
+    assert answer.error is None
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_defect_costs_the_pod_nothing_but_its_remedies() -> None:
     answer, found = unpatched(review(pod(QUICK)), Broken(PolicySet([document])))
     (outcome,) = answer.decision.outcomes
     assert outcome.reason is Reason.INTERNAL_ERROR
-    assert isinstance(answer.defect, ZeroDivisionError)
+    assert isinstance(answer.error, ZeroDivisionError)
     (warning,) = found["response"]["warnings"]
     assert warning == (
         "podsettle: InternalError: the pod was admitted unchanged: ZeroDivisionError('no fast')"
@@ -270,7 +270,7 @@ def test_a_patch_that_the_self_check_refuses_is_not_answered(
     monkeypatch.setitem(REMEDIES, "postInitSleep", intrude)
     answer, _ = unpatched(review(pod(QUICK)), view(policy()))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.INTERNAL_ERROR]
-    assert isinstance(answer.defect, PatchError)
+    assert isinstance(answer.error, PatchError)
 
 
 def test_an_exotic_quantity_is_copied_as_it_is() -> None:

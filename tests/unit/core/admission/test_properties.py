@@ -36,7 +36,7 @@ from tests.support.strategies import (
     VIEWS,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.handler import UnreadableReviewError, admit
 
 # Pods: every field that is read, in each way it may stand there, among fields that nobody reads.
@@ -50,11 +50,11 @@ class Answered(NamedTuple):
     after: Any
 
 
-def ask(document: Any, seen: Snapshot, options: Settings) -> Answered:
+def ask(document: Any, seen: Snapshot, options: OperatorSettings) -> Answered:
     """What the API server gets to see, and the pod once it has applied the patch."""
     body = review(document, uid="u")
     answer = admit(json.dumps(body).encode(), seen.policies, seen, options)
-    assert answer.defect is None, answer.defect
+    assert answer.error is None, answer.error
     found = json.loads(answer.body)
     response = found["response"]
     assert (found["kind"], response["uid"], response["allowed"]) == ("AdmissionReview", "u", True)
@@ -175,7 +175,7 @@ def misplaced(before: Any, after: Any) -> bool:
 @examples(300)
 @given(document=PODS, seen=VIEWS, options=SETTINGS)
 def test_only_what_may_change_changes_and_once_is_enough(
-    document: Json, seen: Snapshot, options: Settings
+    document: Json, seen: Snapshot, options: OperatorSettings
 ) -> None:
     received = copy.deepcopy(document)
     first = ask(document, seen, options)
@@ -191,7 +191,7 @@ def test_only_what_may_change_changes_and_once_is_enough(
 @examples(300)
 @given(document=PODS, injected=INJECTED, where=st.integers(0, 6), seen=VIEWS, options=SETTINGS)
 def test_another_webhook_may_add_a_container_in_between(
-    document: Json, injected: Json, where: int, seen: Snapshot, options: Settings
+    document: Json, injected: Json, where: int, seen: Snapshot, options: OperatorSettings
 ) -> None:
     between = ask(document, seen, options).after
     inits = between["spec"].get("initContainers") or []
@@ -216,7 +216,7 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 
 @given(document=PODS, junk=JUNK, data=st.data(), seen=VIEWS, options=SETTINGS)
 def test_junk_in_any_field_costs_the_pod_nothing(
-    document: Json, junk: Any, data: st.DataObject, seen: Snapshot, options: Settings
+    document: Json, junk: Any, data: st.DataObject, seen: Snapshot, options: OperatorSettings
 ) -> None:
     *path, last = data.draw(st.sampled_from([p for p in places(document) if p]))
     found: Any = document
@@ -228,7 +228,9 @@ def test_junk_in_any_field_costs_the_pod_nothing(
 
 
 @given(document=JUNK, seen=VIEWS, options=SETTINGS)
-def test_any_json_for_a_pod_is_answered(document: Any, seen: Snapshot, options: Settings) -> None:
+def test_any_json_for_a_pod_is_answered(
+    document: Any, seen: Snapshot, options: OperatorSettings
+) -> None:
     first = ask(document, seen, options)
     assert ask(first.after, seen, options).operations == []
 
@@ -265,7 +267,7 @@ SEEN = view(policy(), nodes=[node()])
 @given(body=st.binary(max_size=30) | REVIEWISH | damaged())
 def test_any_body_is_answered_or_is_no_review(body: bytes) -> None:
     try:
-        answer = admit(body, SEEN.policies, SEEN, Settings())
+        answer = admit(body, SEEN.policies, SEEN, OperatorSettings())
     except UnreadableReviewError:
         return
     found = json.loads(answer.body)
@@ -283,6 +285,6 @@ def test_a_pod_may_have_very_many_containers(count: int, seen: Snapshot) -> None
             "containers": [container("main")],
         },
     }
-    first = ask(document, seen, Settings(linger_image=IMAGE))
+    first = ask(document, seen, OperatorSettings(linger_image=IMAGE))
     assert list(forbidden(document, first.after)) == []
-    assert ask(first.after, seen, Settings(linger_image=IMAGE)).operations == []
+    assert ask(first.after, seen, OperatorSettings(linger_image=IMAGE)).operations == []

@@ -7,7 +7,7 @@ import pytest
 from tests.support.factories import MODERN, node, pod
 from webhook.cluster.decode import read_node
 from webhook.core.admission.review import make_request
-from webhook.core.cluster.nodes import Nodes, any_could_run
+from webhook.core.cluster.nodes import Nodes, any_node_fits
 from webhook.core.defects.versions import Version
 from webhook.core.pod import PodSpec
 
@@ -40,7 +40,7 @@ def term(key: str, operator: str, *values: str, fields: bool = False) -> dict[st
 
 
 def could_run(**fields: Any) -> bool:
-    return any_could_run(nodes(node("worker-1", labels=LABELS)).all, spec(**fields))
+    return any_node_fits(nodes(node("worker-1", labels=LABELS)).all, spec(**fields))
 
 
 NOWHERE = term("nope", "Exists")["matchExpressions"]
@@ -62,9 +62,9 @@ def test_an_affinity_that_takes_too_long_is_left_out(terms: list[dict[str, Any]]
 def test_so_is_one_that_takes_too_long_for_many_nodes() -> None:
     wanted = spec(**affinity({"matchExpressions": NOWHERE * 20}))
     few, many = (nodes(*[node(f"n{i}") for i in range(count)]).all for count in (100, 2000))
-    assert not any_could_run(few, wanted)
-    assert any_could_run(many, wanted)
-    assert not any_could_run((), wanted)
+    assert not any_node_fits(few, wanted)
+    assert any_node_fits(many, wanted)
+    assert not any_node_fits((), wanted)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from webhook.core.defects.versions import (
 )
 from webhook.core.defects.versions import (
     Version,
-    knows_restart_rules,
-    loses_exit_codes,
+    is_affected_by_cri_o_9840,
     mounts_image_volumes,
     mounts_volatile,
     parse_runtime,
     parse_version,
+    supports_restart_rules,
 )
 
 
@@ -83,7 +83,7 @@ def test_a_pre_release_sorts_before_its_release() -> None:
 def test_cri_o_loses_exit_codes_until_the_releases_that_carry_the_cure(
     runtime: str, loses: bool
 ) -> None:
-    assert loses_exit_codes(parse_runtime(runtime)) is loses
+    assert is_affected_by_cri_o_9840(parse_runtime(runtime)) is loses
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_image_volumes_need_a_kubelet_and_a_runtime_that_are_certain_to_mount_th
     ],
 )
 def test_restart_rules_are_on_by_default_from_1_35(kubelet: str, knows: bool) -> None:
-    assert knows_restart_rules(parse_version(kubelet)) is knows
+    assert supports_restart_rules(parse_version(kubelet)) is knows

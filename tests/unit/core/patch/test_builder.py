@@ -12,7 +12,7 @@ import pytest
 from tests.support.factories import Json, container, pod
 from webhook.core.admission.review import make_request
 from webhook.core.patch.builder import PodPatch, escape
-from webhook.core.patch.verify import PatchError, Proofs, check_edits
+from webhook.core.patch.verify import PatchError, VerifiedShapes, verify_patch
 
 HELPER = container("podsettle-linger", "/linger")
 GATE = container("podsettle-kubelet-gate", "/linger")
@@ -24,7 +24,7 @@ def patch_of(document: Json) -> PodPatch:
 
 
 def applied(document: Json, patch: PodPatch) -> Json:
-    after: Json = jsonpatch.apply_patch(document, list(patch.checked_operations(Proofs())))
+    after: Json = jsonpatch.apply_patch(document, list(patch.verified_operations(VerifiedShapes())))
     return after
 
 
@@ -44,7 +44,7 @@ def test_a_key_is_escaped_for_a_pointer(key: str, segment: str) -> None:
 
 
 def test_no_edits_make_no_operations() -> None:
-    assert patch_of(pod()).checked_operations(Proofs()) == ()
+    assert patch_of(pod()).verified_operations(VerifiedShapes()) == ()
 
 
 @pytest.mark.parametrize("annotations", [None, {}, {"a/b": "1", "c~d": "2"}])
@@ -222,7 +222,7 @@ def test_no_operation_can_fail_on_purpose() -> None:
     patch.add_volume({"name": "v"})
     patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
     patch.put_init_container_first(HELPER)
-    assert {operation["op"] for operation in patch.checked_operations(Proofs())} <= {
+    assert {operation["op"] for operation in patch.verified_operations(VerifiedShapes())} <= {
         "add", "replace", "move",
     }  # fmt: skip
 
@@ -232,7 +232,9 @@ def test_the_received_pod_is_not_changed_by_the_check() -> None:
     patch = PodPatch(pod_)
     patch.add_volume({"name": "v"})
     patch.put_init_container_first(HELPER)
-    assert patch.checked_operations(Proofs()) == patch.checked_operations(Proofs())
+    assert patch.verified_operations(VerifiedShapes()) == patch.verified_operations(
+        VerifiedShapes()
+    )
     assert pod_.spec.volumes == []
 
 
@@ -248,7 +250,7 @@ def test_a_patch_that_does_not_apply_is_refused(edit: Callable[[PodPatch], None]
     patch = patch_of(pod(container("a"), containers=[container("main")]))
     edit(patch)
     with pytest.raises(PatchError, match="does not apply"):
-        patch.checked_operations(Proofs())
+        patch.verified_operations(VerifiedShapes())
 
 
 def received() -> Json:
@@ -353,7 +355,7 @@ def test_the_check_refuses(what: str) -> None:
     after = copy.deepcopy(received())
     FORBIDDEN[what](after)
     with pytest.raises(PatchError, match="changes what it must not"):
-        check_edits(received(), after)
+        verify_patch(received(), after)
 
 
 def test_the_check_lets_through_all_that_podsettle_does() -> None:
@@ -377,7 +379,7 @@ def test_the_check_lets_through_all_that_podsettle_does() -> None:
     spec["initContainers"].insert(0, {"name": "podsettle-linger", "command": ["/linger"]})
     spec["containers"][0]["volumeMounts"].append({"name": "podsettle-linger"})
     spec["containers"][1]["volumeMounts"] = [{"name": "podsettle-linger"}]
-    check_edits(before, after)
+    verify_patch(before, after)
 
 
 def test_the_check_lets_the_helper_be_moved_to_the_front() -> None:
@@ -385,7 +387,7 @@ def test_the_check_lets_the_helper_be_moved_to_the_front() -> None:
     before["spec"]["initContainers"].append({"name": "podsettle-linger"})
     after = copy.deepcopy(before)
     after["spec"]["initContainers"].insert(0, after["spec"]["initContainers"].pop())
-    check_edits(before, after)
+    verify_patch(before, after)
 
 
 @pytest.mark.parametrize("position", range(5))
@@ -393,7 +395,7 @@ def test_the_check_lets_the_gate_be_moved_anywhere(position: int) -> None:
     before = received()
     after = copy.deepcopy(before)
     after["spec"]["initContainers"].insert(position, after["spec"]["initContainers"].pop())
-    check_edits(before, after)
+    verify_patch(before, after)
 
 
 @pytest.mark.parametrize("position", range(3))
@@ -403,4 +405,4 @@ def test_the_check_counts_the_helpers_place_without_the_gate(position: int) -> N
     before["spec"]["initContainers"].insert(1, {"name": "podsettle-linger"})
     after = copy.deepcopy(before)
     after["spec"]["initContainers"].insert(position, gate)
-    check_edits(before, after)
+    verify_patch(before, after)

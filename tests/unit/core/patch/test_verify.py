@@ -10,20 +10,20 @@ from tests.support.factories import Json, container, pod
 from webhook.core.admission.review import make_request
 from webhook.core.patch import verify as proof
 from webhook.core.patch.builder import PodPatch
-from webhook.core.patch.verify import PatchError, Proofs
+from webhook.core.patch.verify import PatchError, VerifiedShapes
 
 Edit = Callable[[PodPatch], object]
 
 
 @pytest.fixture
-def proofs() -> Proofs:
-    return Proofs()
+def verified_shapes() -> VerifiedShapes:
+    return VerifiedShapes()
 
 
-def check(document: Json, edit: Edit, proofs: Proofs) -> None:
+def check(document: Json, edit: Edit, verified_shapes: VerifiedShapes) -> None:
     patch = PodPatch(make_request(document, "ci").pod)
     edit(patch)
-    patch.checked_operations(proofs)
+    patch.verified_operations(verified_shapes)
 
 
 WRAP: Edit = lambda patch: patch.wrap("initContainers", 0, ["w"])  # noqa: E731
@@ -77,46 +77,54 @@ OWN = "podsettle.dev/applied"
     ],
 )  # fmt: skip
 def test_a_shape_proves_no_other(
-    proven: Json, edit: Edit, other: Json, other_edit: Edit, proofs: Proofs
+    proven: Json, edit: Edit, other: Json, other_edit: Edit, verified_shapes: VerifiedShapes
 ) -> None:
     try:
-        check(proven, edit, proofs)
+        check(proven, edit, verified_shapes)
     except PatchError as error:
         pytest.fail(str(error))
     with pytest.raises(PatchError):
-        check(other, other_edit, proofs)
+        check(other, other_edit, verified_shapes)
 
 
-def test_a_proven_shape_is_not_tried_again(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(ONE, WRAP, proofs)
+def test_a_proven_shape_is_not_tried_again(
+    verified_shapes: VerifiedShapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(ONE, WRAP, verified_shapes)
     monkeypatch.delattr(proof, "jsonpatch")
-    check(pod(container("b", "other", "command")), WRAP, proofs)
+    check(pod(container("b", "other", "command")), WRAP, verified_shapes)
     with pytest.raises(NameError):
-        check(ONE, CLASS, proofs)
+        check(ONE, CLASS, verified_shapes)
 
 
-def test_what_is_refused_is_not_proven(proofs: Proofs) -> None:
+def test_what_is_refused_is_not_proven(verified_shapes: VerifiedShapes) -> None:
     for _ in range(2):
         with pytest.raises(PatchError):
-            check(ONE, first("intruder"), proofs)
+            check(ONE, first("intruder"), verified_shapes)
 
 
 @pytest.mark.parametrize("annotations", [{}, {"theirs": "x"}])
-def test_only_own_annotations_are_set(annotations: dict[str, str], proofs: Proofs) -> None:
+def test_only_own_annotations_are_set(
+    annotations: dict[str, str], verified_shapes: VerifiedShapes
+) -> None:
     with pytest.raises(PatchError, match="annotation theirs"):
-        check(pod(container("a", "x"), annotations=annotations), annotate("theirs"), proofs)
+        check(
+            pod(container("a", "x"), annotations=annotations), annotate("theirs"), verified_shapes
+        )
 
 
-def test_two_mounts_are_refused_not_lost(proofs: Proofs) -> None:
+def test_two_mounts_are_refused_not_lost(verified_shapes: VerifiedShapes) -> None:
     def twice(patch: PodPatch) -> None:
         patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
         patch.add_mount("initContainers", 0, {"name": "w", "mountPath": "/w"})
 
     with pytest.raises(PatchError, match="mounts of a"):
-        check(ONE, twice, proofs)
+        check(ONE, twice, verified_shapes)
 
 
-def test_memory_has_an_end(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_has_an_end(
+    verified_shapes: VerifiedShapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(proof, "_MOST_PARTS", 60)
     for count in range(1, 41):
         containers = [container(f"c{n}", "x") for n in range(count)]
@@ -125,20 +133,22 @@ def test_memory_has_an_end(proofs: Proofs, monkeypatch: pytest.MonkeyPatch) -> N
             for index in range(count):
                 patch.wrap("initContainers", index, ["w"])
 
-        check(pod(*containers), wrap_all, proofs)
-        assert _parts(proofs) <= max(60, count + 12)
+        check(pod(*containers), wrap_all, verified_shapes)
+        assert _parts(verified_shapes) <= max(60, count + 12)
     inits = [container("podsettle-linger", "/linger") for _ in range(100)]
     for position in range(10):
         mixed = [*inits[:position], container("a", "x"), *inits[position:]]
         check(
             pod(*mixed),
             lambda patch, at=position: patch.wrap("initContainers", at, ["w"]),  # type: ignore[misc]
-            proofs,
+            verified_shapes,
         )
-        assert _parts(proofs) <= 120
+        assert _parts(verified_shapes) <= 120
 
 
-def _parts(proofs: Proofs) -> int:
+def _parts(verified_shapes: VerifiedShapes) -> int:
     return sum(
-        len(part) if isinstance(part, tuple) else 1 for shape in proofs._shapes for part in shape
+        len(part) if isinstance(part, tuple) else 1
+        for shape in verified_shapes._shapes
+        for part in shape
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.factories import Json, container, decided, namespace, pod, policy, view
 from tests.support.webhook_configuration import ENTRY
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector, compile_selector
 from webhook.core.policy.webhook_rules import cluster_webhooks
@@ -296,7 +296,7 @@ def test_the_api_server_asks_about_every_pod_that_a_policy_changes_and_about_no_
         document,
         view(*everything, namespaces=[space]),
         namespace=name,
-        settings=Settings(own_namespace="own"),
+        settings=OperatorSettings(own_namespace="own"),
     )
     applied = any(outcome.reason is Reason.APPLIED for outcome in decision.outcomes)
     opts_in = "podsettle.dev/policy" in labels

@@ -25,7 +25,7 @@ from tests.support.factories import (
 from tests.support.factories import patched as patched_pod
 from tests.support.kubelet_expansion import kubelet_expands
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings, decide
+from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import make_request
@@ -242,7 +242,7 @@ def test_the_process_is_the_images_behind_the_wrapper_and_stays_so(
         make_request(settled, "ci"),
         seen.policies,
         seen,
-        Settings(linger_image=SETTINGS.linger_image),
+        OperatorSettings(linger_image=SETTINGS.linger_image),
     )
     if before:
         assert (again.operations, again.missing_images) == ((), ())

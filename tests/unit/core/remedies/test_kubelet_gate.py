@@ -21,7 +21,7 @@ from tests.support.factories import (
     why,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 
 GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
 QUICK = container("prepare", "/entrypoint", "init")
@@ -248,7 +248,7 @@ def test_in_system_namespaces_the_hosts_network_is_a_sign(
 
 
 def test_without_an_image_of_the_helper_there_is_no_gate() -> None:
-    decision = decided(pod(), seen(), settings=Settings())
+    decision = decided(pod(), seen(), settings=OperatorSettings())
     assert why(decision) == ["HelperImageMissing"]
     assert decision.operations == ()
 

@@ -24,7 +24,7 @@ from tests.support.factories import (
     why,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import Settings
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.defects.versions import Version
 from webhook.core.remedies import shell_wrapper
 
@@ -441,10 +441,10 @@ def test_an_image_volume_needs_nodes_that_know_it(old: Json) -> None:
 
 @pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
 def test_without_an_image_of_the_helper_only_shells_are_wrapped(delivery: str) -> None:
-    decision = decided(pod(QUICK), seen(delivery=delivery), settings=Settings())
+    decision = decided(pod(QUICK), seen(delivery=delivery), settings=OperatorSettings())
     assert why(decision) == ["prepare: HelperImageMissing"]
     assert decision.operations == ()
-    shell = decided(pod(SHELL), seen(delivery="Auto"), settings=Settings())
+    shell = decided(pod(SHELL), seen(delivery="Auto"), settings=OperatorSettings())
     assert why(shell) == ["script: Applied"]
 
 
