@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _CONTEXT_LINES = 3
-_CERTAIN_LINES = 3
+_MIN_MATCHING_LINES = 3
 """So many lines have to be the same for two places to be taken for the same."""
-_MAX_CANDIDATES = 8
+_MAX_CANDIDATE_LINES = 8
 """Places that are looked at for one line."""
 
 
@@ -34,8 +34,11 @@ def unified_diff(old: Sequence[str], new: Sequence[str], old_title: str, new_tit
     for hunk in hunks:
         start = max(hunk[0].old.start - _CONTEXT_LINES, 0)
         end = min(hunk[-1].old.stop + _CONTEXT_LINES, len(old))
-        shift, grown = hunk[0].new.start - hunk[0].old.start, hunk[-1].new.stop - hunk[-1].old.stop
-        lines.append(f"@@ -{_span(start, end)} +{_span(start + shift, end + grown)} @@")
+        shift, new_shift = (
+            hunk[0].new.start - hunk[0].old.start,
+            hunk[-1].new.stop - hunk[-1].old.stop,
+        )
+        lines.append(f"@@ -{_span(start, end)} +{_span(start + shift, end + new_shift)} @@")
         at = start
         for change in hunk:
             lines += (f" {line}" for line in old[at : change.old.start])
@@ -66,9 +69,9 @@ def _hunks(changes: Iterator[_Change]) -> Iterator[list[_Change]]:
 
 
 def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[_Change]:
-    places: dict[str, list[int]] = {}
+    line_numbers: dict[str, list[int]] = {}
     for number, line in enumerate(new):
-        places.setdefault(line, []).append(number)
+        line_numbers.setdefault(line, []).append(number)
     at_old = at_new = 0
     while at_old < len(old) or at_new < len(new):
         if at_old < len(old) and at_new < len(new) and old[at_old] == new[at_new]:
@@ -76,7 +79,7 @@ def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[_Change]:
             continue
         start_old, start_new = at_old, at_new
         while at_old < len(old):
-            found = _found(old, at_old, new, at_new, places)
+            found = _find_line(old, at_old, new, at_new, line_numbers)
             if found is not None:
                 at_new = found
                 break
@@ -86,19 +89,23 @@ def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[_Change]:
         yield _Change(range(start_old, at_old), range(start_new, at_new))
 
 
-def _found(
-    old: Sequence[str], at_old: int, new: Sequence[str], at_new: int, places: dict[str, list[int]]
+def _find_line(
+    old: Sequence[str],
+    at_old: int,
+    new: Sequence[str],
+    at_new: int,
+    line_numbers: dict[str, list[int]],
 ) -> int | None:
     """Where a line of the first text stands in the second, from a place on."""
-    known = places.get(old[at_old], [])
+    known = line_numbers.get(old[at_old], [])
     first = bisect_left(known, at_new)
     if len(known) - first == 1:
         return known[first]
-    wanted = old[at_old : at_old + _CERTAIN_LINES]
+    wanted = old[at_old : at_old + _MIN_MATCHING_LINES]
     return next(
         (
             place
-            for place in known[first : first + _MAX_CANDIDATES]
+            for place in known[first : first + _MAX_CANDIDATE_LINES]
             if new[place : place + len(wanted)] == wanted
         ),
         None,

@@ -83,25 +83,27 @@ def preview_all(
         if isinstance(workload, PassedOver):
             yield workload
             continue
-        chosen = namespace or workload.namespace or DEFAULT_NAMESPACE
+        chosen_namespace = namespace or workload.namespace or DEFAULT_NAMESPACE
         pod_view: ClusterView = view
         if namespace_labels is not None:
-            if chosen not in relabelled:
-                relabelled[chosen] = view.with_namespace_labels(chosen, namespace_labels)
-            pod_view = relabelled[chosen]
-        request = make_request(workload.pod, chosen)
+            if chosen_namespace not in relabelled:
+                relabelled[chosen_namespace] = view.with_namespace_labels(
+                    chosen_namespace, namespace_labels
+                )
+            pod_view = relabelled[chosen_namespace]
+        request = make_request(workload.pod, chosen_namespace)
         decision, _ = decide_safely(
             request, own_policies, pod_view, settings, images, checked, cacheable=False
         )
         operations = list(decision.operations)
         after = jsonpatch.apply_patch(copy_value(workload.pod), operations, in_place=True)
-        yield Preview(workload, chosen, decision, workload.pod, after)
+        yield Preview(workload, chosen_namespace, decision, workload.pod, after)
 
 
-def _holds_at_most(most: int, value: object) -> bool:
+def _holds_at_most(limit: int, value: object) -> bool:
     """Whether a value holds no more than so many values."""
     rest = [value]
-    for _ in range(most):
+    for _ in range(limit):
         if not rest:
             return True
         inner = rest.pop()
