@@ -1,8 +1,7 @@
-"""Unified diffs of texts of which the second is the first with lines added here and there.
+"""Unified diffs for long texts that differ in a few added lines.
 
-In time that grows with the number of lines times its logarithm, whatever the texts: `difflib` takes
-time that grows with its square and more where many lines are the same. That is paid for with diffs
-that are not always the shortest; each is right.
+For n lines the time grows with n log n for any text. `difflib` needs at least n² if many lines are
+equal. In return the diffs are correct but not always the shortest.
 """
 
 from __future__ import annotations
@@ -13,20 +12,23 @@ from typing import NamedTuple
 
 _CONTEXT_LINES = 3
 _MIN_MATCHING_LINES = 3
-"""So many lines have to be the same for two places to be taken for the same."""
+"""The number of equal lines that make two places count as the same place."""
 _MAX_CANDIDATE_LINES = 8
-"""Places that are looked at for one line."""
+"""The maximum number of places to which one line is compared. It bounds the time."""
 
 
 class _Change(NamedTuple):
-    """Lines of the first text that lines of the second stand in the place of."""
+    """A range of lines in the first text, and the range in the second text that replaces it."""
 
     old: range
     new: range
 
 
 def unified_diff(old: Sequence[str], new: Sequence[str], old_title: str, new_title: str) -> str:
-    """The diff between two texts, given as lines without their ends; empty where they are equal."""
+    """Return the diff of two texts, or an empty string if they are equal.
+
+    The texts are given as lines without line ends.
+    """
     hunks = list(_hunks(_changes(old, new)))
     if not hunks:
         return ""
@@ -50,14 +52,14 @@ def unified_diff(old: Sequence[str], new: Sequence[str], old_title: str, new_tit
 
 
 def _span(start: int, end: int) -> str:
-    """A range of lines as a hunk's head has it: counted from 1, and from 0 where it is empty."""
+    """Return a range of lines as in the header of a hunk: from 1, or from 0 if it is empty."""
     if end - start == 1:
         return f"{start + 1}"
     return f"{start + 1 if end > start else start},{end - start}"
 
 
 def _hunks(changes: Iterator[_Change]) -> Iterator[list[_Change]]:
-    """Changes whose context would touch, together."""
+    """Yield groups of changes whose context lines would touch."""
     hunk: list[_Change] = []
     for change in changes:
         if hunk and change.old.start - hunk[-1].old.stop > 2 * _CONTEXT_LINES:
@@ -96,7 +98,7 @@ def _find_line(
     at_new: int,
     line_numbers: dict[str, list[int]],
 ) -> int | None:
-    """Where a line of the first text stands in the second, from a place on."""
+    """Return the index in the second text, from `at_new` on, of a line of the first text."""
     known = line_numbers.get(old[at_old], [])
     first = bisect_left(known, at_new)
     if len(known) - first == 1:

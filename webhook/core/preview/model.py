@@ -1,4 +1,4 @@
-"""A preview as JSON: the one shape behind `POST /preview`, the page and `podsettle preview -o`."""
+"""The JSON form of a preview, for `POST /preview`, the page and `podsettle preview -o`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Outcome(_CamelCaseModel):
 
 
 class PodPreview(_CamelCaseModel):
-    """What would happen to one pod."""
+    """The decision on one pod, and the pod before and after."""
 
-    kind: str = Field(description="The kind of the object that is or would create the pod.")
+    kind: str = Field(description="The kind of the object that is the pod or would create it.")
     name: str
     namespace: str
     path: str = Field(description="The pod's path in the document. Empty for a Pod.")
@@ -47,7 +47,7 @@ class PodPreview(_CamelCaseModel):
 
 
 class ObjectWithoutPod(_CamelCaseModel):
-    """An object that no pod can be shown of."""
+    """An object for which no pod can be shown."""
 
     kind: str = Field(description="Empty if the object has none.")
     name: str
@@ -62,13 +62,13 @@ class ObjectWithoutPod(_CamelCaseModel):
     message: str = Field(description="Why there is no pod, and what to preview instead.")
 
     def __str__(self) -> str:
-        """`pods.yaml:3: Service/web: a Service holds no pod`."""
+        """Return a line such as `pods.yaml:3: Service/web: a Service holds no pod`."""
         title = f"{self.kind}/{self.name or '(unnamed)'}: " if self.kind else ""
         return f"{self.source}:{self.line}: {title}{self.message}"
 
 
 class PreviewAnswer(_CamelCaseModel):
-    """One entry per object, in the order of the documents."""
+    """The answer to a preview: one entry per object, in the order of the documents."""
 
     pods: list[PodPreview]
     passed_over: list[ObjectWithoutPod] = Field(
@@ -81,7 +81,7 @@ class PreviewAnswer(_CamelCaseModel):
 
 
 def render_passed_over(found: PassedOver, document: Document) -> ObjectWithoutPod:
-    """An object without a pod, with its place in the text."""
+    """Return the JSON form of an object without a pod."""
     return ObjectWithoutPod(
         kind=found.kind,
         name=found.name,
@@ -94,7 +94,7 @@ def render_passed_over(found: PassedOver, document: Document) -> ObjectWithoutPo
 
 
 def render(preview: Preview) -> PodPreview:
-    """The preview, ready to be encoded."""
+    """Return the JSON form of a preview."""
     workload, decision = preview.workload, preview.decision
     return PodPreview(
         kind=workload.kind,

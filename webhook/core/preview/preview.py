@@ -1,4 +1,4 @@
-"""A decision as people look at it: reasons, patch, the pod before and after, and the difference."""
+"""Previews of decisions: for each pod in a document the decision, and the pod before and after."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from webhook.core.preview.workloads import PassedOver, Workload, pods_of
 
 DEFAULT_NAMESPACE = "default"
 _MAX_DIFF_OPERATIONS = 500
-"""Beyond it a diff takes seconds to make and nobody reads it."""
+"""The maximum number of patch operations in a diff. A larger diff would take seconds to make and
+would be too long to read."""
 MAX_DIFF_VALUES = 6_000
-"""Of a pod that a diff is made of. A pod of 40 containers has 3,000; to write a value as YAML takes
-several times as long as all else that a preview does with it."""
+"""The maximum number of values in a pod for which a diff is made. A pod of 40 containers has 3,000.
+To write a pod as YAML takes several times as long as the rest of its preview."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Preview:
 
     @property
     def diff(self) -> str:
-        """The unified diff of the pod as YAML; empty where nothing changes."""
+        """The unified diff of the pod as YAML. Empty if nothing changes."""
         title = self.workload.title
         if not self.decision.operations:
             return ""
@@ -49,7 +50,7 @@ class Preview:
             return f"{title}: {len(self.decision.operations)} operations; see the patch\n"
         if not _holds_at_most(MAX_DIFF_VALUES, self.before):
             return f"{title}: more than {MAX_DIFF_VALUES} values; see the patch\n"
-        # Not splitlines(): it also splits at characters that are no line ends in YAML's eyes.
+        # Not splitlines(), which also splits at characters that do not end a line in YAML.
         return unified_diff(
             to_yaml(self.before).rstrip("\n").split("\n"),
             to_yaml(self.after).rstrip("\n").split("\n"),
@@ -69,13 +70,13 @@ def preview_all(
     template_path: str | None = None,
     images: KnownImages = NO_IMAGES,
 ) -> Iterator[Preview | PassedOver]:
-    """Decide about every pod in a document, as the webhook would; objects without one are listed.
+    """Decide on every pod in a document as the webhook would. Also yield objects without a pod.
 
-    `namespace` wins over the workload's own, as `kubectl -n` would have it; `namespace_labels`
-    stand in for the labels that the namespace has in the view; `template_path` is for kinds that
-    podsettle does not know; `images` are those that were looked up. Raises nothing.
+    `namespace` replaces the workload's namespace. `namespace_labels` replace the labels that the
+    namespace has in the view. `template_path` is the path of the pod template in kinds that
+    podsettle does not know. `images` are the results of look-ups. Raises nothing.
     """
-    # Clients choose the labels: what they ask must not displace what reviews asked.
+    # Clients choose the labels, so their previews must not evict what reviews have cached.
     own_policies = policies.with_own_caches()
     relabelled: dict[str, ClusterView] = {}
     checked = DecisionCache()
@@ -101,7 +102,7 @@ def preview_all(
 
 
 def _holds_at_most(limit: int, value: object) -> bool:
-    """Whether a value holds no more than so many values."""
+    """Return whether a value consists of at most `limit` values, itself included."""
     rest = [value]
     for _ in range(limit):
         if not rest:
@@ -115,14 +116,14 @@ def _holds_at_most(limit: int, value: object) -> bool:
 
 
 class OverridableView(ClusterView, Protocol):
-    """A view that can tell what if a namespace had other labels."""
+    """A view of the cluster with overridable namespace labels."""
 
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> ClusterView:
-        """The same cluster, but for one namespace's labels."""
+        """Return a view of the same cluster in which one namespace has other labels."""
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Block style, texts of several lines as blocks, no aliases."""
+    """Writes YAML in block style, with multi-line texts as literal blocks and without aliases."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True
@@ -137,5 +138,5 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(value: object) -> str:
-    """YAML for people, keys in the order that they have."""
+    """Return a value as YAML for people. Keys keep their order."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
