@@ -18,7 +18,7 @@ class _CamelCaseModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class Outcome(_CamelCaseModel):
+class PreviewOutcome(_CamelCaseModel):
     """Why a remedy was or was not applied to the pod or to one of its containers."""
 
     reason: Reason
@@ -38,7 +38,7 @@ class PodPreview(_CamelCaseModel):
     namespace: str
     path: str = Field(description="The pod's path in the document. Empty for a Pod.")
     policies: list[str] = Field(description="Policies that cover the pod. The first one wins.")
-    outcomes: list[Outcome]
+    outcomes: list[PreviewOutcome]
     warnings: list[str] = Field(description="The warnings that `kubectl` would print.")
     patch: list[dict[str, Any]] = Field(description="The JSON Patch (RFC 6902) for the API server.")
     before: dict[str, Any]
@@ -103,7 +103,7 @@ def render(preview: Preview) -> PodPreview:
         path=workload.path,
         policies=list(decision.policies),
         outcomes=[
-            Outcome(
+            PreviewOutcome(
                 reason=outcome.reason,
                 remedy=outcome.remedy,
                 policy=outcome.policy,
