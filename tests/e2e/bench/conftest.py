@@ -1,4 +1,4 @@
-"""What the benchmark needs and not every machine has."""
+"""Fixtures for programs and resources that the benchmark needs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.support.kube import build
 
 @pytest.fixture(scope="session")
 def load_tool() -> None:
-    """wrk, or a skip; a failure in CI."""
+    """Skip the test without wrk, or fail it in CI."""
     if shutil.which("wrk") is None:
         _lack("wrk is not installed (Debian: wrk)")
 
 
 @pytest.fixture(scope="session")
 def go_webhook() -> None:
-    """agnhost, or a skip; a failure in CI."""
+    """Skip the test without agnhost, or fail it in CI."""
     if not build.is_built(build.PEERS):
         _lack("agnhost is not built: run `make peers`")
 
 
 @pytest.fixture(scope="session")
 def address() -> None:
-    """An address that is not the loopback one, or a skip; a failure in CI."""
+    """Skip the test without an address other than the loopback address, or fail it in CI."""
     try:
         non_loopback_address()
     except BenchError as error:

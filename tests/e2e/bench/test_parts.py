@@ -1,4 +1,4 @@
-"""Each part in its short form: that it works, and what its results look like. No times."""
+"""A short run of each part: it succeeds, and its results have the expected rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.paths import ROOT
 
-# Not beside the tests of the cluster: each part keeps two cores busy.
+# In the same group as the tests with a cluster, so that they do not run at the same time: each
+# part keeps two cores busy.
 pytestmark = pytest.mark.xdist_group("kube")
 
 
@@ -29,7 +30,7 @@ def bench(out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
 
 
 def short(out: Path, part: str) -> dict[str, Any]:
-    """The results of a part in its short form."""
+    """Run a part with --short and return its results."""
     ran = bench(out, part, "--short")
     assert ran.returncode == 0, ran.stderr
     assert "the figures mean nothing" in ran.stdout
@@ -54,7 +55,7 @@ def test_part_throughput_measures_three_servers_and_can_be_shown_again(tmp_path:
     assert all(figures["reviews/s"]["median"] > 0 for figures in rows.values())
     verdicts = [target["verdict"] for target in results["targets"]]
     assert len(verdicts) - verdicts.count("not measured") == 3
-    # What was measured can be shown again, and gives the same.
+    # --again shows the same results without measuring.
     again = bench(tmp_path / "again", "--again", tmp_path / "short.json")
     assert again.returncode == 0, again.stderr
     assert "\nTargets\n" in again.stdout

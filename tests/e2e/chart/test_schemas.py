@@ -1,4 +1,4 @@
-"""The chart's objects by the schemas of a real API server."""
+"""The chart's objects, validated against the schemas of a real API server."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_rendered_pods_pass_the_restricted_pod_security_standard(
             created.append(answer["spec"])
     assert len(created) == (2 if values == "everything" else 1)
     for spec in created:
-        # OpenShift assigns the user, and the image has one of its own elsewhere.
+        # OpenShift assigns the user. On other clusters, the image's user applies.
         assert "runAsUser" not in json.dumps(spec)
         for container in spec["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True

@@ -13,7 +13,7 @@ from tests.support.wait_kubelet import READY, said
 
 @pytest.mark.parametrize("version", ["VersionTLS12", "VersionTLS13"])
 def test_go_tls_accepts_the_client_hello_for_each_tls_version(linger: Path, version: str) -> None:
-    """Go's crypto/tls, in a kube-apiserver: the kubelet serves by the same library."""
+    """The kubelet and the kube-apiserver both use Go's crypto/tls."""
     with KubeCluster.start(f"--tls-min-version={version}") as cluster:
         port = int(cluster.url.rpartition(":")[2])
         assert said(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"

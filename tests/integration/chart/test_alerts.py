@@ -1,4 +1,4 @@
-"""The alerts, under Prometheus' own rule tester (promtool, of Debian's package `prometheus`)."""
+"""The chart's alerts, tested with promtool from Debian's package `prometheus`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MINE = f'namespace="{NAMESPACE}",job="podsettle"'
 EXPIRY = f"podsettle_certificate_expiry_timestamp_seconds{{{MINE}}}"
 HOUR = 3600
 
+# Metrics of Prometheus and of the API server.
 OTHERS = {
     "up",
     "apiserver_admission_webhook_fail_open_count",
     "apiserver_admission_webhook_rejection_count",
 }
-"""Metrics of Prometheus and of the API server."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ HEALTHY: list[Json] = [
 
 FIRING: list[tuple[str, list[Json]]] = [
     ("PodsettleDown", [series("up", "0x30", pod="a")]),
-    # No target is left, as without pods or without the ServiceMonitor.
+    # The target has disappeared, for example because there are no pods or no ServiceMonitor.
     ("PodsettleDown", [series("up", "1x5 stale", pod="a")]),
     ("PodsettleNotReady", [series("podsettle_check_ready", "0x30", pod="a", check="registration")]),
     ("PodsettleCertificateExpiring", [{"series": EXPIRY, "values": f"{180 * HOUR}x30"}]),
@@ -119,10 +119,10 @@ FIRING: list[tuple[str, list[Json]]] = [
 def _promtool(directory: Path, groups: Json, present: list[Json], firing: str | None) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
-        pytest.skip("there is no promtool: install the package `prometheus`")
+        pytest.skip("promtool is not installed. On Debian: apt install prometheus")
     (directory / "rules.yaml").write_text(yaml.safe_dump(groups))
     alerts = [rule["alert"] for group in groups["groups"] for rule in group["rules"]]
-    # What an alert looks like is the template's business; that it fires, or not, is asked here.
+    # Only whether each alert fires is checked here, not its labels and annotations.
     questions = [
         {
             "expr": f'count by (alertname) (ALERTS{{alertname="{alert}",alertstate="firing"}})',
@@ -216,5 +216,5 @@ def test_certificate_alert_depends_on_the_configured_lifetime() -> None:
         )
         return int(expression.rpartition("< ")[2])
 
-    # Renewed 80 h before the end: three quarters of that.
+    # Renewal is due 80 h before the expiry. The alert fires at three quarters of that time.
     assert left("everything") == 60 * HOUR

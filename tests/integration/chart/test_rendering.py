@@ -1,4 +1,4 @@
-"""What the chart makes of its values."""
+"""The objects that the chart renders."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def test_every_object_has_the_standard_labels(values: str) -> None:
 
 
 def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
-    """Selectors of a Deployment cannot be changed; those of a Service would miss running pods."""
-    common = {"app.kubernetes.io/part-of": "ci", "team": "nobody", "release": "other"}
-    # What an object's own labels say wins.
+    """A Deployment's selector is immutable, and a Service's must match running pods."""
+    common = {"app.kubernetes.io/part-of": "ci", "team": "none", "release": "other"}
+    # An object's own labels take precedence.
     own = {"ServiceMonitor": {"release": "prometheus"}, "PrometheusRule": {"release": "prometheus"}}
     for each in objects("everything"):
         wanted = common | own.get(each["kind"], {})
@@ -95,7 +95,7 @@ def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
 
 
 def _selectors(found: object) -> Iterator[Json]:
-    """What selects podsettle's own pods or Service, wherever it stands."""
+    """Yield all selectors of podsettle's pods and of its Service, at any depth."""
     if isinstance(found, list):
         for each in found:
             yield from _selectors(each)
@@ -107,7 +107,7 @@ def _selectors(found: object) -> Iterator[Json]:
 
 
 def test_additional_environment_volumes_and_annotations_are_rendered() -> None:
-    """Environment, volumes, mounts and annotations, besides the chart's own."""
+    """Additional means: in addition to the chart's own."""
     values = yaml.safe_load(VALUES["everything"].read_text())
     pod = named("Deployment", "settle", "everything")["spec"]["template"]
     container = _container(pod)
@@ -155,14 +155,14 @@ def test_every_namespaced_object_is_in_the_release_namespace(values: str) -> Non
     }
     for each in objects(values):
         if each["kind"] == "RoleBinding" and each["metadata"]["name"].endswith("-pull-secrets"):
-            # In the namespaces whose secrets are read.
+            # These are in the namespaces whose Secrets podsettle reads.
             continue
         wanted = None if each["kind"] in cluster_wide else NAMESPACE
         assert each["metadata"].get("namespace") == wanted, each
 
 
 def test_values_everything_render_every_template() -> None:
-    """But for Secrets that another certificate source, or another way to scrape, takes."""
+    """The exceptions are Secrets for another certificate source or another way to scrape."""
     rendered = template("--values", VALUES["everything"])
     sources = set(re.findall(r"^# Source: podsettle/(.+)$", rendered, re.MULTILINE))
     every = {str(path.relative_to(CHART)) for path in TEMPLATES if path.suffix == ".yaml"}
@@ -173,7 +173,7 @@ def test_values_everything_render_every_template() -> None:
 
 @pytest.mark.parametrize("values", VALUES)
 def test_references_between_objects_are_consistent(values: str) -> None:
-    """Names that one object says of another: a typing error there shows only in a cluster."""
+    """A wrong name in a reference would show only in a cluster."""
     name = "settle" if values == "everything" else "podsettle"
     webhooks = named("MutatingWebhookConfiguration", name, values)["webhooks"]
     service = named("Service", name, values)
@@ -220,7 +220,7 @@ def test_podsettle_accepts_the_rendered_arguments(values: str) -> None:
 
 
 def test_service_links_are_disabled() -> None:
-    """A Service's own variable, PODSETTLE_PORT=tcp://…, would be taken for an option."""
+    """A service link sets PODSETTLE_PORT=tcp://…, which podsettle would read as an option."""
     pod = named("Deployment", "podsettle")["spec"]["template"]
     assert pod["spec"]["enableServiceLinks"] is False
 
@@ -246,7 +246,7 @@ def test_webhook_excludes_the_release_namespace(values: str) -> None:
 
 @pytest.mark.parametrize("values", VALUES)
 def test_webhook_has_no_match_conditions(values: str) -> None:
-    """Which the API server would do for each pod, for a single condition."""
+    """For a single match condition, the API server converts every pod."""
     (configuration,) = (
         each for each in objects(values) if each["kind"] == "MutatingWebhookConfiguration"
     )
@@ -267,7 +267,7 @@ def test_release_namespace_is_excluded_with_an_empty_list() -> None:
 
 
 def test_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> None:
-    """OpenShift's user workload monitoring rejects paths of Prometheus' own file system."""
+    """OpenShift's user workload monitoring rejects paths in the Prometheus pod."""
     for values in ("openshift", "everything"):
         (monitor,) = (each for each in objects(values) if each["kind"] == "ServiceMonitor")
         (endpoint,) = monitor["spec"]["endpoints"]
@@ -284,7 +284,7 @@ def test_scrape_token_grants_access_to_metrics_only() -> None:
     credentials = monitor["spec"]["endpoints"][0]["authorization"]["credentials"]
     secret = named("Secret", credentials["name"], "openshift")
     assert secret["type"] == "kubernetes.io/service-account-token"
-    # Kubernetes writes them: `ca.crt`, `namespace`, `token`.
+    # Kubernetes writes the keys `ca.crt`, `namespace` and `token`.
     assert credentials["key"] == "token"
     assert "data" not in secret
     account = secret["metadata"]["annotations"]["kubernetes.io/service-account.name"]
@@ -309,7 +309,7 @@ def test_each_certificate_source_renders_its_objects() -> None:
     own = kinds("default")
     assert kinds("cert-manager") == own - {"Secret"} | {"Issuer", "Certificate"}
     assert kinds("cert-manager-issuer") == own - {"Secret"} | {"Certificate"}
-    # Its Secret is that of the account that scrapes.
+    # Its only Secret is that of the account for scraping.
     assert kinds("openshift") == own | {"ServiceMonitor", "ConfigMap"}
     assert kinds("files") == own - {"Secret"}
 
@@ -358,7 +358,7 @@ def test_role_grants_access_to_the_secret_only_if_podsettle_manages_it() -> None
 
 
 def test_pull_secrets_are_readable_only_in_the_configured_namespaces() -> None:
-    """Nowhere, everywhere, or in some namespaces."""
+    """The cases are: in no namespace, in every namespace, in some namespaces."""
 
     def bound(*flags: str, name: str = "podsettle") -> set[tuple[str, str | None]]:
         made = [each for each in yaml.safe_load_all(template(*flags)) if each]
@@ -395,7 +395,7 @@ def test_network_policy_allows_egress_only_to_the_configured_ports() -> None:
         if "egress" not in spec:
             return None
         (rule,) = spec["egress"]
-        # Addresses are not what it goes by: registries send podsettle elsewhere for blobs.
+        # The rule has no addresses, because registries redirect podsettle to other hosts for blobs.
         assert rule.keys() == {"ports"}
         tcp = [each["port"] for each in rule["ports"] if each["protocol"] == "TCP"]
         assert len(tcp) == len(set(tcp))
@@ -433,7 +433,7 @@ def test_network_policy_allows_egress_only_to_the_configured_ports() -> None:
 def test_helper_image_gets_podsettles_tag_unless_it_has_one(
     values: Json, image: str | None
 ) -> None:
-    """A helper of another version may lack what this one's pods start it with."""
+    """A helper of another version may not support the command line in the pods."""
     made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
     (deployment,) = (each for each in made if each["kind"] == "Deployment")
     pod = deployment["spec"]["template"]
@@ -482,7 +482,7 @@ def test_image_pull_secrets_combine_the_chart_and_the_global_values() -> None:
 
 
 def test_helm_template_prints_no_test_pod_by_default() -> None:
-    """It prints hooks like any other object, and a pod would be created with the rest."""
+    """`helm template` also prints hooks, so `kubectl apply` would create the test pod."""
     assert not [each for each in objects() if each["kind"] == "Pod"]
     hooks = [
         each

@@ -1,4 +1,4 @@
-"""values.yaml and its schema: every value is documented, and a wrong one is refused by its path."""
+"""values.yaml and its schema: wrong values are rejected with their path."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ WRONG: list[tuple[Json, str, str]] = [
         "/commonLabels/app.kubernetes.io~1name",
         "false schema",
     ),
-    # All of the chart's ClusterRoles would become part of `admin`.
+    # This label would make all of the chart's ClusterRoles part of `admin`.
     (
         {"commonLabels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}},
         "/commonLabels/rbac.authorization.k8s.io~1aggregate-to-admin",
@@ -203,7 +203,7 @@ WRONG: list[tuple[Json, str, str]] = [
         "/extraEnv/0/name",
         "already set by proxy.noProxy",
     ),
-    # Not what the restricted standard allows.
+    # The restricted Pod Security Standard does not allow this volume type.
     (
         {"extraVolumes": [{"name": "a", "hostPath": {}}]},
         "/extraVolumes/0",
@@ -301,7 +301,7 @@ def test_schema_and_values_have_the_same_paths() -> None:
 
 def test_schema_rejects_unknown_keys_of_every_object() -> None:
     opened = list(_open_objects(SCHEMA, ""))
-    # Free by nature: Kubernetes' own, another chart's, or the CRD's.
+    # These objects belong to Kubernetes, to another chart or to the CRD.
     assert [each.rpartition("/")[2] for each in opened] == [
         "global",
         "spec",
@@ -313,7 +313,7 @@ def test_schema_rejects_unknown_keys_of_every_object() -> None:
 
 
 def test_values_everything_set_every_value() -> None:
-    """So that a value which no template reads, or reads wrongly, has a chance to be seen."""
+    """Otherwise the tests would not notice a value that no template uses."""
     shown = yaml.safe_load(VALUES["everything"].read_text())
     assert set(_value_paths(DEFAULTS)) <= set(_value_paths(shown)) | {"certificates.certManager"}
 
@@ -334,6 +334,7 @@ def _schema_paths(schema: Json, prefix: str = "") -> Iterator[str]:
             yield from _schema_paths(value, f"{path}.")
 
 
+# Mappings whose keys are not defined by the chart.
 _FREE_MAPPINGS = {
     "affinity",
     "certificates.certManager.issuerRef",
@@ -346,7 +347,6 @@ _FREE_MAPPINGS = {
     "serviceMonitor.labels",
     "prometheusRule.labels",
 }
-"""Whose keys are not the chart's."""
 
 
 def _open_objects(schema: Any, path: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 /*
- * Handles the signal that its argument names, whatever was inherited, and exits with 40 plus its
- * number. A server such as nginx (QUIT) or PostgreSQL (INT) does the same.
+ * Handles the signal whose number is the argument, also if the signal is ignored at the start, and
+ * exits with 40 plus its number. Servers such as nginx (QUIT) and PostgreSQL (INT) handle signals
+ * in the same way.
  */
 #include <signal.h>
 #include <stdio.h>

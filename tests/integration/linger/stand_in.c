@@ -1,5 +1,5 @@
-/* What stands for an image's program: it says how it was started, and ends as STAND_IN tells it to:
- * with that code, or, where it is `wait`, at SIGTERM with 43. */
+/* A replacement for an image's program. It prints its working directory and its arguments. STAND_IN
+ * is its exit code, or `wait`: it then waits for SIGTERM and exits with 43. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

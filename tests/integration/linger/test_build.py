@@ -1,4 +1,4 @@
-"""What the build makes, for each architecture; and linger's durations, compiled by themselves."""
+"""The build of linger for each architecture, and linger's parser of durations as a library."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from tests.support.tls_listeners import alert, handshake, listening, server_cont
 from webhook.linger import build as linger_build
 from webhook.linger.build import SOURCE, TARGETS, build, compile_c, host_arch, main
 
-MOST_BYTES = 32768
-OPEN_FILES = 250  # a quarter of the limit: Zig opens more on machines with more cores
-# Byte order and machine of the ELF header, and who can run it elsewhere.
+MAX_BYTES = 32768
+# A quarter of buildah's limit, because Zig opens more files on machines with more cores.
+MAX_OPEN_FILES = 250
+# Byte order and machine in the ELF header, and the emulator for other architectures.
 ELF = {
     "amd64": ("<", 62, "qemu-x86_64-static"),
     "arm64": ("<", 183, "qemu-aarch64-static"),
@@ -44,7 +45,7 @@ def executable(arch: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_executable_is_small_static_and_for_its_architecture(arch: str, executable: Path) -> None:
     content = executable.read_bytes()
     order, expected, _ = ELF[arch]
-    assert len(content) < MOST_BYTES
+    assert len(content) < MAX_BYTES
     assert content[:6] == b"\x7fELF\x02" + (b"\x01" if order == "<" else b"\x02")
     kind, machine = struct.unpack_from(f"{order}HH", content, 16)
     assert (kind, machine) == (2, expected)
@@ -102,14 +103,14 @@ def test_same_source_gives_the_same_bytes(
 ) -> None:
     shutil.copytree(SOURCE, tmp_path / "elsewhere/src")
     monkeypatch.setattr(linger_build, "SOURCE", tmp_path / "elsewhere/src")
-    # Another cache for what is compiled here; musl stays in the one that is shared.
+    # A separate cache for linger's sources. musl's object files come from the shared cache.
     monkeypatch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path / "cache"))
     assert build(arch, tmp_path).read_bytes() == executable.read_bytes()
 
 
 def test_build_with_an_empty_cache_opens_few_files(tmp_path: Path) -> None:
-    """1,024 files is the hard limit in buildah's chroot isolation and in Tekton's buildah task."""
-    limit = f"--nofile={OPEN_FILES}:{OPEN_FILES}"
+    """The hard limit in buildah's chroot isolation and in Tekton's buildah task is 1,024 files."""
+    limit = f"--nofile={MAX_OPEN_FILES}:{MAX_OPEN_FILES}"
     module = [sys.executable, "-m", "webhook.linger.build"]
     done = subprocess.run(
         ["prlimit", limit, *module, "--arch", host_arch(), "--out", str(tmp_path / "out")],
@@ -183,7 +184,7 @@ DURATION_MAX = (2**63 - 1) // 2
 
 @pytest.fixture(scope="module")
 def duration_c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """duration.c as a library of its own, for the C library of this machine."""
+    """duration.c, compiled to a shared library for this machine's C library."""
     library = tmp_path_factory.mktemp("duration") / "duration.so"
     target = TARGETS[host_arch()].replace("musl", "gnu")
     flags = ["-std=c11", "-Os", "-shared", "-fPIC", "-fno-sanitize=all"]
@@ -252,7 +253,7 @@ def test_duration_with_several_terms_is_their_sum(
     elif parsed is None:
         assert exact > DURATION_MAX - len(terms)
     else:
-        # Each digit after the point may lose less than a nanosecond.
+        # The error of each digit after the decimal point is less than a nanosecond.
         assert 0 <= exact - parsed < 13 * len(terms)
 
 

@@ -1,4 +1,4 @@
-"""linger and the shell wrapper as PID 1 of real containers, which have a read-only root."""
+"""linger and the shell wrapper as PID 1 of real containers with a read-only root."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tests.support.wrappers import Wrapper
 from webhook.linger.build import TARGETS, compile_c, host_arch
 
 TERMINATING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-AN_HOUR = 3_600_000  # milliseconds: a test that has to wait for it to pass has failed
+# Longer than any test: a test that waits for the end of this delay fails.
+AN_HOUR_MS = 3_600_000
 NOT_FORWARDED = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS),
-    *(32, 33),  # glibc, which the shells here are linked with, lets no program handle these
+    *(32, 33),  # reserved by glibc, which these shells use
 }
 
 
 def test_orphans_do_not_keep_the_container_alive(machine: Machine, wrapper: Wrapper) -> None:
-    """Process 1 inherits them; they may be servers that never end."""
+    """Process 1 becomes the parent of orphans, which may be servers that never end."""
     script = "(sleep 3600 &); (sleep 3600 &); sleep 0.5; exit 7"
     for min_lifetime_ms in (0, 20, 1000):
         command = wrapper.script(script, min_lifetime_ms=min_lifetime_ms)
@@ -70,7 +71,7 @@ def test_signal_is_forwarded_to_the_trap_of_the_command(
     machine: Machine, wrapper: Wrapper, number: signal.Signals
 ) -> None:
     handled = _as_delivered(wrapper, number)
-    # The signal that reached the command decides the code, so that no other can be mistaken for it.
+    # The exit code shows which signal reached the command.
     script = (
         'for n in 1 2 3 10 12 15; do trap "exit $((n + 40))" $n; done; echo ready;'
         "while :; do sleep 1000 & wait; done"
@@ -82,7 +83,10 @@ def test_signal_is_forwarded_to_the_trap_of_the_command(
 
 
 def _as_delivered(wrapper: Wrapper, number: signal.Signals) -> signal.Signals:
-    """dash and BusyBox start the command without INT and QUIT, and a shell cannot undo that."""
+    """Return the signal that the command receives.
+
+    dash and BusyBox start the command with INT and QUIT ignored, which a shell cannot undo.
+    """
     if wrapper.name in ("ash", "dash") and number in (signal.SIGINT, signal.SIGQUIT):
         return signal.SIGTERM
     return number
@@ -90,16 +94,16 @@ def _as_delivered(wrapper: Wrapper, number: signal.Signals) -> signal.Signals:
 
 def _await_ready(container: Container) -> None:
     assert container.read_line() == "ready"
-    # A shell starts the command before it has set its own traps; as PID 1 it would miss a signal.
+    # A shell starts the command before it sets its own traps. Until then, PID 1 ignores signals.
     if container.pid and "linger" not in container.status("Name"):
         await_that(lambda: _has_traps(container), "the traps were set")
-    # And bash may keep a signal to itself that comes in the instant in which it begins to wait.
+    # bash may lose a signal that arrives when it begins to wait.
     await_that(lambda: container.status("State")[0] == "S", "it waits")
     await_that(lambda: all(c[0] in "SZ" for c in container.children().values()), "so do the others")
 
 
 def _has_traps(container: Container) -> bool:
-    """Whether the last trap of the shell wrapper is set, or no longer: it ends with ignoring it."""
+    """Return whether the shell wrapper has set its last trap, or already ignores that signal."""
     fields = (container.status(name) for name in ("SigCgt", "SigIgn"))
     return any(int(field, 16) >> (signal.SIGWINCH - 1) & 1 for field in fields)
 
@@ -115,7 +119,7 @@ FORWARDED_BY_BOTH = [
 def with_handler(
     machine: Machine, linger: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Machine:
-    """The machine, with a program that handles a signal, whatever it was started with."""
+    """A machine with a program that handles a signal, also if it is ignored at the start."""
     rootfs = make_rootfs(tmp_path_factory.mktemp("rootfs"), linger)
     flags = ("-std=gnu11", "-static", "-Os")
     source = Path(__file__).with_name("handler.c")
@@ -137,7 +141,7 @@ def test_command_with_a_handler_receives_the_same_signal(
 def test_output_to_the_standard_error_of_process_1_is_kept(
     machine: Machine, wrapper: Wrapper
 ) -> None:
-    """Not in dash and BusyBox: their own report of the command's death would be heard as well."""
+    """dash and BusyBox discard this output, because they also write their own message there."""
     script = "echo one > /proc/1/fd/2; sleep 1; echo two > /proc/1/fd/2; kill -9 $$"
     command = wrapper.script(script, min_lifetime_ms=500)
     heard = "" if wrapper.name in ("ash", "dash") else "one\ntwo\n"
@@ -148,7 +152,7 @@ def test_output_to_the_standard_error_of_process_1_is_kept(
 def test_stop_signals_have_no_effect_on_the_command_in_dash_and_busybox(
     machine: Machine, wrapper: Wrapper
 ) -> None:
-    """It shares the group of process 1, which is orphaned: the kernel drops TSTP, TTIN and TTOU."""
+    """The command is in the orphaned group of process 1: the kernel drops TSTP, TTIN and TTOU."""
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script)) as container:
         _await_ready(container)
@@ -160,7 +164,7 @@ def test_stop_signals_have_no_effect_on_the_command_in_dash_and_busybox(
 
 @pytest.mark.parametrize("wrapper", ["linger", "bash"], indirect=True)
 def test_stopped_command_continues_after_sigcont(machine: Machine, wrapper: Wrapper) -> None:
-    """A command that leads its own group and has no handler stops, which process 1 would not."""
+    """The command leads its own group and has no handler, so it stops. Process 1 would not."""
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script)) as container:
         _await_ready(container)
@@ -174,7 +178,7 @@ def test_stopped_command_continues_after_sigcont(machine: Machine, wrapper: Wrap
 
 
 def _states(container: Container) -> set[str]:
-    """Of the command; the timers of the shell wrapper are none."""
+    """Return the states of the command's processes, without the timers of the shell wrapper."""
     return {child[0] for child in container.children().values() if "the-command" in child}
 
 
@@ -190,7 +194,8 @@ def test_linger_forwards_every_signal_that_can_be_forwarded(machine: Machine) ->
             container.signal(number)
             line = container.read_line()
             while line == f"got {signal.SIGURG}" and number != signal.SIGURG:
-                line = container.read_line()  # Go's scheduler uses it, and `runc run` forwards it
+                # Go's scheduler uses this signal, and `runc run` forwards it.
+                line = container.read_line()
             assert line == f"got {number}"
 
 
@@ -198,7 +203,7 @@ def test_linger_forwards_every_signal_that_can_be_forwarded(machine: Machine) ->
 def test_termination_signal_ends_the_delay_immediately(
     machine: Machine, wrapper: Wrapper, number: signal.Signals
 ) -> None:
-    command = wrapper.script("echo ready; exit 7", sleep_ms=AN_HOUR, min_lifetime_ms=AN_HOUR)
+    command = wrapper.script("echo ready; exit 7", sleep_ms=AN_HOUR_MS, min_lifetime_ms=AN_HOUR_MS)
     with machine.start(command) as container:
         _await_ready(container)
         container.await_end_of_command()
@@ -220,7 +225,7 @@ def test_termination_signal_during_the_command_prevents_the_delay(
     machine: Machine, wrapper: Wrapper
 ) -> None:
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
-    with machine.start(wrapper.script(script, sleep_ms=AN_HOUR)) as container:
+    with machine.start(wrapper.script(script, sleep_ms=AN_HOUR_MS)) as container:
         _await_ready(container)
         container.signal(signal.SIGTERM)
         assert container.finish() == (9, "", "")
@@ -248,7 +253,7 @@ def test_orphans_are_reaped_while_the_command_runs(machine: Machine, wrapper: Wr
 
 def test_linger_reaps_orphans_during_the_delay(machine: Machine) -> None:
     orphan = "(while [ ! -e /tmp/go ]; do usleep 1000; done) &"
-    command = Wrapper("linger").script(f"({orphan}); exit 3", sleep_ms=AN_HOUR)
+    command = Wrapper("linger").script(f"({orphan}); exit 3", sleep_ms=AN_HOUR_MS)
     with machine.start(command) as container:
         await_that(
             lambda: [c[0] for c in container.children().values()] in (["S"], ["R"]),
@@ -268,7 +273,7 @@ def test_wrapped_command_runs_as_a_user_without_passwd_entry(
 
 
 def test_linger_executes_the_command_itself_if_it_cannot_fork(machine: Machine) -> None:
-    command = Wrapper("linger").around(["/bin/ash", "-c", "echo ran; exit 5"], sleep_ms=AN_HOUR)
+    command = Wrapper("linger").around(["/bin/ash", "-c", "echo ran; exit 5"], sleep_ms=AN_HOUR_MS)
     code, out, err = machine.run(command, uid=machine.unprivileged_uid, rlimits={"RLIMIT_NPROC": 1})
     assert (code, out) == (5, "ran\n")
     assert "cannot fork" in err
@@ -317,7 +322,7 @@ def test_wrapped_command_runs_within_the_smallest_limits(
 
 @with_limits
 def test_container_above_the_memory_limit_is_killed(machine: Machine) -> None:
-    """The control of the test above: what does not fit is killed."""
+    """This shows that the limit of the test above is effective."""
     hungry = ["/bin/ash", "-c", "x=$(head -c 20000000 /dev/zero | tr '\\0' x); echo ${#x}"]
     command = Wrapper("linger").around(hungry)
     code, out, _ = machine.run(command, resources={"memory": {"limit": 5 * MIB}})
@@ -373,7 +378,7 @@ def test_job_control_works_with_linger_around_or_inside_the_shell(
 
 
 def _await_cat(container: Container, line: str) -> None:
-    """Wait until `cat` has the terminal: it shows what is typed a second time."""
+    """Wait until `cat` reads from the terminal. It then repeats each typed line."""
     container.type(f"{line}\n")
     container.read_until(f"{line}\r\n{line}\r\n")
 
@@ -393,7 +398,7 @@ def test_control_c_reaches_the_command_exactly_once(machine: Machine) -> None:
 
 
 def test_linger_does_not_forward_control_c_from_the_terminal(machine: Machine) -> None:
-    """A command that has left the foreground is not told: here it left the session."""
+    """The command has left the session, so the terminal does not send it SIGINT."""
     script = (
         'exec setsid ash -c \'n=0; trap n=1 INT; trap "echo interrupted \\$n times; exit 6" USR1;'
         " echo ready; while :; do sleep 1000 & wait; done'"
@@ -402,7 +407,7 @@ def test_linger_does_not_forward_control_c_from_the_terminal(machine: Machine) -
         container.read_until("ready")
         container.type("\x03")
         container.read_until("^C")
-        # Of two pending signals the lower number is fetched first: USR1 would come after INT.
+        # Of two pending signals, INT is delivered before USR1, because it has the lower number.
         container.signal(signal.SIGUSR1)
         container.read_until("interrupted 0 times")
         assert container.runc.wait(PATIENCE) == 6
@@ -423,6 +428,6 @@ def test_closed_terminal_sends_sighup_to_the_command(machine: Machine) -> None:
     script = "trap 'exit 7' HUP; echo ready; while :; do read line; done"
     with machine.start(Wrapper("linger").script(script), terminal=True) as container:
         container.read_until("ready")
-        container.runc.kill()  # it holds the other end of the container's terminal
+        container.runc.kill()  # `runc run` holds the other end of the container's terminal
         container.runc.wait(PATIENCE)
         await_that(lambda: not Path(f"/proc/{container.pid}").exists(), "the container ended")

@@ -1,4 +1,4 @@
-"""linger as a plain process: arguments, what the command inherits, delays, signals."""
+"""linger as a process outside containers: arguments, inherited settings, delays, signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.paths import ROOT
 from tests.support.process import free_port
 from tests.support.waiting import await_that
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 def run(linger: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -31,14 +31,14 @@ def run(linger: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedP
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 
 
 @contextmanager
 def start(linger: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    # A session of its own, without the terminal that the tests may have been started from.
+    # In a new session, which has no controlling terminal.
     process = subprocess.Popen(
         [linger, *arguments],
         stdin=subprocess.DEVNULL,
@@ -51,7 +51,7 @@ def start(linger: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_SECONDS)
         for stream in (process.stdout, process.stderr):
             assert stream is not None
             stream.close()
@@ -133,7 +133,7 @@ def test_command_gets_arguments_stdin_environment_and_open_files_unchanged(
             input="piped",
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
             pass_fds=[file.fileno()],
             env={"ODD": "odd = value"},
             check=False,
@@ -154,7 +154,7 @@ def test_command_is_found_in_path_and_keeps_its_name(linger: Path, tmp_path: Pat
         [linger, "--", "tool", "/proc/self/cmdline"],
         env={"PATH": f"{tmp_path}/first:{tmp_path}/second"},
         capture_output=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, b"tool\0/proc/self/cmdline\0")
@@ -204,7 +204,7 @@ def test_command_inherits_the_signal_mask_and_dispositions(linger: Path) -> None
             [sys.executable, "-c", script, *command],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
         assert done.returncode == 0
@@ -216,17 +216,17 @@ def test_command_inherits_the_signal_mask_and_dispositions(linger: Path) -> None
 def run_without_reader(
     *command: str | Path, stream: str = "stderr", env: dict[str, str] | None = None
 ) -> int:
-    """Exit code of a command that writes one stream to a pipe whose reader is gone."""
+    """Return the exit code of a command that writes one stream to a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        # subprocess gives the child the default disposition of SIGPIPE, as container runtimes do.
+        # subprocess restores the default disposition of SIGPIPE, which containers also have.
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=writer if stream == "stdout" else subprocess.DEVNULL,
             stderr=writer if stream == "stderr" else subprocess.DEVNULL,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
             check=False,
             env=os.environ | (env or {}),
         )
@@ -236,7 +236,7 @@ def run_without_reader(
 
 
 def test_broken_pipe_kills_a_program_that_does_not_handle_sigpipe() -> None:
-    """The control: what writes to such a pipe without precaution dies of SIGPIPE."""
+    """This shows that the other tests' pipe is effective."""
     assert run_without_reader("sh", "-c", "exec echo x >&2") == -signal.SIGPIPE
 
 
@@ -267,14 +267,14 @@ def test_broken_stdout_does_not_change_the_exit_code(linger: Path, argument: str
 
 
 def test_wait_kubelet_with_a_broken_stderr_exits_with_0_at_the_timeout(linger: Path) -> None:
-    """At its timeout; the kubelet that it asks refuses the connection."""
+    """No kubelet listens on the port, so the connection is refused until the timeout."""
     arguments = ["wait-kubelet", "--timeout", "1ms", "--port", str(free_port())]
     assert run_without_reader(linger, *arguments, env={"HOST_IP": "127.0.0.1"}) == 0
 
 
 @pytest.fixture
 def public_directory() -> Iterator[Path]:
-    """A directory that every user can read and write; pytest's own are private."""
+    """A directory that every user can read and write. pytest's directories are private."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o1777)
         yield Path(name)
@@ -296,7 +296,7 @@ def test_broken_stderr_leaves_no_pending_sigpipe_for_an_unforked_command(
     report = public_directory / "report"
     copy = shutil.copy(linger, public_directory / "linger")
     uid = 20_000 + os.getpid() % 40_000
-    # Builtins alone: nothing can be forked.
+    # Only shell builtins, because this process cannot fork.
     read = f'while read -r line; do echo "$line"; done < /proc/self/status > {report}; exit 42'
     command = [copy, "--min-lifetime", "1h", "--", "bash", "-c", read]
     code = run_without_reader(sys.executable, "-c", script, str(blocked), str(uid), *command)
@@ -324,7 +324,7 @@ def test_command_inherits_the_disposition_and_mask_of_sigpipe(linger: Path, chan
             [sys.executable, "-c", script, change, *command],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
             check=True,
         ).stdout
 
@@ -333,7 +333,7 @@ def test_command_inherits_the_disposition_and_mask_of_sigpipe(linger: Path, chan
 
 @pytest.mark.parametrize("number", [1, 2, 3, 6, 9, 10, 11, 13, 14, 15, 34, 64])
 def test_command_killed_by_a_forwarded_signal_gives_128_plus_n(linger: Path, number: int) -> None:
-    """KILL is not forwarded: it ends linger itself, and the command with it."""
+    """SIGKILL is not forwarded: it kills linger, and the command together with it."""
     with start(linger, "--sleep", "1h", "--", "sh", "-c", "echo $$; exec sleep 3600") as process:
         command = int(first_line(process))
         if number in (6, 9, 10, 11, 13, 14, 34, 64):
@@ -342,7 +342,7 @@ def test_command_killed_by_a_forwarded_signal_gives_128_plus_n(linger: Path, num
             process.terminate()
         else:
             process.send_signal(number)
-        assert process.wait(PATIENCE) == 128 + number
+        assert process.wait(TIMEOUT_SECONDS) == 128 + number
 
 
 def _await_end(pid: int) -> None:
@@ -360,7 +360,7 @@ def test_killing_linger_kills_the_command(linger: Path) -> None:
     with start(linger, "--", "sh", "-c", "echo $$; exec sleep 3600") as process:
         command = int(first_line(process))
         process.kill()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_SECONDS)
         await_that(lambda: _state(command) in ("", "Z"), "the command died")
 
 
@@ -374,7 +374,7 @@ def _state(pid: int) -> str:
 def test_signal_to_the_process_group_of_the_command_does_not_end_the_delay(linger: Path) -> None:
     started = time.monotonic()
     with start(linger, "--sleep", "500ms", "--", "sh", "-c", "trap '' TERM; kill 0") as process:
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(TIMEOUT_SECONDS) == 0
     assert time.monotonic() - started >= 0.5
 
 
@@ -399,7 +399,7 @@ def test_install_to_a_directory_or_a_file_can_be_repeated(linger: Path, director
             done = run(linger, "install", str(destination))
             assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     installed = sorted(directory.iterdir())
-    assert [path.name for path in installed] == ["linger", "named"]  # nothing temporary is left
+    assert [path.name for path in installed] == ["linger", "named"]  # no temporary file
     for path in installed:
         assert path.read_bytes() == linger.read_bytes()
         assert path.stat().st_mode & 0o7777 == 0o755
@@ -407,7 +407,7 @@ def test_install_to_a_directory_or_a_file_can_be_repeated(linger: Path, director
 
 def test_install_ignores_the_umask(linger: Path, directory: Path) -> None:
     script = 'umask 077; "$0" install "$1"'
-    subprocess.run(["sh", "-c", script, linger, directory], check=True, timeout=PATIENCE)
+    subprocess.run(["sh", "-c", script, linger, directory], check=True, timeout=TIMEOUT_SECONDS)
     assert (directory / "linger").stat().st_mode & 0o7777 == 0o755
 
 
@@ -446,7 +446,7 @@ def test_install_error_names_the_path_and_the_reason(
 
 
 def _device(path: Path) -> None:
-    """A device like /dev/full, of this test's own."""
+    """Create a device node like /dev/full."""
     os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 7))
 
 

@@ -1,4 +1,4 @@
-"""docs/short-containers.md: a log agent ships the log of a quick container with the policy only."""
+"""docs/short-containers.md: a log agent ships the log of a short container only with the policy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def policy() -> Json:
 
 
 def cluster(policy: Json) -> Snapshot:
-    """A cluster of containerd nodes, in which the namespace asks for the policy."""
+    """Return a cluster with containerd nodes, in which the namespace opts in to the policy."""
     labels = {"podsettle.dev/policy": policy["metadata"]["name"]}
     return view(parse_policy(policy), namespaces=[namespace("ci", labels)], nodes=[CONTAINERD])
 
@@ -54,7 +54,7 @@ def command_of(admitted: Json) -> list[str]:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[LogAgent]:
-    """A log agent; where there is none, the test is skipped, and fails in CI."""
+    """A running log agent. Without one, the test is skipped, and fails in CI."""
     reason = log_agent.missing()
     if reason and os.environ.get("CI") == "true":
         pytest.fail(f"no log agent: {reason}")
@@ -66,7 +66,7 @@ def agent(tmp_path: Path) -> Iterator[LogAgent]:
 
 @pytest.fixture
 def machine_with_helper(machine: runc.Machine, linger: Path, tmp_path: Path) -> runc.Machine:
-    """What runs containers, with the helper where an admitted pod finds it."""
+    """A machine with the helper at the path that admitted pods use."""
     rootfs = tmp_path / "rootfs"
     rootfs.mkdir()
     runc.make_rootfs(rootfs, linger)
@@ -90,7 +90,7 @@ def test_log_agent_ships_the_log_of_a_short_pod_only_with_the_policy(
     assert for_shell[0] == "/bin/sh"
     assert for_program[0] == HELPER_PATH
 
-    # Between two scans: one that comes while the container runs proves nothing.
+    # The container must run between two scans, so a run during a scan is repeated.
     for _ in range(5):
         agent.await_scan()
         next_scan = agent.place_probe()
@@ -98,7 +98,7 @@ def test_log_agent_ships_the_log_of_a_short_pod_only_with_the_policy(
         if not agent.has_shipped(next_scan):
             break
     else:
-        pytest.fail("each time the agent scanned during the life of the container")
+        pytest.fail("in all attempts, the agent scanned while the container was running")
     assert code == 3
 
     with ThreadPoolExecutor() as threads:

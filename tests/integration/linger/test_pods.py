@@ -1,8 +1,8 @@
-"""Every container of a fixture pod that postInitSleep wraps, run as it was and as it is settled.
+"""Every container of a fixture pod that postInitSleep wraps, run before and after the change.
 
-What the image holds is not there, so a program of this test's own stands for it: one static
-executable, in a root file system without a shell, as upstream Tekton's images are, and in one with
-shells, as Red Hat's are.
+The tests do not have the containers' images. A static executable replaces all their programs. It
+is in two root file systems: one without a shell, like upstream Tekton's images, and one with
+shells, like Red Hat's images.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ Delivery: TypeAlias = Literal["Auto", "Binary"]
 
 LIFETIME = 0.2
 PATHS = {path.stem: path for path in PODS if set(OUTCOMES[path.stem].values()) & {*WRAPPED}}
+# Tekton's three init containers, as in tektoncd/pipeline pkg/pod/pod.go.
 TEKTON = pod(
     container(
         "prepare",
@@ -56,15 +57,14 @@ TEKTON = pod(
     ),
     restartPolicy="Never",
 )
-"""Its three init containers, after tektoncd/pipeline pkg/pod/pod.go."""
+# The programs that the wrapped containers or their scripts start.
 PROGRAMS = (
     *("/bin/argoexec", "/bin/cp", "/bin/gradle", "/bin/php", "/bin/tar", "/argo-bin/bin/argoexec"),
     *("/home/runner/run.sh", "/job/run.sh", "/ko-app/entrypoint", "/ko-app/workingdirinit"),
     *("/tekton/bin/entrypoint", "/worker"),
 )
-"""What the wrapped containers start, or what their scripts do."""
+# Volumes that scripts write to, and working directories.
 DIRECTORIES = ("/shard", "/tekton/scripts", "/woodpecker", "/workspace")
-"""Volumes that scripts write to, and working directories."""
 
 
 class Ran(NamedTuple):
@@ -85,7 +85,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def machines(
     machine: runc.Machine, stand_in: Path, linger: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[Root, runc.Machine]:
-    """A machine for each root file system."""
+    """One machine for each root file system."""
     made: dict[Root, runc.Machine] = {}
     for root in ROOTS:
         rootfs = tmp_path_factory.mktemp("rootfs")
@@ -122,13 +122,13 @@ def _containers(of: Json) -> dict[str, Json]:
 
 
 def _command(of: Json) -> list[str]:
-    """What the kubelet has the runtime start."""
+    """Return the command line that the kubelet passes to the runtime."""
     return [kubelet_expands(text) for text in (*of["command"], *of.get("args", ()))]
 
 
 def _environment(of: Json, how: str) -> dict[str, str]:
     said = {each["name"]: each["value"] for each in of.get("env", ()) if "value" in each}
-    # The root file systems have their own.
+    # PATH must match the root file systems.
     return {**said, "PATH": "/bin", "STAND_IN": how}
 
 
@@ -138,7 +138,7 @@ def _run(machine: runc.Machine, of: Json, how: str) -> Ran:
 
 
 def _pairs(before: Json, delivery: Delivery) -> Iterator[tuple[Json, Json, Root]]:
-    """Each container that is wrapped: before, after, and where it can run."""
+    """Yield each wrapped container before and after the change, and a root that it can run in."""
     after = _containers(_after(before, delivery))
     for name, old in _containers(before).items():
         new = after[name]
@@ -153,16 +153,16 @@ def _pairs(before: Json, delivery: Delivery) -> Iterator[tuple[Json, Json, Root]
 def test_wrapped_container_runs_the_same_program_with_the_same_result(
     name: str, delivery: Delivery, machines: dict[Root, runc.Machine]
 ) -> None:
-    """The same program with the same arguments in the same place, and its exit code."""
+    """Program, arguments, working directory and exit code are the same."""
     before = load_pod(PATHS[name])
     pairs = list(_pairs(before, delivery))
     wrapped = {old["name"] for old, _, _ in pairs}
     assert wrapped == {c for c, how in OUTCOMES[name].items() if how in WRAPPED}
     done: set[tuple[str, Root]] = set()
     for old, new, root in pairs:
-        # Of many containers that differ in a number, one.
+        # One of several containers whose command lines differ only in numbers.
         kind = (re.sub(r"\d+", "", "\0".join(_command(old))), root)
-        # The helper is the same in both deliveries.
+        # With both deliveries, the container runs the same helper.
         same = delivery == "Binary" and OUTCOMES[name][old["name"]] == HELPER
         if same or kind in done:
             continue
@@ -203,9 +203,9 @@ def test_wrapped_container_is_terminated_by_the_same_signal(
 def test_tekton_init_containers_are_wrapped_by_shell_or_helper_depending_on_their_command(
     image: str, code: int, machines: dict[Root, runc.Machine]
 ) -> None:
-    """Upstream's images have no shell but that of place-scripts; Red Hat's have one, unused.
+    """Of upstream's images, only that of place-scripts has a shell. Red Hat's images have shells.
 
-    The command says whether a shell is there, not the image, which podsettle does not know.
+    podsettle does not know the image. It decides by the command whether a shell exists.
     """
     after = _containers(_after(TEKTON, "Auto"))
     for old in TEKTON["spec"]["initContainers"]:
@@ -224,6 +224,6 @@ def test_tekton_init_containers_are_wrapped_by_shell_or_helper_depending_on_thei
 
 
 def test_only_one_root_file_system_contains_a_shell(machines: dict[Root, runc.Machine]) -> None:
-    """So that what runs in the one without is known to need none."""
+    """A container that runs in the root without a shell therefore needs none."""
     for root, has in zip(ROOTS, (False, True), strict=True):
         assert (machines[root].rootfs / "bin/sh").exists() is has

@@ -1,4 +1,4 @@
-"""`linger wait-kubelet` against real TLS servers, and against what a kubelet may answer instead."""
+"""`linger wait-kubelet` with real TLS servers, and with servers that answer differently."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_openssl_accepts_the_client_hello(
         assert said(linger, server) == f"the kubelet at {host} {READY}"
 
 
-# Servers that are ready later.
+# Servers that become ready later.
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_openssl_accepts_the_client_hello(
         says(b"\x16\x02\x00\0\4\x02\0\0\0"),
     ],
     ids=[
-        "no certificate yet", "the same in an older record", "hangs up", "http", "garbage",
-        "another message", "another protocol",
+        "no certificate yet", "no certificate yet, older record", "closed connection", "http",
+        "garbage", "another message", "another protocol",
     ],
 )  # fmt: skip
 def test_temporary_failure_is_retried(linger: Path, before: Answer) -> None:
@@ -115,14 +115,14 @@ def test_kubelet_that_does_not_listen_yet_is_retried(linger: Path) -> None:
         command, env={"HOST_IP": "127.0.0.1"}, stderr=subprocess.PIPE, text=True
     ) as process:
         status = Path(f"/proc/{process.pid}/stat")
-        # It sleeps once it has been refused.
+        # linger sleeps after the first refused connection.
         await_that(lambda: status.read_text().rpartition(")")[2].split()[0] == "S", "it waits")
         with listening(handshake(server_context()), port=port):
             _, told = process.communicate(timeout=PATIENCE)
     assert told == f"linger: the kubelet at 127.0.0.1 {READY}\n"
 
 
-# Servers that never are.
+# Servers that never become ready.
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_kubelet_that_does_not_listen_yet_is_retried(linger: Path) -> None:
         (hang_up, ("closes the connection", "breaks the connection: Connection reset by peer")),
         (says(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not speak TLS"),
     ],
-    ids=["no certificate", "hangs up", "garbage"],
+    ids=["no certificate", "closed connection", "garbage"],
 )
 def test_timeout_exits_with_0_and_logs_the_reason(
     linger: Path, answer: Answer, why: str | tuple[str, ...]
@@ -143,7 +143,7 @@ def test_timeout_exits_with_0_and_logs_the_reason(
 
     expected = ended(*((why,) if isinstance(why, str) else why))
     told = set[str]()
-    # Time may be up before the last attempt has its answer, and even before it begins.
+    # The timeout may pass during the last attempt, or even before it begins.
     for _ in range(3):
         with listening(answer) as server:
             started = time.monotonic()
@@ -172,7 +172,7 @@ def test_refused_connection_ends_at_the_timeout(linger: Path, host: str) -> None
 
 
 def test_unreachable_kubelet_ends_at_the_timeout(linger: Path) -> None:
-    """As behind a firewall that drops: a queue that is full answers nobody."""
+    """Like behind a firewall that drops packets: a full queue does not answer."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         port = server.getsockname()[1]
@@ -211,7 +211,7 @@ def test_permanent_tls_alert_ends_the_wait(linger: Path, number: int) -> None:
 def test_server_that_supports_none_of_the_offered_groups_ends_the_wait(
     linger: Path, tmp_path: Path
 ) -> None:
-    """It would by a HelloRetryRequest, which is a ServerHello that proves no certificate."""
+    """Otherwise it could send a HelloRetryRequest, a ServerHello that needs no certificate."""
     with openssl_server(tmp_path, "-tls1_3", "-groups", "P-384") as server:
         assert "refuses the handshake with TLS alert 40" in said(linger, server)
 
@@ -219,11 +219,11 @@ def test_server_that_supports_none_of_the_offered_groups_ends_the_wait(
 def test_attempts_back_off(linger: Path) -> None:
     with listening(NO_CERTIFICATE_YET) as server:
         said(linger, server, timeout="2s")
-        # After 0, 100, 300, 700, 1500 and 1900 ms; fewer on a machine that is slow.
+        # After 0, 100, 300, 700, 1500 and 1900 ms. On a slow machine there are fewer.
         assert 2 <= server.connections <= 6
 
 
-# Whatever else: the pod goes on.
+# In all other cases, the pod continues, too.
 
 
 @pytest.mark.parametrize("host", [None, "", "node.example", "10.0.0.1 ", "fe80::1%eth0", "1.2.3"])
@@ -274,7 +274,7 @@ def test_help_shows_the_defaults_of_port_and_timeout(linger: Path) -> None:
     assert "default 10250" in shown
 
 
-# As PID 1 of containers, which share the network of this machine.
+# wait-kubelet as PID 1 of containers with the network of this machine.
 
 
 def contained(listener: Listener, *around: str, timeout: str = AN_HOUR) -> list[str]:
@@ -324,7 +324,7 @@ def test_wait_wrapped_by_linger_lives_for_the_minimum_lifetime(machine: Machine)
 
 
 def test_attempts_leave_no_open_file_descriptor(linger: Path) -> None:
-    """One per attempt, if it were: the limit leaves room for the standard three and one more."""
+    """The limit allows the three standard descriptors and one more."""
     script = f"ulimit -n 4; exec '{linger}' \"$@\""
     with listening(*[NO_CERTIFICATE_YET] * 3, handshake(server_context())) as server:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The steady generator counts from when a review was due, not from when it could be sent."""
+"""The open-loop generator counts latencies from the scheduled time of a review."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RATE = 200
 
 
 class Stalling:
-    """A server that answers at once, but for one pause; it closes every tenth connection."""
+    """A server that answers immediately, except for one stall. It closes every tenth connection."""
 
     def __init__(self) -> None:
         self.answered = 0
@@ -63,6 +63,6 @@ async def test_stall_increases_the_latency_of_every_review_scheduled_during_it(
     await generator.run([generator.encode_request(b"{}")], RATE, 0.6)
     assert generator.failures == []
     assert len(generator.latencies) == RATE * 0.6
-    # One connection: whatever was due in the first half of the stall waited for the other half.
+    # On the only connection, reviews scheduled in the first half of the stall wait for its end.
     assert sum(took > STALL / 2 for took in generator.latencies) >= RATE * STALL / 2 * 0.8
     assert max(generator.latencies) >= STALL

@@ -1,4 +1,4 @@
-"""From rounds to figures, and from figures to verdicts and pages."""
+"""The calculation of figures from rounds, the verdicts on targets, and the report formats."""
 
 from __future__ import annotations
 

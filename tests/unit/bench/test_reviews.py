@@ -1,4 +1,4 @@
-"""The reviews that are sent."""
+"""The reviews of the benchmark."""
 
 from __future__ import annotations
 
