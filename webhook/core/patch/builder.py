@@ -1,10 +1,13 @@
-"""The edits of a decision as a JSON Patch (RFC 6902).
+"""Builds a JSON Patch (RFC 6902) from edits to a pod.
 
-Remedies say what they want (`annotate`, `wrap`, …), and can say nothing that takes something away.
-This module knows what the received pod already has, so that each operation applies: a parent that
-is absent or null is created, an index is that of the received list. `proof` sees to it that this is
-so. No `test` operations: a failing one is a denial that
-`failurePolicy: Ignore` does not cover (kubernetes `mutating/dispatcher.go`).
+Remedies call methods such as `annotate` and `wrap`. No method removes anything from a pod. The
+builder knows which fields the received pod has, so that each operation applies: it creates a parent
+that is absent or null, and indices are those of the received lists. `verify` checks the result.
+
+A patch contains no `test` operations. A failing one would deny the pod, and `failurePolicy: Ignore`
+does not cover that (kubernetes `mutating/dispatcher.go`).
+
+Long because every kind of edit is a method of one class, and `verify` needs to see all of them.
 """
 
 from __future__ import annotations
@@ -23,51 +26,53 @@ Operation: TypeAlias = dict[str, Any]
 
 ContainerList: TypeAlias = Literal["initContainers", "containers"]
 
-_ANNOTATIONS = 256 * 1024
-"""kubernetes `TotalAnnotationSizeLimitB`: keys and values of all annotations together."""
-_BYTES_OF_A_CHARACTER = 4
-"""At the most, in UTF-8."""
+_MAX_ANNOTATIONS_BYTES = 256 * 1024
+"""Kubernetes `TotalAnnotationSizeLimitB`: the keys and values of all annotations together."""
+_MAX_CHARACTER_BYTES = 4
+"""The longest character in UTF-8."""
 
 
 def escape(key: str) -> str:
-    """A key as one segment of a JSON Pointer (RFC 6901)."""
+    """Return a key as one segment of a JSON Pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 class PodPatch:
-    """Collects edits to one received pod and gives the operations for them, in a safe order.
+    """The edits to one received pod. Gives the operations for them in a safe order.
 
-    Edits of containers use the received indices; init containers are put in or moved after that.
+    Edits of containers come first and use the received indices. Insertions and moves of init
+    containers come after them.
     """
 
     __slots__ = (
-        "_annotations", "_arrangement", "_edits", "_first_init_container", "_forms", "_from_images",
-        "_mounted", "_moved_first", "_pod", "_runtime_class_name", "_volumes",
+        "_added_volumes", "_annotations", "_edit_shapes", "_edits", "_first_init_container",
+        "_image_commands", "_mounted_paths", "_moved_first", "_placement", "_pod",
+        "_runtime_class_name",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
         self._annotations: dict[str, str] = {}
         self._edits: list[Operation] = []
-        self._forms: list[Hashable] = []
-        """Of each edit its path and, of what was received, all that decides whether it may be."""
-        self._from_images: list[tuple[ContainerList, int, list[str], list[str]]] = []
-        self._mounted: set[str] = set()
-        self._volumes = 0
+        self._edit_shapes: list[Hashable] = []
+        """For each edit, its path and the received facts that decide whether it is allowed."""
+        self._image_commands: list[tuple[ContainerList, int, list[str], list[str]]] = []
+        self._mounted_paths: set[str] = set()
+        self._added_volumes = 0
         self._runtime_class_name: str | None = None
-        self._arrangement: _Arrangement | None = None
+        self._placement: _Placement | None = None
         self._first_init_container: dict[str, Any] | None = None
         self._moved_first: int | None = None
 
     @property
     def runtime_class_name(self) -> str | None:
-        """The class that the pod will name: the one set here, else its own."""
+        """The RuntimeClass that the patched pod names, if any."""
         return self._runtime_class_name or self._pod.spec.runtime_class_name or None
 
     def annotate(self, key: str, value: str) -> None:
-        """Set an annotation of podsettle's own. Raises PatchError for any other."""
+        """Set one of podsettle's annotations. Raise PatchError for any other annotation."""
         if key not in OWN_ANNOTATIONS:
-            raise PatchError(f"the patch changes what it must not: annotation {key}")
+            raise PatchError(f"patch self-check failed: annotation {key} would change")
         self._annotations[key] = value
 
     def set_runtime_class(self, name: str) -> None:
@@ -87,7 +92,7 @@ class PodPatch:
             self._edit(_add(path, value), old and (old, value))
 
     def wrap(self, where: ContainerList, index: int, wrapper: Sequence[str]) -> None:
-        """Put a wrapper in front of the command that a container has."""
+        """Put a wrapper in front of a container's command."""
         command = self._container(where, index).command
         path = f"/spec/{where}/{index}/command"
         edit = {"op": "replace", "path": path, "value": [*wrapper, *(command or ())]}
@@ -101,10 +106,10 @@ class PodPatch:
         command: list[str],
         args: list[str],
     ) -> None:
-        """Put a wrapper in front of what the image of a container without a command starts.
+        """Set the command of a container without one: a wrapper and the image's command.
 
-        Its `args` are set where there are any, since an explicit command makes the runtime pass
-        over the image's own.
+        Also set `args` if the image has any, because the runtime ignores the image's own once a
+        command is set.
         """
         container = self._container(where, index)
         path = f"/spec/{where}/{index}"
@@ -112,27 +117,27 @@ class PodPatch:
         self._edit(_add(f"{path}/command", [*wrapper, *command]), received)
         if args:
             self._edit(_add(f"{path}/args", args), received)
-        self._from_images.append((where, index, command, args))
+        self._image_commands.append((where, index, command, args))
 
     def add_mount(self, where: ContainerList, index: int, mount: dict[str, Any]) -> None:
         """Append a volume mount to a container."""
         path = f"/spec/{where}/{index}/volumeMounts"
-        absent = path not in self._mounted and not self._container(where, index).has_mounts
+        absent = path not in self._mounted_paths and not self._container(where, index).has_mounts
         self._edit(_append(path, absent, mount), absent)
-        self._mounted.add(path)
+        self._mounted_paths.add(path)
 
     def add_volume(self, volume: dict[str, Any]) -> None:
         """Append a volume."""
         volumes = self._pod.spec.volumes
-        absent = volumes is None and not self._volumes
+        absent = volumes is None and not self._added_volumes
         taken = False
         for other in volumes or ():
             taken = taken or other.name == volume["name"]
         self._edit(_append("/spec/volumes", absent, volume), (absent, taken))
-        self._volumes += 1
+        self._added_volumes += 1
 
     def set_restart_rules(self, index: int, rules: list[dict[str, Any]]) -> None:
-        """Give the init container at `index` rules by which it is restarted, and else never."""
+        """Set restart rules of an init container, and `restartPolicy: Never` for other exits."""
         container = self._container("initContainers", index)
         path = f"/spec/initContainers/{index}"
         old = container.restart_policy, container.restart_policy_rules
@@ -140,15 +145,15 @@ class PodPatch:
         self._edit(_add(f"{path}/restartPolicyRules", rules), None)
 
     def put_init_container(self, container: dict[str, Any], before: int | None) -> None:
-        """Insert an init container before the one at `before`, or after all others."""
+        """Insert an init container before the one at `before`, or at the end."""
         count = len(self._pod.spec.init_containers or ())
         target = count if before is None else before
-        self._arrangement = _Arrangement(target, container=container)
+        self._placement = _Placement(target, container=container)
 
     def move_init_container(self, index: int, before: int | None) -> None:
-        """Move the init container at `index` before an earlier one, or behind all others."""
+        """Move the init container at `index` before the one at `before`, or to the end."""
         count = len(self._pod.spec.init_containers or ())
-        self._arrangement = _Arrangement(count - 1 if before is None else before, source=index)
+        self._placement = _Placement(count - 1 if before is None else before, source=index)
 
     def put_init_container_first(self, container: dict[str, Any]) -> None:
         """Insert an init container before all others."""
@@ -160,40 +165,44 @@ class PodPatch:
 
     @property
     def settled_fingerprint(self) -> str:
-        """How many containers, init containers, volumes and labels the pod has with the edits.
+        """The numbers of containers, init containers, volumes and labels of the patched pod.
 
-        What another webhook adds later, and a policy may want to know of, changes one of them.
+        If another webhook adds one of them later, the fingerprint no longer matches and the API
+        server calls podsettle again.
         """
         spec = self._pod.spec
         containers = len(spec.containers or ())
         inits = len(spec.init_containers or ()) + self._added_init_containers
-        volumes = len(spec.volumes or ()) + self._volumes
+        volumes = len(spec.volumes or ()) + self._added_volumes
         return f"{containers}/{inits}/{volumes}/{len(self._pod.labels or ())}"
 
     @property
     def _added_init_containers(self) -> int:
-        arranged = self._arrangement.container if self._arrangement else None
-        return (self._first_init_container is not None) + (arranged is not None)
+        placed = self._placement.container if self._placement else None
+        return (self._first_init_container is not None) + (placed is not None)
 
     @property
     def annotations_fit(self) -> bool:
-        """Whether the pod's annotations stay within what the API server takes, in bytes."""
+        """Whether the annotations of the patched pod stay below the API server's limit."""
         if not self._annotations:
             return True
         merged = {**(self._pod.annotations or {}), **self._annotations}
         characters = sum(map(len, merged)) + sum(map(len, merged.values()))
-        if characters * _BYTES_OF_A_CHARACTER <= _ANNOTATIONS:
+        if characters * _MAX_CHARACTER_BYTES <= _MAX_ANNOTATIONS_BYTES:
             return True
-        return sum(len(k.encode()) + len(v.encode()) for k, v in merged.items()) <= _ANNOTATIONS
+        return (
+            sum(len(k.encode()) + len(v.encode()) for k, v in merged.items())
+            <= _MAX_ANNOTATIONS_BYTES
+        )
 
     def operations(self) -> tuple[Operation, ...]:
-        """The operations for all edits; empty where there are none."""
-        return (*self._annotating(), *self._edits, *self._placing())
+        """Return the operations for all edits."""
+        return (*self._annotation_ops(), *self._edits, *self._init_container_ops())
 
     def verified_operations(self, verified_shapes: VerifiedShapes) -> tuple[Operation, ...]:
-        """The operations, once some of their shape were seen to do what they should.
+        """Return the operations, after the self-check if their shape was not verified before.
 
-        Raises PatchError.
+        Raises PatchError if the self-check fails.
         """
         operations = self.operations()
         if operations:
@@ -203,12 +212,12 @@ class PodPatch:
         return operations
 
     def _before(self) -> dict[str, Any]:
-        """The part of the received pod that a patch may touch.
+        """Return the part of the received pod that a patch may touch.
 
-        What a container has from its image is there as if the pod had said it.
+        Commands and arguments from images are included, as if the pod had set them.
         """
-        before = _projection(self._pod)
-        for where, index, command, args in self._from_images:
+        before = _project_pod(self._pod)
+        for where, index, command, args in self._image_commands:
             container = before["spec"][where][index]
             container.setdefault("command", command)
             if args and not self._container(where, index).has_args:
@@ -216,28 +225,28 @@ class PodPatch:
         return before
 
     def _shape(self) -> Shape:
-        """All that the verdict of the check hangs on."""
+        """Return all facts that the result of the self-check depends on."""
         metadata, spec = self._pod.metadata, self._pod.spec
         inits = spec.init_containers
-        first, arrangement = self._first_init_container, self._arrangement
+        first, placement = self._first_init_container, self._placement
         return (
-            tuple(self._forms),
+            tuple(self._edit_shapes),
             metadata is None,
             metadata is None or metadata.annotations is None,
             tuple(self._annotations),
             len(spec.containers or ()),
             None if inits is None else len(inits),
             tuple([(i, c.name) for i, c in enumerate(inits or ()) if c.name in OWN_CONTAINERS]),
-            arrangement.form if arrangement else None,
+            placement.shape if placement else None,
             self._moved_first,
             first["name"] if first else None,
         )
 
     def _edit(self, operation: Operation, received: Hashable) -> None:
         self._edits.append(operation)
-        self._forms.append((operation["path"], received))
+        self._edit_shapes.append((operation["path"], received))
 
-    def _annotating(self) -> Iterable[Operation]:
+    def _annotation_ops(self) -> Iterable[Operation]:
         if not self._annotations:
             return ()
         metadata = self._pod.metadata
@@ -250,14 +259,14 @@ class PodPatch:
             for key, value in self._annotations.items()
         ]
 
-    def _placing(self) -> Iterable[Operation]:
-        """What puts init containers elsewhere: after all edits, which count as received."""
+    def _init_container_ops(self) -> Iterable[Operation]:
+        """Return the insertions and moves. They follow all edits, which use received indices."""
         absent = self._pod.spec.init_containers is None
-        arrangement, moved = self._arrangement, self._moved_first
-        if arrangement is not None:
-            yield arrangement.operation(absent=absent)
+        placement, moved = self._placement, self._moved_first
+        if placement is not None:
+            yield placement.operation(absent=absent)
             absent = False
-            moved = None if moved is None else arrangement.after(moved)
+            moved = None if moved is None else placement.after(moved)
         if moved is not None:
             source = f"/spec/initContainers/{moved}"
             yield {"op": "move", "from": source, "path": "/spec/initContainers/0"}
@@ -273,8 +282,8 @@ class PodPatch:
         return (containers or [])[index]
 
 
-class _Arrangement(NamedTuple):
-    """One init container that is inserted or, from `source`, moved; `target` is where it ends."""
+class _Placement(NamedTuple):
+    """An init container that is inserted at index `target`, or moved there from `source`."""
 
     target: int
     container: dict[str, Any] | None = None
@@ -289,12 +298,12 @@ class _Arrangement(NamedTuple):
         return _add(path, self.container)
 
     @property
-    def form(self) -> Hashable:
-        """What the operation is, but for most of the container."""
+    def shape(self) -> Hashable:
+        """The part of the self-check's shape that stands for this operation."""
         return self.target, self.source, self.container["name"] if self.container else None
 
     def after(self, index: int) -> int:
-        """Where the other container at `index` stands then."""
+        """Return the new index of another container that stood at `index`."""
         if self.source is not None and index > self.source:
             index -= 1
         return index + 1 if index >= self.target else index
@@ -308,8 +317,8 @@ def _append(path: str, absent: bool, value: Any) -> Operation:
     return _add(path, [value]) if absent else _add(f"{path}/-", value)
 
 
-def _projection(pod: Pod) -> dict[str, Any]:
-    """The part of the received pod that a patch may touch, as JSON; null and "" are as absent."""
+def _project_pod(pod: Pod) -> dict[str, Any]:
+    """Return the part of the received pod that a patch may touch. Omit null and empty strings."""
     projected: dict[str, Any] = {}
     spec: dict[str, Any] = {}
     if pod.metadata is not None:
@@ -325,18 +334,18 @@ def _projection(pod: Pod) -> dict[str, Any]:
     if pod.spec.volumes is not None:
         spec["volumes"] = [{"name": volume.name} for volume in pod.spec.volumes]
     if pod.spec.init_containers is not None:
-        spec["initContainers"] = [_projected(c) for c in pod.spec.init_containers]
+        spec["initContainers"] = [_project_container(c) for c in pod.spec.init_containers]
     if pod.spec.containers is not None:
-        spec["containers"] = [_projected(c) for c in pod.spec.containers]
+        spec["containers"] = [_project_container(c) for c in pod.spec.containers]
     return projected | {"spec": spec}
 
 
-def _projected(container: Container) -> dict[str, Any]:
+def _project_container(container: Container) -> dict[str, Any]:
     projected: dict[str, Any] = {"name": container.name}
     if container.command is not None:
         projected["command"] = container.command
-    # Undecoded: whether they can be decoded must decide nothing. With the decision cache they are
-    # not part of the pod that is decided on.
+    # Left undecoded: a decision must not depend on whether these fields can be decoded, because the
+    # decision cache omits them from the pod.
     if is_set(container.args):
         projected["args"] = bytes(container.args)
     if is_set(container.volume_mounts):

@@ -1,9 +1,9 @@
-"""The self-check: a patch is answered once it was seen to apply, and to do nothing else.
+"""The self-check of a patch: it applies, and it makes only the changes that podsettle may make.
 
-Whether it does hangs on shapes alone: which of its parents the pod has, which paths it names. A
-value cannot matter, since `patch` builds each in such a way that it holds what was there. So the
-patch is applied to the part of the pod that it may touch (`jsonpatch`) the first time that a shape
-turns up. A cluster has a few hundred of them, and every later patch of that shape is proven.
+Whether a patch applies depends on its paths and on which parents exist, not on values: the builder
+keeps every received value. So patches of one shape give one result. For the first patch of each
+shape, `jsonpatch` applies the operations to the part of the pod that they may touch. Later patches
+of the shape are not checked again. A cluster has a few hundred shapes.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import jsonpatch
 
 from webhook.core.constants import HELPER, KUBELET_GATE, OWN_ANNOTATIONS, OWN_CONTAINERS
 
-_MOST_PARTS = 50_000
-"""Of all shapes that are remembered: some 10 MB. A cluster has a few thousand."""
+_MAX_PARTS = 50_000
+"""The size of all stored shapes, about 10 MB. The shapes of a cluster have a few thousand parts."""
 
 Shape: TypeAlias = tuple[Hashable, ...]
 
 
 class PatchError(Exception):
-    """A patch that must not be answered: it does not apply, or it does what it should not."""
+    """A patch that must not be sent: it does not apply, or it makes a forbidden change."""
 
 
 class VerifiedShapes:
-    """The shapes that were seen to do what they should."""
+    """The shapes of patches that passed the self-check."""
 
     def __init__(self) -> None:
         self._shapes: set[Shape] = set()
@@ -38,31 +38,39 @@ class VerifiedShapes:
     def add(
         self, shape: Shape, before: dict[str, Any], operations: Sequence[dict[str, Any]]
     ) -> None:
-        """Apply the operations to `before`, the part of a pod that they may touch, and look.
+        """Check a patch and store its shape. Raise PatchError if the check fails.
 
-        Their shape is proven then. Raises PatchError.
+        `before` is the part of the pod that the operations may touch.
         """
         try:
             after = jsonpatch.apply_patch(before, operations)
         except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-            raise PatchError(f"the patch does not apply: {error}") from error
+            raise PatchError(
+                f"patch self-check failed: the patch does not apply: {error}"
+            ) from error
         verify_patch(before, after)
         parts = sum(len(part) if isinstance(part, tuple) else 1 for part in shape)
         self._parts += parts
-        if self._parts > _MOST_PARTS:
-            # Who makes up pods to fill memory gets no further.
+        if self._parts > _MAX_PARTS:
+            # Clear everything when full, so generated pods cannot exhaust memory.
             self._shapes.clear()
             self._parts = parts
         self._shapes.add(shape)
 
 
 def verify_patch(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Raise PatchError where `after` differs from `before` in a way that podsettle must not cause.
+    """Raise PatchError if `after` differs from `before` by a change that podsettle must not make.
 
-    Allowed: own annotations; a runtimeClassName or a seLinuxChangePolicy where there was none;
-    appended volumes and mounts; a wrapper in front of a command; restart rules of an init container
-    that had no restartPolicy; podsettle's own init containers, the helper first. What a container
-    without a command has from its image is in `before` as if the pod had said it.
+    Allowed changes:
+
+    - podsettle's own annotations;
+    - a runtimeClassName or a seLinuxChangePolicy, if the pod had none;
+    - appended volumes and volume mounts;
+    - a wrapper in front of a command;
+    - restart rules of an init container that had no restartPolicy;
+    - podsettle's own init containers, with the helper first.
+
+    `before` includes commands and arguments that come from images.
     """
     old, new = before["spec"], after["spec"]
     _require(after.keys() <= {"metadata", "spec"}, "top-level keys")
@@ -74,28 +82,32 @@ def verify_patch(before: dict[str, Any], after: dict[str, Any]) -> None:
         "spec keys",
     )
     _require(
-        _foreign(old_metadata.get("annotations")) == _foreign(new_metadata.get("annotations")),
-        "annotations of others",
+        _foreign_annotations(old_metadata.get("annotations"))
+        == _foreign_annotations(new_metadata.get("annotations")),
+        "foreign annotations",
     )
-    _require(_is_kept("runtimeClassName", old, new), "runtimeClassName")
-    _require(_extends(old.get("volumes", []), new.get("volumes", [])), "volumes")
+    _require(_unchanged_or_added("runtimeClassName", old, new), "runtimeClassName")
+    _require(_is_append(old.get("volumes", []), new.get("volumes", [])), "volumes")
     names = [volume["name"] for volume in new.get("volumes", [])]
     _require(len(old.get("volumes", [])) == len(names) or names[-1] not in names[:-1], "volumes")
     old_security, new_security = old.get("securityContext", {}), new.get("securityContext", {})
     _require(new_security.keys() <= {"seLinuxChangePolicy"}, "securityContext")
-    _require(_is_kept("seLinuxChangePolicy", old_security, new_security), "seLinuxChangePolicy")
+    _require(
+        _unchanged_or_added("seLinuxChangePolicy", old_security, new_security),
+        "seLinuxChangePolicy",
+    )
     old_inits, new_inits = old.get("initContainers", []), new.get("initContainers", [])
     _check_own_init_containers(old_inits, new_inits)
-    _check_containers(_but_own(old_inits), _but_own(new_inits), may_restart=True)
+    _check_containers(_excluding_own(old_inits), _excluding_own(new_inits), may_restart=True)
     _check_containers(old.get("containers", []), new.get("containers", []))
 
 
-def _foreign(annotations: dict[str, str] | None) -> dict[str, str]:
+def _foreign_annotations(annotations: dict[str, str] | None) -> dict[str, str]:
     return {k: v for k, v in (annotations or {}).items() if k not in OWN_ANNOTATIONS}
 
 
-def _is_kept(key: str, before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Whether a value that was there is there, and none has been taken away."""
+def _unchanged_or_added(key: str, before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Return whether a field kept its value, or was absent before."""
     return before.get(key) in (None, after.get(key))
 
 
@@ -103,7 +115,7 @@ def _check_own_init_containers(old: list[dict[str, Any]], new: list[dict[str, An
     for name in OWN_CONTAINERS:
         known, found = ([c for c in each if c["name"] == name] for each in (old, new))
         _require(found == known if known else len(found) <= 1, f"init container {name}")
-    # Where it stood, or first. The gate beside it does not count.
+    # The helper keeps its place or moves to the front; the kubelet gate is ignored.
     known_at, found_at = (
         [i for i, name in enumerate(names) if name == HELPER]
         for names in ([c["name"] for c in each if c["name"] != KUBELET_GATE] for each in (old, new))
@@ -111,7 +123,7 @@ def _check_own_init_containers(old: list[dict[str, Any]], new: list[dict[str, An
     _require(found_at in ([], [0], known_at), "place of the helper")
 
 
-def _but_own(containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _excluding_own(containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [container for container in containers if container["name"] not in OWN_CONTAINERS]
 
 
@@ -130,7 +142,7 @@ def _check_containers(
         else:
             _require(wrapped[len(wrapped) - len(command) :] == command, f"command of {name}")
         _require(
-            _extends(before.get("volumeMounts", []), after.get("volumeMounts", [])),
+            _is_append(before.get("volumeMounts", []), after.get("volumeMounts", [])),
             f"mounts of {name}",
         )
 
@@ -148,8 +160,8 @@ def _check_restart_policy(
     _require(same or gained, f"restartPolicy of {before['name']}")
 
 
-def _extends(old: Any, new: Any) -> bool:
-    """Whether a list is as it was, or longer by one. What is no list must be as it was."""
+def _is_append(old: Any, new: Any) -> bool:
+    """Return whether a list is unchanged or longer by one item. Other values must be unchanged."""
     if not isinstance(old, list):
         return bool(old == new)
     return new[: len(old)] == old and len(new) <= len(old) + 1
@@ -157,4 +169,4 @@ def _extends(old: Any, new: Any) -> bool:
 
 def _require(holds: bool, what: str) -> None:
     if not holds:
-        raise PatchError(f"the patch changes what it must not: {what}")
+        raise PatchError(f"patch self-check failed: {what} would change")

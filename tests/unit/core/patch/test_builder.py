@@ -354,7 +354,7 @@ FORBIDDEN: dict[str, Callable[[Json], object]] = {
 def test_the_check_refuses(what: str) -> None:
     after = copy.deepcopy(received())
     FORBIDDEN[what](after)
-    with pytest.raises(PatchError, match="changes what it must not"):
+    with pytest.raises(PatchError, match="patch self-check failed"):
         verify_patch(received(), after)
 
 
