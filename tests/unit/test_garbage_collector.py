@@ -16,6 +16,6 @@ assert gc.get_threshold() == threshold
 """
 
 
-def test_modules_are_kept_from_it_and_nothing_else() -> None:
+def test_only_imported_modules_are_frozen() -> None:
     ran = subprocess.run([sys.executable, "-c", _LOOK], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

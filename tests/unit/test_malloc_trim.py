@@ -25,7 +25,7 @@ print(before - resident())
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="glibc's own")
-def test_what_was_freed_before_something_that_stays_is_given_back() -> None:
+def test_freed_memory_below_a_live_block_is_returned_to_the_system() -> None:
     said = subprocess.run(
         [sys.executable, "-c", _FREED], capture_output=True, text=True, check=True
     ).stdout

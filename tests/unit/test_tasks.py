@@ -11,7 +11,7 @@ from webhook import tasks as module
 from webhook.tasks import supervise
 
 
-async def test_a_defect_is_logged_and_the_work_begun_anew(
+async def test_failed_task_is_logged_and_restarted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_PAUSE", 0)
@@ -33,7 +33,7 @@ async def test_a_defect_is_logged_and_the_work_begun_anew(
     assert "nobody had thought of it" in caplog.text
 
 
-async def test_it_ends_with_the_block() -> None:
+async def test_tasks_end_with_the_block() -> None:
     before = asyncio.all_tasks()
     async with supervise(asyncio.Event().wait, asyncio.Event().wait):
         assert len(asyncio.all_tasks()) == len(before) + 2
