@@ -1,4 +1,4 @@
-"""`webhook.dns_resolver` behind aiohttp's interface for resolvers."""
+"""An adapter of `webhook.dns_resolver` to aiohttp's interface for resolvers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webhook.dns_resolver import Resolver
 
 
 class ThreadResolver(AbstractResolver):
-    """Looks names up in a Resolver's threads, for the owner that `owner` names at each call."""
+    """A resolver for aiohttp. `owner` is called for each look-up and returns its owner."""
 
     def __init__(self, resolver: Resolver, owner: Callable[[], str]) -> None:
         self._resolver = resolver
@@ -20,7 +20,7 @@ class ThreadResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a name. Raises OSError and UnicodeError."""
+        """Return the addresses of a host name. Raises OSError and UnicodeError."""
         found = await self._resolver.addresses(host, port, family, self._owner())
         return [
             ResolveResult(
@@ -35,4 +35,4 @@ class ThreadResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Leave the resolver as it is; others may use it."""
+        """Do nothing, because other sessions may use the same Resolver."""

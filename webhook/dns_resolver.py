@@ -1,12 +1,13 @@
-"""Host names to addresses, in threads that nothing else uses.
+"""DNS look-ups in threads of their own, so that name servers that do not answer block nothing else.
 
-`getaddrinfo` cannot be cancelled. Where name servers do not answer it holds its thread for 5 s per
-attempt, name server and search domain (`man resolv.conf`): up to a minute in a pod. On the event
-loop's own threads a few such names stop all else that runs there: the default executor has few
-workers and joins them at exit, and uvloop does at most two look-ups at a time, in libuv's pool.
+`getaddrinfo` cannot be cancelled. If name servers do not answer, it blocks its thread for 5 s per
+attempt, name server and search domain (`man resolv.conf`): up to a minute in a pod. In shared
+threads, a few such names would block other work. The default executor has few workers and waits
+for them at exit. uvloop runs at most two look-ups at a time, in libuv's thread pool.
 
-So each look-up has a daemon thread: no exit waits for it. Their number is bounded in all and per
-owner, and nothing is queued behind look-ups that hang: one too many is refused at once.
+So each look-up runs in a daemon thread, for which no exit waits. The number of threads is limited,
+in total and per owner. Beyond the limit a look-up is refused at once and not queued, because the
+queue would wait for look-ups that hang.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from time import monotonic
 from typing import NamedTuple
 
 _STUCK_SECONDS = 5.0
-"""After which a look-up counts as stuck: the time for one attempt (`man resolv.conf`, timeout)."""
+"""A look-up that takes longer counts as stuck. One attempt takes so long (`man resolv.conf`)."""
 
 
 class Address(NamedTuple):
-    """One of the addresses of a name."""
+    """One address of a host name."""
 
     host: str
-    """Numeric; of an IPv6 address on a link with its interface."""
+    """Numeric. A link-local IPv6 address includes its interface."""
     port: int
     family: int
     protocol: int
@@ -39,22 +40,22 @@ Resolve = Callable[[str, int, int], list[Address]]
 
 
 class LookupLimitError(OSError):
-    """As many look-ups are under way as there may be, for an owner or in all."""
+    """The limit on look-ups is reached, for an owner or in total."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lookup:
     owner: str
-    begun: float
+    started_at: float
     answer: asyncio.Future[list[Address]]
 
 
 def resolve(host: str, port: int, family: int) -> list[Address]:
-    """The addresses of a name, as the operating system has them. Blocks.
+    """Return the addresses of a host name from the operating system. Blocks.
 
-    Raises OSError, and UnicodeError for what cannot be a name.
+    Raises OSError, and UnicodeError if `host` cannot be a host name.
     """
-    # AI_ADDRCONFIG: no IPv6 addresses where the machine has none, as aiohttp's own resolver.
+    # AI_ADDRCONFIG as in aiohttp's own resolver: no IPv6 addresses on a machine without IPv6.
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
     return [
@@ -64,9 +65,9 @@ def resolve(host: str, port: int, family: int) -> list[Address]:
 
 
 class Resolver:
-    """Looks names up for owners, such as namespaces; each has a share of the threads.
+    """Look-ups for owners, such as namespaces. Each owner may use a share of the threads.
 
-    Used by one event loop at a time.
+    Use it on one event loop at a time.
     """
 
     def __init__(
@@ -78,44 +79,42 @@ class Resolver:
         resolve: Resolve = resolve,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`count_refused` is called for each look-up that is refused; `resolve`, in a thread, for
-        each one that is not.
-        """
+        """`resolve` runs in a thread for each look-up, `count_refused` for each refused one."""
         self._max_lookups = max_lookups
         self._max_lookups_per_owner = max_lookups_per_owner
         self._count_refused = count_refused
         self._resolve = resolve
         self._clock = clock
         self._latest: dict[tuple[str, int, int], _Lookup] = {}
-        self._under_way: set[_Lookup] = set()
+        self._in_flight: set[_Lookup] = set()
         self._owners: Counter[str] = Counter()
 
     @property
     def stuck(self) -> int:
-        """How many look-ups have been under way for more than 5 s; each holds a thread."""
-        return sum(map(self._is_stuck, self._under_way))
+        """Number of look-ups that have taken more than 5 s so far. Each holds a thread."""
+        return sum(map(self._is_stuck, self._in_flight))
 
     async def addresses(self, host: str, port: int, family: int, owner: str) -> list[Address]:
-        """The addresses of a name.
+        """Return the addresses of a host name.
 
-        Callers that ask for the same name share one look-up, which counts for the first owner,
-        unless it is stuck: then the next caller begins another. A cancelled caller leaves the
-        look-up as it is.
+        Callers that ask for the same name share one look-up, which counts for the owner of the
+        first. If it is stuck, the next caller starts another one. Cancelling a caller does not
+        cancel the look-up.
 
-        Raises OSError as `getaddrinfo` does, UnicodeError for what cannot be a name, and
+        Raises OSError as `getaddrinfo` does, UnicodeError if `host` cannot be a host name, and
         LookupLimitError.
         """
         key = (host, port, family)
         lookup = self._latest.get(key)
         if lookup is None or self._is_stuck(lookup):
-            lookup = self._begin(key, owner)
+            lookup = self._start(key, owner)
         return await asyncio.shield(lookup.answer)
 
     def _is_stuck(self, lookup: _Lookup) -> bool:
-        return self._clock() - lookup.begun > _STUCK_SECONDS
+        return self._clock() - lookup.started_at > _STUCK_SECONDS
 
-    def _begin(self, key: tuple[str, int, int], owner: str) -> _Lookup:
-        """Start a thread. Raises LookupLimitError."""
+    def _start(self, key: tuple[str, int, int], owner: str) -> _Lookup:
+        """Start a thread for a look-up. Raises LookupLimitError."""
         self._check_limits(owner)
         loop = asyncio.get_running_loop()
         lookup = _Lookup(owner, self._clock(), loop.create_future())
@@ -126,43 +125,43 @@ class Resolver:
                 answer = self._resolve(*key)
             except Exception as error:
                 answer = error
-            with suppress(RuntimeError):  # The loop is closed: the answer comes too late.
+            with suppress(RuntimeError):  # The loop is closed, so nothing waits for the answer.
                 loop.call_soon_threadsafe(self._end, key, lookup, answer)
 
         try:
             threading.Thread(target=run, name="resolver", daemon=True).start()
-        except RuntimeError as error:  # The container's limit on processes counts threads, too.
+        except RuntimeError as error:  # A container's limit on processes also counts threads.
             self._count_refused()
-            raise LookupLimitError(f"no name can be looked up: {error}") from None
+            raise LookupLimitError(f"cannot start a DNS look-up: {error}") from None
         self._latest[key] = lookup
-        self._under_way.add(lookup)
+        self._in_flight.add(lookup)
         self._owners[owner] += 1
         return lookup
 
     def _check_limits(self, owner: str) -> None:
-        """Raise LookupLimitError.
+        """Raise LookupLimitError if the owner may not start a look-up.
 
-        An owner may have as many look-ups under way as threads are free, at most its share: the
-        last threads go to owners that have few, so several owners do not take them all.
+        An owner may have no more look-ups in flight than its share, and no more than there are free
+        threads. So several owners together cannot take all threads: the last ones go to owners with
+        few look-ups.
         """
-        free = self._max_lookups - len(self._under_way)
+        free = self._max_lookups - len(self._in_flight)
         own = self._owners[owner]
         if own < min(self._max_lookups_per_owner, free):
             return
         self._count_refused()
         if free > 0:
             raise LookupLimitError(
-                f"{own} look-ups of names for {owner} are under way; no more are begun until one "
-                "ends"
+                f"{own} DNS look-ups for {owner} are in flight; no more start until one ends"
             )
         raise LookupLimitError(
-            f"{self._max_lookups} look-ups of names are under way; no more are begun until one ends"
+            f"{self._max_lookups} DNS look-ups are in flight; no more start until one ends"
         )
 
     def _end(
         self, key: tuple[str, int, int], lookup: _Lookup, answer: list[Address] | Exception
     ) -> None:
-        self._under_way.discard(lookup)
+        self._in_flight.discard(lookup)
         self._owners[lookup.owner] -= 1
         if not self._owners[lookup.owner]:
             del self._owners[lookup.owner]
@@ -170,6 +169,6 @@ class Resolver:
             del self._latest[key]
         if isinstance(answer, Exception):
             lookup.answer.set_exception(answer)
-            lookup.answer.exception()  # asyncio logs errors that no caller waits for any more.
+            lookup.answer.exception()  # Otherwise asyncio logs errors that no caller awaits.
         else:
             lookup.answer.set_result(answer)

@@ -1,4 +1,4 @@
-"""Work that goes on beside the answering of requests."""
+"""Supervision of background tasks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from contextlib import asynccontextmanager
 
 log = logging.getLogger(__name__)
 
-_PAUSE = 5.0
+_RESTART_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def supervise(*works: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Keep endless work going while the block runs.
+async def supervise(
+    *coroutines: Callable[[], Awaitable[object]], restart_seconds: float = _RESTART_SECONDS
+) -> AsyncIterator[None]:
+    """Run endless coroutine functions while the block runs.
 
-    A defect in it is logged, and the work is begun anew after 5 s: a certificate that is no longer
-    renewed, or a policy that is no longer followed, would be worse.
+    If one raises or returns, it is started again after `restart_seconds`. Otherwise, for example,
+    the certificate would no longer be renewed.
     """
-    tasks = [asyncio.create_task(_go_on(work)) for work in works]
+    tasks = [asyncio.create_task(_restart_forever(each, restart_seconds)) for each in coroutines]
     try:
         yield
     finally:
@@ -28,10 +30,13 @@ async def supervise(*works: Callable[[], Awaitable[object]]) -> AsyncIterator[No
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _go_on(work: Callable[[], Awaitable[object]]) -> None:
+async def _restart_forever(
+    coroutine: Callable[[], Awaitable[object]], restart_seconds: float
+) -> None:
     while True:
         try:
-            await work()
+            await coroutine()
         except Exception:
-            log.exception("a defect in podsettle; beginning anew in %g s", _PAUSE)
-        await asyncio.sleep(_PAUSE)
+            name = getattr(coroutine, "__qualname__", repr(coroutine))
+            log.exception("background task %s failed; restarting in %g s", name, restart_seconds)
+        await asyncio.sleep(restart_seconds)

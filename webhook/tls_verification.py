@@ -1,4 +1,4 @@
-"""How podsettle verifies the certificates of servers that are not its own."""
+"""Verification of the certificates of API servers and registries."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import ssl
 
 
 def client_context() -> ssl.SSLContext:
-    """A context that verifies chain, name and validity, and takes the CAs that kubectl takes.
+    """Return a context that verifies chain, name and validity, and accepts the same CAs as kubectl.
 
-    It trusts the operating system's certificates, or those that SSL_CERT_FILE names.
+    It trusts the operating system's CAs, or those in the file SSL_CERT_FILE.
 
-    Python 3.13 and later set VERIFY_X509_STRICT by default, which no client in Go does. It refuses
-    CAs without key identifiers, as EKS made them for clusters created on Kubernetes 1.16 or
-    earlier, and CAs without key usage, as a plain `openssl req -x509` makes them.
+    Python 3.13 and later set VERIFY_X509_STRICT by default. Go clients have no such check. It
+    rejects CAs without key identifiers, as in EKS clusters created on Kubernetes 1.16 or earlier,
+    and CAs without key usage, as `openssl req -x509` creates them.
     """
     context = ssl.create_default_context()
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

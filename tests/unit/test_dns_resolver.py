@@ -1,4 +1,4 @@
-"""Names that nothing answers for: what they hold, and what they must not hold."""
+"""DNS look-ups that hang: the threads that they hold, and the work that they must not block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADDRESS = Address("192.0.2.1", 443, V4, 6)
 
 
 class NameServer:
-    """Answers at once, and names that begin with `hang` only when the test ends."""
+    """A resolver that answers at once, but for names that begin with `hang` only when it may."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -40,7 +40,7 @@ def name_server() -> Iterator[NameServer]:
 
 
 class Clock:
-    """A clock that stands still until a test moves it."""
+    """A clock that only tests advance."""
 
     now = 1000.0
 
@@ -56,7 +56,7 @@ class Refused:
 
 
 async def hang(resolver: Resolver, owner: str, *names: str) -> list[asyncio.Task[list[Address]]]:
-    """Callers of look-ups that have begun."""
+    """Start look-ups that hang, and return their callers."""
     tasks = [
         asyncio.create_task(resolver.addresses(f"hang-{name}", 443, V4, owner)) for name in names
     ]
@@ -69,7 +69,7 @@ async def ask(resolver: Resolver, owner: str, name: str = "quick") -> list[Addre
         return await resolver.addresses(name, 443, V4, owner)
 
 
-async def test_the_default_executor_is_free_while_look_ups_hang(name_server: NameServer) -> None:
+async def test_hanging_look_ups_do_not_block_the_default_executor(name_server: NameServer) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     resolver = Resolver(9, 9, resolve=name_server)
     callers = await hang(resolver, "a", "1", "2", "3")
@@ -80,7 +80,7 @@ async def test_the_default_executor_is_free_while_look_ups_hang(name_server: Nam
     assert await asyncio.gather(*callers) == [[ADDRESS]] * 3
 
 
-async def test_a_look_up_does_not_wait_for_the_default_executor(name_server: NameServer) -> None:
+async def test_busy_default_executor_does_not_block_a_look_up(name_server: NameServer) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     busy = asyncio.create_task(asyncio.to_thread(name_server.answer.wait))
     await asyncio.sleep(0)
@@ -91,13 +91,13 @@ async def test_a_look_up_does_not_wait_for_the_default_executor(name_server: Nam
     await busy
 
 
-async def test_an_owner_whose_look_ups_hang_is_refused_and_others_are_answered(
+async def test_owner_at_its_limit_is_refused_and_others_are_answered(
     name_server: NameServer,
 ) -> None:
     refused = Refused()
     resolver = Resolver(64, 3, resolve=name_server, count_refused=refused)
     callers = await hang(resolver, "namespace a", "1", "2", "3")
-    with pytest.raises(LookupLimitError, match=r"^3 look-ups of names for namespace a are under"):
+    with pytest.raises(LookupLimitError, match=r"^3 DNS look-ups for namespace a are in flight"):
         await ask(resolver, "namespace a")
     assert await ask(resolver, "namespace b") == [ADDRESS]
     assert refused.times == 1
@@ -106,8 +106,8 @@ async def test_an_owner_whose_look_ups_hang_is_refused_and_others_are_answered(
     assert await ask(resolver, "namespace a") == [ADDRESS]
 
 
-async def test_several_owners_do_not_take_the_last_threads(name_server: NameServer) -> None:
-    """An owner gets no more than are free: 9 threads are 3 for each of two, and 3 for others."""
+async def test_several_owners_cannot_take_the_last_threads(name_server: NameServer) -> None:
+    """An owner gets no more threads than are free: of 9, two owners get 3 each, and 3 remain."""
     refused = Refused()
     resolver = Resolver(9, 8, resolve=name_server, count_refused=refused)
     for number in range(9):
@@ -119,14 +119,14 @@ async def test_several_owners_do_not_take_the_last_threads(name_server: NameServ
     assert await ask(resolver, "c") == [ADDRESS]
 
 
-async def test_when_all_threads_hang_a_look_up_is_refused_and_not_queued(
+async def test_look_up_is_refused_and_not_queued_if_all_threads_hang(
     name_server: NameServer,
 ) -> None:
     refused = Refused()
     resolver = Resolver(2, 1, resolve=name_server, count_refused=refused)
     await hang(resolver, "a", "1")
     await hang(resolver, "b", "2")
-    with pytest.raises(LookupLimitError, match=r"^2 look-ups of names are under way; no more are"):
+    with pytest.raises(LookupLimitError, match=r"^2 DNS look-ups are in flight; no more start"):
         await ask(resolver, "c")
     assert refused.times == 1
     assert "quick" not in name_server.asked
@@ -152,7 +152,7 @@ async def test_callers_share_a_look_up_until_it_is_stuck(
     assert resolver.stuck == 0
 
 
-async def test_a_cancelled_caller_leaves_the_look_up_to_the_others(
+async def test_cancelled_caller_does_not_cancel_the_look_up_of_others(
     name_server: NameServer,
 ) -> None:
     resolver = Resolver(1, 1, resolve=name_server)
@@ -166,7 +166,7 @@ async def test_a_cancelled_caller_leaves_the_look_up_to_the_others(
     assert await second == [ADDRESS]
 
 
-async def test_errors_reach_every_caller_and_free_the_thread() -> None:
+async def test_errors_reach_all_callers_and_free_the_thread() -> None:
     def fail(host: str, _port: int, _family: int) -> list[Address]:
         raise socket.gaierror(socket.EAI_NONAME, f"no {host}")
 
@@ -199,7 +199,7 @@ asyncio.run(main())
 """
 
 
-def test_a_process_ends_without_waiting_for_look_ups() -> None:
+def test_process_exits_without_waiting_for_look_ups() -> None:
     done = subprocess.run([sys.executable, "-c", END], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "gave up\n", "")
 
@@ -222,6 +222,6 @@ thread.join()
 """
 
 
-def test_an_answer_after_the_end_of_the_loop_is_dropped() -> None:
+def test_answer_after_the_event_loop_closed_is_dropped() -> None:
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

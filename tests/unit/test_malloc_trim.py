@@ -1,4 +1,4 @@
-"""What podsettle does not need any more is the system's again."""
+"""Freed memory is returned to the system."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ print(before - resident())
 """
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="glibc's own")
-def test_freed_memory_below_a_live_block_is_returned_to_the_system() -> None:
-    said = subprocess.run(
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="glibc only")
+def test_memory_freed_below_a_used_block_is_returned() -> None:
+    printed = subprocess.run(
         [sys.executable, "-c", _FREED], capture_output=True, text=True, check=True
     ).stdout
 
-    assert int(said) > 20_000_000
+    assert int(printed) > 20_000_000

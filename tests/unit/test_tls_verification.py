@@ -1,6 +1,6 @@
-"""Certificates of others: what kubectl takes is taken, and what it refuses is refused.
+"""Verification of server certificates: podsettle accepts and rejects the same ones as kubectl.
 
-Python verifies strictly from 3.13 on; on earlier ones these tests make it do so.
+Python 3.13 and later verify strictly. On earlier versions, these tests enable strict verification.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Ask = Callable[[str, Authority], Awaitable[str]]
 
 @pytest.fixture(autouse=True)
 def strict_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `ssl.create_default_context` does from Python 3.13 on, on any."""
+    """Verify strictly by default on every Python version, as Python 3.13 and later do."""
     if sys.version_info >= (3, 13):
         return
     create = ssl.create_default_context
@@ -54,13 +54,13 @@ def authority(directory: Path, name: str, lacks: str = "") -> Authority:
 
 @pytest.fixture(params=["nothing", "key identifiers", "key usage", "key identifiers and key usage"])
 def trusted(request: pytest.FixtureRequest, tmp_path: Path) -> Authority:
-    """A CA that lacks these."""
+    """A CA without these extensions."""
     return authority(tmp_path, "trusted", request.param)
 
 
 @asynccontextmanager
 async def server_with(certificate: Issued) -> AsyncIterator[str]:
-    """The address of a server that answers 404 in JSON to everything."""
+    """The address of a server that answers 404 in JSON to all requests."""
 
     async def answer(_request: web.Request) -> web.Response:
         return web.json_response({"message": "answered"}, status=404)
@@ -80,7 +80,7 @@ async def server_with(certificate: Issued) -> AsyncIterator[str]:
 
 @pytest.fixture
 def ask_api_server(tmp_path: Path) -> Ask:
-    """What comes of a request to an API server whose kubeconfig names this CA."""
+    """Send a request to an API server with this CA in the kubeconfig, and return the error."""
 
     async def ask(host: str, trusted: Authority) -> str:
         cluster = {"server": f"https://{host}", "certificate-authority": str(trusted.file)}
@@ -106,7 +106,7 @@ def ask_api_server(tmp_path: Path) -> Ask:
 def ask_registry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Ask:
-    """What comes of a look-up at a registry, with this CA as SSL_CERT_FILE."""
+    """Look up an image with this CA as SSL_CERT_FILE, and return the error."""
 
     async def ask(host: str, trusted: Authority) -> str:
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted.file))
@@ -123,13 +123,13 @@ def ask_registry(
 
 @pytest.fixture(params=["api_server", "registry"])
 def ask(request: pytest.FixtureRequest) -> Ask:
-    """What comes of asking a server, trusting one CA alone."""
+    """Send a request to a server, trusting only one CA, and return the error."""
     found: Ask = request.getfixturevalue(f"ask_{request.param}")
     return found
 
 
-def is_refused(answer: str) -> bool:
-    """Whether the server's certificate was, and nothing else went wrong."""
+def is_rejected(answer: str) -> bool:
+    """Whether the error is that the server's certificate was rejected."""
     return "CERTIFICATE_VERIFY_FAILED" in answer
 
 
@@ -137,39 +137,39 @@ def was_answered(answer: str) -> bool:
     return answer == "ApiError: 404: answered" or "the registry answers 404" in answer
 
 
-async def test_a_ca_that_lacks_an_extension_is_accepted(ask: Ask, trusted: Authority) -> None:
+async def test_ca_without_an_extension_is_accepted(ask: Ask, trusted: Authority) -> None:
     async with server_with(trusted.issue("127.0.0.1")) as host:
         assert was_answered(await ask(host, trusted))
 
 
-async def test_a_certificate_of_another_ca_of_the_same_name_is_refused(
+async def test_certificate_of_another_ca_with_the_same_name_is_rejected(
     ask: Ask, trusted: Authority, tmp_path: Path
 ) -> None:
     other = authority(tmp_path, "other")
     async with server_with(other.issue("127.0.0.1")) as host:
-        assert is_refused(await ask(host, trusted))
+        assert is_rejected(await ask(host, trusted))
 
 
 @pytest.mark.parametrize("name", ["127.0.0.2", "other.example"])
-async def test_a_certificate_for_another_host_is_refused(
+async def test_certificate_for_another_host_is_rejected(
     ask: Ask, trusted: Authority, name: str
 ) -> None:
     async with server_with(trusted.issue(name)) as host:
-        assert is_refused(await ask(host, trusted))
+        assert is_rejected(await ask(host, trusted))
 
 
-async def test_an_expired_certificate_is_refused(ask: Ask, trusted: Authority) -> None:
+async def test_expired_certificate_is_rejected(ask: Ask, trusted: Authority) -> None:
     async with server_with(trusted.issue("127.0.0.1", expired=True)) as host:
-        assert is_refused(await ask(host, trusted))
+        assert is_rejected(await ask(host, trusted))
 
 
-def test_the_trust_check_takes_what_the_api_server_takes(trusted: Authority) -> None:
+def test_trust_check_accepts_the_same_cas_as_the_api_server(trusted: Authority) -> None:
     context = server_context()
     trusted.issue("podsettle.podsettle.svc").configure(context)
     assert verify_error(context, "podsettle.podsettle.svc", trusted.file.read_bytes()) == ""
 
 
-def test_the_client_certificate_of_such_a_ca_is_accepted(
+def test_client_certificate_of_a_ca_without_extensions_is_accepted(
     trusted: Authority, tmp_path: Path
 ) -> None:
     client_ca = authority(tmp_path, "clients", "key identifiers and key usage")

@@ -1,4 +1,8 @@
-"""Whether someone may do something, as an API server judges it."""
+"""The interface of an authorizer, and its result.
+
+The server uses an authorizer, and `token_review` implements it with an API server. This module is
+separate so that the server does not import the Kubernetes client.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,25 @@ from typing import NamedTuple, Protocol
 
 
 class Access(Enum):
-    """The ways in which it can end."""
+    """The possible results of an authorization."""
 
     GRANTED = auto()
     UNAUTHENTICATED = auto()
-    """Nobody knows whose token it is."""
+    """The token is not valid."""
     FORBIDDEN = auto()
     UNKNOWN = auto()
-    """The API server could not be asked."""
+    """The API server could not be reached."""
 
 
 class AccessDecision(NamedTuple):
-    """The end, and what there is to say about it."""
+    """A result with its reason."""
 
     access: Access
     note: str = ""
 
 
 class Authorizer(Protocol):
-    """Knows who may do what."""
+    """An authorizer for HTTP requests with a bearer token."""
 
     async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
-        """Whether the bearer of a token may use an HTTP method, in lower case, on a path."""
+        """Decide whether a token permits an HTTP method, in lower case, on a path."""
