@@ -16,7 +16,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from webhook.process_memory import tune_gc_for_server
-from webhook.server.run import IDLE_TIMEOUT_SECONDS, listen
+from webhook.server.limits import DEFAULT_LIMITS
+from webhook.server.run import listen
 from webhook.tls.file_source import CertificateDirectory
 
 
@@ -53,7 +54,7 @@ def main(certs: Path, port: int, answer: Path) -> None:
         log_config=None,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=IDLE_TIMEOUT_SECONDS,
+        timeout_keep_alive=DEFAULT_LIMITS.idle_timeout_seconds,
         lifespan="off",
         ws="none",
     )

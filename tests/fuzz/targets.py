@@ -33,7 +33,7 @@ from webhook.images import www_authenticate as challenge
 from webhook.images.errors import LookupFailedError
 from webhook.images.keyring import read_keyring
 from webhook.images.reference import registry_of
-from webhook.server.preview.worker import MAX_PODS
+from webhook.server.preview.worker_run import MAX_PODS
 
 
 class Target(NamedTuple):

@@ -1,4 +1,4 @@
-"""A server in this process and its clients, byte by byte: for what happens to connections."""
+"""A server in this process, and a client that sends and receives single bytes."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from webhook.server.app import Application
 from webhook.server.drain import Drain
 from webhook.server.run import listen, serve
 
-_PATIENCE = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 class Client:
-    """One connection."""
+    """A TLS connection to a server."""
 
     def __init__(self, address: tuple[str, int], context: ssl.SSLContext) -> None:
-        self._plain = socket.create_connection(address, timeout=_PATIENCE)
+        self._plain = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
         self.socket = context.wrap_socket(self._plain, server_hostname=address[0])
 
     def send(self, text: str | bytes) -> None:
         self.socket.sendall(text.encode() if isinstance(text, str) else text)
 
     def get(self, path: str) -> HTTPResponse:
-        """Send a request without a body, and take the answer to it."""
+        """Send a request without a body, and return its answer."""
         self.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
         return self.answer()
 
     def answer(self) -> HTTPResponse:
-        """The next answer; its body is in `.body`."""
+        """Read the next answer. Its body is in `.body`."""
         found = HTTPResponse(self.socket)
         found.begin()
         found.body = found.read()  # type: ignore[attr-defined]
         return found
 
-    def hung_up(self) -> bool:
-        """Wait until the server closes the connection; False if it sends something first."""
+    def is_closed(self) -> bool:
+        """Wait until the server closes the connection. Return False if it sends data first."""
         try:
             return self.socket.recv(1) == b""
         except (ssl.SSLEOFError, ConnectionError):
@@ -57,7 +57,10 @@ class Client:
 class InProcess:
     """A server that runs on another thread."""
 
-    def __init__(self, address: tuple[str, int], ca: trustme.CA, drain: Drain) -> None:
+    def __init__(
+        self, app: Application, address: tuple[str, int], ca: trustme.CA, drain: Drain
+    ) -> None:
+        self.app = app
         self.address = address
         self.drain = drain
         self.ca = ca
@@ -78,7 +81,7 @@ class InProcess:
             client.close()
         self.drain.idle_seconds = 0
         self.drain.start()
-        self.thread.join(_PATIENCE)
+        self.thread.join(_TIMEOUT_SECONDS)
         assert not self.thread.is_alive()
 
 
@@ -86,25 +89,25 @@ class InProcess:
 def in_process(
     app: Application, drain: Drain, context: ssl.SSLContext | None = None
 ) -> Iterator[InProcess]:
-    """Serve an application until the block ends."""
+    """Serve an application while the block runs."""
     listener = listen("127.0.0.1", 0)
-    server = InProcess(listener.getsockname(), trustme.CA(), drain)
+    server = InProcess(app, listener.getsockname(), trustme.CA(), drain)
     context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.ca.issue_cert("127.0.0.1").configure_cert(context)
     server.thread = threading.Thread(target=serve, args=(app, context, listener, drain))
-    looks = gc.get_threshold()
+    threshold = gc.get_threshold()
     server.thread.start()
     try:
         yield server
     finally:
         server.close()
-        # What a server does with the collector is not for the tests that follow.
+        # A server tunes the garbage collector. Later tests need the defaults.
         gc.unfreeze()
-        gc.set_threshold(*looks)
+        gc.set_threshold(*threshold)
 
 
 def mutate(body: Any, query: str = "", *, length: int | None = None) -> bytes:
-    """The bytes of a request to /mutate; `length` is what it claims of a body that is cut short."""
+    """Return the bytes of a request to /mutate. `length` replaces the true Content-Length."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = (
         f"POST /mutate{query} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -114,7 +117,7 @@ def mutate(body: Any, query: str = "", *, length: int | None = None) -> bytes:
 
 
 def review_in(answer: HTTPResponse) -> dict[str, Any]:
-    """The response in an answered review."""
+    """Return the response of an answered review."""
     assert answer.status == 200, answer.body  # type: ignore[attr-defined]
     response: dict[str, Any] = json.loads(answer.body)["response"]  # type: ignore[attr-defined]
     assert response["allowed"] is True

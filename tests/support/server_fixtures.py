@@ -1,28 +1,62 @@
-"""The application without a socket, and a real server process with one."""
+"""The application without a socket, servers in this process, and a server process."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import pytest
 
+from tests.support.http_client import InProcess, in_process
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, start_server
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
-from webhook.server import protocol
-from webhook.server.app import create_app
+from webhook.server.app import Application, create_app
 from webhook.server.drain import Drain
+from webhook.server.limits import Limits
 
-LINGER_IMAGE = "registry.example/podsettle/linger:test"
+SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:test")
 
 
-@pytest.fixture(autouse=True)
-def connections_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No connection to a server in this process is closed by chance."""
-    monkeypatch.setattr(protocol, "GOAWAY_CHANCE", 0)
+STEADY = Limits(goaway_chance=0)
+"""The default limits, except that no answer closes its connection at random."""
+
+
+def make_app(
+    source: ManifestsSource,
+    drain: Drain | None = None,
+    *,
+    settings: OperatorSettings = SETTINGS,
+    limits: Limits = STEADY,
+    **options: Any,
+) -> Application:
+    """An application with a certificate that never expires."""
+    return create_app(
+        source,
+        settings,
+        certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
+        drain=drain or Drain(idle_seconds=10, timeout_seconds=45),
+        limits=limits,
+        **options,
+    )
+
+
+@pytest.fixture
+def serve(source: ManifestsSource) -> Iterator[Callable[..., InProcess]]:
+    """Start servers in this process, each with other limits: `serve(header_timeout_seconds=1)`."""
+    with ExitStack() as stack:
+
+        def start(served: ManifestsSource = source, **limits: Any) -> InProcess:
+            drain = Drain(idle_seconds=3600, timeout_seconds=3600)
+            app = make_app(served, drain, limits=replace(STEADY, **limits))
+            return stack.enter_context(in_process(app, drain))
+
+        yield start
 
 
 @pytest.fixture
@@ -34,13 +68,8 @@ def source() -> ManifestsSource:
 
 @pytest.fixture
 async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application itself: every byte but those of TLS and the socket."""
-    app = create_app(
-        source,
-        OperatorSettings(linger_image=LINGER_IMAGE),
-        certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
-        drain=Drain(idle_seconds=10, timeout_seconds=45),
-    )
+    """A client that calls the application directly, without TLS and sockets."""
+    app = make_app(source)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found:
         yield found

@@ -1,1 +1,1 @@
-"""The HTTP edge: FastAPI's routes around the core, and the plain ASGI hot path of /mutate."""
+"""The HTTP server: FastAPI routes, and the fast path of /mutate."""

@@ -1,8 +1,10 @@
-"""POST /mutate: the hot path. Bytes in, bytes out, all decisions in `webhook.core`.
+"""The handler of POST /mutate. All decisions are made in `webhook.core`.
 
-Every request that carries the uid of a review is answered 200 with an allowed review, so that no
-`failurePolicy` ever comes into play. A review that came whole and needs no waiting is answered at
-once, by a connection; an ASGI application without model or dependency injection answers them all.
+Every request that contains the uid of a review is answered 200 with an allowed review, so that the
+API server never applies the `failurePolicy`. The protocol passes a review that arrived whole to
+`handle_sync`, which answers it if no look-up is needed. All other requests reach the ASGI
+application, which has no models and no dependency injection, because both cost more than a
+decision.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from webhook.core.admission.review import uid_of
 from webhook.core.reasons import Reason
 from webhook.images.lookup import ImageLookup
 from webhook.server.drain import Drain
+from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
 from webhook.server.protocol import TIMING_KEY, RequestTiming, should_close
@@ -33,24 +36,22 @@ from webhook.server.review_log import ReviewLog, printable
 
 log = logging.getLogger(__name__)
 
-BODY_TIMEOUT_SECONDS = 7.0
-"""At the most, whatever the query says: who sends a review slowly keeps others from having room."""
-_NAMESPACE_LOOKUP_SHARE = 0.25
 NAMESPACE_LOOKUP_SECONDS = 0.5
-"""How much of the deadline, and how much at the most, goes into asking for a namespace."""
-
+"""Maximum time for the look-up of a namespace."""
+_NAMESPACE_LOOKUP_SHARE = 0.25
+"""Maximum share of a review's deadline for the look-up of a namespace."""
 IMAGE_LOOKUP_SHARE = 0.6
-"""How much of the deadline may go into looking images up; what comes too late is there for the
-next pod."""
-
+"""Maximum share of a review's deadline for image look-ups. A look-up that takes longer continues,
+and the next pod uses its result."""
 _GUARANTEED_DECISION_BYTES = 256 * 1024
-"""Bytes of a review. The answer to a longer one, and what it is made of, may take as much as it."""
+"""Reviews up to this length are decided on even if the memory budget is exhausted. The decision on
+a longer one, and its answer, may need as much memory as the review itself."""
 
 _ALLOW = (b"allow", b"POST")
 
 
 class AdmissionHandler:
-    """What is behind `/mutate`: an ASGI application, and its short way."""
+    """The ASGI application behind /mutate, and the synchronous path that the protocol uses."""
 
     def __init__(
         self,
@@ -62,7 +63,9 @@ class AdmissionHandler:
         in_flight: InFlight,
         budget: MemoryBudget,
         images: ImageLookup | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        self._limits = limits
         self._images = images
         self._source = source
         self._settings = settings
@@ -73,20 +76,21 @@ class AdmissionHandler:
         self._budget = budget
         self._cache = DecisionCache()
 
-    def handle_sync(self, review: bytes, deadline: float, came: float) -> bytes | None:
-        """The answer to a review that came whole; None where it takes the application.
+    def handle_sync(self, review: bytes, deadline: float, received_at: float) -> bytes | None:
+        """Return the answer to a whole review, or None if the ASGI application has to answer it.
 
-        The application is for what has to wait, to be refused, or to be explained. Nothing was
-        counted or logged here then: it does all of it again.
+        `deadline` is in seconds, `received_at` by `time.monotonic`. The result is None if the
+        review needs a look-up, or if handling it raises. Nothing is counted or logged then, because
+        the ASGI application handles the review from the beginning.
         """
         try:
-            answer = self._admit(review, monotonic() - came, deadline)
+            answer = self._admit(review, monotonic() - received_at, deadline)
             if answer.decision.missing_images or answer.unknown_namespace is not None:
                 return None
         except Exception:
             return None
         self._drain.reviews += 1
-        self._record(answer, review, came)
+        self._record(answer, review, received_at)
         return answer.body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,45 +111,50 @@ class AdmissionHandler:
             await self._send(send, answer)
 
     async def _review(self, scope: Scope, receive: Receive, send: Send, body: Body) -> bytes | None:
-        """The answer to a review; None where there is none, or another was sent."""
+        """Return the answer to a review.
+
+        Return None if the client has disconnected, or if an HTTP error was sent instead.
+        """
         deadline = answer_seconds(scope["query_string"])
         timing: RequestTiming | None = scope.get("state", {}).get(TIMING_KEY)
-        waited = monotonic() - timing.received_at if timing else 0.0
+        queued = monotonic() - timing.received_at if timing else 0.0
         if timing and timing.complete:
-            came = timing.received_at
-            # A timer would cost more than the reading of what is there.
+            received_at = timing.received_at
+            # No timeout: a timer would cost more than reading a body that is complete.
             await body.read(receive)
         else:
-            await self._read_body(body, receive, _body_timeout(deadline) - waited)
-            came = monotonic()
+            await self._read_body(body, receive, self._body_timeout(deadline) - queued)
+            received_at = monotonic()
         if body.disconnected:
             return None
         if body.length > MAX_REQUEST_BYTES:
-            await self._refuse(
-                send, 413, f"the body is longer than {MAX_REQUEST_BYTES} bytes", CLOSE
-            )
+            message = f"the body is longer than {MAX_REQUEST_BYTES} bytes"
+            await self._refuse(send, 413, message, CLOSE)
             return None
         start = monotonic()
         try:
-            answer = await self._answer(body, start, waited, deadline)
+            answer = await self._answer(body, start, queued, deadline)
         except UnreadableReviewError as error:
             if body.complete:
                 await self._refuse(send, 400, str(error))
             else:
                 await self._refuse(send, 408, str(error), CLOSE)
             return None
-        self._record(answer, body.data, came)
+        self._record(answer, body.data, received_at)
         return answer.body
 
     async def _send(self, send: Send, answer: bytes) -> None:
-        """Send an answer. Of what it was made of nothing is left: the client may read slowly."""
-        last = (CLOSE,) if should_close() else ()
+        """Send an answer. It counts against the memory budget until the client has read it.
+
+        Call this when the review itself is no longer referenced: the client may read slowly.
+        """
+        close = (CLOSE,) if should_close(self._limits.goaway_chance) else ()
         with self._budget.reserve() as add:
             add(len(answer))
-            await respond(send, 200, answer, JSON, *last)
+            await respond(send, 200, answer, JSON, *close)
 
     async def _read_body(self, body: Body, receive: Receive, seconds: float) -> None:
-        """Read a body that has not come to its end, and is no load until it has."""
+        """Read a body that is not complete yet. Until it is, it does not count as in flight."""
         excluded = self._in_flight.excluded
         excluded.add(body)
         try:
@@ -155,14 +164,17 @@ class AdmissionHandler:
         finally:
             excluded.discard(body)
 
-    async def _answer(self, body: Body, start: float, waited: float, deadline: float) -> Answer:
-        """The answer, whatever happens. Raises UnreadableReviewError, and nothing else."""
+    async def _answer(self, body: Body, start: float, queued: float, deadline: float) -> Answer:
+        """Return the answer, with look-ups where it needs them.
+
+        An internal error also gives an answer. Raises only UnreadableReviewError.
+        """
         try:
-            answer = self._allow_unread(body, deadline) or self._admit(body.data, waited, deadline)
+            answer = self._allow_unread(body, deadline) or self._admit(body.data, queued, deadline)
             if answer.unknown_namespace is not None and not self._budget.exhausted:
                 answer = await self._retry_with_namespace(body.data, answer, deadline)
             if answer.decision.missing_images and self._images is not None:
-                left = deadline - waited - (monotonic() - start)
+                left = deadline - queued - (monotonic() - start)
                 seconds = max(min(deadline * IMAGE_LOOKUP_SHARE, left), 0.0)
                 known = await self._images.find(answer.decision.missing_images, seconds)
                 view = self._source.view
@@ -175,35 +187,37 @@ class AdmissionHandler:
         return answer
 
     def _allow_unread(self, body: Body, deadline: float) -> Answer | None:
-        """The answer to a review that is not there, or that nobody can have meant to be read."""
+        """Return the answer to a review that cannot or must not be decoded, otherwise None."""
         if body.over_budget or (
             self._budget.exhausted and body.length > _GUARANTEED_DECISION_BYTES
         ):
-            why = (
-                f"{self._budget.used_bytes} bytes of other reviews and answers leave no room for it"
-            )
+            why = f"other reviews and answers occupy {self._budget.used_bytes} bytes of memory"
             return allow_unread(body.data, Reason.OVERLOADED, why)
         if not body.complete:
-            why = f"{body.length} bytes came in {_body_timeout(deadline):.2g} s, and not the end"
+            seconds = self._body_timeout(deadline)
+            why = f"only {body.length} bytes of the review arrived within {seconds:.2g} s"
             return allow_unread(body.data, Reason.DEADLINE_EXCEEDED, why)
         if body.length > MAX_BODY_BYTES:
-            why = f"{body.length} bytes are more than the {MAX_BODY_BYTES} it reads"
+            why = f"the review has {body.length} bytes, and podsettle reads up to {MAX_BODY_BYTES}"
             return allow_unread(body.data, Reason.UNSUPPORTED_REVIEW, why)
         return None
 
-    def _admit(self, review: bytes, waited: float, deadline: float) -> Answer:
-        """The answer to a review, unless there are too many. Raises UnreadableReviewError."""
-        if self._in_flight.is_overloaded(waited, deadline):
+    def _admit(self, review: bytes, queued: float, deadline: float) -> Answer:
+        """Return the answer to a review, unread if the server is overloaded.
+
+        Raises UnreadableReviewError.
+        """
+        if self._in_flight.is_overloaded(queued, deadline):
             why = (
-                f"{self._in_flight.review_count} reviews are under way, and it waited "
-                f"{waited:.2g} s: more come than can be answered in time"
+                f"{self._in_flight.review_count} reviews are under way, and this one waited "
+                f"{queued:.2g} s: more reviews arrive than can be answered in time"
             )
             return allow_unread(review, Reason.OVERLOADED, why)
         view = self._source.view
         return admit(review, view.policies, view, self._settings, cache=self._cache)
 
     async def _retry_with_namespace(self, body: bytes, answer: Answer, deadline: float) -> Answer:
-        """Answer once more, if the namespace that was too new to be known can be had in time."""
+        """Look up the unknown namespace and answer again. Return `answer` if it was not found."""
         name = answer.unknown_namespace or ""
         seconds = min(NAMESPACE_LOOKUP_SECONDS, deadline * _NAMESPACE_LOOKUP_SHARE)
         found = await self._source.fetch_namespace(name, seconds)
@@ -212,21 +226,20 @@ class AdmissionHandler:
         view = self._source.view
         return admit(body, view.policies, view, self._settings, cache=self._cache)
 
-    def _record(self, answer: Answer, review: bytes, came: float) -> None:
-        """Count an answer and tell of it. Raises nothing."""
+    def _record(self, answer: Answer, review: bytes, received_at: float) -> None:
+        """Count and log an answer. Raises nothing, because the answer must still be sent."""
         try:
-            self._metrics.reviews.count(answer.decision, monotonic() - came)
+            self._metrics.reviews.count(answer.decision, monotonic() - received_at)
             self._log(answer, review)
         except Exception:
-            # The answer is made, and nothing that is told about it may keep it from the pod.
-            log.exception("a defect in podsettle; an answer was not counted or not logged")
+            log.exception("internal error: an answer was not counted or not logged")
 
     def _log(self, answer: Answer, review: bytes) -> None:
-        """Tell the log of a pod that a policy covers, and of a defect."""
+        """Log a pod that a policy covers, and an internal error."""
         request = answer.request
         if answer.error is not None:
             log.error(
-                "a defect in podsettle; the pod was admitted unchanged (uid %s)",
+                "internal error: the pod was admitted unchanged (uid %s)",
                 printable((request.uid if request else uid_of(review)) or "unknown"),
                 exc_info=answer.error,
             )
@@ -238,7 +251,6 @@ class AdmissionHandler:
         self._metrics.count_refused(status)
         await refuse(send, status, message, *headers)
 
-
-def _body_timeout(deadline: float) -> float:
-    """Seconds in which a body has to come."""
-    return min(deadline, BODY_TIMEOUT_SECONDS)
+    def _body_timeout(self, deadline: float) -> float:
+        """Return the seconds within which a body must arrive."""
+        return min(deadline, self._limits.body_timeout_seconds)

@@ -1,4 +1,4 @@
-"""The application: every route of podsettle, over a source of the cluster's state."""
+"""The application: all routes of podsettle, and the objects that they share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup, new_resolver
 from webhook.server.admission import AdmissionHandler
 from webhook.server.auth import BASIC, guard
-from webhook.server.client_certs import DemandClientCertificate
+from webhook.server.client_certs import RequireClientCertificate
 from webhook.server.drain import Drain
 from webhook.server.health import log_check_changes, probes_router
 from webhook.server.lean_fastapi import Depends, FastAPI, Response
+from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
 from webhook.server.page import page_router
-from webhook.server.preview.previewer import DEFAULT_LIMITS, Previewer, PreviewLimits
+from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.route import preview_router
 from webhook.server.protocol import AdmissionServer
 from webhook.server.request_head import ADMISSION_PATHS
@@ -37,14 +38,18 @@ log = logging.getLogger(__name__)
 
 
 class Application(FastAPI):
-    """FastAPI for every route but one: its way to a route takes longer than a decision does."""
+    """A FastAPI application that serves /mutate itself.
+
+    FastAPI's routing costs more than a decision.
+    """
 
     mutate: ASGIApp
     admission_server: AdmissionServer
-    """To what `mutate` answers, for those of its requests that need no waiting."""
+    """The state of the protocol, which answers most reviews without calling this application."""
+    limits: Limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or the life of the server."""
+        """Serve a request, or the ASGI lifespan."""
         if scope["type"] == "http" and scope["path"] in ADMISSION_PATHS:
             await self.mutate(scope, receive, send)
         else:
@@ -62,20 +67,21 @@ def create_app(
     authorizer: Authorizer | None = None,
     client_certificates: bool = False,
     pull_secrets: PullSecrets | None = None,
-    preview_limits: PreviewLimits = DEFAULT_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Application:
-    """The application. It keeps `running`, by default the source, going for as long as it runs.
+    """Return the application.
 
-    `checks` are what readiness goes by beside the drain, by default the source's. Without an
-    authorizer everybody may see everything; with `client_certificates` /mutate is for those alone
-    who showed one. `pull_secrets` are for the images of pods that are admitted; a preview's are
-    looked up as nobody.
+    - `running` is entered for as long as the application runs. Default: the source's.
+    - `checks` are the readiness checks, in addition to that of the drain. Default: the source's.
+    - `authorizer` guards the page, /preview and /metrics. Without one they are open to all clients.
+    - `client_certificates`: /mutate refuses clients that presented no certificate.
+    - `pull_secrets` are used for images of admitted pods, never for those of previews.
     """
     run = running or source.running
-    look = checks or source.checks
+    source_checks = checks or source.checks
 
     def all_checks() -> Iterable[Check]:
-        yield from look()
+        yield from source_checks()
         yield drain.check()
 
     in_flight = InFlight()
@@ -87,13 +93,13 @@ def create_app(
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.in_flight.set_function(lambda: in_flight.count)
 
-    # Two resolvers: a preview names any namespace that it likes, and so uses any share.
-    resolver, shown_resolver = (new_resolver(metrics.count_refused_dns_lookup) for _ in range(2))
-    metrics.stuck_dns_lookups.set_function(lambda: resolver.stuck + shown_resolver.stuck)
-    images = ImageLookup(pull_secrets, count=metrics.count_look_up, resolver=resolver)
-    shown_images = ImageLookup(count=metrics.count_look_up, resolver=shown_resolver)
+    # A second resolver for previews: a preview can name any namespace, and use up its share.
+    resolver, preview_resolver = (new_resolver(metrics.count_refused_dns_lookup) for _ in range(2))
+    metrics.stuck_dns_lookups.set_function(lambda: resolver.stuck + preview_resolver.stuck)
+    images = ImageLookup(pull_secrets, count=metrics.count_image_lookup, resolver=resolver)
+    preview_images = ImageLookup(count=metrics.count_image_lookup, resolver=preview_resolver)
     previewer = Previewer(
-        lambda: source.view, settings, shown_images, preview_limits, metrics.count_preview
+        lambda: source.view, settings, preview_images, limits.preview, metrics.count_preview
     )
 
     @asynccontextmanager
@@ -101,7 +107,7 @@ def create_app(
         async with (
             run(),
             aclosing(images),
-            aclosing(shown_images),
+            aclosing(preview_images),
             aclosing(previewer),
             supervise(lambda: log_check_changes(all_checks)),
         ):
@@ -116,24 +122,27 @@ def create_app(
         description="A mutating admission webhook that settles pods.",
         lifespan=lifespan,
         dependencies=[Depends(in_flight.exclude)],
-        # Their pages load scripts from elsewhere; the document itself is at /openapi.json.
+        # These pages load scripts from other sites. The document itself is at /openapi.json.
         docs_url=None,
         redoc_url=None,
     )
+    app.limits = limits
     app.state.in_flight = in_flight
     app.state.review_budget = review_budget
     app.state.previewer = previewer
     mutate = AdmissionHandler(
-        source, settings, metrics, review_log, drain, in_flight, review_budget, images
+        source, settings, metrics, review_log, drain, in_flight, review_budget, images, limits
     )
-    app.admission_server = AdmissionServer(mutate.handle_sync, client_certificates)
+    app.admission_server = AdmissionServer(mutate.handle_sync, client_certificates, limits)
     app.mutate = (
-        DemandClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
+        RequireClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
     )
     guarded = [Depends(guard(authorizer))]
-    # Not the reviews' own: previews wait for one another, each with a body of up to 4 MiB.
+    # Not the budget of reviews: previews are queued, each with a body of up to 4 MiB.
     app.state.preview_budget = MemoryBudget()
-    app.include_router(preview_router(previewer, app.state.preview_budget), dependencies=guarded)
+    app.include_router(
+        preview_router(previewer, app.state.preview_budget, limits.preview), dependencies=guarded
+    )
     app.include_router(
         probes_router(all_checks, {"version": __version__, "python": platform.python_version()})
     )

@@ -1,4 +1,7 @@
-"""Who may see the page, previews and metrics: bearers of a token that the API server lets pass."""
+"""Authentication and authorization for the page, /preview and /metrics, by bearer token.
+
+The API server decides: see `webhook.cluster.token_review`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from typing import TypeAlias
 from webhook.cluster.authorizer import Access, Authorizer
 from webhook.server.lean_fastapi import HTTPException, Request
 
-_HOW = (
+_BEARER_HINT = (
     "send a token as `Authorization: Bearer TOKEN`; make one with: "
     "kubectl create token SERVICEACCOUNT -n NAMESPACE"
 )
-_HOW_IN_A_BROWSER = "or sign in with any user name and the token as the password"
-_GRANT = (
-    "grant it with: kubectl create clusterrole NAME --verb={verb} --non-resource-url={path}, "
+_BROWSER_HINT = "or sign in with any user name and the token as the password"
+_GRANT_HINT = (
+    "grant access with: kubectl create clusterrole NAME --verb={verb} --non-resource-url={path}, "
     "and a clusterrolebinding"
 )
 
@@ -27,10 +30,11 @@ Guard: TypeAlias = Callable[[Request], Awaitable[None]]
 
 
 def guard(authorizer: Authorizer | None, challenge: str = BEARER) -> Guard:
-    """A dependency for routes that ends requests of those who may not; without an authorizer none.
+    """Return a FastAPI dependency that answers 401, 403 or 503 to unauthorized requests.
 
-    `challenge` is how a client is told to say who it is. One of Basic makes browsers ask for a
-    password, also where a script of a page sent the request and the page could ask better itself.
+    Without an authorizer it allows every request. `challenge` is the WWW-Authenticate header. With
+    BASIC, browsers open their own password dialog, even for requests of a script. So it is only for
+    the page itself, and the page has a field for the token.
     """
 
     async def check(request: Request) -> None:
@@ -38,24 +42,24 @@ def guard(authorizer: Authorizer | None, challenge: str = BEARER) -> Guard:
             return
         token = _token(request.headers.get("Authorization", ""))
         if token is None:
-            detail = _HOW if challenge == BEARER else f"{_HOW}; {_HOW_IN_A_BROWSER}"
+            detail = _BEARER_HINT if challenge == BEARER else f"{_BEARER_HINT}; {_BROWSER_HINT}"
             raise HTTPException(401, detail, {"WWW-Authenticate": challenge})
-        # Not `request.url.path`: older Starlette versions read that path out of the Host header.
+        # Not `request.url.path`: older Starlette versions parse it from the Host header.
         verb, path = request.method.lower(), request.scope["path"]
         access, note = await authorizer.authorize(token, verb, path)
         if access is Access.UNAUTHENTICATED:
-            detail = f"the API server does not take this token: {note or 'invalid or expired'}"
-            raise HTTPException(401, f"{detail}; {_HOW}", {"WWW-Authenticate": challenge})
+            detail = f"the API server does not accept this token: {note or 'invalid or expired'}"
+            raise HTTPException(401, f"{detail}; {_BEARER_HINT}", {"WWW-Authenticate": challenge})
         if access is Access.FORBIDDEN:
-            raise HTTPException(403, f"{note}; {_GRANT.format(verb=verb, path=path)}")
+            raise HTTPException(403, f"{note}; {_GRANT_HINT.format(verb=verb, path=path)}")
         if access is Access.UNKNOWN:
-            raise HTTPException(503, f"the API server cannot be asked about this token: {note}")
+            raise HTTPException(503, f"the API server could not check this token: {note}")
 
     return check
 
 
 def _token(authorization: str) -> str | None:
-    """The token in the header's value, or None where it holds none."""
+    """Return the token in the value of an Authorization header, or None if it has none."""
     scheme, _, value = authorization.partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer":

@@ -1,8 +1,8 @@
-"""The client certificate that /mutate can demand: reviews then come from the API server alone.
+"""Client certificates for /mutate: only the API server can then send reviews.
 
-The API server shows one where the kubeconfig of its `--admission-control-config-file` says so.
-Probes and Prometheus have none, so the handshake asks for a certificate and goes on without; one
-of another CA ends it.
+The API server presents a certificate if its `--admission-control-config-file` configures one.
+Probes and Prometheus have none, so the TLS handshake only requests a certificate. A certificate
+that another CA signed fails the handshake.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from webhook.server.responses import refuse
 
 
 class ClientCAError(Exception):
-    """A file that is no CA bundle."""
+    """An error for a file that is not a CA bundle."""
 
 
 def ask_for_client_certificate(context: ssl.SSLContext, ca: Path) -> None:
-    """Make handshakes ask for a client certificate of one of the CAs in a PEM file.
+    """Make handshakes request a client certificate that a CA in a PEM file has signed.
 
     Raises ClientCAError.
     """
@@ -35,15 +35,15 @@ def ask_for_client_certificate(context: ssl.SSLContext, ca: Path) -> None:
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
-class DemandClientCertificate:
-    """An ASGI application before another one, which it keeps from clients without a certificate."""
+class RequireClientCertificate:
+    """ASGI middleware that answers 403 to clients without a certificate."""
 
     def __init__(self, app: ASGIApp, count_refused: Callable[[int], None]) -> None:
         self._app = app
         self._count_refused = count_refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, or pass it on."""
         if CLIENT_CERTIFICATE_KEY in scope.get("state", ()):
             await self._app(scope, receive, send)
         else:
@@ -51,6 +51,6 @@ class DemandClientCertificate:
             await refuse(
                 send,
                 403,
-                "this needs a client certificate of the CA that podsettle was given by "
-                "--client-ca; see --admission-control-config-file of the API server",
+                "this path needs a client certificate that the CA in --client-ca has signed; "
+                "configure one with the API server's --admission-control-config-file",
             )

@@ -1,9 +1,9 @@
-"""The lame duck: what the server does between the signal to leave and its leaving.
+"""Graceful shutdown: what happens between SIGTERM and exit.
 
-The API server goes on using connections to a pod that is about to end, and a Service goes on
-naming it for a moment. So readiness fails at once, reviews are answered on, each answer asks for
-its connection to be closed, and the server leaves when no review comes any more. After knative's
-`network/handlers/drain.go`: probes are no traffic.
+The API server continues to use its connections to a terminating pod, and the Service refers to the
+pod for a moment. So readiness fails at once, reviews are still answered, each answer asks the
+client to close its connection, and the process exits when no more reviews arrive. Probes do not
+count. After knative's `network/handlers/drain.go`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from webhook.cluster.source import Check
 
 
 class Drain:
-    """Decides when the server exits."""
+    """The decision when to exit.
+
+    That is `idle_seconds` after the last review, and at the latest `timeout_seconds` after `start`.
+    """
 
     def __init__(
         self, idle_seconds: float, timeout_seconds: float, clock: Callable[[], float] = monotonic
@@ -23,7 +26,7 @@ class Drain:
         self.idle_seconds = idle_seconds
         self.timeout_seconds = timeout_seconds
         self.reviews = 0
-        """Of how many requests to /mutate the server knows; /mutate counts them."""
+        """Number of requests to /mutate so far. The handler of /mutate counts them."""
         self._clock = clock
         self._started_at: float | None = None
         self._last_review = 0.0
@@ -31,17 +34,17 @@ class Drain:
 
     @property
     def started(self) -> bool:
-        """Whether the server is to leave."""
+        """Whether the shutdown has begun."""
         return self._started_at is not None
 
     def start(self) -> None:
-        """Fail readiness from now on, and leave once it is quiet."""
+        """Begin the shutdown. Further calls change nothing."""
         if self._started_at is None:
             self._started_at = self._last_review = self._clock()
             self._reviews_seen = self.reviews
 
     def finished(self) -> bool:
-        """Whether to leave now. To be asked often: it is here that reviews are noticed."""
+        """Return whether to exit now. Poll this: it also records when reviews arrived."""
         if self._started_at is None:
             return False
         now = self._clock()
@@ -54,5 +57,5 @@ class Drain:
         )
 
     def check(self) -> Check:
-        """The line in /readyz, of the name that the API server's own has."""
-        return Check("shutdown", not self.started, "this process is about to end" * self.started)
+        """Return the readiness check. The API server's own has the same name."""
+        return Check("shutdown", not self.started, "this process is shutting down" * self.started)

@@ -1,4 +1,7 @@
-"""GET /livez, /readyz and /version, in the form that Kubernetes' own components give them."""
+"""Health: GET /livez, /readyz and /version, and a log of readiness checks that change.
+
+The responses have the format of Kubernetes' own components.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from webhook.server.lean_fastapi import APIRouter, JSONResponse, PlainTextRespon
 
 log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_LOOKS = 2.0
+_POLL_SECONDS = 2.0
 
 
 def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]) -> APIRouter:
-    """The routes, over the checks and what /version says."""
+    """Return the routes. `version` is the response of /version."""
     router = APIRouter()
 
     @router.get("/livez", summary="Whether the process is alive", response_class=PlainTextResponse)
@@ -24,7 +27,7 @@ def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]
 
     @router.get(
         "/readyz",
-        summary="Whether to send reviews here",
+        summary="Whether the server is ready for reviews",
         response_class=PlainTextResponse,
         responses={503: {"description": "Not ready."}},
     )
@@ -44,7 +47,7 @@ def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]
         lines.append(f"readyz check {'passed' if ready else 'failed'}")
         return PlainTextResponse("\n".join(lines) + "\n", 200 if ready else 503)
 
-    @router.get("/version", summary="What runs here")
+    @router.get("/version", summary="The versions of podsettle and Python")
     async def get_version() -> JSONResponse:
         return JSONResponse(version)
 
@@ -57,19 +60,25 @@ def _sign(check: Check) -> str:
     return "-"
 
 
-async def log_check_changes(checks: Callable[[], Iterable[Check]]) -> None:
-    """Log each change of a check, until cancelled. What is well from the start is not worth it."""
-    said: dict[str, Check] = {}
+async def log_check_changes(
+    checks: Callable[[], Iterable[Check]], poll_seconds: float = _POLL_SECONDS
+) -> None:
+    """Log each change of a readiness check, until cancelled.
+
+    The log remains after the pod is gone, when no probe can be sent any more. Checks that are ready
+    from the start are not logged.
+    """
+    logged: dict[str, Check] = {}
     while True:
-        await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+        await asyncio.sleep(poll_seconds)
         for check in checks():
-            before = said.get(check.name, Check(check.name, ready=True))
+            before = logged.get(check.name, Check(check.name, ready=True))
             if check != before:
-                _tell(check)
-            said[check.name] = check
+                _log_check(check)
+            logged[check.name] = check
 
 
-def _tell(check: Check) -> None:
+def _log_check(check: Check) -> None:
     if not check.ready:
         log.warning("not ready: %s: %s", check.name, check.note or "failed")
     elif check.note:

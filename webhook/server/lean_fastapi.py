@@ -1,9 +1,9 @@
-"""FastAPI, without what nothing here asks for: an eighth of a start, and 3 MiB.
+"""Imports FastAPI in a way that saves an eighth of the start time and 3 MiB of memory.
 
-It describes the OpenAPI document in fifty pydantic models, and pydantic makes a validator for each:
-here, when somebody asks for the document (`defer_build`). And for each route it imports pydantic's
-version 1, to see whether a model is one of that: it goes by without, where there is none, as on
-Python 3.14 (fastapi `_compat/shared.py`).
+- FastAPI describes the OpenAPI document with fifty pydantic models. `defer_build` postpones their
+  validators until the document is first requested.
+- For each route FastAPI imports pydantic's version 1, to recognize models of that version. It does
+  without where that version cannot be imported, as on Python 3.14 (fastapi `_compat/shared.py`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = [
 
 
 @contextmanager
-def _deferring() -> Iterator[None]:
-    """Models that are made meanwhile get their validators later."""
+def _defer_validators() -> Iterator[None]:
+    """Postpone building the validators of all models that the block defines."""
     config = BaseModel.model_config
     BaseModel.model_config = ConfigDict(defer_build=True)
     try:
@@ -40,6 +40,6 @@ def _deferring() -> Iterator[None]:
 
 
 sys.modules.setdefault("pydantic.v1", None)  # type: ignore[arg-type]
-with _deferring():
+with _defer_validators():
     from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
     from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse

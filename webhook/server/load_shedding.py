@@ -1,4 +1,4 @@
-"""How much the server takes on: requests under way, and the memory of bodies and answers."""
+"""Load shedding: limits on the memory and on the number of requests that the server works on."""
 
 from __future__ import annotations
 
@@ -7,73 +7,73 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 BUDGET_BYTES = 32 * 1024 * 1024
-"""Bytes. With what connections and decoding add beside it, a hundred and fifty senders of the
-longest pods at once bring the process to some 240 MB. Previews add up to 150 MB in a process of
-their own, 32 MiB of bodies and 32 MiB of answers, and what is kept of images and pull secrets
-32 MiB; the chart gives both processes 512 MiB."""
+"""One budget is for reviews and their answers, a second one for bodies of previews. With
+connections and decoding, 150 senders of the longest pods bring the process to about 240 MB. Answers
+to previews take another 32 MiB, cached images and pull secrets 32 MiB, and the worker process for
+previews up to 150 MB. The chart limits the container to 512 MiB."""
+
 MAX_REVIEWS_IN_FLIGHT = 1000
-"""Whole reviews that wait for a namespace or an image, or for their client to read. An API server
-has 600 under way at most, unless it was told otherwise (--max-requests-inflight and
---max-mutating-requests-inflight)."""
+"""Complete reviews that wait for a look-up or for their client to read. An API server has up to 600
+requests in flight by default (--max-requests-inflight, --max-mutating-requests-inflight)."""
 
 MAX_QUEUE_SHARE = 0.25
-"""The part of a review's deadline that it may wait for its turn. One thread does all the work, so
-a wait like that says that more comes in than can be answered; without an end to it, each answer
-would come too late to be of use."""
+"""The share of its deadline that a review may be queued. One thread answers all reviews, so a
+longer queue means that more reviews arrive than can be answered. Without this limit every answer
+would then be late."""
 
 
 @dataclass(slots=True)
 class MemoryBudget:
-    """How many bytes of them are used_bytes, and whether that is too much."""
+    """A count of bytes in use, with a limit. Users check `exhausted` themselves."""
 
     limit_bytes: int = BUDGET_BYTES
     used_bytes: int = 0
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing more may be kept."""
+        """Whether no more data should be kept."""
         return self.used_bytes > self.limit_bytes
 
     @contextmanager
     def reserve(self) -> Iterator[Callable[[int], None]]:
-        """What takes so many bytes more; all of them are given back at the end of the block."""
-        taken = 0
+        """Yield a function that adds bytes to the count. The end of the block subtracts them."""
+        added = 0
 
         def add(count: int) -> None:
-            nonlocal taken
-            taken += count
+            nonlocal added
+            added += count
             self.used_bytes += count
 
         try:
             yield add
         finally:
-            self.used_bytes -= taken
+            self.used_bytes -= added
 
 
 @dataclass(slots=True)
 class InFlight:
-    """The requests that the server has taken in and could not answer at once."""
+    """The requests that the server has begun and not yet answered."""
 
     limit: int = MAX_REVIEWS_IN_FLIGHT
     tasks: Collection[object] = ()
-    """uvicorn's own record of them: one task for each."""
+    """uvicorn's set of tasks, one for each request."""
     excluded: set[object] = field(default_factory=set)
-    """What stands for those that are no work yet, or none for reviews to wait for: reviews whose
-    body has not come to its end, and requests of other routes. Whoever can open a thousand
-    connections and send nothing more must not keep others from being answered."""
+    """One object for each request that the limit does not count: reviews with incomplete bodies,
+    and requests for other routes. A client that opens a thousand connections and sends only headers
+    must not cause reviews of others to be shed."""
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of all requests in flight."""
         return len(self.tasks)
 
     @property
     def review_count(self) -> int:
-        """How many are reviews that have come to their end."""
+        """The number of complete reviews in flight."""
         return len(self.tasks) - len(self.excluded)
 
     async def exclude(self) -> AsyncIterator[None]:
-        """A dependency of the routes that are not /mutate: their requests are put excluded."""
+        """Exclude a request from the limit. A FastAPI dependency of all routes but /mutate."""
         request = object()
         self.excluded.add(request)
         try:
@@ -81,6 +81,8 @@ class InFlight:
         finally:
             self.excluded.discard(request)
 
-    def is_overloaded(self, waited: float, deadline: float) -> bool:
-        """Whether a review should not be looked at that waited for its turn, both in seconds."""
-        return self.review_count > self.limit or waited > deadline * MAX_QUEUE_SHARE
+    def is_overloaded(self, queued: float, deadline: float) -> bool:
+        """Return whether to answer a review unread. Its time in the queue and its deadline are in
+        seconds.
+        """
+        return self.review_count > self.limit or queued > deadline * MAX_QUEUE_SHARE

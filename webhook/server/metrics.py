@@ -1,4 +1,4 @@
-"""What podsettle counts. Labels come from closed sets only."""
+"""The Prometheus metrics. The values of all labels come from closed sets."""
 
 from __future__ import annotations
 
@@ -16,63 +16,68 @@ from prometheus_client.utils import floatToGoString
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision, ReasonCounts
 from webhook.core.reasons import Reason
-from webhook.server.preview.previewer import Result
+from webhook.server.preview.answer import PreviewResult
 
-# A second series per counter with the time of its creation: nobody asks for it, scrapes carry it.
+# A second series for each counter, with the time of its creation, would only enlarge scrapes.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-_RARE = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
-"""What pods are left unsettled for by a fault of podsettle or on the way to it."""
+_FAILURES = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
+"""Reasons why podsettle or the network failed a pod. Their series start at zero, so that `rate()`
+includes the first failure."""
 
-_MOST_UNCOUNTED = 64
-"""Tallies that are kept for it: never the decisions, which may take megabytes."""
+_MAX_PENDING = 64
+"""Counts of decisions that wait to be added up."""
 
 BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
-    # Reviews that waited for a registry.
+    # Reviews with image look-ups.
     *(1.0, 2.5, 5.0, 10.0, 15.0),
 )
-"""Seconds, up to the longest that a review takes."""
+"""Upper bounds in seconds, up to the longest time that a review can take."""
 
 
 class ReviewCounts(Collector):
-    """Reviews, the reasons in them and how long they took."""
+    """Counts of reviews and their reasons, and a histogram of their durations.
+
+    Plain numbers, without locks, for use on one thread. The client library's own counters take a
+    lock for each increment, which together costs a fifth of the time of a review.
+    """
 
     def __init__(self) -> None:
         self._patched = 0
         self._unchanged = 0
-        # There before it happens, so that a rate sees the first time as well.
         self._outcomes: defaultdict[tuple[str, Reason], int] = defaultdict(
-            int, {("", r): 0 for r in _RARE}
+            int, {("", r): 0 for r in _FAILURES}
         )
-        # By identity: decisions are remembered, and to look all their reasons up each time takes
-        # as long as to find such a decision.
-        self._uncounted: dict[int, tuple[ReasonCounts, int]] = {}
+        # By identity of the counts, because cached decisions repeat. Adding up the reasons of each
+        # review would take as long as finding its decision in the cache. The decisions themselves
+        # are not kept, since one may take megabytes.
+        self._pending: dict[int, tuple[ReasonCounts, int]] = {}
         self._durations = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
     def count(self, decision: Decision, seconds: float) -> None:
-        """Count an answered review and the reasons in it."""
+        """Count an answered review, its reasons and its duration."""
         if decision.operations:
             self._patched += 1
         else:
             self._unchanged += 1
-        tally = decision.reason_counts
-        _, times = self._uncounted.get(id(tally), (tally, 0))
-        self._uncounted[id(tally)] = tally, times + 1
-        if len(self._uncounted) > _MOST_UNCOUNTED:
-            self._count_outcomes()
+        counts = decision.reason_counts
+        _, times = self._pending.get(id(counts), (counts, 0))
+        self._pending[id(counts)] = counts, times + 1
+        if len(self._pending) > _MAX_PENDING:
+            self._add_pending()
         self._durations[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
 
-    def _count_outcomes(self) -> None:
-        for tally, times in self._uncounted.values():
-            for what, count in tally:
-                self._outcomes[what] += count * times
-        self._uncounted.clear()
+    def _add_pending(self) -> None:
+        for counts, times in self._pending.values():
+            for outcome, count in counts:
+                self._outcomes[outcome] += count * times
+        self._pending.clear()
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics, as the registry asks for them."""
+        """Yield the metrics for a scrape."""
         reviews = CounterMetricFamily(
             "podsettle_reviews",
             "Admission reviews that were answered, by the effect of the answer on the pod.",
@@ -81,7 +86,7 @@ class ReviewCounts(Collector):
         reviews.add_metric(["patched"], self._patched)
         reviews.add_metric(["unchanged"], self._unchanged)
         yield reviews
-        self._count_outcomes()
+        self._add_pending()
         outcomes = CounterMetricFamily(
             "podsettle_outcomes",
             "Reasons that were reported, by remedy. The remedy is empty if the reason is for the "
@@ -103,7 +108,7 @@ class ReviewCounts(Collector):
 
 
 class Metrics:
-    """The metrics of one server, in a registry of their own."""
+    """The metrics of one server, in their own registry."""
 
     def __init__(self, version: str) -> None:
         self.registry = CollectorRegistry()
@@ -115,15 +120,15 @@ class Metrics:
             ["status"],
             registry=self.registry,
         )
-        look_ups = Counter(
+        image_lookups = Counter(
             "podsettle_image_lookups",
             "Look-ups of a tag or a digest at a registry, by result. Answers from the cache are "
             "not counted.",
             ["result"],
             registry=self.registry,
         )
-        self._found = look_ups.labels("found")
-        self._failed = look_ups.labels("failed")
+        self._found = image_lookups.labels("found")
+        self._failed = image_lookups.labels("failed")
         self.stuck_dns_lookups = Gauge(
             "podsettle_dns_lookups_stuck",
             "DNS look-ups of registries' names that have been in progress for more than 5 s, "
@@ -158,8 +163,8 @@ class Metrics:
         self.in_flight = Gauge(
             "podsettle_requests_in_flight",
             "Requests to /mutate that wait for the rest of a body, for a namespace or for an "
-            "image, and all requests to other paths. A review that need not wait is answered at "
-            "once and is never counted.",
+            "image, and all requests to other paths. A review that does not have to wait is "
+            "answered at once and never counted.",
             registry=self.registry,
         )
         self._check_ready = Gauge(
@@ -184,23 +189,23 @@ class Metrics:
         build.labels(version).set(1)
 
     def set_checks(self, checks: Iterable[Check]) -> None:
-        """Record what readiness goes by; for each scrape anew."""
+        """Set the metrics of the readiness checks. Call this at each scrape."""
         for check in checks:
             self._check_ready.labels(check.name).set(check.ready)
             self._check_noted.labels(check.name).set(bool(check.note))
 
     def count_refused(self, status: int) -> None:
-        """Count a request that was not answered with a review."""
+        """Count a request to /mutate that was answered with an HTTP error."""
         self._refused.labels(str(status)).inc()
 
-    def count_preview(self, result: Result) -> None:
-        """Count what came of a preview."""
+    def count_preview(self, result: PreviewResult) -> None:
+        """Count a preview by its result."""
         self._previews.labels(result).inc()
 
-    def count_look_up(self, found: bool) -> None:
-        """Count a question to a registry."""
+    def count_image_lookup(self, found: bool) -> None:
+        """Count a look-up in a registry."""
         (self._found if found else self._failed).inc()
 
     def count_refused_dns_lookup(self) -> None:
-        """Count a registry's name that was not looked up."""
+        """Count a refused DNS look-up."""
         self._refused_dns_lookups.inc()

@@ -1,4 +1,4 @@
-"""GET /: the preview page, one HTML file that needs nothing from anywhere else."""
+"""GET /: the preview page, one HTML file without external resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webhook.server.lean_fastapi import APIRouter, HTMLResponse, Request
 
 
 def page_router() -> APIRouter:
-    """The route of the page."""
+    """Return the route of the page."""
     router = APIRouter()
     page = files("webhook.server").joinpath("page.html").read_text(encoding="utf-8")
     headers = {
@@ -35,9 +35,10 @@ def page_router() -> APIRouter:
 
 
 def _content_security_policy(page: str) -> str:
-    """Only the page's own style and script; a pod that is pasted can neither load nor run anything.
+    """Return a policy that allows only the page's own style and script.
 
-    Trusted Types make the browser refuse to parse text as HTML at all, where it knows them.
+    A pasted pod can then neither load nor execute anything. In browsers with Trusted Types, the
+    script cannot parse text as HTML at all.
     """
     return "; ".join(
         (

@@ -1,12 +1,15 @@
-"""A connection that answers a review at once, where it is read.
+"""The HTTP/1.1 protocol of a connection: the fast path for reviews, and limits for slow clients.
 
-uvicorn has the parser call back for each header, makes a task and an ASGI cycle of each request,
-and two writes of each answer: more work than the decision. Here they are for what has to wait, for
-a namespace, an image, or the rest of a body, and for whatever is no plain review: the application
-then does all of it, as though nothing had been tried before.
+uvicorn calls back for each header, creates a task and an ASGI cycle for each request, and writes
+each answer in two pieces. That costs more than the decision. The fast path answers a review that
+arrived whole directly from `data_received`. It passes any other request to uvicorn's protocol and
+the application unchanged: reviews that need a namespace, an image or the rest of a body, requests
+that are not reviews, and requests that it cannot parse.
 
-uvicorn waits for the head of a request for as long as it takes, and for the rest of one that was
-answered early. Here is an end to slow clients; none of it costs a request more than setting a flag.
+uvicorn also waits without limit for headers, for a body whose request was answered early, and for
+clients that do not read. The limits here cost a request no more than setting a flag.
+
+Long because the fast path and the limits are two halves of one connection's state.
 """
 
 from __future__ import annotations
@@ -23,60 +26,41 @@ from weakref import ref
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.request_body import GUARANTEED_BODY_BYTES
-from webhook.server.request_head import END, LONGEST, read_head
+from webhook.server.request_head import HEAD_END, MAX_CACHED_HEAD_BYTES, parse_review_head
 from webhook.server.responses import CLOSE, JSON, Header
 
-HEADER_TIMEOUT_SECONDS = 10
-"""From the first byte of a request to the end of its headers."""
-DRAIN_BODY_TIMEOUT_SECONDS = 5
-"""For the rest of a request that was answered before it had come: hanging up at once would make
-the client fail to write, and never read the answer (`mapRoundTripError` of Go's net/http)."""
-WRITE_TIMEOUT_SECONDS = 7
-"""For a client to read on, once it has left some of its answers unread."""
-WRITE_HIGH_WATER_BYTES = 64 * 1024
-"""Bytes of answers that are encrypted and wait for their client; the answers wait behind them."""
-CLOSE_TIMEOUT_SECONDS = 1
-"""For a client to hang up as well."""
-_NO_UPGRADE = "This server has HTTP/1.1 only: send no Upgrade header, and no CONNECT."
-MAX_HEADER_BYTES = 64 * 1024
-"""Bytes of a request line and headers; a token in them takes a few thousand."""
-BODY_WAIT_SECONDS = 0.05
-"""Seconds for the rest of a request. An API server writes the head of a request and its body apart,
-and now and then the one is read before the other is there."""
-
-TIMING_KEY = "arrival"
-"""Where in a request's `state` its RequestTiming is."""
+TIMING_KEY = "timing"
+"""The key of the RequestTiming in a request's `state`."""
 CLIENT_CERTIFICATE_KEY = "client certificate"
-"""Where in a request's `state` the verified certificate of the client is, if it showed one."""
-GOAWAY_CHANCE = 0.001
-"""That a connection is closed with an answer, as by `--goaway-chance` of the API server itself: its
-connections live for as long as they are used, so a new replica would get next to nothing."""
+"""The key of the client's verified certificate in a request's `state`."""
+_UPGRADE_REFUSED = "This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."
 
 
-def should_close() -> bool:
-    """Whether a connection is to be closed with the answer that is about to be given."""
-    return random() < GOAWAY_CHANCE  # noqa: S311
+def should_close(goaway_chance: float) -> bool:
+    """Return whether the next answer closes its connection. Random, with the given probability."""
+    return random() < goaway_chance  # noqa: S311
 
 
 class LoopTick:
-    """When the loop started_at to read in its present turn.
+    """The start time of the event loop's current iteration.
 
-    What is read in a turn had all been sent before it was read, so whoever comes last has waited
-    for those before him. `loop.time()` would not tell: uvloop's looks at the clock whenever it is
-    asked.
+    All data that one iteration reads was queued when the iteration began, so the queueing time of
+    a review counts from there. `loop.time()` does not help: uvloop reads the clock at each call.
     """
 
-    __slots__ = ("_started_at",)
+    __slots__ = ("_clock", "_started_at")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._started_at: float | None = None
 
     def started_at(self, loop: AbstractEventLoop) -> float:
-        """By `time.monotonic`; for whoever reads."""
+        """Return the time by `time.monotonic`. Call it whenever data is received."""
         if self._started_at is None:
-            self._started_at = monotonic()
-            # The loop comes to it once it has read from everybody.
+            self._started_at = self._clock()
+            # The loop runs this callback after it has read from all clients.
             loop.call_soon(self._end)
         return self._started_at
 
@@ -85,18 +69,19 @@ class LoopTick:
 
 
 class ResponseHead(NamedTuple):
-    """Of an answer with a review."""
+    """Status line and headers of an answered review."""
 
     text: bytes
-    """Up to the length of the body, which comes last."""
+    """Everything up to the value of Content-Length, which is the last header."""
     closes: bool
-    """Whether it says that the connection ends."""
+    """Whether it contains `Connection: close`."""
 
 
 class ResponseHeads:
-    """The head for each list of headers, made when the list is another one.
+    """A cache of the ResponseHead for uvicorn's current default headers.
 
-    uvicorn makes a new list every second, for the date, and never changes one.
+    uvicorn replaces the list of default headers every second, for the date, and never changes a
+    list in place.
     """
 
     __slots__ = ("_head", "_headers")
@@ -106,7 +91,7 @@ class ResponseHeads:
         self._head: ResponseHead
 
     def of(self, headers: list[Header]) -> ResponseHead:
-        """The head with these headers."""
+        """Return the head with these headers."""
         if headers is not self._headers:
             lines = [b"%b: %b\r\n" % header for header in (*headers, JSON)]
             text = b"HTTP/1.1 200 OK\r\n%bcontent-length: " % b"".join(lines)
@@ -116,58 +101,62 @@ class ResponseHeads:
 
 
 class RequestTiming:
-    """When a request came, and whether all of it has come by now."""
+    """The time at which a request was received, and whether its body is complete."""
 
     __slots__ = ("_cycle", "received_at")
 
     def __init__(self, received_at: float, cycle: RequestResponseCycle) -> None:
         self.received_at = received_at
         """By `time.monotonic`."""
-        # Not the cycle itself: it holds the request's state, and so this. What holds itself stays,
-        # with its connection and the buffers of that, until the collector comes by.
+        # A weak reference. The cycle refers to the request's state, and the state to this object:
+        # a strong one would keep the connection's buffers alive until the next garbage collection.
         self._cycle = ref(cycle)
 
     @property
     def complete(self) -> bool:
-        """Whether the body is there to its end."""
+        """Whether the whole body has been received."""
         cycle = self._cycle()
         return cycle is not None and not cycle.more_body
 
 
 @dataclass(slots=True)
 class AdmissionServer:
-    """What the connections of one server share."""
+    """The state that all connections of a server share."""
 
     handle_sync: Callable[[bytes, float, float], bytes | None]
+    """`AdmissionHandler.handle_sync`."""
     needs_certificate: bool
-    """Whether reviews are for clients alone that showed a certificate."""
+    """Whether the fast path is only for clients that presented a certificate."""
+    limits: Limits = DEFAULT_LIMITS
     tick: LoopTick = field(default_factory=LoopTick)
     heads: ResponseHeads = field(default_factory=ResponseHeads)
 
 
 class FastPathProtocol(HttpToolsProtocol):
-    """One connection of a client."""
+    """A connection that answers reviews itself and leaves all other requests to uvicorn."""
 
     _buffer = b""
-    """What came of a request that may be answered at once, while the rest of it is waited for."""
+    """The beginning of a request that the fast path may answer once the rest has arrived."""
     _body_timer: asyncio.TimerHandle | None = None
-    """The end of the patience with the rest."""
+    """Runs while `_buffer` waits for the rest."""
     _received_at = 0.0
-    """When what is being read came, at the latest; by `time.monotonic`."""
+    """The time at which the data being read was received, by `time.monotonic`."""
     _in_head = False
-    """Whether the parser has begun on a request and not come to the end of its headers."""
+    """Whether the parser is between the first byte of a request and the end of its headers."""
     _authorized = False
-    """Whether the client has shown what it has to."""
+    """Whether the client presented the required certificate."""
 
     def __init__(self, *, admission: AdmissionServer, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
-        self._at_once = admission.handle_sync
+        self._handle_sync = admission.handle_sync
         self._needs_certificate = admission.needs_certificate
         self._tick = admission.tick
         self._heads = admission.heads
+        self._limits = admission.limits
+        self._goaway_chance = admission.limits.goaway_chance
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note who it is."""
+        """Record the client's certificate."""
         super().connection_made(transport)
         certificate = transport.get_extra_info("peercert")
         self._authorized = bool(certificate) or not self._needs_certificate
@@ -175,12 +164,12 @@ class FastPathProtocol(HttpToolsProtocol):
             self.app_state = {**self.app_state, CLIENT_CERTIFICATE_KEY: certificate}
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Stop waiting for the rest of a request."""
         self._cancel_body_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Answer what came, or let the parser have it, and by that the application."""
+        """Answer a review, or pass the data to uvicorn's parser."""
         self._received_at = self._tick.started_at(self.loop)
         self._unset_keepalive_if_required()
         if self._buffer:
@@ -191,12 +180,12 @@ class FastPathProtocol(HttpToolsProtocol):
         super().data_received(data)
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Note that the parser has begun a request."""
         self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """It has come; the application begins."""
+        """Start the ASGI application, and give it the time of the request."""
         self._in_head = False
         state: dict[str, Any] = self.scope["state"]
         super().on_headers_complete()
@@ -204,29 +193,29 @@ class FastPathProtocol(HttpToolsProtocol):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether the parser is between two requests, and the application has answered the last."""
-        # None at first, whatever its type says.
+        """Whether the parser is between requests and the last request has been answered."""
+        # uvicorn sets it to None before the first request, against its annotation.
         cycle: RequestResponseCycle | None = self.cycle
         return not self._in_head and (
             cycle is None or (cycle.response_complete and not cycle.more_body)
         )
 
     def _try_fast_path(self, data: bytes) -> bool:
-        """Answer a review that came whole, or wait for its rest; False where it is neither.
+        """Answer a whole review, or keep the beginning of one. Return whether either was done.
 
-        The parser never sees it: it is between two requests before and after.
+        The parser does not see this data. It is between two requests before and after.
         """
-        end = data.find(END, 0, LONGEST) + len(END)
-        head = read_head(data[:end]) if end >= len(END) else None
+        end = data.find(HEAD_END, 0, MAX_CACHED_HEAD_BYTES) + len(HEAD_END)
+        head = parse_review_head(data[:end]) if end >= len(HEAD_END) else None
         if head is None:
             return False
         missing = end + head.length - len(data)
         if missing > 0:
             return self._await_body(data)
-        # One at a time: whoever sends many in a row takes turns with the other clients.
+        # Pipelined requests take the slow path, so that other clients are read in between.
         if missing < 0 or self.flow.write_paused:
             return False
-        answer = self._at_once(data[end:], head.deadline, self._received_at)
+        answer = self._handle_sync(data[end:], head.deadline_seconds, self._received_at)
         if answer is None:
             return False
         self._cancel_body_timer()
@@ -235,7 +224,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
     def _write(self, body: bytes) -> None:
         headers = self.server_state.default_headers
-        if should_close():
+        if should_close(self._goaway_chance):
             headers = [*headers, CLOSE]
         head = self._heads.of(headers)
         self.transport.write(b"%b%d\r\n\r\n%b" % (head.text, len(body), body))
@@ -244,12 +233,13 @@ class FastPathProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
 
     def _await_body(self, data: bytes) -> bool:
-        """Wait for the rest for a moment; and for no more than there is always room for."""
+        """Keep the beginning of a request for a moment. Return False if it is too long for that."""
         if len(data) > GUARANTEED_BODY_BYTES:
             return False
         self._buffer = data
         if self._body_timer is None:
-            self._body_timer = self.loop.call_later(BODY_WAIT_SECONDS, self._on_body_timeout)
+            seconds = self._limits.body_wait_seconds
+            self._body_timer = self.loop.call_later(seconds, self._on_body_timeout)
         return True
 
     def _cancel_body_timer(self) -> None:
@@ -258,12 +248,12 @@ class FastPathProtocol(HttpToolsProtocol):
             self._body_timer = None
 
     def _on_body_timeout(self) -> None:
-        # It was the client that was waited for: no sign of load.
-        self._received_at = min(self._received_at + BODY_WAIT_SECONDS, monotonic())
+        # Waiting for the client is not queueing, so it must not count as a sign of overload.
+        self._received_at = min(self._received_at + self._limits.body_wait_seconds, monotonic())
         self._delegate()
 
     def _delegate(self) -> None:
-        """Leave a request that has not come to its end to the application."""
+        """Pass the kept beginning of a request to uvicorn's parser."""
         self._cancel_body_timer()
         if self._buffer:
             data, self._buffer = self._buffer, b""
@@ -271,113 +261,115 @@ class FastPathProtocol(HttpToolsProtocol):
 
 
 class _UpgradeError(Exception):
-    """A request for another protocol. The parser stops at it, and uvicorn answers 400."""
+    """A request for another protocol. It stops the parser, and uvicorn answers 400."""
 
 
-class _Flow(FlowControl):
-    """uvicorn's, which reads on after each answer, however many requests are waiting for theirs."""
+class _PipelineFlow(FlowControl):
+    """Flow control that does not resume reading while pipelined requests wait.
+
+    uvicorn's own resumes after each answer, so a client could queue requests without limit.
+    """
 
     def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
         super().__init__(transport)
         self._pipeline = pipeline
 
     def resume_reading(self) -> None:
-        # The request before those that wait has come to its end.
         if not self._pipeline:
             super().resume_reading()
 
 
 class AdmissionProtocol(FastPathProtocol):
-    """One connection of a client."""
+    """The protocol that the server gives to uvicorn: the fast path with limits for slow clients."""
 
     _timer: asyncio.TimerHandle | None = None
+    """Closes or aborts the connection: header timeout, drain-body timeout or close timeout."""
     _head_bytes = 0
     _write_timer: asyncio.TimerHandle | None = None
-    """The end of the patience with a client that does not read."""
     _idle_timer: asyncio.TimerHandle | None = None
-    """Looks now and then whether something came; to start a timer anew after each review would
-    take longer than to read its head."""
+    """One repeating timer. Resetting a timer for each review takes longer than parsing its head."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client that sends nothing is idle, as between two requests."""
+        """Start the idle timer: it also ends connections that never send a request."""
         super().connection_made(transport)
-        self.flow = _Flow(transport, self.pipeline)
-        transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES)
+        self.flow = _PipelineFlow(transport, self.pipeline)
+        transport.set_write_buffer_limits(self._limits.write_high_water_bytes)
         self._received_at = monotonic()
         self._schedule_idle_check(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Cancel all timers."""
         self._cancel_timer()
         self._cancel_write_timer()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
         super().connection_lost(exc)
-        # uvicorn leaves this timer running where the connection broke.
+        # uvicorn leaves its keep-alive timer running if the connection broke.
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; an unfinished head may take neither long nor much."""
+        """Process the data, and limit the time and length of unfinished headers."""
         super().data_received(data)
         if self._in_head:
-            self._watch_head(len(data))
+            self._check_head(len(data))
 
     def on_headers_complete(self) -> None:
-        """The head has come in time."""
+        """Cancel the header timeout. Refuse a request for another protocol."""
         self._head_bytes = 0
         if self._timer is not None:
             self._cancel_timer()
-        if self._asks_for_another_protocol:
+        if self._requests_upgrade:
             self._in_head = False
             if not self._is_idle:
-                # Its answer would be taken for that of the request before.
+                # The client would take the 400 for the answer to its previous request.
                 self.transport.abort()
             raise _UpgradeError
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is being read, and close the connection."""
-        super().send_400_response(_NO_UPGRADE if self._asks_for_another_protocol else msg)
+        """Answer 400 and close the connection."""
+        super().send_400_response(_UPGRADE_REFUSED if self._requests_upgrade else msg)
 
     @property
-    def _asks_for_another_protocol(self) -> bool:
+    def _requests_upgrade(self) -> bool:
         """Whether the request has an Upgrade header, or is a CONNECT.
 
-        The parser takes what follows such a head for another protocol: uvicorn goes on without the
-        body, or reads the body as the next request.
+        Such requests allow request smuggling: the parser takes the data after their headers for
+        another protocol, and uvicorn either ignores the body or parses it as the next request.
         """
-        # Before the first request they are None, whatever their type says.
+        # uvicorn sets the headers to None before the first request, against their annotation.
         named = any(name == b"upgrade" for name, _ in self.headers or ())
         return named or bool(self.parser.should_upgrade())
 
     def on_message_complete(self) -> None:
-        """The rest of a request that was answered early has come as well."""
+        """Cancel the drain-body timeout of a request that was answered early."""
         super().on_message_complete()
         if self.cycle.response_complete:
-            # uvicorn leaves it at that, as though there was more to come.
+            # uvicorn leaves this flag set after an early answer.
             self.cycle.more_body = False
             self._cancel_timer()
 
     def on_response_complete(self) -> None:
-        """Give a client that is still sending a while to finish."""
+        """Limit the time for the rest of a body whose request was answered early."""
         super().on_response_complete()
-        # With requests in a row, the one that is being read may be a later one.
+        # With pipelining, `cycle` may belong to a later request that has no answer yet.
         if self.cycle.more_body and self.cycle.response_complete:
-            self._set_timer(DRAIN_BODY_TIMEOUT_SECONDS)
+            self._set_timer(self._limits.drain_body_timeout_seconds)
 
     def pause_writing(self) -> None:
-        """Wait for a client to read; what it does not read takes up memory, and a task its turn."""
+        """Start the write timeout: unread answers occupy memory and block the task that writes."""
         super().pause_writing()
-        self._write_timer = self.loop.call_later(WRITE_TIMEOUT_SECONDS, self.transport.abort)
+        seconds = self._limits.write_timeout_seconds
+        self._write_timer = self.loop.call_later(seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Cancel the write timeout."""
         self._cancel_write_timer()
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Close it if it is idle; one that has begun a request is answered first."""
+        """Close the connection if it is idle. A request that has begun is answered first."""
         if self._in_head:
             return
         self._delegate()
@@ -386,26 +378,28 @@ class AdmissionProtocol(FastPathProtocol):
             self._close()
 
     def _schedule_idle_check(self, seconds: float) -> None:
-        self._idle_timer = self.loop.call_later(seconds, self._end_if_idle)
+        self._idle_timer = self.loop.call_later(seconds, self._close_if_idle)
 
-    def _end_if_idle(self) -> None:
-        """Hang up on a client that has sent nothing for long, and has no answer coming."""
+    def _close_if_idle(self) -> None:
+        """Close the connection if the idle timeout has passed and no answer is due."""
         left = self._received_at + self.timeout_keep_alive - monotonic()
         if left > 0 or not self._is_idle:
             self._schedule_idle_check(left if left > 0 else self.timeout_keep_alive)
         else:
             self._close()
 
-    def _watch_head(self, received: int) -> None:
+    def _check_head(self, received: int) -> None:
+        """Start the header timeout at the first bytes, and count the bytes that follow."""
         if self.transport.is_closing():
             return
         if not self._head_bytes:
-            self._set_timer(HEADER_TIMEOUT_SECONDS)
-            # What came with it may belong to the request before.
+            self._set_timer(self._limits.header_timeout_seconds)
+            # This data may begin with the end of the previous request, so it counts as one byte.
             received = 1
         self._head_bytes += received
-        if self._head_bytes > MAX_HEADER_BYTES:
-            self.send_400_response(f"The head is longer than {MAX_HEADER_BYTES} bytes.")
+        limit = self._limits.max_header_bytes
+        if self._head_bytes > limit:
+            self.send_400_response(f"The headers are longer than {limit} bytes.")
 
     def _cancel_write_timer(self) -> None:
         if self._write_timer is not None:
@@ -424,5 +418,5 @@ class AdmissionProtocol(FastPathProtocol):
     def _close(self) -> None:
         self._cancel_timer()
         self.transport.close()
-        # uvloop would wait 30 s for the client to end its side of TLS, and uvicorn for uvloop.
-        self._timer = self.loop.call_later(CLOSE_TIMEOUT_SECONDS, self.transport.abort)
+        # uvloop would wait 30 s for the client to close its side, and uvicorn waits for uvloop.
+        self._timer = self.loop.call_later(self._limits.close_timeout_seconds, self.transport.abort)

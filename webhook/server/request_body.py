@@ -1,4 +1,4 @@
-"""The body of a review, as far as it has come."""
+"""The body of a review while it is read."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from starlette.types import Receive
 from webhook.server.load_shedding import MemoryBudget
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-"""Bytes that are kept of a body. A longer review is read to its end and its pod admitted unchanged:
-the API server takes objects up to 3 MiB, and writes some characters as six (Go's JSON escapes)."""
+"""Longer reviews are read to the end and their pods admitted unchanged. The API server accepts
+objects up to 3 MiB, and encodes some characters as six (JSON escapes in Go)."""
 MAX_REQUEST_BYTES = 8 * MAX_BODY_BYTES
-"""Bytes after which no more is read: six times 3 MiB, and as much again as a review adds."""
+"""Reading stops here: six times 3 MiB, and as much again for the rest of a review."""
 GUARANTEED_BODY_BYTES = 16 * 1024
-"""Bytes of each body that there is room for in any case: a connection costs more than that. The
-uid, by which a review is answered, comes in the first few hundred."""
+"""Bytes of each body that are kept even if the memory budget is exhausted. A connection costs more
+than that. The uid, which an answer needs, is in the first few hundred bytes."""
 
 
 class Body:
-    """A body that is being read. Reading may be cancelled: what has come is there.
+    """A body that counts against a memory budget until it is released.
 
-    It takes up room until it is released.
+    A cancelled `read` keeps the data that has arrived.
     """
 
     __slots__ = (
@@ -37,18 +37,18 @@ class Body:
         self._budget = budget
         self._reserved = 0
         self.length = 0
-        """Bytes that came."""
+        """Number of bytes received, including those that were not kept."""
         self.complete = False
-        """Whether its end came."""
+        """Whether the body was read to its end."""
         self.disconnected = False
-        """Whether the client hung up before."""
+        """Whether the client disconnected before the end."""
         self.over_budget = False
-        """Whether there was no room for the rest."""
+        """Whether reading stopped because the memory budget was exhausted."""
 
     async def read(self, receive: Receive) -> None:
-        """Read it to its end, or until more came than a review can have or there is room for.
+        """Read to the end of the body, up to MAX_REQUEST_BYTES, or until the budget is exhausted.
 
-        The last piece is always kept: whoever reads it goes on at once.
+        The last chunk is always kept, because the caller uses it without waiting.
         """
         while not self.complete and self.length <= MAX_REQUEST_BYTES:
             message = await receive()
@@ -72,14 +72,14 @@ class Body:
 
     @property
     def data(self) -> bytes:
-        """What came, or its beginning where that is too long."""
+        """The body as far as it was kept: at most MAX_BODY_BYTES."""
         if len(self._chunks) > 1:
-            # In place of the pieces, not beside them: it may be held for a while.
+            # Replaces the chunks, so that the body is not held twice.
             self._chunks = [b"".join(self._chunks)]
         return self._chunks[0][:MAX_BODY_BYTES] if self._chunks else b""
 
     def release(self) -> None:
-        """Keep nothing of it any longer."""
+        """Drop the data and return its bytes to the budget."""
         self._chunks = []
         self._budget.used_bytes -= self._reserved
         self._reserved = 0

@@ -1,7 +1,8 @@
-"""What the head of a request with a review says, and each head read once.
+"""Parses the head of a request with a review: request line and headers.
 
-The heads that an API server sends differ in the length of the body alone, so that most were read
-before, byte for byte. To read one takes longer than to find it, and nearly as long as a decision.
+The heads of an API server's requests differ only in the length of the body, so most of them are
+equal to an earlier one. Results are cached, because parsing a head takes nearly as long as a
+decision.
 """
 
 from __future__ import annotations
@@ -17,33 +18,37 @@ from webhook.core.types import parse_duration
 from webhook.server.responses import Header
 
 ADMISSION_PATHS = ("/mutate", "/mutate/")
-END = b"\r\n\r\n"
-"""Of a head."""
-LONGEST = 1024
-"""Bytes of a head that is remembered; the API server's have 200."""
+HEAD_END = b"\r\n\r\n"
+MAX_CACHED_HEAD_BYTES = 1024
+"""Longer heads are not cached and not parsed here. An API server's have about 200 bytes."""
 
-_LONGEST_QUERY = 256
-"""Bytes that are read; the API server's holds a timeout."""
+_MAX_QUERY_BYTES = 256
+"""The rest of a query is ignored. An API server's query contains only a timeout."""
 
-_SHARE_OF_TIMEOUT = 0.7
-"""Of the time that the API server gives a webhook (`?timeout=2s`); the rest is for the way."""
-_DEFAULT_TIMEOUT = 10_000
-_LONGEST_TIMEOUT = 30_000
-"""Milliseconds, as for `timeoutSeconds` in a webhook configuration."""
+_ANSWER_SHARE = 0.7
+"""The share of the API server's timeout (`?timeout=2s`) within which podsettle answers. The rest is
+for the network and for the API server itself."""
+_DEFAULT_TIMEOUT_MS = 10_000
+_MAX_TIMEOUT_MS = 30_000
+"""Default and maximum of `timeoutSeconds` in a webhook configuration."""
 
 
 class ReviewHead(NamedTuple):
-    """Of a request that asks for one answer to one review, and no more."""
+    """The head of a request that the fast path can answer."""
 
     length: int
-    """Bytes of the body."""
-    deadline: float
-    """Seconds in which to answer."""
+    """Content-Length: the length of the body in bytes."""
+    deadline_seconds: float
+    """The time within which podsettle answers."""
 
 
 @lru_cache(maxsize=512)
-def read_head(head: bytes) -> ReviewHead | None:
-    """What a head says, given up to and with its first END; None for any other request."""
+def parse_review_head(head: bytes) -> ReviewHead | None:
+    """Parse a head that ends with its first HEAD_END. Return None if it needs uvicorn's parser.
+
+    That is any request that is not a POST of JSON with a Content-Length to /mutate, and any that
+    asks for more than one answer on a connection that stays open.
+    """
     reader = _Reader()
     parser = httptools.HttpRequestParser(reader)
     try:
@@ -62,7 +67,7 @@ def read_head(head: bytes) -> ReviewHead | None:
         or not is_json(reader.headers)
     ):
         return None
-    # 0 for a body in chunks: the parser takes no head that gives a length beside.
+    # A chunked body has no length here: the parser refuses heads with both framings.
     length = int(headers.get(b"content-length", 0))
     if not length or (url.path or b"").decode("latin-1") not in ADMISSION_PATHS:
         return None
@@ -70,7 +75,7 @@ def read_head(head: bytes) -> ReviewHead | None:
 
 
 def is_json(headers: Iterable[Header]) -> bool:
-    """Whether the headers, their names in small letters, log_check_changes JSON."""
+    """Return whether the Content-Type is JSON. The names of `headers` must be in lower case."""
     for name, value in headers:
         if name == b"content-type":
             return value.partition(b";")[0].strip().lower() == b"application/json"
@@ -78,22 +83,22 @@ def is_json(headers: Iterable[Header]) -> bool:
 
 
 def answer_seconds(query: bytes) -> float:
-    """Seconds in which to answer, from the query of a request."""
-    return _deadline(query[:_LONGEST_QUERY])
+    """Return the seconds within which podsettle answers a request with this query."""
+    return _answer_seconds(query[:_MAX_QUERY_BYTES])
 
 
 @lru_cache(maxsize=64)
-def _deadline(query: bytes) -> float:
+def _answer_seconds(query: bytes) -> float:
     timeouts = parse_qs(query.decode("latin-1")).get("timeout", ())
     try:
-        timeout = min(parse_duration(timeouts[0]), _LONGEST_TIMEOUT) if timeouts else 0
+        timeout = min(parse_duration(timeouts[0]), _MAX_TIMEOUT_MS) if timeouts else 0
     except ValueError:
         timeout = 0
-    return (timeout or _DEFAULT_TIMEOUT) / 1000 * _SHARE_OF_TIMEOUT
+    return (timeout or _DEFAULT_TIMEOUT_MS) / 1000 * _ANSWER_SHARE
 
 
 class _Reader:
-    """What the parser says of one head."""
+    """Receives the callbacks of the parser for one head."""
 
     def __init__(self) -> None:
         self.url = b""
@@ -110,5 +115,5 @@ class _Reader:
         self.complete = True
 
     def on_body(self, _body: bytes) -> None:
-        # The head ended before its bytes did.
+        # The parser saw the end of the head before HEAD_END: the two disagree.
         self.complete = False

@@ -1,6 +1,6 @@
-"""Lines of the log about reviews, made and written together fifty times a second.
+"""The log of decisions. It formats and writes lines in batches, fifty times a second.
 
-One by one, they would cost a fifth of the time that a review takes.
+Single lines would cost a fifth of the time that a review takes.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 
-_SECONDS = 0.02
-"""That a line may be late. Many lines at once would keep a review waiting."""
-_LONGEST = 2400
+_FLUSH_SECONDS = 0.02
+"""Delay of a line. With a longer one, a batch would be large enough to delay a review."""
+_MAX_LINE_CHARACTERS = 2400
 
 
-def printable(text: str, longest: int = 128) -> str:
-    """A text from outside as one line of bounded length: nobody else writes lines of the log."""
-    cut = text[:longest]
+def printable(text: str, max_characters: int = 128) -> str:
+    """Return untrusted text as one line of bounded length. It cannot forge lines of the log."""
+    cut = text[:max_characters]
     return cut if cut.isprintable() else ascii(cut)
 
 
 class ReviewLog:
-    """What is told of reviews that nothing went wrong with. For use on the event loop."""
+    """A buffer of lines about decisions. Use it on the event loop only."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -28,22 +28,23 @@ class ReviewLog:
 
     @property
     def enabled(self) -> bool:
-        """Whether anybody wants to read it."""
+        """Whether the log level includes these lines."""
         return self._log.isEnabledFor(logging.INFO)
 
     def record(self, uid: str, namespace: str, pod: str, summary: str) -> None:
-        """Write what was decided on a pod, soon."""
+        """Add a decision. It is written at the next flush."""
         if not self._decided:
-            asyncio.get_running_loop().call_later(_SECONDS, self.flush)
-        # The beginnings: what comes with a review may be long, and many may come in one moment.
-        texts = uid[:_LONGEST], namespace[:_LONGEST], pod[:_LONGEST], summary
+            asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
+        # Cut here, because a batch of long names would occupy memory until the flush.
+        limit = _MAX_LINE_CHARACTERS
+        texts = uid[:limit], namespace[:limit], pod[:limit], summary
         self._decided.append(texts)
 
     def flush(self) -> None:
-        """Write what is still to be written."""
+        """Write all added lines."""
         decided, self._decided = self._decided, []
         lines = [
-            printable(f"uid {uid} pod {namespace}/{pod}: {summary}", _LONGEST)
+            printable(f"uid {uid} pod {namespace}/{pod}: {summary}", _MAX_LINE_CHARACTERS)
             for uid, namespace, pod, summary in decided
         ]
         if lines:

@@ -1,4 +1,4 @@
-"""Run the server: TLS only, on uvicorn with uvloop and httptools, until it is drained."""
+"""Runs the server on uvicorn, with TLS only, until its graceful shutdown has finished."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BACKLOG = 2048
-_UNREAD = 256 * 1024
-"""Bytes of answers that the system holds for a client; it would let each of them have megabytes."""
-IDLE_TIMEOUT_SECONDS = 120
-"""Seconds for an idle connection. One of the API server lives for 90 s (kubernetes client-go
-transport); closing it sooner races with the next review on it."""
+_SEND_BUFFER_BYTES = 256 * 1024
+"""The send buffer of a socket. The system's default grows to megabytes for each slow client."""
+_IN_FLIGHT_TIMEOUT_SECONDS = 10
+"""For requests that are still in flight when the drain has finished."""
 
 
 class AddressError(Exception):
-    """An address that cannot be listened on."""
+    """An address that the server cannot listen on."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 finds a free one. Raises AddressError.
+    """Return a listening socket. Port 0 selects a free port. Raises AddressError.
 
-    `::` is every address of this machine, IPv4 too, also where there is no IPv6.
+    `::` means all addresses of the machine, including IPv4, even on a kernel without IPv6.
     """
     both = host == "::"
     if both and not socket.has_dualstack_ipv6():
@@ -53,15 +52,15 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise AddressError(f"cannot listen on {host} port {port}: {reason}") from None
-    # Connections have it from here.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNREAD)
+    # Accepted connections inherit this option.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     return listener
 
 
 def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, drain: Drain) -> None:
-    """Serve until a signal came and `drain` is over, or a second signal came.
+    """Serve until the drain that a signal starts has finished, or until a second signal.
 
-    `app` is one of `create_app`, with the same `drain`.
+    `app` comes from `create_app`, with the same `drain`.
     """
 
     def use_context(_config: uvicorn.Config, _default: object) -> ssl.SSLContext:
@@ -69,17 +68,16 @@ def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, dr
 
     config = uvicorn.Config(
         app,
-        # uvicorn calls it, and does no more with it; only its annotations ask for a class.
+        # uvicorn only calls this argument, although its annotation requires a class.
         http=partial(AdmissionProtocol, admission=app.admission_server),  # type: ignore[arg-type]
         ssl_context_factory=use_context,
         access_log=False,
         log_config=None,
-        # Nobody in front of it may say where a request came from, and nothing here asks.
+        # The client's address is not used, so headers of proxies are not read.
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=IDLE_TIMEOUT_SECONDS,
-        # Seconds for what is still under way once the drain is over; a slow client gets no more.
-        timeout_graceful_shutdown=10,
+        timeout_keep_alive=app.limits.idle_timeout_seconds,
+        timeout_graceful_shutdown=_IN_FLIGHT_TIMEOUT_SECONDS,
         ws="none",
     )
     tune_gc_for_server()
@@ -90,40 +88,40 @@ def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, dr
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which at a signal closes its port at once, made to drain first."""
+    """A uvicorn server that drains after a signal. uvicorn's own closes its port at once."""
 
     def __init__(self, config: uvicorn.Config, drain: Drain) -> None:
         super().__init__(config)
         self._drain = drain
-        self._leaving = False
+        self._draining = False
 
     def handle_exit(self, _sig: int, _frame: FrameType | None) -> None:
-        """Begin to drain; at a second signal leave at once.
+        """Start the drain. Exit at once after a second signal.
 
-        Nothing is logged here: the signal may have interrupted the writing of a line.
+        Logs nothing, because the signal may have interrupted a thread that writes to the log.
         """
         if self._drain.started:
             self.should_exit = self.force_exit = True
         self._drain.start()
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to end; asked ten times a second."""
+        """Return whether to exit. uvicorn calls this ten times a second."""
         if await super().on_tick(counter):
             return True
-        if self._drain.started and not self._leaving:
-            self._leaving = True
+        if self._drain.started and not self._draining:
+            self._draining = True
             log.info(
-                "asked to leave: not ready any more; ending after %g s without a review, in %g s "
-                "at the latest, at a second signal at once",
+                "shutting down: exit after %g s without reviews, at most %g s; "
+                "send the signal again to exit now",
                 self._drain.idle_seconds,
                 self._drain.timeout_seconds,
             )
-            # These go into every answer from now on, whoever gives it.
+            # uvicorn, the application and the protocol all send these headers with every answer.
             self.config.encoded_headers.append(CLOSE)
             self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         if not self._drain.finished():
             return False
-        # The loop may have been busy until now: what came meanwhile is read before any connection
-        # is taken for idle.
+        # If the loop was busy until now, reviews may wait unread. One iteration reads them, so that
+        # their connections do not count as idle.
         await asyncio.sleep(0)
         return self._drain.finished()

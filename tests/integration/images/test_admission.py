@@ -21,9 +21,9 @@ from tests.support.registry import Image, RunningRegistry, serving, start_server
 from tests.support.reviews import patch_of, review
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.server import admission as mutate
-from webhook.server import protocol
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
+from webhook.server.limits import Limits
 from webhook.server.metrics import BUCKETS
 from webhook.server.request_head import answer_seconds
 
@@ -32,7 +32,6 @@ from webhook.server.request_head import answer_seconds
 def trusted(monkeypatch: pytest.MonkeyPatch, ca: trustme.CA, tmp_path: Path) -> None:
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    monkeypatch.setattr(protocol, "GOAWAY_CHANCE", 0)
 
 
 @asynccontextmanager
@@ -48,6 +47,7 @@ async def webhook(directory: Path, host: str) -> AsyncIterator[httpx.AsyncClient
         SETTINGS,
         certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
         drain=Drain(idle_seconds=10, timeout_seconds=45),
+        limits=Limits(goaway_chance=0),
     )
     transport = httpx.ASGITransport(app)
     client = httpx.AsyncClient(transport=transport, base_url="https://podsettle")

@@ -21,6 +21,7 @@ from tests.support.image_fixtures import NewLookup
 from tests.support.process import podsettle
 from tests.support.registry import Image, RunningRegistry
 from webhook.images.lookup import ImageLookup
+from webhook.server.limits import PreviewLimits
 from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.route import preview_router
@@ -43,7 +44,7 @@ async def answered(
     app = FastAPI()
     seen = view(policy(**images(registry.host)))
     previewer = Previewer(lambda: seen, SETTINGS, lookup)
-    app.include_router(preview_router(previewer, MemoryBudget()))
+    app.include_router(preview_router(previewer, MemoryBudget(), PreviewLimits()))
     transport = httpx.ASGITransport(app)
     async with (
         aclosing(previewer),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.support.server_fixtures import (
     client,
-    connections_stay,
+    serve,
     server,
     source,
 )
 
 __all__ = [
     "client",
-    "connections_stay",
+    "serve",
     "server",
     "source",
 ]

@@ -1,19 +1,17 @@
-"""The page in a real browser, where a token is asked for."""
+"""The preview page in a browser, on a server that requires tokens."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import pytest
 
 from tests.support.authorizer import Known
 from tests.support.chromium import Chromium, start_chromium
 from tests.support.http_client import InProcess, in_process
+from tests.support.server_fixtures import make_app
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
-from webhook.server.app import create_app
 from webhook.server.drain import Drain
 
 pytestmark = pytest.mark.xdist_group("chromium")
@@ -22,13 +20,7 @@ pytestmark = pytest.mark.xdist_group("chromium")
 @pytest.fixture
 def server(source: ManifestsSource) -> Iterator[InProcess]:
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = create_app(
-        source,
-        OperatorSettings(),
-        certificate_expires=lambda: datetime.now(UTC),
-        drain=drain,
-        authorizer=Known(),
-    )
+    app = make_app(source, drain, authorizer=Known())
     with in_process(app, drain) as running:
         yield running
 
@@ -45,18 +37,18 @@ def answer_on(page: Chromium) -> str:
     return page.text("#results") + page.text("#error")
 
 
-def test_who_signed_in_with_a_token_sees_previews_without_another_question(
+def test_token_from_the_browsers_dialog_is_used_for_previews(
     server: InProcess, chromium: Chromium
 ) -> None:
     host, port = server.address
-    # What a person types into the browser's own dialog, which no driver can.
+    # The URL replaces the browser's own dialog, which a driver cannot operate.
     chromium.open(f"https://me:good@{host}:{port}/")
     chromium.open(f"https://{host}:{port}/")
     chromium.paste("#workload", json.dumps({"kind": "Pod", "apiVersion": "v1", "spec": {}}))
     assert "The server" not in answer_on(chromium)
 
 
-def test_a_token_in_the_pages_own_field_counts_instead(
+def test_token_in_the_pages_field_replaces_the_browsers(
     server: InProcess, chromium: Chromium
 ) -> None:
     host, port = server.address

@@ -1,4 +1,4 @@
-"""The worker process of previews: its limits, its end, and what reaches it. On a real server."""
+"""The worker process for previews: its lifetime, its limits and its input, on a real server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from http.client import HTTPResponse
 from itertools import count
 from pathlib import Path
@@ -27,12 +26,14 @@ from tests.support.http_client import Client, InProcess, in_process, mutate, rev
 from tests.support.paths import EXAMPLES
 from tests.support.process import process_status, start_server
 from tests.support.reviews import PODS, load_pod, review
+from tests.support.server_fixtures import SETTINGS, STEADY, make_app
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
-from webhook.server.app import Application, create_app
+from webhook.server.app import Application
 from webhook.server.drain import Drain
+from webhook.server.limits import PreviewLimits
 from webhook.server.preview.messages import (
     MAX_FRAME_BYTES,
     PART_BYTES,
@@ -44,8 +45,7 @@ from webhook.server.preview.messages import (
     frame_length,
     view_parts,
 )
-from webhook.server.preview.previewer import DEFAULT_LIMITS, PreviewLimits
-from webhook.server.preview.worker_client import PreviewProcess, niceness_beside
+from webhook.server.preview.worker_client import PreviewProcess, worker_niceness
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 SMALL = json.dumps(TEKTON).encode()
@@ -60,7 +60,7 @@ spec:
 
 
 def large(pods: int = 490) -> bytes:
-    """Ordinary pods of Tekton, 4 MiB of JSON: seconds of work."""
+    """Tekton pods, 4 MiB of JSON, which take the worker seconds."""
     items = [copy.deepcopy(TEKTON) for _ in range(pods)]
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
 
@@ -105,7 +105,7 @@ def is_worker(pid: int) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended; its command line is lost before its files are closed."""
+    """Whether a process has ended. Its command line disappears before its files are closed."""
     try:
         return process_status(pid, "State")[0] == "Z"
     except OSError:
@@ -118,7 +118,7 @@ def cpu_ticks(pid: int) -> int:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """A worker that does not get on, until it is killed or the block ends."""
+    """Stop a worker until it is killed or the block ends."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -127,32 +127,27 @@ def stopped(pid: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
+DEFAULT_LIMITS = PreviewLimits()
 UNHURRIED = replace(DEFAULT_LIMITS, deadline_seconds=120, start_seconds=120)
-"""For what takes seconds of CPU, on a machine that is busy with other tests."""
+"""For tests that take seconds of CPU, while other tests keep the machine busy."""
 Serve = Callable[..., tuple[Application, InProcess]]
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """A server with other limits."""
+    """Start servers with other limits, sources or settings."""
     contexts = []
 
     def start(
         limits: PreviewLimits = DEFAULT_LIMITS,
         source: ManifestsSource | None = None,
-        settings: OperatorSettings = OperatorSettings(linger_image="registry.example/linger:1"),  # noqa: B008
+        settings: OperatorSettings = SETTINGS,
     ) -> tuple[Application, InProcess]:
         if source is None:
             source = ManifestsSource(EXAMPLES)
             source.refresh()
         drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-        app = create_app(
-            source,
-            settings,
-            certificate_expires=lambda: datetime.now(UTC),
-            drain=drain,
-            preview_limits=limits,
-        )
+        app = make_app(source, drain, settings=settings, limits=replace(STEADY, preview=limits))
         running = in_process(app, drain)
         server = running.__enter__()
         contexts.append(running)
@@ -161,7 +156,7 @@ def serve() -> Iterator[Serve]:
     yield start
     for running in contexts:
         running.__exit__(None, None, None)
-    await_that(lambda: not workers(), "the server's end is the worker's")
+    await_that(lambda: not workers(), "the workers end with their servers")
 
 
 def counted(server: InProcess, result: str) -> bool:
@@ -169,14 +164,14 @@ def counted(server: InProcess, result: str) -> bool:
     return f'podsettle_previews_total{{result="{result}"}} 1.0' in text.decode()
 
 
-def under_way(app: Application, number: int) -> Callable[[], bool]:
+def in_flight(app: Application, number: int) -> Callable[[], bool]:
     return lambda: app.state.in_flight.count == number
 
 
-# Its life
+# Lifetime
 
 
-def test_the_first_preview_starts_the_worker_and_the_next_use_it(serve: Serve) -> None:
+def test_first_preview_starts_the_worker_and_later_ones_use_it(serve: Serve) -> None:
     _, server = serve()
     assert workers() == []
     client = server.connect()
@@ -190,7 +185,7 @@ def test_the_first_preview_starts_the_worker_and_the_next_use_it(serve: Serve) -
     assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
 
 
-def test_a_worker_is_ended_after_a_long_text(serve: Serve) -> None:
+def test_worker_is_ended_after_a_long_text(serve: Serve) -> None:
     _, server = serve(replace(DEFAULT_LIMITS, reuse_bytes=len(SMALL) - 1))
     client = server.connect()
     for _ in range(2):
@@ -199,7 +194,7 @@ def test_a_worker_is_ended_after_a_long_text(serve: Serve) -> None:
         await_that(lambda: not workers(), "the worker is ended")
 
 
-def test_an_idle_worker_is_ended_and_started_again(serve: Serve) -> None:
+def test_idle_worker_is_ended_and_started_again(serve: Serve) -> None:
     _, server = serve(replace(DEFAULT_LIMITS, idle_seconds=0.2))
     client = server.connect()
     for _ in range(2):
@@ -208,7 +203,7 @@ def test_an_idle_worker_is_ended_and_started_again(serve: Serve) -> None:
         await_that(lambda: not workers(), "the idle worker is ended")
 
 
-def test_the_worker_does_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
+def test_idle_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
     with start_server(EXAMPLES, tmp_path) as server:
         with server.client() as client:
             assert client.post("/preview", content=SMALL).status_code == 200
@@ -218,7 +213,7 @@ def test_the_worker_does_not_outlive_a_server_that_is_killed(tmp_path: Path) -> 
         await_that(lambda: is_gone(pid), "the worker ends")
 
 
-def test_a_worker_at_work_does_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
+def test_busy_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
     with start_server(EXAMPLES, tmp_path) as server:
         address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         client = Client(address, ssl.create_default_context(cafile=server.ca))
@@ -228,7 +223,7 @@ def test_a_worker_at_work_does_not_outlive_a_server_that_is_killed(tmp_path: Pat
             (pid,) = workers(server.process.pid)
             before = cpu_ticks(pid)
             client.send(request(large()))
-            await_that(lambda: cpu_ticks(pid) > before + 10, "it is at work")
+            await_that(lambda: cpu_ticks(pid) > before + 10, "the worker is busy")
             used = [cpu_ticks(pid)]
             server.process.kill()
 
@@ -238,11 +233,11 @@ def test_a_worker_at_work_does_not_outlive_a_server_that_is_killed(tmp_path: Pat
                 return is_gone(pid)
 
             await_that(ended, "the worker ends")
-        # Of the hundred and more that the preview takes, by the CPU's clock.
+        # The whole preview takes more than a hundred ticks.
         assert used[-1] - used[0] < 50
 
 
-def test_a_worker_that_was_killed_while_idle_is_replaced(serve: Serve) -> None:
+def test_worker_killed_while_idle_is_replaced(serve: Serve) -> None:
     _, server = serve()
     client = server.connect()
     client.send(request(SMALL))
@@ -250,30 +245,30 @@ def test_a_worker_that_was_killed_while_idle_is_replaced(serve: Serve) -> None:
     (pid,) = workers()
     os.kill(pid, signal.SIGKILL)
     await_that(lambda: is_gone(pid), "it is gone")
-    # The loop sees the end of the socket before the next request.
+    # The event loop notices the closed socket before it reads the next request.
     assert client.get("/livez").status == 200
     client.send(request(SMALL))
     assert pods_in(client)
 
 
-# Its limits
+# Limits
 
 
-def test_a_preview_that_takes_too_long_is_ended_and_the_next_is_made(
+def test_preview_beyond_the_deadline_is_killed_and_the_next_succeeds(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, server = serve(replace(DEFAULT_LIMITS, deadline_seconds=0.3))
     client = server.connect()
     client.send(request(large()))
     text = detail(client, 422)
-    assert text.startswith("a preview of this takes longer than 0.3 s: send it in parts, or use ")
-    assert "preview: killed after 0.3 s" in caplog.text
+    assert text.startswith("this preview takes longer than 0.3 s: send the input in parts, or use ")
+    assert "preview: worker killed after 0.3 s" in caplog.text
     assert counted(server, "deadline")
     client.send(request(b"kind: Service"))
     assert "a Service holds no pod" in detail(client, 422)
 
 
-def test_a_preview_that_takes_too_much_memory_is_refused_and_the_next_is_made(
+def test_preview_beyond_the_memory_limit_is_refused_and_the_next_succeeds(
     serve: Serve,
 ) -> None:
     _, server = serve(replace(UNHURRIED, memory_bytes=64 * 1024 * 1024))
@@ -281,23 +276,23 @@ def test_a_preview_that_takes_too_much_memory_is_refused_and_the_next_is_made(
     client.send(request(SMALL))
     assert pods_in(client)
     client.send(request(large()))
-    assert "takes more than 64 MiB of memory: send it in parts" in detail(client, 422)
+    assert "needs more than 64 MiB of memory: send the input in parts" in detail(client, 422)
     assert counted(server, "memory")
     client.send(request(SMALL))
     assert pods_in(client)
 
 
-def test_an_answer_that_is_too_long_is_refused(serve: Serve) -> None:
+def test_answer_that_is_too_long_is_refused(serve: Serve) -> None:
     _, server = serve(replace(UNHURRIED, answer_bytes=1024 * 1024))
     client = server.connect()
     client.send(request(large(100)))
-    assert detail(client, 422) == "the answer is longer than 1 MiB: send it in parts"
+    assert detail(client, 422) == "the answer is longer than 1 MiB: send the input in parts"
     assert counted(server, "refused")
     client.send(request(SMALL))
     assert pods_in(client)
 
 
-def test_five_hundred_pods_of_tekton_are_within_the_limits(serve: Serve) -> None:
+def test_490_tekton_pods_are_within_the_limits(serve: Serve) -> None:
     _, server = serve(UNHURRIED)
     client = server.connect()
     client.socket.settimeout(UNHURRIED.deadline_seconds)
@@ -307,7 +302,7 @@ def test_five_hundred_pods_of_tekton_are_within_the_limits(serve: Serve) -> None
     assert all(each["patch"] for each in found)
 
 
-def test_too_many_previews_at_once_are_refused_and_those_that_wait_are_answered(
+def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
     serve: Serve,
 ) -> None:
     app, server = serve(replace(DEFAULT_LIMITS, max_waiting=2))
@@ -318,10 +313,10 @@ def test_too_many_previews_at_once_are_refused_and_those_that_wait_are_answered(
     with stopped(pid):
         first.send(request(SMALL))
         second.send(request(SMALL))
-        await_that(under_way(app, 2), "they wait")
+        await_that(in_flight(app, 2), "both wait")
         third.send(request(SMALL))
-        assert detail(third, 503) == "2 previews are waiting already; try again in a minute"
-        # Reviews are answered all the while.
+        assert detail(third, 503) == "2 previews are already waiting; try again in a minute"
+        # Reviews are still answered.
         third.send(mutate(review(TEKTON)))
         assert "patch" in review_in(third.answer())
     assert pods_in(first)
@@ -329,7 +324,7 @@ def test_too_many_previews_at_once_are_refused_and_those_that_wait_are_answered(
     assert counted(server, "overloaded")
 
 
-def test_a_preview_does_not_wait_without_end(serve: Serve) -> None:
+def test_preview_is_refused_after_the_queue_timeout(serve: Serve) -> None:
     app, server = serve(replace(DEFAULT_LIMITS, queue_seconds=0.2))
     first, second = server.connect(), server.connect()
     first.send(request(SMALL))
@@ -337,16 +332,16 @@ def test_a_preview_does_not_wait_without_end(serve: Serve) -> None:
     (pid,) = workers()
     with stopped(pid):
         first.send(request(SMALL))
-        await_that(under_way(app, 1), "one is under way")
+        await_that(in_flight(app, 1), "one is in flight")
         second.send(request(SMALL))
-        assert detail(second, 503) == "other previews take long; try again in a minute"
+        assert detail(second, 503) == "other previews take too long; try again in a minute"
     assert pods_in(first)
 
 
-# What goes wrong
+# Errors
 
 
-def test_the_end_of_a_worker_is_an_error_of_one_preview_alone(
+def test_crash_of_the_worker_fails_only_one_preview(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     app, server = serve()
@@ -356,18 +351,18 @@ def test_the_end_of_a_worker_is_an_error_of_one_preview_alone(
     (pid,) = workers()
     with stopped(pid):
         client.send(request(SMALL))
-        await_that(under_way(app, 1), "one is under way")
+        await_that(in_flight(app, 1), "one is in flight")
         waiting.send(request(SMALL))
-        await_that(under_way(app, 2), "another one waits")
+        await_that(in_flight(app, 2), "another one waits")
         os.kill(pid, signal.SIGKILL)
-        assert "the process that made the preview ended unexpectedly" in detail(client, 500)
+        assert "the preview process ended unexpectedly" in detail(client, 500)
     assert pods_in(waiting)
     assert counted(server, "crashed")
     assert "preview: the worker process failed: it ended (exit code -9)" in caplog.text
 
 
 @pytest.mark.parametrize("at_work", [True, False], ids=["at work", "waiting"])
-def test_a_client_that_disconnects_frees_its_place(serve: Serve, at_work: bool) -> None:
+def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -> None:
     app, server = serve(replace(DEFAULT_LIMITS, max_waiting=2))
     clients = [server.connect() for _ in range(3)]
     clients[0].send(request(SMALL))
@@ -376,35 +371,35 @@ def test_a_client_that_disconnects_frees_its_place(serve: Serve, at_work: bool) 
     with stopped(pid):
         for number in (0, 1):
             clients[number].send(request(SMALL))
-            await_that(under_way(app, number + 1), "it is under way")
+            await_that(in_flight(app, number + 1), "it is in flight")
         clients[0 if at_work else 1].close()
-        await_that(under_way(app, 1), "it is given up")
+        await_that(in_flight(app, 1), "the preview has ended")
         assert counted(server, "disconnected")
         if at_work:
-            await_that(lambda: pid not in workers(), "its worker is ended")
+            await_that(lambda: pid not in workers(), "its worker has ended")
         clients[2].send(request(SMALL))
-        await_that(lambda: at_work or under_way(app, 2)(), "there is a place")
+        await_that(lambda: at_work or in_flight(app, 2)(), "it is queued")
     assert pods_in(clients[1 if at_work else 0])
     assert pods_in(clients[2])
 
 
-def test_a_client_that_disconnects_while_the_worker_starts_leaves_it_to_the_next(
+def test_disconnect_during_the_start_leaves_the_worker_to_the_next_preview(
     serve: Serve,
 ) -> None:
     app, server = serve()
     client, later = server.connect(), server.connect()
     client.send(request(SMALL))
-    await_that(workers, "it is being started")
+    await_that(workers, "the worker is starting")
     (pid,) = workers()
     with stopped(pid):
         client.close()
-        await_that(under_way(app, 0), "the preview is given up")
+        await_that(in_flight(app, 0), "the preview has ended")
     later.send(request(SMALL))
     assert pods_in(later)
     assert workers() == [pid]
 
 
-# What reaches it
+# Input
 
 
 def test_changes_of_the_cluster_reach_the_worker(serve: Serve, tmp_path: Path) -> None:
@@ -442,7 +437,7 @@ def test_changes_of_the_cluster_reach_the_worker(serve: Serve, tmp_path: Path) -
     assert len(workers()) == 1
 
 
-def test_the_settings_reach_the_worker(serve: Serve) -> None:
+def test_settings_reach_the_worker(serve: Serve) -> None:
     namespace = TEKTON["metadata"]["namespace"]
     _, server = serve(settings=OperatorSettings(own_namespace=namespace))
     client = server.connect()
@@ -452,15 +447,15 @@ def test_the_settings_reach_the_worker(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("length", [64, 300, 1024 * 1024])
-def test_a_namespace_of_any_length_is_taken_as_unknown(serve: Serve, length: int) -> None:
+def test_invalid_namespace_of_any_length_is_unknown(serve: Serve, length: int) -> None:
     _, server = serve()
     client = server.connect()
     client.send(request(json.dumps(pod() | {"metadata": {"namespace": "n" * length}}).encode()))
     assert pods_in(client)[0]["namespace"] == "n" * length
 
 
-def test_the_view_goes_in_small_parts_and_without_namespaces() -> None:
-    """So that no part keeps reviews waiting: what they hold is counted, not timed."""
+def test_view_is_sent_in_small_parts_without_namespaces() -> None:
+    """Small parts do not delay reviews. The test counts their content, because timing varies."""
     several = [policy(f"p{n}", podSelector={"matchLabels": {"app": f"a{n}"}}) for n in range(1_000)]
     spaces = [{"metadata": {"name": f"ns{n}"}} for n in range(10_000)]
     nodes = [node(f"n{n}", labels={f"label-{k}": f"v{n}" for k in range(15)}) for n in range(5_000)]
@@ -472,20 +467,20 @@ def test_the_view_goes_in_small_parts_and_without_namespaces() -> None:
     assert [part.first for part in policies] == [True, *[False] * (len(policies) - 1)]
     assert max(map(len, map(frame, parts))) < 256 * 1024
     assert not any(b"ns1234" in frame(part) for part in parts)
-    # Of what did not change, nothing goes again.
+    # Unchanged parts are not sent again.
     assert list(view_parts(large, replace(large, namespaces={}))) == []
     changed = replace(large, nodes=make_view(nodes=nodes[:1]).nodes)
     assert [type(part) for part in view_parts(large, changed)] == [NodesPart, ViewComplete]
 
 
 def wide_policy(name: str, values: int) -> SettlePolicy:
-    """A policy with so many values of 63 characters."""
+    """A policy with this many values of 63 characters."""
     wanted = [f"value-{n:057}" for n in range(values)]
     selector = {"matchExpressions": [{"key": "team", "operator": "In", "values": wanted}]}
     return policy(name, namespaceSelector=selector)
 
 
-def test_long_policies_and_nodes_with_many_labels_go_in_parts_of_their_own() -> None:
+def test_long_policies_and_large_nodes_are_sent_in_separate_parts() -> None:
     wide = [wide_policy(f"p{n}", 5_000) for n in range(20)]
     labels = {f"label.example/key-{k}": "v" * 63 for k in range(400)}
     large = make_view(*wide, nodes=[node(f"n{n}", labels=labels) for n in range(200)])
@@ -499,9 +494,7 @@ def test_long_policies_and_nodes_with_many_labels_go_in_parts_of_their_own() -> 
     assert max(map(len, map(frame, parts))) < longest + PART_BYTES
 
 
-def test_policies_longer_than_a_message_together_reach_the_worker(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_policies_that_exceed_one_message_reach_the_worker(serve: Serve, tmp_path: Path) -> None:
     wide = (wide_policy(f"p{n}", 5_000) for n in range(16))
     texts = [each.model_dump_json(by_alias=True, exclude_unset=True) for each in wide]
     assert sum(map(len, texts)) > MAX_FRAME_BYTES
@@ -515,7 +508,7 @@ def test_policies_longer_than_a_message_together_reach_the_worker(
     assert pods_in(client)[0]["patch"]
 
 
-def test_policies_read_back_as_they_were() -> None:
+def test_policies_are_equal_after_sending() -> None:
     source = ManifestsSource(EXAMPLES)
     source.refresh()
     parts = [p for p in view_parts(None, source.view) if isinstance(p, PoliciesPart)]
@@ -523,7 +516,7 @@ def test_policies_read_back_as_they_were() -> None:
     assert {found.metadata.name: found for found in read} == source.policies_in_force
 
 
-def test_a_length_that_no_message_has_is_refused() -> None:
+def test_frame_that_is_too_long_or_invalid_is_an_error() -> None:
     with pytest.raises(ValueError, match="a message of"):
         frame_length((MAX_FRAME_BYTES + 1).to_bytes(4, "big"))
     with pytest.raises(msgspec.DecodeError):
@@ -538,20 +531,21 @@ def test_a_length_that_no_message_has_is_refused() -> None:
         "resource.setrlimit(resource.RLIMIT_DATA, (100 * MIB, 100 * MIB))",
     ],
 )
-def test_a_server_whose_own_limits_are_lower_starts_a_worker(limits: str) -> None:
+def test_server_with_lower_limits_of_its_own_starts_a_worker(limits: str) -> None:
     script = f"""import asyncio, os, resource
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
-from webhook.server.preview.previewer import MIB, Previewer, Request
+from webhook.server.limits import MIB
+from webhook.server.preview.previewer import Previewer, PreviewOptions
 async def main():
     {limits}
     previewer = Previewer(Snapshot, OperatorSettings())
-    answer = await previewer.preview(Request(), [{SMALL!r}])
+    answer = await previewer.preview(PreviewOptions(), [{SMALL!r}])
     print(answer.length)
     await previewer.aclose()
 asyncio.run(main())
 """
-    # Without the capability by which root may raise priorities.
+    # Without the capability that allows root to raise priorities.
     drop = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
     done = subprocess.run(
         [*drop, sys.executable, "-c", script], capture_output=True, text=True, check=False
@@ -561,26 +555,24 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize(("servers", "workers_own"), [(0, 10), (9, 10), (10, 11), (19, 19)])
-def test_a_worker_is_below_its_server_and_no_lower_than_it_has_to_be(
-    servers: int, workers_own: int
-) -> None:
-    assert niceness_beside(servers) == workers_own
+def test_worker_has_a_lower_priority_than_its_server(servers: int, workers_own: int) -> None:
+    assert worker_niceness(servers) == workers_own
 
 
-def test_a_client_that_disconnects_before_its_body_has_come_is_no_error(
+def test_disconnect_before_the_end_of_the_body_is_not_logged(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     app, server = serve()
     client = server.connect()
     client.send(request(SMALL)[:-100])
-    await_that(lambda: app.state.preview_budget.used_bytes > 0, "it is read")
+    await_that(lambda: app.state.preview_budget.used_bytes > 0, "the body is being read")
     client.close()
-    await_that(lambda: app.state.in_flight.count == 0, "it is given up")
+    await_that(lambda: app.state.in_flight.count == 0, "the preview has ended")
     assert app.state.preview_budget.used_bytes == 0
     assert caplog.records == []
 
 
-async def test_a_worker_that_cannot_be_started_in_time_is_an_error() -> None:
+async def test_worker_that_is_not_ready_in_time_is_an_error() -> None:
     with pytest.raises(TimeoutError):
         await PreviewProcess.start(64 * 1024 * 1024, seconds=0)
     assert workers() == []

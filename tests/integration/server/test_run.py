@@ -1,4 +1,4 @@
-"""A real server process: TLS, connections that stay, manifests that change under it."""
+"""A server process: TLS, keep-alive, changing manifests and certificates, signals."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ spec:
 """
 
 
-def test_it_patches_over_tls_and_keeps_the_connection(server: RunningServer) -> None:
+def test_server_patches_over_tls_and_keeps_the_connection_open(server: RunningServer) -> None:
     with server.client() as client:
         for _ in range(3):
             answer = client.post("/mutate", json=review(TEKTON))
             assert patch_of(answer.json())
             assert answer.http_version == "HTTP/1.1"
-        # All but one in a thousand.
+        # One answer in a thousand closes its connection.
         answers = [client.post("/mutate", json=review(TEKTON)) for _ in range(5)]
         assert any("connection" not in answer.headers for answer in answers)
 
@@ -52,14 +52,14 @@ def test_tls_below_1_2_is_refused(server: RunningServer) -> None:
     host, port = server.url.removeprefix("https://").split(":")
     with (
         socket.create_connection((host, int(port))) as plain,
-        # Refused by an alert, or by hanging up, as uvloop does.
+        # The refusal is an alert, or a closed connection as with uvloop.
         pytest.raises(ssl.SSLError, match=r"PROTOCOL_VERSION|EOF occurred"),
         context.wrap_socket(plain, server_hostname=host),
     ):
         pass
 
 
-def test_a_chunked_body_is_read_whole(server: RunningServer) -> None:
+def test_chunked_body_is_read_completely(server: RunningServer) -> None:
     body = json.dumps(review(TEKTON)).encode()
     chunks = (body[start : start + 100] for start in range(0, len(body), 100))
     with server.client() as client:
@@ -69,7 +69,7 @@ def test_a_chunked_body_is_read_whole(server: RunningServer) -> None:
     assert patch_of(answer.json())
 
 
-def test_a_manifest_that_changes_breaks_and_is_mended(tmp_path: Path) -> None:
+def test_manifest_that_changes_becomes_invalid_and_is_corrected(tmp_path: Path) -> None:
     manifests = tmp_path / "manifests"
     manifests.mkdir()
     policy = manifests / "policy.yaml"
@@ -84,12 +84,12 @@ def test_a_manifest_that_changes_breaks_and_is_mended(tmp_path: Path) -> None:
         policy.write_text(POLICY.replace("postInitSleep", "postInitSlep"))
         await_that(
             lambda: "did you mean postInitSleep?" in client.get("/readyz?verbose").text,
-            "the broken policy is reported",
+            "the invalid policy is reported",
         )
         assert patched()
         await_that(lambda: "did you mean postInitSleep?" in server.log.read_text(), "it is logged")
         policy.write_text(POLICY.replace("{postInitSleep: {}}", "{runtimeClass: {name: none}}"))
-        await_that(lambda: not patched(), "the mended policy is in force")
+        await_that(lambda: not patched(), "the corrected policy is in force")
         assert "[+]manifests ok\n" in client.get("/readyz?verbose").text
         policy.unlink()
         await_that(
@@ -115,18 +115,18 @@ def test_new_certificates_are_served_without_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains_it_and_then_it_ends_well(tmp_path: Path, how: signal.Signals) -> None:
+def test_signal_drains_the_server_and_it_exits_0(tmp_path: Path, how: signal.Signals) -> None:
     slow = ("--drain-quiet", "5s", "--drain-limit", "5s")
     with start_server(EXAMPLES, tmp_path, *slow) as server, server.client() as client:
         server.process.send_signal(how)
-        await_that(lambda: client.get("/readyz").status_code == 503, "it is not ready any more")
+        await_that(lambda: client.get("/readyz").status_code == 503, "the server is not ready")
         assert "[-]shutdown" in client.get("/readyz").text
         assert patch_of(client.post("/mutate", json=review(TEKTON)).json())
         assert server.process.wait(30) == 0
-        assert "asked to leave" in server.log.read_text()
+        assert "shutting down: exit after" in server.log.read_text()
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+def test_second_signal_ends_the_server_at_once(tmp_path: Path) -> None:
     slow = ("--drain-quiet", "1h", "--drain-limit", "1h")
     with start_server(EXAMPLES, tmp_path, *slow) as server, server.client() as client:
         context = ssl.create_default_context(cafile=server.ca)
@@ -138,28 +138,28 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
             head = "POST /mutate?timeout=30s HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
             stuck.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode())
             in_flight = "podsettle_requests_in_flight 2.0"
-            await_that(lambda: in_flight in client.get("/metrics").text, "a review is under way")
+            await_that(lambda: in_flight in client.get("/metrics").text, "a review is in flight")
             server.process.terminate()
-            await_that(lambda: client.get("/readyz").status_code == 503, "it drains")
+            await_that(lambda: client.get("/readyz").status_code == 503, "the server drains")
             server.process.terminate()
-            # Well before what is under way would be given up.
+            # Well before the timeout for requests in flight.
             assert server.process.wait(8) == 0
 
 
-def test_without_certificates_it_says_how_to_make_some(tmp_path: Path) -> None:
+def test_missing_certificates_are_an_error_with_the_command_to_create_them(tmp_path: Path) -> None:
     done = podsettle("serve", "--manifests", tmp_path, "--certs-dir", tmp_path / "none")
     assert done.returncode == 2
     assert f"podsettle certs --certs-dir {tmp_path / 'none'}" in done.stderr
 
 
-def test_without_the_manifests_it_says_what_is_missing(tmp_path: Path) -> None:
+def test_missing_manifests_are_an_error_with_their_path(tmp_path: Path) -> None:
     podsettle("certs", "--certs-dir", tmp_path)
     done = podsettle("serve", "--manifests", tmp_path / "none", "--certs-dir", tmp_path)
     assert done.returncode == 2
     assert f"{tmp_path / 'none'}: No such file or directory" in done.stderr
 
 
-def test_a_port_in_use_ends_it(tmp_path: Path) -> None:
+def test_port_in_use_is_an_error(tmp_path: Path) -> None:
     podsettle("certs", "--certs-dir", tmp_path)
     port = free_port()
     with socket.socket() as taken:

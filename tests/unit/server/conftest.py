@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.support.server_fixtures import (
     client,
-    connections_stay,
+    serve,
     source,
 )
 
 __all__ = [
     "client",
-    "connections_stay",
+    "serve",
     "source",
 ]

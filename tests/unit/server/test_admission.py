@@ -1,4 +1,4 @@
-"""POST /mutate: an allowed review for whatever carries a uid, a plain 4xx for the rest."""
+"""POST /mutate: an allowed review for every body with a uid, an HTTP error for all others."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.support.reviews import PODS, UID, load_pod, patch_of, review
+from tests.support.server_fixtures import make_app
 from tests.support.waiting import eventually
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
 from webhook.core.cluster.view import Namespace
-from webhook.server.app import create_app
-from webhook.server.drain import Drain
 from webhook.server.load_shedding import InFlight
 from webhook.server.request_body import MAX_BODY_BYTES
 from webhook.server.request_head import answer_seconds
@@ -37,7 +34,7 @@ async def post(client: httpx.AsyncClient, body: Any) -> dict[str, Any]:
     return decoded
 
 
-async def test_a_pod_that_a_policy_covers_is_patched(client: httpx.AsyncClient) -> None:
+async def test_covered_pod_is_patched(client: httpx.AsyncClient) -> None:
     answer = await post(client, review(TEKTON))
     assert answer["apiVersion"] == "admission.k8s.io/v1"
     paths = [operation["path"] for operation in patch_of(answer)]
@@ -61,7 +58,7 @@ async def test_a_pod_that_a_policy_covers_is_patched(client: httpx.AsyncClient) 
     ],
     ids=str,
 )
-async def test_anything_but_the_creation_of_a_pod_is_allowed_as_it_is(
+async def test_request_that_does_not_create_a_pod_is_allowed_unchanged(
     client: httpx.AsyncClient, request_: dict[str, Any]
 ) -> None:
     answer = await post(client, review(TEKTON, **request_))
@@ -69,7 +66,7 @@ async def test_anything_but_the_creation_of_a_pod_is_allowed_as_it_is(
     assert answer["response"]["auditAnnotations"] == {"skipped": "NotPodCreate"}
 
 
-async def test_another_version_of_the_review_is_answered_in_that_version(
+async def test_other_review_version_is_answered_in_that_version(
     client: httpx.AsyncClient,
 ) -> None:
     body = review(TEKTON) | {"apiVersion": "admission.k8s.io/v1beta1"}
@@ -80,13 +77,13 @@ async def test_another_version_of_the_review_is_answered_in_that_version(
 
 
 @pytest.mark.parametrize("pod", [None, 1, "pod", [], {"spec": {"containers": {"name": "a"}}}])
-async def test_a_malformed_pod_is_allowed_as_it_is(client: httpx.AsyncClient, pod: Any) -> None:
+async def test_malformed_pod_is_allowed_unchanged(client: httpx.AsyncClient, pod: Any) -> None:
     answer = await post(client, review({}, namespace="ci", object=pod))
     assert patch_of(answer) == []
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"{}", b'{"request":{}}', b"\xff\xfe"])
-async def test_what_has_no_uid_is_refused_with_a_reason(
+async def test_body_without_a_uid_is_answered_400_with_a_reason(
     client: httpx.AsyncClient, body: bytes
 ) -> None:
     answer = await client.post(
@@ -97,7 +94,7 @@ async def test_what_has_no_uid_is_refused_with_a_reason(
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/yaml", None])
-async def test_another_content_type_is_refused(
+async def test_content_type_other_than_json_is_answered_415(
     client: httpx.AsyncClient, content_type: str | None
 ) -> None:
     headers = {"content-type": content_type} if content_type else {}
@@ -106,7 +103,7 @@ async def test_another_content_type_is_refused(
     assert "application/json" in answer.text
 
 
-async def test_a_charset_beside_the_content_type_is_fine(client: httpx.AsyncClient) -> None:
+async def test_content_type_with_a_charset_is_accepted(client: httpx.AsyncClient) -> None:
     headers = {"content-type": "Application/JSON; charset=utf-8"}
     answer = await client.post("/mutate", content=json.dumps(review(TEKTON)), headers=headers)
     assert answer.status_code == 200
@@ -125,33 +122,35 @@ async def test_a_body_up_to_the_limit_is_read_and_a_longer_one_is_not(
     assert str(MAX_BODY_BYTES) in longer["response"]["warnings"][0]
 
 
-async def test_a_body_without_end_is_refused(client: httpx.AsyncClient) -> None:
+async def test_body_above_the_maximum_is_answered_413(client: httpx.AsyncClient) -> None:
     headers = {"content-type": "application/json"}
     answer = await client.post("/mutate", content=b" " * (33 * 1024 * 1024), headers=headers)
     assert answer.status_code == 413
 
 
-async def test_nobody_else_writes_lines_of_the_log(
+async def test_review_cannot_forge_lines_of_the_log(
     client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     await client.post("/mutate", json=review(TEKTON, uid="x\n2026-11-21 ERROR forged"))
 
-    def told() -> list[str]:
+    def logged() -> list[str]:
         return [r.getMessage() for r in caplog.records if "uid" in r.getMessage()]
 
-    await eventually(told)
-    (message,) = told()
+    await eventually(logged)
+    (message,) = logged()
     assert "\n" not in message
     assert r"\n2026-11-21 ERROR forged" in message
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
-async def test_only_post_is_answered(client: httpx.AsyncClient, method: str) -> None:
+async def test_methods_other_than_post_are_answered_405(
+    client: httpx.AsyncClient, method: str
+) -> None:
     assert (await client.request(method, "/mutate")).status_code == 405
 
 
-async def test_answers_and_reasons_are_counted(client: httpx.AsyncClient) -> None:
+async def test_answers_reasons_and_errors_are_counted(client: httpx.AsyncClient) -> None:
     await post(client, review(TEKTON))
     await post(client, review(TEKTON, operation="UPDATE"))
     await client.post("/mutate", content=b"{", headers={"content-type": "application/json"})
@@ -180,14 +179,12 @@ async def test_answers_and_reasons_are_counted(client: httpx.AsyncClient) -> Non
         ("timeout=99999h", 21),
     ],
 )
-def test_the_deadline_is_most_of_the_time_that_the_api_server_waits(
-    query: str, seconds: float
-) -> None:
+def test_deadline_is_a_share_of_the_api_servers_timeout(query: str, seconds: float) -> None:
     assert answer_seconds(query.encode()) == pytest.approx(seconds)
 
 
-class Young:
-    """A source that has yet to hear of every namespace, and how long it is given to ask."""
+class NewNamespaces:
+    """A source that has to look up every namespace. Records the time allowed for it."""
 
     def __init__(self, source: ManifestsSource, found: bool) -> None:
         self._source, self._found = source, found
@@ -206,15 +203,15 @@ class Young:
 
 
 @pytest.mark.parametrize(("query", "seconds"), [("?timeout=1s", 0.175), ("?timeout=30s", 0.5)])
-async def test_a_namespace_may_take_a_small_share_of_the_deadline(
+async def test_namespace_look_up_gets_a_small_share_of_the_deadline(
     query: str, seconds: float, source: ManifestsSource
 ) -> None:
     for found in (True, False):
-        young = Young(source, found)
-        async with asked(young) as client:
+        new_source = NewNamespaces(source, found)
+        async with client_of(new_source) as client:
             answer = (await client.post(f"/mutate{query}", json=review(TEKTON))).json()
         assert bool(patch_of(answer)) is found
-        ((name, given),) = young.asked
+        ((name, given),) = new_source.asked
         assert name == TEKTON["metadata"]["namespace"]
         assert given == pytest.approx(seconds)
         if not found:
@@ -222,13 +219,8 @@ async def test_a_namespace_may_take_a_small_share_of_the_deadline(
 
 
 @asynccontextmanager
-async def asked(source: Any, load: InFlight | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(
-        source,
-        OperatorSettings(linger_image="registry.example/linger:1"),
-        certificate_expires=lambda: datetime.now(UTC),
-        drain=Drain(10, 45),
-    )
+async def client_of(source: Any, load: InFlight | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    app = make_app(source)
     if load is not None:
         app.state.in_flight.tasks, app.state.in_flight.limit = load.tasks, load.limit
     transport = httpx.ASGITransport(app)
@@ -236,13 +228,13 @@ async def asked(source: Any, load: InFlight | None = None) -> AsyncIterator[http
         yield client
 
 
-async def test_over_the_limit_a_review_is_let_pass_unread(source: ManifestsSource) -> None:
-    async with asked(source, InFlight(limit=2, tasks=range(3))) as client:
+async def test_review_above_the_limit_in_flight_is_answered_unread(source: ManifestsSource) -> None:
+    async with client_of(source, InFlight(limit=2, tasks=range(3))) as client:
         answer = await post(client, review(TEKTON))
         assert patch_of(answer) == []
         assert "podsettle: Overloaded: 3 reviews are under way" in answer["response"]["warnings"][0]
         assert answer["response"]["auditAnnotations"] == {"skipped": "Overloaded"}
-        # What is no review is none under load either.
+        # A body without a uid is an error under load as well.
         headers = {"content-type": "application/json"}
         wrong = await client.post("/mutate", content=b"{}", headers=headers)
         assert wrong.status_code == 400
@@ -251,18 +243,18 @@ async def test_over_the_limit_a_review_is_let_pass_unread(source: ManifestsSourc
         assert "podsettle_requests_in_flight 3.0" in metrics
 
 
-async def test_up_to_the_limit_it_is_read(source: ManifestsSource) -> None:
-    async with asked(source, InFlight(limit=2, tasks=range(2))) as client:
+async def test_review_at_the_limit_in_flight_is_decided_on(source: ManifestsSource) -> None:
+    async with client_of(source, InFlight(limit=2, tasks=range(2))) as client:
         assert patch_of(await post(client, review(TEKTON)))
 
 
-async def test_what_is_rare_and_bad_is_counted_from_zero(client: httpx.AsyncClient) -> None:
+async def test_counters_of_failures_start_at_zero(client: httpx.AsyncClient) -> None:
     metrics = (await client.get("/metrics")).text
     for reason in ("Overloaded", "DeadlineExceeded", "InternalError"):
         assert f'podsettle_outcomes_total{{reason="{reason}",remedy=""}} 0.0' in metrics
 
 
-async def test_a_defect_is_logged_with_its_traceback(
+async def test_internal_error_is_logged_with_its_traceback(
     client: httpx.AsyncClient, source: ManifestsSource, caplog: pytest.LogCaptureFixture
 ) -> None:
     source.view = replace(source.view, runtime_classes=None)  # type: ignore[arg-type]

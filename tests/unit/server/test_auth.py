@@ -1,11 +1,10 @@
-"""Who may see what: the HTTP side, with an authorizer that knows three tokens."""
+"""Authentication and authorization of routes, with an authorizer that knows three tokens."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -16,11 +15,9 @@ from starlette.routing import Route
 
 from tests.support.authorizer import Known
 from tests.support.reviews import review
+from tests.support.server_fixtures import make_app
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
-from webhook.server import auth as authentication
-from webhook.server.app import create_app
-from webhook.server.drain import Drain
+from webhook.server.auth import guard
 
 OPEN = {"/mutate", "/livez", "/readyz", "/version", "/openapi.json"}
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}"
@@ -33,13 +30,7 @@ def known() -> Known:
 
 @pytest.fixture
 async def app(source: ManifestsSource, known: Known) -> AsyncIterator[FastAPI]:
-    made = create_app(
-        source,
-        OperatorSettings(),
-        certificate_expires=lambda: datetime.now(UTC),
-        drain=Drain(10, 45),
-        authorizer=known,
-    )
+    made = make_app(source, authorizer=known)
     async with aclosing(made.state.previewer):
         yield made
 
@@ -60,7 +51,7 @@ def basic(text: str) -> dict[str, str]:
 
 
 def paths(app: FastAPI) -> list[tuple[str, str]]:
-    """Every method and path there is."""
+    """All methods and paths of the application."""
     found = [
         (method, route.path)
         for route in app.router.routes
@@ -75,7 +66,7 @@ def paths(app: FastAPI) -> list[tuple[str, str]]:
     return sorted(set(found) | {("GET", "/")})
 
 
-async def test_whatever_is_not_meant_for_everybody_wants_a_token(
+async def test_all_routes_except_the_open_ones_need_a_token(
     app: FastAPI, closed: httpx.AsyncClient
 ) -> None:
     found = paths(app)
@@ -85,17 +76,17 @@ async def test_whatever_is_not_meant_for_everybody_wants_a_token(
         assert (status == 401) is (path not in OPEN), (method, path, status)
 
 
-async def test_reviews_and_probes_ask_nobody(closed: httpx.AsyncClient, known: Known) -> None:
+async def test_reviews_and_probes_do_not_call_the_authorizer(
+    closed: httpx.AsyncClient, known: Known
+) -> None:
     assert (await closed.post("/mutate", json=review({}))).status_code == 200
     for path in sorted(OPEN - {"/mutate"}):
         assert (await closed.get(path)).status_code == 200
     assert known.asked == []
 
 
-async def test_a_permitted_token_sees_what_it_asks_for(
-    closed: httpx.AsyncClient, known: Known
-) -> None:
-    for headers in (bearer("good"), basic("anybody:good"), {"Authorization": "bearer  good "}):
+async def test_permitted_token_gets_an_answer(closed: httpx.AsyncClient, known: Known) -> None:
+    for headers in (bearer("good"), basic("user:good"), {"Authorization": "bearer  good "}):
         answer = await closed.post("/preview", content=POD, headers=headers)
         assert answer.status_code == 200, answer.text
         assert (await closed.get("/metrics", headers=headers)).status_code == 200
@@ -111,7 +102,7 @@ async def test_a_permitted_token_sees_what_it_asks_for(
     "host",
     ["podsettle/livez?", "podsettle/livez#", "x@podsettle/livez;", "podsettle:443/livez/../"],
 )
-async def test_the_host_header_is_no_part_of_the_path_that_is_judged(
+async def test_host_header_does_not_change_the_authorized_path(
     closed: httpx.AsyncClient, known: Known, host: str
 ) -> None:
     answer = await closed.get("/metrics", headers={**bearer("good"), "Host": host})
@@ -119,32 +110,32 @@ async def test_the_host_header_is_no_part_of_the_path_that_is_judged(
     assert known.asked == [("good", "get", "/metrics")]
 
 
-async def test_the_path_that_is_judged_is_that_of_the_route(known: Known) -> None:
+async def test_authorized_path_is_that_of_the_route(known: Known) -> None:
     class Request(starlette.requests.Request):
         @property
         def url(self) -> Any:
-            raise AssertionError("older Starlette versions make it of the Host header")
+            raise AssertionError("older Starlette versions parse it from the Host header")
 
     headers = [(b"authorization", b"Bearer good"), (b"host", b"x/livez?")]
     scope = {"type": "http", "method": "GET", "path": "/metrics", "headers": headers}
-    await authentication.guard(known)(Request(scope))
+    await guard(known)(Request(scope))
     assert known.asked == [("good", "get", "/metrics")]
 
 
-async def test_without_a_token_it_says_how_to_get_one(closed: httpx.AsyncClient) -> None:
+async def test_missing_token_is_answered_with_how_to_create_one(closed: httpx.AsyncClient) -> None:
     answer = await closed.post("/preview", content=POD)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == 'Bearer realm="podsettle"'
     assert "kubectl create token" in answer.json()["detail"]
 
 
-async def test_a_browser_is_asked_for_a_password_on_the_page_and_nowhere_else(
+async def test_only_the_page_asks_browsers_for_a_password(
     closed: httpx.AsyncClient,
 ) -> None:
     answer = await closed.get("/")
     assert answer.headers["www-authenticate"].startswith('Basic realm="podsettle')
     assert "any user name and the token as the password" in answer.json()["detail"]
-    # A script's request that came back with this would open the browser's own dialog.
+    # With a Basic challenge, a script's request would open the browser's own dialog.
     for headers in ({}, bearer("old")):
         answer = await closed.post("/preview", content=POD, headers=headers)
         assert "Basic" not in answer.headers["www-authenticate"]
@@ -154,7 +145,7 @@ async def test_a_browser_is_asked_for_a_password_on_the_page_and_nowhere_else(
     "authorization",
     ["", "Bearer", "Bearer ", "Basic", "Basic !", "Basic YQ==", "Basic /w==", "Digest good"],
 )
-async def test_what_holds_no_token_asks_nobody(
+async def test_header_without_a_token_does_not_call_the_authorizer(
     authorization: str, closed: httpx.AsyncClient, known: Known
 ) -> None:
     answer = await closed.get("/metrics", headers={"Authorization": authorization})
@@ -162,14 +153,14 @@ async def test_what_holds_no_token_asks_nobody(
     assert known.asked == []
 
 
-async def test_a_token_that_is_no_good_is_told_why(closed: httpx.AsyncClient) -> None:
+async def test_invalid_token_is_answered_with_the_reason(closed: httpx.AsyncClient) -> None:
     answer = await closed.get("/metrics", headers=bearer("old"))
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == 'Bearer realm="podsettle"'
-    assert "does not take this token: expired" in answer.json()["detail"]
+    assert "does not accept this token: expired" in answer.json()["detail"]
 
 
-async def test_a_token_without_permission_is_told_how_to_grant_it(
+async def test_token_without_permission_is_answered_with_how_to_grant_it(
     closed: httpx.AsyncClient,
 ) -> None:
     answer = await closed.post("/preview", content=POD, headers=bearer("poor"))
@@ -178,13 +169,13 @@ async def test_a_token_without_permission_is_told_how_to_grant_it(
     assert "--verb=post --non-resource-url=/preview" in answer.json()["detail"]
 
 
-async def test_who_is_not_known_for_now_may_come_again(closed: httpx.AsyncClient) -> None:
+async def test_unreachable_api_server_is_answered_503(closed: httpx.AsyncClient) -> None:
     answer = await closed.get("/metrics", headers=bearer("lost"))
     assert answer.status_code == 503
     assert "connection refused" in answer.json()["detail"]
 
 
-async def test_nothing_is_read_of_a_body_from_nobody(closed: httpx.AsyncClient) -> None:
+async def test_body_without_a_token_is_not_read(closed: httpx.AsyncClient) -> None:
     read = 0
 
     async def body() -> AsyncIterator[bytes]:

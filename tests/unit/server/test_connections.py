@@ -1,4 +1,4 @@
-"""What becomes of connections, on a real server: slow clients, early answers, certificates."""
+"""Connections to a server: slow clients, early answers, upgrades and client certificates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import json
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,31 +17,24 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
+from tests.support.server_fixtures import make_app
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
-from webhook.server import protocol
-from webhook.server import run as serve
-from webhook.server.app import create_app
 from webhook.server.client_certs import ClientCAError, ask_for_client_certificate
 from webhook.server.drain import Drain
-from webhook.server.preview import route
+from webhook.server.limits import DEFAULT_LIMITS, PreviewLimits
+from webhook.server.protocol import AdmissionProtocol
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 WHOLE = mutate(REVIEW)
 
 
+Serve = Callable[..., InProcess]
+
+
 @pytest.fixture
-def server(source: ManifestsSource) -> Iterator[InProcess]:
-    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = create_app(
-        source,
-        OperatorSettings(linger_image="registry.example/linger:1"),
-        certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
-        drain=drain,
-    )
-    with in_process(app, drain) as running:
-        yield running
+def server(serve: Serve) -> InProcess:
+    return serve()
 
 
 def is_settled(client: Client, query: str = "") -> bool:
@@ -53,15 +45,13 @@ def is_settled(client: Client, query: str = "") -> bool:
 # Slow clients
 
 
-def test_a_head_that_takes_too_long_ends_the_connection_and_no_other(
-    server: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "HEADER_TIMEOUT_SECONDS", 0.2)
+def test_header_timeout_closes_only_the_slow_connections(serve: Serve) -> None:
+    server = serve(header_timeout_seconds=0.2)
     unused, between, slow, dripping = (server.connect() for _ in range(4))
     assert is_settled(between)
     slow.send("GET /livez HTTP/1.1\r\nHo")
-    assert slow.hung_up()
-    with pytest.raises((ssl.SSLError, OSError)):  # noqa: PT012 (any of them may be the one)
+    assert slow.is_closed()
+    with pytest.raises((ssl.SSLError, OSError)):  # noqa: PT012 (any of the writes may fail)
         dripping.send("GET /livez HTTP/1.1\r\n")
         while True:
             dripping.send("x: y\r\n")
@@ -69,17 +59,15 @@ def test_a_head_that_takes_too_long_ends_the_connection_and_no_other(
     assert is_settled(between)
 
 
-def test_a_second_request_has_no_more_time_for_its_head(
-    server: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "HEADER_TIMEOUT_SECONDS", 0.2)
+def test_header_timeout_applies_to_later_requests_on_a_connection(serve: Serve) -> None:
+    server = serve(header_timeout_seconds=0.2)
     client = server.connect()
     assert is_settled(client)
     client.send(WHOLE[:30])
-    assert client.hung_up()
+    assert client.is_closed()
 
 
-def test_a_head_in_pieces_is_read(server: InProcess) -> None:
+def test_headers_in_pieces_are_read(server: InProcess) -> None:
     client = server.connect()
     for _ in range(2):
         for part in (WHOLE[:20], WHOLE[20:60], WHOLE[60:]):
@@ -87,49 +75,40 @@ def test_a_head_in_pieces_is_read(server: InProcess) -> None:
         assert "patch" in review_in(client.answer())
 
 
-def test_a_head_in_pieces_that_is_whole_in_time_ends_nothing(
-    server: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "HEADER_TIMEOUT_SECONDS", 2)
+def test_headers_in_pieces_within_the_timeout_keep_the_connection_open(serve: Serve) -> None:
+    server = serve(header_timeout_seconds=2)
     client, slow = server.connect(), server.connect()
     for part in (WHOLE[:20], WHOLE[20:]):
         client.send(part)
     assert "patch" in review_in(client.answer())
     slow.send(WHOLE[:20])
-    assert slow.hung_up()
+    assert slow.is_closed()
     assert is_settled(client)
 
 
-def test_a_head_without_end_is_refused(server: InProcess) -> None:
+def test_headers_that_are_too_long_are_answered_400(server: InProcess) -> None:
     client = server.connect()
     client.send("GET /livez HTTP/1.1\r\n")
-    client.send(b"x: " + b"y" * (2 * protocol.MAX_HEADER_BYTES + 1024 * 1024))
+    client.send(b"x: " + b"y" * (2 * DEFAULT_LIMITS.max_header_bytes + 1024 * 1024))
     assert client.answer().status == 400
-    assert client.hung_up()
+    assert client.is_closed()
 
 
-def test_what_is_no_request_does_not_keep_a_connection_open(
-    source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serve, "IDLE_TIMEOUT_SECONDS", 3)
-    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = create_app(
-        source, OperatorSettings(), certificate_expires=lambda: datetime.now(UTC), drain=drain
-    )
-    with in_process(app, drain) as server:
-        unused, idle, noisy = (server.connect() for _ in range(3))
-        for client in (idle, noisy):
-            assert client.get("/livez").status == 200
-        noisy.send("\r\n")
-        assert unused.hung_up()
-        assert idle.hung_up()
-        assert noisy.hung_up()
+def test_idle_timeout_closes_connections_without_requests(serve: Serve) -> None:
+    server = serve(idle_timeout_seconds=3)
+    unused, idle, noisy = (server.connect() for _ in range(3))
+    for client in (idle, noisy):
+        assert client.get("/livez").status == 200
+    noisy.send("\r\n")
+    assert unused.is_closed()
+    assert idle.is_closed()
+    assert noisy.is_closed()
 
 
 # The deadline
 
 
-def test_a_body_that_comes_too_late_is_answered_in_time(server: InProcess) -> None:
+def test_review_whose_body_is_late_is_answered_within_its_deadline(server: InProcess) -> None:
     client = server.connect()
     client.send(mutate(REVIEW, "?timeout=200ms")[:-100])
     response = review_in(client.answer())
@@ -142,68 +121,64 @@ def test_a_body_that_comes_too_late_is_answered_in_time(server: InProcess) -> No
     assert b'podsettle_outcomes_total{reason="DeadlineExceeded",remedy=""} 1.0' in metrics
 
 
-def test_who_never_sends_the_rest_is_hung_up_on(
-    server: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "DRAIN_BODY_TIMEOUT_SECONDS", 0.2)
+def test_connection_is_closed_if_the_rest_of_a_body_never_arrives(serve: Serve) -> None:
+    server = serve(drain_body_timeout_seconds=0.2)
     client = server.connect()
     client.send(mutate(REVIEW, "?timeout=200ms")[:-100])
     assert "DeadlineExceeded" in review_in(client.answer())["warnings"][0]
-    assert client.hung_up()
+    assert client.is_closed()
 
 
-def test_without_a_uid_there_is_no_review_to_answer(server: InProcess) -> None:
+def test_incomplete_body_without_a_uid_is_answered_408(server: InProcess) -> None:
     client = server.connect()
     client.send(mutate(b'{"request"', "?timeout=200ms", length=100))
     answer = client.answer()
     assert answer.status == 408
-    assert client.hung_up()
+    assert client.is_closed()
 
 
-def test_a_preview_whose_workload_never_ends_is_given_up(
-    server: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(route, "BODY_TIMEOUT_SECONDS", 0.2)
+def test_preview_whose_body_never_ends_is_answered_408(serve: Serve) -> None:
+    server = serve(preview=PreviewLimits(body_timeout_seconds=0.2))
     client = server.connect()
     client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
     assert client.answer().status == 408
 
 
-def test_a_client_that_gives_up_is_not_counted_as_a_wrong_one(server: InProcess) -> None:
+def test_client_that_disconnects_is_not_counted_as_refused(server: InProcess) -> None:
     client = server.connect()
     client.send(WHOLE[:-10])
     await_that(lambda: server.drain.reviews, "the review is under way")
     client.close()
 
-    def nothing_is_under_way() -> bool:
+    def nothing_is_in_flight() -> bool:
         metrics = server.connect().get("/metrics").body  # type: ignore[attr-defined]
         assert b"podsettle_requests_refused_total{" not in metrics
-        return b"podsettle_requests_in_flight 1.0" in metrics  # the question itself
+        return b"podsettle_requests_in_flight 1.0" in metrics  # this request
 
-    await_that(nothing_is_under_way, "the review is given up")
-
-
-# Balance
+    await_that(nothing_is_in_flight, "the review has ended")
 
 
-def test_an_answer_now_and_then_ends_its_connection(
-    server: InProcess, monkeypatch: pytest.MonkeyPatch
+# Load balancing
+
+
+def test_answer_closes_its_connection_with_the_goaway_chance(
+    server: InProcess, serve: Serve
 ) -> None:
     client = server.connect()
     client.send(WHOLE)
     assert client.answer().getheader("Connection") is None
-    monkeypatch.setattr(protocol, "GOAWAY_CHANCE", 1)
+    client = serve(goaway_chance=1).connect()
     client.send(WHOLE)
     answer = client.answer()
     assert "patch" in review_in(answer)
     assert answer.getheader("Connection") == "close"
-    assert client.hung_up()
+    assert client.is_closed()
 
 
-# Requests in a row
+# Pipelining
 
 
-def test_requests_sent_without_waiting_are_answered_in_turn(server: InProcess) -> None:
+def test_pipelined_reviews_are_all_answered(server: InProcess) -> None:
     client = server.connect()
     client.send(WHOLE * 3)
     for _ in range(3):
@@ -230,7 +205,7 @@ def asking(path: str, headers: str, body: bytes = SMUGGLED, method: str = "POST"
 @pytest.mark.parametrize("headers", UPGRADES)
 @pytest.mark.parametrize("path", ["/mutate", "/preview", "/livez", "/", "/nowhere"])
 @pytest.mark.parametrize("parts", [1, 2, 3])
-def test_a_request_for_another_protocol_is_refused_and_its_body_never_read(
+def test_upgrade_request_is_refused_and_its_body_not_parsed(
     server: InProcess, headers: str, path: str, parts: int
 ) -> None:
     body = json.dumps(REVIEW).encode()
@@ -245,18 +220,18 @@ def test_a_request_for_another_protocol_is_refused_and_its_body_never_read(
     assert answer.status == 400
     assert b"send no Upgrade header" in answer.body  # type: ignore[attr-defined]
     assert answer.getheader("connection") == "close"
-    assert client.hung_up()
+    assert client.is_closed()
     assert server.drain.reviews == 0
 
 
-def test_a_connect_is_refused(server: InProcess) -> None:
+def test_connect_request_is_refused(server: InProcess) -> None:
     client = server.connect()
     client.send(b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n" + SMUGGLED)
     assert client.answer().status == 400
-    assert client.hung_up()
+    assert client.is_closed()
 
 
-def test_no_answer_is_taken_for_that_of_the_request_before(server: InProcess) -> None:
+def test_upgrade_during_another_request_is_not_answered_in_its_place(server: InProcess) -> None:
     client = server.connect()
     client.send(mutate(REVIEW, "?timeout=5s")[:-10])
     await_that(lambda: server.drain.reviews, "the review is under way")
@@ -275,32 +250,28 @@ def client_ca() -> trustme.CA:
 
 
 @pytest.fixture
-def closed(source: ManifestsSource, client_ca: trustme.CA, tmp_path: Path) -> Iterator[InProcess]:
-    """A server whose /mutate is for clients with a certificate."""
+def guarded(source: ManifestsSource, client_ca: trustme.CA, tmp_path: Path) -> Iterator[InProcess]:
+    """A server whose /mutate requires a client certificate."""
     file = tmp_path / "client-ca.crt"
     client_ca.cert_pem.write_to_path(file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ask_for_client_certificate(context, file)
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = create_app(
-        source,
-        OperatorSettings(linger_image="registry.example/linger:1"),
-        certificate_expires=lambda: datetime.now(UTC),
-        drain=drain,
-        client_certificates=True,
-    )
+    app = make_app(source, drain, client_certificates=True)
     with in_process(app, drain, context) as running:
         yield running
 
 
-def test_who_shows_a_certificate_is_answered(closed: InProcess, client_ca: trustme.CA) -> None:
-    client = closed.connect(client_ca.issue_cert("api-server.test"))
+def test_client_with_a_certificate_gets_reviews_answered(
+    guarded: InProcess, client_ca: trustme.CA
+) -> None:
+    client = guarded.connect(client_ca.issue_cert("api-server.test"))
     for _ in range(3):
         assert is_settled(client)
 
 
-def test_who_shows_none_gets_the_probes_and_no_review(closed: InProcess) -> None:
-    client = closed.connect()
+def test_client_without_a_certificate_gets_probes_but_no_reviews(guarded: InProcess) -> None:
+    client = guarded.connect()
     assert client.get("/livez").status == 200
     client.send(WHOLE)
     answer = client.answer()
@@ -310,13 +281,13 @@ def test_who_shows_none_gets_the_probes_and_no_review(closed: InProcess) -> None
     assert b'podsettle_requests_refused_total{status="403"} 1.0' in metrics
 
 
-def test_who_shows_one_of_another_ca_gets_nothing(closed: InProcess) -> None:
-    with pytest.raises((ssl.SSLError, ConnectionError)):  # noqa: PT012 (in TLS 1.3 the end follows)
-        client = closed.connect(trustme.CA().issue_cert("api-server.test"))
+def test_client_with_a_certificate_of_another_ca_gets_nothing(guarded: InProcess) -> None:
+    with pytest.raises((ssl.SSLError, ConnectionError)):  # noqa: PT012 (TLS 1.3 fails later)
+        client = guarded.connect(trustme.CA().issue_cert("api-server.test"))
         client.get("/livez")
 
 
-def test_a_file_that_is_no_bundle_is_told(tmp_path: Path) -> None:
+def test_client_ca_file_that_is_not_a_bundle_is_an_error(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with pytest.raises(ClientCAError, match="No such file"):
         ask_for_client_certificate(context, tmp_path / "none")
@@ -325,30 +296,32 @@ def test_a_file_that_is_no_bundle_is_told(tmp_path: Path) -> None:
         ask_for_client_certificate(context, tmp_path / "ca.crt")
 
 
-# What is left of a connection
+# Memory
 
 
 @pytest.fixture
-def _no_collector() -> Iterator[None]:
+def _no_garbage_collection() -> Iterator[None]:
     gc.collect()
     gc.disable()
     yield
     gc.enable()
 
 
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("_no_garbage_collection")
 @pytest.mark.parametrize("broken", [False, True], ids=["closed", "broken"])
-def test_a_connection_that_is_over_takes_no_memory(server: InProcess, broken: bool) -> None:
+def test_closed_connection_is_freed_without_garbage_collection(
+    server: InProcess, broken: bool
+) -> None:
     client = server.connect()
     assert is_settled(client)
     assert client.get("/livez").status == 200
     if broken:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
-    await_that(lambda: not _connections(), "nothing of the connection is left")
+    await_that(lambda: not _connections(), "the connection is freed")
 
 
 def _connections() -> list[object]:
-    """What there is of connections and their requests, be it out of reach."""
-    kinds = protocol.AdmissionProtocol, RequestResponseCycle
+    """Connections and requests in memory, including unreachable ones."""
+    kinds = AdmissionProtocol, RequestResponseCycle
     return [found for found in gc.get_objects() if isinstance(found, kinds)]

@@ -1,4 +1,4 @@
-"""The lame duck: from the signal to leave until nobody sends reviews any more."""
+"""Graceful shutdown: the decision when to exit, and what clients see before."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
+from tests.support.server_fixtures import make_app
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
 from webhook.core.policy.coverage import PolicySet
-from webhook.server.app import create_app
 from webhook.server.drain import Drain
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
@@ -35,17 +33,17 @@ def clock() -> Clock:
     return Clock()
 
 
-# When it is over
+# The decision when to exit
 
 
-def test_it_is_not_over_before_it_has_begun(clock: Clock) -> None:
+def test_drain_is_not_finished_before_its_start(clock: Clock) -> None:
     drain = Drain(idle_seconds=0, timeout_seconds=0, clock=clock)
     clock.now += 1000
     assert not drain.finished()
     assert drain.check().ready
 
 
-def test_it_is_over_when_it_was_quiet_for_long_enough(clock: Clock) -> None:
+def test_drain_finishes_after_the_idle_time(clock: Clock) -> None:
     drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
     drain.reviews = 7
     drain.start()
@@ -55,7 +53,7 @@ def test_it_is_over_when_it_was_quiet_for_long_enough(clock: Clock) -> None:
     assert drain.finished()
 
 
-def test_each_review_begins_the_quiet_anew(clock: Clock) -> None:
+def test_each_review_restarts_the_idle_time(clock: Clock) -> None:
     drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
     drain.start()
     for _ in range(4):
@@ -66,7 +64,7 @@ def test_each_review_begins_the_quiet_anew(clock: Clock) -> None:
     assert not drain.finished()
 
 
-def test_it_is_over_at_the_limit_however_much_comes(clock: Clock) -> None:
+def test_drain_finishes_at_the_timeout_despite_reviews(clock: Clock) -> None:
     drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
     drain.start()
     clock.now += 44.9
@@ -77,7 +75,7 @@ def test_it_is_over_at_the_limit_however_much_comes(clock: Clock) -> None:
     assert drain.finished()
 
 
-def test_to_begin_twice_does_not_prolong_it(clock: Clock) -> None:
+def test_second_start_does_not_prolong_the_drain(clock: Clock) -> None:
     drain = Drain(idle_seconds=10, timeout_seconds=45, clock=clock)
     drain.start()
     clock.now += 9
@@ -86,11 +84,11 @@ def test_to_begin_twice_does_not_prolong_it(clock: Clock) -> None:
     assert drain.finished()
 
 
-# What clients see of it
+# What clients see
 
 
 class Gate:
-    """A snapshot's policies that hold up the server's only thread while it is closed."""
+    """Policies that block the server's only thread while the gate is closed."""
 
     def __init__(self, view: Snapshot) -> None:
         self.slow = False
@@ -124,12 +122,7 @@ def gate(source: ManifestsSource) -> Gate:
 @pytest.fixture
 def server(source: ManifestsSource, gate: Gate) -> Iterator[InProcess]:
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = create_app(
-        source,
-        OperatorSettings(linger_image="registry.example/linger:1"),
-        certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
-        drain=drain,
-    )
+    app = make_app(source, drain)
     with in_process(app, drain) as running:
         yield running
         gate.open.set()
@@ -142,22 +135,23 @@ def says_close(client: Client) -> bool:
     return answer.getheader("Connection") == "close"
 
 
-def test_it_is_not_ready_any_more_and_answers_on(server: InProcess) -> None:
+def test_draining_server_is_not_ready_but_answers_reviews(server: InProcess) -> None:
     old, prober = server.connect(), server.connect()
     assert not says_close(old)
     assert prober.get("/readyz").status == 200
     server.drain.start()
     answer = prober.get("/readyz")
     assert answer.status == 503
-    assert b"[-]shutdown this process is about to end\n" in answer.body  # type: ignore[attr-defined]
-    await_that(lambda: says_close(server.connect()), "answers ask for the connection's end")
-    # A connection from before, and a new one: each is answered, then really closed.
+    assert b"[-]shutdown this process is shutting down\n" in answer.body  # type: ignore[attr-defined]
+    await_that(lambda: says_close(server.connect()), "answers contain Connection: close")
+    # An old and a new connection are both answered and then closed.
     for client in (old, server.connect()):
         assert says_close(client)
-        assert client.hung_up()
+        assert client.is_closed()
     date = server.connect().get("/livez").getheader("Date")
     await_that(
-        lambda: server.connect().get("/livez").getheader("Date") != date, "headers are renewed"
+        lambda: server.connect().get("/livez").getheader("Date") != date,
+        "uvicorn renews the headers",
     )
     assert says_close(server.connect())
     assert b'podsettle_check_ready{check="shutdown"} 0.0' in (
@@ -165,18 +159,18 @@ def test_it_is_not_ready_any_more_and_answers_on(server: InProcess) -> None:
     )
 
 
-def test_it_ends_once_it_is_quiet_and_hangs_up_on_the_idle(server: InProcess) -> None:
+def test_drained_server_closes_idle_connections_and_exits(server: InProcess) -> None:
     idle, unused = server.connect(), server.connect()
     assert not says_close(idle)
     server.drain.idle_seconds = 0.1
     server.drain.start()
-    assert idle.hung_up()
-    assert unused.hung_up()
+    assert idle.is_closed()
+    assert unused.is_closed()
     server.thread.join(30)
     assert not server.thread.is_alive()
 
 
-def test_a_review_whose_body_is_still_coming_is_answered(server: InProcess) -> None:
+def test_review_with_an_incomplete_body_is_answered_during_shutdown(server: InProcess) -> None:
     client = server.connect()
     whole = mutate(REVIEW)
     client.send(whole[:-10])
@@ -186,47 +180,49 @@ def test_a_review_whose_body_is_still_coming_is_answered(server: InProcess) -> N
     await_refusal(server)
     client.send(whole[-10:])
     assert "patch" in review_in(client.answer())
-    assert client.hung_up()
+    assert client.is_closed()
 
 
-def test_a_review_whose_head_is_still_coming_is_answered(server: InProcess) -> None:
+def test_review_with_incomplete_headers_is_answered_during_shutdown(server: InProcess) -> None:
     client = server.connect()
     whole = mutate(REVIEW)
     assert not says_close(client)
     client.send(whole[:10])
-    # The server reads in turn: once it has answered another, it has read these bytes.
+    # The server reads in order: after it has answered another request, it has read these bytes.
     assert server.connect().get("/livez").status == 200
     server.drain.idle_seconds = 0
     server.drain.start()
     await_refusal(server)
     client.send(whole[10:])
     assert "patch" in review_in(client.answer())
-    assert client.hung_up()
+    assert client.is_closed()
 
 
-def test_a_review_of_the_same_instant_is_answered(server: InProcess, gate: Gate) -> None:
+def test_review_that_arrives_at_the_moment_of_exit_is_answered(
+    server: InProcess, gate: Gate
+) -> None:
     busy, idle = server.connect(), server.connect()
     assert not says_close(busy)
     assert not says_close(idle)
     gate.close()
     busy.send(mutate(REVIEW))
     assert gate.reached.wait(30)
-    # While the loop is held up: it is over, and a review has arrived that nobody has read.
+    # While the loop is blocked, the drain finishes and a review arrives that is not yet read.
     idle.send(mutate(REVIEW))
     server.drain.idle_seconds = 0
     server.drain.start()
-    # Longer than the server waits from one look at the drain to the next: that is due now, too.
+    # Longer than the interval at which the server polls the drain, so that a poll is due as well.
     time.sleep(0.3)
     gate.open.set()
     assert "patch" in review_in(busy.answer())
     assert "patch" in review_in(idle.answer())
 
 
-# What waits too long for its turn
+# Queueing
 
 
-def test_a_review_that_waited_too_long_is_let_pass_unread(server: InProcess, gate: Gate) -> None:
-    """One thread does the work: each of these keeps the next one from its turn."""
+def test_review_that_was_queued_too_long_is_answered_unread(server: InProcess, gate: Gate) -> None:
+    """One thread answers all reviews, so each of these delays the next."""
     first, second, third = (server.connect() for _ in range(3))
     for client in (first, second, third):
         assert not says_close(client)
@@ -235,7 +231,7 @@ def test_a_review_that_waited_too_long_is_let_pass_unread(server: InProcess, gat
     assert gate.reached.wait(30)
     for client in (second, third):
         client.send(mutate(REVIEW, "?timeout=1s"))
-    # Both are read when the first is done, and one of them takes longer than the other may wait.
+    # Both are read after the first. One takes longer than the other may be queued.
     gate.slow = True
     gate.open.set()
     assert "patch" in review_in(first.answer())

@@ -9,25 +9,25 @@ from webhook import __version__
 from webhook.cluster.manifest_source import ManifestsSource
 
 
-async def test_alive_and_ready(client: httpx.AsyncClient) -> None:
+async def test_probes_answer_ok(client: httpx.AsyncClient) -> None:
     assert (await client.get("/livez")).text == "ok"
     assert (await client.get("/readyz")).text == "ok"
     verbose = (await client.get("/readyz?verbose")).text
     assert verbose == "[+]manifests ok\n[+]shutdown ok\nreadyz check passed\n"
 
 
-async def test_version(client: httpx.AsyncClient) -> None:
+async def test_version_is_that_of_the_package(client: httpx.AsyncClient) -> None:
     assert (await client.get("/version")).json()["version"] == __version__
 
 
-async def test_the_openapi_document_describes_the_preview(client: httpx.AsyncClient) -> None:
+async def test_openapi_document_contains_all_routes_and_reasons(client: httpx.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
     assert set(document["paths"]) >= {"/preview", "/livez", "/readyz", "/metrics", "/version"}
     reasons = document["components"]["schemas"]["Reason"]["enum"]
     assert "Applied" in reasons
 
 
-async def test_a_broken_manifest_is_named_and_keeps_the_server_ready(
+async def test_invalid_manifest_is_reported_and_the_server_stays_ready(
     client: httpx.AsyncClient,
     source: ManifestsSource,
     tmp_path_factory: pytest.TempPathFactory,

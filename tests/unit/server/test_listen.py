@@ -1,4 +1,4 @@
-"""The socket that is listened on."""
+"""The listening socket."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from webhook.server.run import AddressError, listen
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_every_address_means_those_of_both_kinds(address: str) -> None:
+def test_wildcard_address_includes_ipv4_and_ipv6(address: str) -> None:
     with listen("::", 0) as listener:
         socket.create_connection((address, listener.getsockname()[1])).close()
 
 
-def test_without_ipv6_it_means_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As on a kernel without it.
+def test_wildcard_address_without_ipv6_includes_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As on a kernel without IPv6.
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     with listen("::", 0) as listener:
         assert listener.family is socket.AF_INET
         socket.create_connection(("127.0.0.1", listener.getsockname()[1])).close()
 
 
-def test_an_address_that_is_not_here_is_refused_in_words() -> None:
+def test_address_of_another_machine_is_an_error() -> None:
     with pytest.raises(AddressError, match=r"cannot listen on 192\.0\.2\.1 port 0: Cannot assign"):
         listen("192.0.2.1", 0)

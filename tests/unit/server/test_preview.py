@@ -1,4 +1,4 @@
-"""POST /preview: any workload in, every pod's fate out."""
+"""POST /preview: workloads in YAML and JSON, and refused input."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def preview(client: httpx.AsyncClient, body: Any, **params: Any) -> list[d
     return pods
 
 
-async def test_a_deployment_in_yaml_or_json(client: httpx.AsyncClient) -> None:
+async def test_deployment_is_previewed_in_yaml_and_json(client: httpx.AsyncClient) -> None:
     (pod,) = await preview(client, DEPLOYMENT)
     assert (pod["kind"], pod["name"], pod["namespace"]) == ("Deployment", "web", "ci")
     assert pod["path"] == "spec.template"
@@ -44,7 +44,7 @@ async def test_a_deployment_in_yaml_or_json(client: httpx.AsyncClient) -> None:
     assert (await client.post("/preview", json=DEPLOYMENT)).json()["pods"] == [pod]
 
 
-async def test_a_cronjob_a_list_and_several_documents(client: httpx.AsyncClient) -> None:
+async def test_lists_and_several_documents_are_previewed(client: httpx.AsyncClient) -> None:
     cron = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -62,7 +62,9 @@ async def test_a_cronjob_a_list_and_several_documents(client: httpx.AsyncClient)
     ]
 
 
-async def test_a_custom_resource_by_its_template_path(client: httpx.AsyncClient) -> None:
+async def test_custom_resource_is_previewed_with_its_template_path(
+    client: httpx.AsyncClient,
+) -> None:
     custom = {
         "apiVersion": "example.com/v1",
         "kind": "Fleet",
@@ -76,7 +78,7 @@ async def test_a_custom_resource_by_its_template_path(client: httpx.AsyncClient)
     assert "does not know where a Fleet keeps its pod template" in answer.json()["detail"]
 
 
-async def test_the_namespace_and_its_labels_can_be_given(client: httpx.AsyncClient) -> None:
+async def test_namespace_and_its_labels_can_be_overridden(client: httpx.AsyncClient) -> None:
     (pod,) = await preview(client, DEPLOYMENT, namespace="leave-us-alone")
     assert pod["outcomes"][0]["reason"] == "NamespaceDisabled"
     (pod,) = await preview(
@@ -105,7 +107,7 @@ async def test_the_namespace_and_its_labels_can_be_given(client: httpx.AsyncClie
         ("apiVersion: v1\nkind: " + "K" * 3_000_000, "K… and "),
     ],
 )
-async def test_what_cannot_be_previewed_is_said_in_words(
+async def test_invalid_input_is_answered_422_with_a_reason(
     client: httpx.AsyncClient, body: str, words: str
 ) -> None:
     answer = await client.post("/preview", content=body)
@@ -113,18 +115,18 @@ async def test_what_cannot_be_previewed_is_said_in_words(
     assert words in answer.json()["detail"]
 
 
-async def test_a_namespace_label_has_to_be_one(client: httpx.AsyncClient) -> None:
+async def test_invalid_namespace_label_is_answered_422(client: httpx.AsyncClient) -> None:
     answer = await client.post("/preview", json=DEPLOYMENT, params={"namespaceLabel": "team"})
     assert answer.status_code == 422
     assert "'team' is not of the form key=value" in answer.json()["detail"]
 
 
-async def test_too_long_a_body_is_refused(client: httpx.AsyncClient) -> None:
+async def test_body_above_the_maximum_is_answered_413(client: httpx.AsyncClient) -> None:
     answer = await client.post("/preview", content=b" " * (4 * 1024 * 1024 + 1))
     assert answer.status_code == 413
 
 
-async def test_every_pod_of_a_mixed_list_is_shown_and_the_rest_is_named(
+async def test_preview_reports_items_that_are_not_workloads(
     client: httpx.AsyncClient,
 ) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
@@ -150,7 +152,7 @@ async def test_every_pod_of_a_mixed_list_is_shown_and_the_rest_is_named(
     assert [(each["name"], each["path"]) for each in found["unreadable"]] == [("odd", "items[2]")]
 
 
-async def test_more_objects_than_are_listed_are_refused(client: httpx.AsyncClient) -> None:
+async def test_too_many_objects_without_a_pod_are_refused(client: httpx.AsyncClient) -> None:
     many = [*[{"kind": "Service"}] * 5_001, DEPLOYMENT]
     answer = await client.post("/preview", json={"kind": "List", "items": many})
     assert answer.status_code == 422

@@ -1,4 +1,4 @@
-"""Reviews that are answered where they are read, and those that take the application."""
+"""The fast path of the protocol, and the requests that it leaves to the application."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -23,17 +23,16 @@ from tests.support.factories import SETTINGS, container, pod, policy_document
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
 from tests.support.image_factories import images
 from tests.support.reviews import PODS, load_pod, review
+from tests.support.server_fixtures import STEADY, make_app
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.handler import Answer
 from webhook.core.cluster.view import Namespace
-from webhook.server import protocol
-from webhook.server import run as serve
-from webhook.server.app import Application, create_app
+from webhook.server import run
+from webhook.server.app import Application
 from webhook.server.drain import Drain
-from webhook.server.protocol import AdmissionProtocol
-from webhook.server.request_head import END, LONGEST, answer_seconds
+from webhook.server.protocol import AdmissionProtocol, LoopTick
+from webhook.server.request_head import HEAD_END, MAX_CACHED_HEAD_BYTES, answer_seconds
 
 POD = load_pod(next(path for path in PODS if path.stem == "woodpecker-step"))
 SETTLED = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -42,27 +41,27 @@ WHOLE = mutate(REVIEW)
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-class Ways:
-    """The application behind /mutate, and how often it was asked."""
+class SlowPath:
+    """The ASGI application behind /mutate, and the number of its requests."""
 
     def __init__(self, app: Application) -> None:
-        self.long = 0
-        self.mutate = app.mutate
+        self.requests = 0
+        self._mutate = app.mutate
         app.mutate = self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.long += 1
-        await self.mutate(scope, receive, send)
+        self.requests += 1
+        await self._mutate(scope, receive, send)
 
 
 @dataclass
 class Served:
-    """A server, what it serves, and its connections."""
+    """A server with its source and connections."""
 
     app: Application
-    source: ManifestsSource
+    source: Any
     server: InProcess
-    ways: Ways
+    slow_path: SlowPath
     connections: list[AdmissionProtocol]
 
     def connect(self) -> Client:
@@ -70,11 +69,11 @@ class Served:
 
     @property
     def reviews(self) -> int:
-        """Those that were taken, whichever way."""
+        """Number of reviews, on both paths."""
         return self.server.drain.reviews
 
     def send_in_two(self, client: Client, request: bytes) -> None:
-        """The second part once the first was read."""
+        """Send the second part of a request after the server has read the first."""
         before = self.reviews
         client.send(request[:-100])
         await_that(lambda: self.reviews == before + 1, "the first part was read")
@@ -86,26 +85,35 @@ class Served:
         return {name: float(value) for name, _, value in pairs}
 
 
+Start = Callable[..., Served]
+
+
 @pytest.fixture
-def served(source: ManifestsSource, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    connections: list[AdmissionProtocol] = []
+def start(source: ManifestsSource, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Start servers, each with other limits or another source."""
+    with ExitStack() as stack:
 
-    class Noted(AdmissionProtocol):
-        def __init__(self, **arguments: Any) -> None:
-            super().__init__(**arguments)
-            connections.append(self)
+        def start(served: Any = source, **limits: Any) -> Served:
+            connections: list[AdmissionProtocol] = []
 
-    monkeypatch.setattr(serve, "AdmissionProtocol", Noted)
-    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = create_app(
-        source,
-        OperatorSettings(linger_image="registry.example/linger:1"),
-        certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
-        drain=drain,
-    )
-    ways = Ways(app)
-    with in_process(app, drain) as server:
-        yield Served(app, source, server, ways, connections)
+            class Recorded(AdmissionProtocol):
+                def __init__(self, **arguments: Any) -> None:
+                    super().__init__(**arguments)
+                    connections.append(self)
+
+            monkeypatch.setattr(run, "AdmissionProtocol", Recorded)
+            drain = Drain(idle_seconds=3600, timeout_seconds=3600)
+            app = make_app(served, drain, limits=replace(STEADY, **limits))
+            slow_path = SlowPath(app)
+            server = stack.enter_context(in_process(app, drain))
+            return Served(app, served, server, slow_path, connections)
+
+        yield start
+
+
+@pytest.fixture
+def served(start: Start) -> Served:
+    return start()
 
 
 def is_settled(client: Client) -> bool:
@@ -114,25 +122,25 @@ def is_settled(client: Client) -> bool:
 
 
 def of(uid: int) -> bytes:
-    """A review of a small pod, to be told from others."""
+    """A review of a small pod, recognizable by its uid."""
     return mutate(review(POD, uid=str(uid)))
 
 
-# One answer, whichever way
+# Equal answers on both paths
 
 
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-def test_the_answer_is_the_same_whichever_way_it_takes(served: Served, path: Path) -> None:
+def test_both_paths_give_the_same_answer(served: Served, path: Path) -> None:
     request = mutate(review(load_pod(path)))
     client = served.connect()
     client.send(request)
     whole = client.answer()
-    # What does not fit a record of TLS may be read in parts.
-    assert served.ways.long == 0 or len(request) > 16_000
-    before = served.ways.long
+    # A request longer than a TLS record may be read in parts.
+    assert served.slow_path.requests == 0 or len(request) > 16_000
+    before = served.slow_path.requests
     served.send_in_two(client, request)
     parted = client.answer()
-    assert served.ways.long == before + 1
+    assert served.slow_path.requests == before + 1
     assert review_in(whole)
     assert whole.body == parted.body  # type: ignore[attr-defined]
     assert (whole.status, whole.reason, whole.version) == (parted.status, "OK", parted.version)
@@ -141,22 +149,24 @@ def test_the_answer_is_the_same_whichever_way_it_takes(served: Served, path: Pat
     assert whole.getheader("content-type") == parted.getheader("content-type")
 
 
-def test_it_is_counted_and_told_the_same(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_both_paths_count_and_log_the_same(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     client = served.connect()
     requests = [WHOLE, mutate(review({}, namespace="ci", object=1)), mutate(b"{}" + b" " * 100)]
 
-    def told() -> list[str]:
+    def logged() -> list[str]:
         lines = "\n".join(r.getMessage() for r in caplog.records if r.name == "webhook.server.app")
         return lines.splitlines()
 
     def grown(send: Callable[[bytes], None]) -> dict[str, float]:
-        before, lines, reviews = served.metrics(), len(told()), served.reviews
+        before, lines, reviews = served.metrics(), len(logged()), served.reviews
         for request in requests:
             send(request)
             client.answer()
-        await_that(lambda: len(told()) > lines, "the journal is written")
-        assert len(told()) == lines + 1
+        await_that(lambda: len(logged()) > lines, "the review log is flushed")
+        assert len(logged()) == lines + 1
         assert served.reviews == reviews + len(requests)
         after = served.metrics()
         return {
@@ -166,49 +176,47 @@ def test_it_is_counted_and_told_the_same(served: Served, caplog: pytest.LogCaptu
         } | {"timed": after[timed] - before[timed]}
 
     timed = "podsettle_review_duration_seconds_count"
-    handle_sync = grown(client.send)
-    assert served.ways.long == 1  # for what is no review
-    later = grown(lambda request: served.send_in_two(client, request))
-    assert served.ways.long == 1 + len(requests)
-    assert handle_sync == later
-    assert handle_sync["timed"] == 2
-    assert handle_sync['podsettle_reviews_total{result="patched"}'] == 1
-    assert handle_sync['podsettle_reviews_total{result="unchanged"}'] == 1
-    assert handle_sync['podsettle_requests_refused_total{status="400"}'] == 1
+    on_fast_path = grown(client.send)
+    assert served.slow_path.requests == 1  # for the body without a review
+    on_slow_path = grown(lambda request: served.send_in_two(client, request))
+    assert served.slow_path.requests == 1 + len(requests)
+    assert on_fast_path == on_slow_path
+    assert on_fast_path["timed"] == 2
+    assert on_fast_path['podsettle_reviews_total{result="patched"}'] == 1
+    assert on_fast_path['podsettle_reviews_total{result="unchanged"}'] == 1
+    assert on_fast_path['podsettle_requests_refused_total{status="400"}'] == 1
 
 
-# What is answered at once
+# Answered on the fast path
 
 
 @pytest.mark.parametrize(
     "target", ["/mutate", "/mutate/", "/mutate?timeout=10s", "https://x/mutate?timeout=1s"]
 )
-def test_a_review_that_comes_whole_is_answered_at_once(served: Served, target: str) -> None:
+def test_fast_path_answers_whole_review(served: Served, target: str) -> None:
     client = served.connect()
     for _ in range(3):
         client.send(WHOLE.replace(b"/mutate", target.encode(), 1))
         assert "patch" in review_in(client.answer())
-    assert served.ways.long == 0
+    assert served.slow_path.requests == 0
     assert served.reviews == 3
     assert served.connections[0].server_state.total_requests == 3
 
 
-def test_so_is_one_that_cannot_be_decided_on(
+def test_fast_path_answers_review_with_an_internal_error(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    served.source.view = replace(served.source.view, runtime_classes=None)  # type: ignore[arg-type]
+    served.source.view = replace(served.source.view, runtime_classes=None)
     client = served.connect()
     client.send(mutate(review(POD)))
     assert "InternalError" in review_in(client.answer())["warnings"][0]
-    assert served.ways.long == 0
+    assert served.slow_path.requests == 0
     assert [record.levelname for record in caplog.records].count("ERROR") == 1
     assert served.metrics()['podsettle_outcomes_total{reason="InternalError",remedy=""}'] == 1
 
 
-def test_so_is_one_whose_body_comes_a_moment_after_its_head(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
+def test_fast_path_answers_review_whose_body_follows_its_headers(start: Start) -> None:
+    served = start(body_wait_seconds=60)
     client = served.connect()
     for _ in range(2):
         client.send(WHOLE[:300])
@@ -216,10 +224,10 @@ def test_so_is_one_whose_body_comes_a_moment_after_its_head(
         client.send(WHOLE[300:])
         assert "patch" in review_in(client.answer())
         assert served.connections[-1]._body_timer is None
-    assert served.ways.long == 0
+    assert served.slow_path.requests == 0
 
 
-def test_empty_lines_between_reviews_are_passed_over(served: Served) -> None:
+def test_empty_lines_between_reviews_are_ignored(served: Served) -> None:
     client = served.connect()
     client.send(b"\r\n" + of(0))
     assert uid_in(client.answer()) == "0"
@@ -229,12 +237,10 @@ def test_empty_lines_between_reviews_are_passed_over(served: Served) -> None:
     assert client.get("/livez").status == 200
     client.send(of(2))
     assert uid_in(client.answer()) == "2"
-    assert served.ways.long == 0
+    assert served.slow_path.requests == 0
 
 
-def test_it_has_the_time_that_its_head_says(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deadline_comes_from_the_query(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     handle_sync = served.app.admission_server.handle_sync
     given: list[float] = []
 
@@ -252,19 +258,17 @@ def test_it_has_the_time_that_its_head_says(
 
 
 @pytest.mark.parametrize("too_long", [False, True])
-def test_heads_of_some_length_are_remembered(served: Served, too_long: bool) -> None:
-    head, body = WHOLE.split(END)
-    filled = LONGEST - len(head + END) - len(b"\r\nX: ") + too_long
+def test_fast_path_parses_heads_up_to_a_maximum_length(served: Served, too_long: bool) -> None:
+    head, body = WHOLE.split(HEAD_END)
+    filled = MAX_CACHED_HEAD_BYTES - len(head + HEAD_END) - len(b"\r\nX: ") + too_long
     client = served.connect()
-    client.send(head + b"\r\nX: " + b"x" * filled + END + body)
+    client.send(head + b"\r\nX: " + b"x" * filled + HEAD_END + body)
     assert "patch" in review_in(client.answer())
-    assert served.ways.long == too_long
+    assert served.slow_path.requests == too_long
 
 
-def test_a_connection_that_was_idle_does_not_end_amid_a_review(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
+def test_review_that_begins_stops_the_keep_alive_timer(start: Start) -> None:
+    served = start(body_wait_seconds=60)
     client = served.connect()
     assert client.get("/livez").status == 200
     (connection,) = served.connections
@@ -276,42 +280,40 @@ def test_a_connection_that_was_idle_does_not_end_amid_a_review(
     assert "patch" in review_in(client.answer())
 
 
-# What comes late
+# Incomplete requests
 
 
-def test_a_long_body_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
+def test_slow_path_gets_long_incomplete_body_at_once(start: Start) -> None:
+    served = start(body_wait_seconds=60)
     long = mutate(review(pod(container("a", "x" * 40_000))))
     client = served.connect()
     served.send_in_two(client, long)
     assert "auditAnnotations" in review_in(client.answer())
-    assert served.ways.long == 1
+    assert served.slow_path.requests == 1
 
 
-def test_what_it_was_waited_for_with_is_forgotten(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
+def test_body_timer_is_cancelled_when_a_request_is_delegated(start: Start) -> None:
+    served = start(body_wait_seconds=60)
     client = served.connect()
     long = mutate(review(pod(container("a", "x" * 40_000))))
     client.send(long[:300])
-    await_that(lambda: bool(served.connections), "the connection is there")
+    await_that(lambda: bool(served.connections), "the connection exists")
     connection = served.connections[-1]
     await_that(lambda: connection._body_timer is not None, "the head was read")
     client.send(long[300:-100])
-    await_that(lambda: served.ways.long == 1, "it was left to the application")
+    await_that(lambda: served.slow_path.requests == 1, "the application has it")
     assert connection._body_timer is None
     client.send(long[-100:])
     review_in(client.answer())
 
 
-def test_each_piece_is_not_waited_for_anew(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
+def test_body_timer_is_not_restarted_by_further_pieces(start: Start) -> None:
+    served = start(body_wait_seconds=60)
     client = served.connect()
     waiting: list[object] = []
     for end in (300, 301, 302):
         client.send(WHOLE[end - 1 if waiting else 0 : end])
-        await_that(lambda: bool(served.connections), "the connection is there")
+        await_that(lambda: bool(served.connections), "the connection exists")
         connection = served.connections[-1]
         await_that(lambda: len(connection._buffer) == end, "the piece was read")  # noqa: B023
         waiting.append(connection._body_timer)
@@ -320,25 +322,21 @@ def test_each_piece_is_not_waited_for_anew(served: Served, monkeypatch: pytest.M
     assert "patch" in review_in(client.answer())
 
 
-def test_a_body_that_is_waited_for_is_answered_before_the_end(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
+def test_incomplete_review_is_answered_during_shutdown(start: Start) -> None:
+    served = start(body_wait_seconds=60)
     client = served.connect()
     client.send(WHOLE[:-100])
-    await_that(lambda: bool(served.connections), "the connection is there")
+    await_that(lambda: bool(served.connections), "the connection exists")
     await_that(lambda: served.connections[-1]._body_timer is not None, "the first part was read")
     served.connections[-1].loop.call_soon_threadsafe(served.connections[-1].shutdown)
-    await_that(lambda: served.ways.long == 1, "it was left to the application")
+    await_that(lambda: served.slow_path.requests == 1, "the application has it")
     client.send(WHOLE[-100:])
     assert "patch" in review_in(client.answer())
 
 
-def test_to_wait_for_a_client_is_no_sign_of_load(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A quarter of the deadline that this leaves has gone by when the patience ends.
-    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 2.0)
+def test_waiting_for_the_client_does_not_count_as_queueing(start: Start) -> None:
+    # More than a quarter of the deadline has passed when the wait ends.
+    served = start(body_wait_seconds=2)
     client = served.connect()
     request = mutate(REVIEW, "?timeout=8s")
     served.send_in_two(client, request)
@@ -346,31 +344,29 @@ def test_to_wait_for_a_client_is_no_sign_of_load(
 
 
 @pytest.mark.parametrize("length", [10, 40_000])
-def test_to_wait_for_its_turn_is_one_whatever_way_a_review_takes(
+def test_queueing_counts_as_overload_on_both_paths(
     served: Served, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    monkeypatch.setattr(protocol.LoopTick, "started_at", lambda *_: time.monotonic() - 2)
+    monkeypatch.setattr(LoopTick, "started_at", lambda *_: time.monotonic() - 2)
     client = served.connect()
     request = mutate(review(pod(container("a", "x" * length))), "?timeout=10s")
     served.send_in_two(client, request)
     assert "Overloaded" in review_in(client.answer())["warnings"][0]
 
 
-def test_a_client_that_leaves_is_not_waited_for(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "BODY_WAIT_SECONDS", 60.0)
+def test_body_timer_is_cancelled_when_the_client_disconnects(start: Start) -> None:
+    served = start(body_wait_seconds=60)
     client = served.connect()
     client.send(WHOLE[:-100])
-    await_that(lambda: bool(served.connections), "the connection is there")
+    await_that(lambda: bool(served.connections), "the connection exists")
     connection = served.connections[-1]
     await_that(lambda: connection._body_timer is not None, "the first part was read")
     client.close()
     await_that(lambda: connection._body_timer is None, "the connection is gone")
-    assert served.ways.long == 0
+    assert served.slow_path.requests == 0
 
 
-# What takes the application
+# Left to the application
 
 
 @pytest.mark.parametrize(
@@ -386,7 +382,7 @@ def test_a_client_that_leaves_is_not_waited_for(
     ],
     ids=lambda part: str(part)[:40],
 )
-def test_what_is_no_plain_review_is_answered_as_ever(
+def test_other_requests_are_answered_by_the_application(
     served: Served, request_: bytes, status: int
 ) -> None:
     client = served.connect()
@@ -399,7 +395,7 @@ def test_what_is_no_plain_review_is_answered_as_ever(
         assert refused == {f'podsettle_requests_refused_total{{status="{status}"}}': 1}
 
 
-def test_a_body_in_chunks_is_read_by_the_parser(served: Served) -> None:
+def test_chunked_body_takes_the_slow_path(served: Served) -> None:
     client = served.connect()
     body = json.dumps(REVIEW).encode()
     head = (
@@ -409,25 +405,25 @@ def test_a_body_in_chunks_is_read_by_the_parser(served: Served) -> None:
     chunks = (body[:1000], body[1000:1001], body[1001:])
     client.send(head + b"".join(b"%x\r\n%b\r\n" % (len(c), c) for c in chunks) + b"0\r\n\r\n")
     assert "patch" in review_in(client.answer())
-    assert served.ways.long == 1
+    assert served.slow_path.requests == 1
     assert is_settled(client)
-    assert served.ways.long == 1
+    assert served.slow_path.requests == 1
 
 
-def test_so_is_a_head_in_pieces(served: Served) -> None:
+def test_headers_in_pieces_take_the_slow_path(served: Served) -> None:
     client = served.connect()
     client.send(WHOLE[:20])
     await_that(lambda: served.connections[-1]._in_head, "the head has begun")
     client.send(WHOLE[20:])
     assert "patch" in review_in(client.answer())
-    assert served.ways.long == 1
+    assert served.slow_path.requests == 1
     assert is_settled(client)
-    assert served.ways.long == 1
+    assert served.slow_path.requests == 1
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
 @pytest.mark.parametrize("wish", [b"close", b"keep-alive", None])
-def test_a_client_that_wants_no_more_is_hung_up_on(
+def test_connection_closes_if_the_client_asks_for_it(
     served: Served, version: bytes, wish: bytes | None
 ) -> None:
     request = WHOLE.replace(b"HTTP/1.1", version)
@@ -439,23 +435,23 @@ def test_a_client_that_wants_no_more_is_hung_up_on(
     assert "patch" in review_in(answer)
     stays = version == b"HTTP/1.1" and wish != b"close"
     assert answer.getheader("connection") == (None if stays else "close")
-    assert is_settled(client) if stays else client.hung_up()
+    assert is_settled(client) if stays else client.is_closed()
 
 
-@pytest.mark.parametrize("handle_sync", [True, False])
-def test_who_asks_whether_to_go_on_is_told(served: Served, handle_sync: bool) -> None:
+@pytest.mark.parametrize("with_body", [True, False])
+def test_expect_100_continue_is_answered(served: Served, with_body: bool) -> None:
     client = served.connect()
     request = WHOLE.replace(b"Host: x", b"Host: x\r\nExpect: 100-continue")
     head, body = request.split(b"\r\n\r\n")
-    client.send(head + b"\r\n\r\n" + (body if handle_sync else b""))
+    client.send(head + b"\r\n\r\n" + (body if with_body else b""))
     interim = b"HTTP/1.1 100 Continue\r\n\r\n"
     assert client.socket.recv(len(interim)) == interim
-    client.send(b"" if handle_sync else body)
+    client.send(b"" if with_body else body)
     assert "patch" in review_in(client.answer())
 
 
-class Young:
-    """A source that has to ask for every namespace."""
+class NewNamespaces:
+    """A source that has to look up every namespace."""
 
     def __init__(self, source: ManifestsSource) -> None:
         self._source = source
@@ -471,29 +467,27 @@ class Young:
         return getattr(self._source, name)
 
 
-def test_a_namespace_that_is_too_new_is_asked_for(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    young = Young(served.source)
-    monkeypatch.setattr(served.ways.mutate, "_source", young)
+def test_slow_path_looks_up_unknown_namespace(start: Start, source: ManifestsSource) -> None:
+    young = NewNamespaces(source)
+    served = start(young)
     client = served.connect()
     client.send(WHOLE)
     assert "patch" in review_in(client.answer())
     assert young.fetched == [SETTLED["metadata"]["namespace"]]
-    assert (served.ways.long, served.reviews) == (1, 1)
+    assert (served.slow_path.requests, served.reviews) == (1, 1)
     assert served.metrics()['podsettle_reviews_total{result="patched"}'] == 1
     assert served.metrics()['podsettle_reviews_total{result="unchanged"}'] == 0
     assert is_settled(client)
-    assert served.ways.long == 1
+    assert served.slow_path.requests == 1
 
 
-def test_images_that_have_to_be_looked_up_are_left_to_the_application(tmp_path: Path) -> None:
+def test_slow_path_gets_reviews_that_need_image_look_ups(tmp_path: Path) -> None:
     document = policy_document(**images("registry.example"))
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(document))
     source = ManifestsSource(tmp_path)
     source.refresh()
     drain = Drain(10, 45)
-    app = create_app(source, SETTINGS, certificate_expires=lambda: datetime.now(UTC), drain=drain)
+    app = make_app(source, drain, settings=SETTINGS)
 
     def handle_sync(**spec: Any) -> bytes | None:
         body = json.dumps(review(pod(restartPolicy="Never", **spec))).encode()
@@ -505,7 +499,7 @@ def test_images_that_have_to_be_looked_up_are_left_to_the_application(tmp_path: 
     assert drain.reviews == 1
 
 
-def test_a_defect_on_the_way_is_found_by_the_application(
+def test_slow_path_answers_if_the_fast_path_raises(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def unknown_namespace(_answer: Answer) -> str | None:
@@ -519,20 +513,20 @@ def test_a_defect_on_the_way_is_found_by_the_application(
     assert served.metrics()['podsettle_outcomes_total{reason="InternalError",remedy=""}'] == 1
 
 
-def test_a_body_that_breaks_off_ends_the_connection(served: Served) -> None:
+def test_malformed_chunked_body_is_answered_400_and_closes(served: Served) -> None:
     client = served.connect()
     client.send(
         b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\nno length\r\n"
     )
     assert client.answer().status == 400
-    assert client.hung_up()
+    assert client.is_closed()
 
 
-# What looks like a review and is none
+# Data that looks like a review
 
 
-def test_the_body_of_a_request_that_was_answered_early_is_no_request(served: Served) -> None:
+def test_rest_of_a_body_after_an_early_answer_is_not_a_request(served: Served) -> None:
     client = served.connect()
     client.send(f"POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: {len(WHOLE)}\r\n\r\n")
     assert client.answer().status == 404
@@ -544,19 +538,19 @@ def test_the_body_of_a_request_that_was_answered_early_is_no_request(served: Ser
     assert served.reviews == 2
 
 
-def test_whoever_sends_the_rest_of_it_is_not_hung_up_on(served: Served) -> None:
+def test_connection_stays_open_if_the_rest_of_a_body_arrives(served: Served) -> None:
     client = served.connect()
     client.send("POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
     assert client.answer().status == 404
     (connection,) = served.connections
-    await_that(lambda: connection._timer is not None, "the rest is waited for")
+    await_that(lambda: connection._timer is not None, "the timeout runs")
     client.send("67890")
-    await_that(lambda: connection._timer is None, "it has come")
+    await_that(lambda: connection._timer is None, "the timeout is cancelled")
     assert is_settled(client)
-    assert served.ways.long == 0
+    assert served.slow_path.requests == 0
 
 
-def test_nor_is_the_value_of_a_header(served: Served) -> None:
+def test_header_value_that_looks_like_a_review_is_not_a_request(served: Served) -> None:
     client = served.connect()
     client.send("GET /livez HTTP/1.1\r\nX: ")
     await_that(lambda: served.connections and served.connections[-1]._in_head, "it has begun")
@@ -566,36 +560,36 @@ def test_nor_is_the_value_of_a_header(served: Served) -> None:
     assert served.reviews == 1
 
 
-# Requests in a row
+# Pipelining
 
 
 def uid_in(answer: Any) -> str:
     return str(review_in(answer)["uid"])
 
 
-def test_reviews_in_one_segment_are_answered_in_turn(served: Served) -> None:
+def test_pipelined_reviews_take_the_slow_path_in_order(served: Served) -> None:
     client = served.connect()
     client.send(b"".join(map(of, range(4))))
     assert [uid_in(client.answer()) for _ in range(4)] == ["0", "1", "2", "3"]
-    # None of them where it was read: they let other clients go first.
-    assert served.ways.long == 4
+    # None on the fast path, so that other clients are read in between.
+    assert served.slow_path.requests == 4
     client.send(of(4))
     assert uid_in(client.answer()) == "4"
-    assert served.ways.long == 4
+    assert served.slow_path.requests == 4
 
 
-def test_so_are_reviews_among_other_requests(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+def test_pipelined_requests_of_several_routes_are_answered_in_order(
+    start: Start, source: ManifestsSource
 ) -> None:
-    monkeypatch.setattr(served.ways.mutate, "_source", Young(served.source))
+    served = start(NewNamespaces(source))
     client = served.connect()
-    # The first has to wait for its namespace, the last may not overtake it.
+    # The first waits for its namespace, and the last must not overtake it.
     client.send(of(0) + LIVEZ + of(1) + b"GET /mutate HTTP/1.1\r\nHost: x\r\n\r\n" + of(2))
     assert uid_in(client.answer()) == "0"
     assert client.answer().body == b"ok"  # type: ignore[attr-defined]
     assert uid_in(client.answer()) == "1"
     assert client.answer().status == 405
-    assert client.hung_up()
+    assert client.is_closed()
     other = served.connect()
     other.send(LIVEZ + of(3) + of(4))
     assert other.answer().status == 200
@@ -603,7 +597,7 @@ def test_so_are_reviews_among_other_requests(
     assert is_settled(other)
 
 
-def test_a_review_may_end_where_the_next_begins(served: Served) -> None:
+def test_segment_with_the_end_and_the_beginning_of_reviews_is_read(served: Served) -> None:
     client = served.connect()
     both = WHOLE + of(1)
     for cut in (len(WHOLE) + 10, len(both) - 100):
@@ -622,62 +616,52 @@ def test_a_review_may_end_where_the_next_begins(served: Served) -> None:
     assert is_settled(client)
 
 
-def test_what_follows_a_goodbye_is_not_begun(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "GOAWAY_CHANCE", 1)
+def test_requests_behind_an_answer_that_closes_are_not_begun(start: Start) -> None:
+    served = start(goaway_chance=1)
     client = served.connect()
     client.send(of(0) + of(1) + LIVEZ)
     answer = client.answer()
     assert uid_in(answer) == "0"
     assert answer.getheader("connection") == "close"
-    assert client.hung_up()
+    assert client.is_closed()
     assert served.reviews == 1
 
 
 # Idle connections
 
 
-def test_a_connection_in_use_does_not_end(served: Served) -> None:
+def test_idle_check_leaves_used_connection_open(served: Served) -> None:
     client = served.connect()
     assert is_settled(client)
     (connection,) = served.connections
     before = connection._idle_timer
-    connection.loop.call_soon_threadsafe(connection._end_if_idle)
-    await_that(lambda: connection._idle_timer is not before, "it was looked at")
+    connection.loop.call_soon_threadsafe(connection._close_if_idle)
+    await_that(lambda: connection._idle_timer is not before, "the idle check has run")
     assert not connection.transport.is_closing()
     assert is_settled(client)
 
 
-def test_an_idle_connection_ends_after_a_review_too(
-    source: ManifestsSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serve, "IDLE_TIMEOUT_SECONDS", 3)
-    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = create_app(
-        source, OperatorSettings(), certificate_expires=lambda: datetime.now(UTC), drain=drain
-    )
-    ways = Ways(app)
-    with in_process(app, drain) as server:
-        idle, noisy, slow = (server.connect() for _ in range(3))
-        for client in (idle, noisy):
-            client.send(WHOLE)
-            review_in(client.answer())
-        assert ways.long == 0
-        noisy.send("\r\n")
-        # A request under way is no idleness, though it began with the end of another one.
-        slow.send(WHOLE + of(1)[:-100])
-        review_in(slow.answer())
-        assert idle.hung_up()
-        assert noisy.hung_up()
-        slow.send(of(1)[-100:])
-        assert uid_in(slow.answer()) == "1"
+def test_idle_timeout_applies_after_fast_path_reviews(start: Start) -> None:
+    served = start(idle_timeout_seconds=3)
+    idle, noisy, slow = (served.connect() for _ in range(3))
+    for client in (idle, noisy):
+        client.send(WHOLE)
+        review_in(client.answer())
+    assert served.slow_path.requests == 0
+    noisy.send("\r\n")
+    # A request that began in the same segment as the end of another keeps its connection.
+    slow.send(WHOLE + of(1)[:-100])
+    review_in(slow.answer())
+    assert idle.is_closed()
+    assert noisy.is_closed()
+    slow.send(of(1)[-100:])
+    assert uid_in(slow.answer()) == "1"
 
 
 # Clients that do not read
 
 
-def test_requests_that_wait_for_their_turn_keep_more_from_being_read(served: Served) -> None:
+def test_reading_stays_paused_while_pipelined_requests_wait(served: Served) -> None:
     client = served.connect()
     assert is_settled(client)
     (connection,) = served.connections
@@ -697,35 +681,34 @@ def test_requests_that_wait_for_their_turn_keep_more_from_being_read(served: Ser
     assert refused.wait(30)
 
 
-def test_no_answer_is_made_for_a_client_that_reads_none(served: Served) -> None:
+def test_fast_path_is_not_used_while_the_client_does_not_read(served: Served) -> None:
     client = served.connect()
     assert is_settled(client)
     (connection,) = served.connections
     connection.loop.call_soon_threadsafe(connection.pause_writing)
-    await_that(lambda: connection.flow.write_paused, "nothing more is written")
+    await_that(lambda: connection.flow.write_paused, "writing is paused")
     assert connection._write_timer is not None
     client.send(of(1))
-    await_that(lambda: served.app.state.in_flight.count, "it is left to the application")
+    await_that(lambda: served.app.state.in_flight.count, "the application has it")
     client.send(of(2))
-    await_that(lambda: connection.flow.read_paused, "no more is read")
+    await_that(lambda: connection.flow.read_paused, "reading is paused")
     connection.loop.call_soon_threadsafe(connection.resume_writing)
-    await_that(lambda: connection._write_timer is None, "it is no longer waited for")
+    await_that(lambda: connection._write_timer is None, "the write timeout is cancelled")
     assert [uid_in(client.answer()) for _ in range(2)] == ["1", "2"]
     assert is_settled(client)
 
 
-# Turns
+# Queueing
 
 
-async def test_a_turn_lasts_until_all_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "monotonic", count(1).__next__)
-    loop, present = asyncio.get_running_loop(), protocol.LoopTick()
+async def test_loop_tick_lasts_until_all_clients_were_read() -> None:
+    loop, present = asyncio.get_running_loop(), LoopTick(clock=count(1).__next__)
     assert [present.started_at(loop), present.started_at(loop)] == [1, 1]
     await asyncio.sleep(0)
     assert [present.started_at(loop), present.started_at(loop)] == [2, 2]
 
 
-def test_reviews_that_are_there_together_came_together(
+def test_reviews_read_in_one_iteration_have_the_same_time(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, go_on = threading.Event(), threading.Event()
@@ -752,5 +735,5 @@ def test_reviews_that_are_there_together_came_together(
     first, *together, last = moments
     assert len(together) == 4
     assert first < together[0] < last
-    # Each of them waits for those that are read before it.
+    # Each of them has waited for those that were read before it.
     assert set(together) == {together[0]}

@@ -1,4 +1,4 @@
-"""Reviews are counted and told of, and nothing of them is kept for it."""
+"""Counts of reviews and their reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webhook.core.reasons import Outcome, Reason
 from webhook.server.metrics import ReviewCounts
 
 
-def given(counts: ReviewCounts) -> dict[tuple[str, str], float]:
+def counted(counts: ReviewCounts) -> dict[tuple[str, str], float]:
     _, outcomes, _ = counts.collect()
     found = {
         (sample.labels["remedy"], sample.labels["reason"]): sample.value
@@ -19,7 +19,7 @@ def given(counts: ReviewCounts) -> dict[tuple[str, str], float]:
     return {what: number for what, number in found.items() if number}
 
 
-def test_each_reason_counts_however_often_a_decision_is_given() -> None:
+def test_reasons_of_repeated_decisions_are_all_counted() -> None:
     counts = ReviewCounts()
     twice = Outcome(Reason.APPLIED, "postInitSleep", "p", "a", True)
     some = [
@@ -33,11 +33,11 @@ def test_each_reason_counts_however_often_a_decision_is_given() -> None:
         counts.count(decision, 0.001)
         wanted.update((outcome.remedy, str(outcome.reason)) for outcome in decision.outcomes)
         if number % 300 == 0:
-            assert given(counts) == wanted
-    assert given(counts) == wanted
+            assert counted(counts) == wanted
+    assert counted(counts) == wanted
 
 
-def test_no_decision_is_kept() -> None:
+def test_counting_keeps_no_reference_to_a_decision() -> None:
     counts = ReviewCounts()
     policies = tuple(iter("p"))
     counts.count(Decision((Outcome(Reason.APPLIED),), policies=policies), 0.001)

@@ -1,4 +1,4 @@
-"""Which heads of requests are answered without the parser, and what is read in them."""
+"""The heads that the fast path parses, and those that it leaves to uvicorn's parser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.server.request_head import read_head
+from webhook.server.request_head import parse_review_head
 
 PLAIN = (
     b"POST /mutate?timeout=10s HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n"
@@ -27,11 +27,11 @@ PLAIN = (
     ],
     ids=str,
 )
-def test_a_plain_head_tells_length_and_deadline(was: bytes, is_: bytes, deadline: float) -> None:
-    head = read_head(PLAIN.replace(was, is_, 1))
+def test_review_head_gives_length_and_deadline(was: bytes, is_: bytes, deadline: float) -> None:
+    head = parse_review_head(PLAIN.replace(was, is_, 1))
     assert head is not None
     assert head.length == 12
-    assert head.deadline == pytest.approx(deadline)
+    assert head.deadline_seconds == pytest.approx(deadline)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_a_plain_head_tells_length_and_deadline(was: bytes, is_: bytes, deadline
     ],
     ids=str,
 )
-def test_any_other_head_is_left_to_the_parser(was: bytes, is_: bytes) -> None:
+def test_other_heads_are_left_to_the_parser(was: bytes, is_: bytes) -> None:
     assert was in PLAIN
-    assert read_head(PLAIN.replace(was, is_, 1)) is None
+    assert parse_review_head(PLAIN.replace(was, is_, 1)) is None
 
 
 @given(
     st.binary(max_size=300) | st.from_regex(rb"POST /\S{,20} HTTP/1.1\r\n(\S+: \S+\r\n){,4}\r\n")
 )
-def test_nothing_that_comes_raises(head: bytes) -> None:
-    found = read_head(head)
+def test_parsing_a_head_never_raises(head: bytes) -> None:
+    found = parse_review_head(head)
     assert found is None or found.length > 0

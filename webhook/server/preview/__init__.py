@@ -1,1 +1,1 @@
-"""POST /preview, and the worker process that makes previews."""
+"""POST /preview: its route, the queue, and the worker process that makes previews."""

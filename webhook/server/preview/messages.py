@@ -1,8 +1,9 @@
-"""What the server and the worker process of previews say to each other.
+"""The messages between the server and the worker process, as frames on a Unix socket.
 
-Frames on a Unix socket: a length of four bytes, big-endian, and a message in MessagePack. The view
-of the cluster goes in parts, so that no part takes the event loop more than a few milliseconds to
-encode; namespaces, of which there are thousands, go only as they are asked for.
+A frame is a length of four bytes, big-endian, and a message in MessagePack. The server sends its
+view of the cluster in parts, because encoding it at once would block the event loop: each part
+takes a few milliseconds. There can be thousands of namespaces, so the worker asks for each one that
+it needs.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from webhook.core.images import LookupRules
 T = TypeVar("T")
 
 HEADER_BYTES = 4
-"""Of a frame: the length of what follows."""
+"""The length field of a frame."""
 MAX_FRAME_BYTES = 4 * 1024 * 1024
-"""Of one message: the API server takes objects up to 3 MiB."""
+"""Maximum of one message. The API server accepts objects up to 3 MiB."""
 PIECE_BYTES = 64 * 1024
-"""Of an answer that goes in one message."""
+"""Part of an answer in one message."""
 PART_BYTES = 64 * 1024
-"""Of a part of the view, and no more than one object beyond it."""
+"""A part of the view ends with the object that reaches this length."""
 POLICIES_IN_MESSAGE = 20
 NODES_IN_MESSAGE = 200
 CLASSES_IN_MESSAGE = 200
@@ -36,52 +37,52 @@ IMAGES_IN_MESSAGE = 50
 
 
 class PoliciesPart(msgspec.Struct, tag=True):
-    """Some of the SettlePolicies, as JSON. The first part replaces what was known."""
+    """Some of the SettlePolicies, as JSON. The first part replaces all earlier ones."""
 
     first: bool
     documents: list[bytes]
 
 
 class NodesPart(msgspec.Struct, tag=True):
-    """Some of the nodes. The first part replaces what was known."""
+    """Some of the nodes. The first part replaces all earlier ones."""
 
     first: bool
     nodes: list[Node]
 
 
 class ClassesPart(msgspec.Struct, tag=True):
-    """Some of the RuntimeClasses. The first part replaces what was known."""
+    """Some of the RuntimeClasses. The first part replaces all earlier ones."""
 
     first: bool
     classes: list[RuntimeClassInfo]
 
 
 class ViewComplete(msgspec.Struct, tag=True):
-    """The rest of the view; policies and nodes are compiled now."""
+    """The rest of the view. The worker now compiles policies and nodes."""
 
     server_version: Version | None
     invents_namespaces: bool
 
 
 class BodyPart(msgspec.Struct, tag=True):
-    """Some of the text to preview."""
+    """A piece of the text to preview."""
 
     data: bytes
 
 
 class KnownImage(msgspec.Struct, tag=True):
-    """What was found of an image that an earlier run needed."""
+    """The result of looking up an image that an earlier run needed."""
 
     key: bytes
-    """As the worker gave it."""
+    """The key in ImageNeeded."""
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
     unavailable: str | None = None
-    """Why it could not be had."""
+    """Why the look-up failed; None if it succeeded."""
 
 
 class Run(msgspec.Struct, tag=True):
-    """Preview the text that came in parts."""
+    """A request to preview the text of the BodyParts before it."""
 
     own_namespace: str | None
     linger_image: str | None
@@ -89,66 +90,68 @@ class Run(msgspec.Struct, tag=True):
     namespace_labels: list[str] | None
     template_path: str | None
     images: Literal["None", "Ask", "Told"]
-    """What to do about images that decisions lack. None: they are not looked up. Ask: answer with
-    those, and they are looked up. Told: they were, and what was found came before."""
+    """What the worker does if a decision needs the configuration of an image. None: decide without
+    it. Ask: answer with the images, and the server looks them up. Told: use the KnownImages that
+    came before this message."""
     cpu_seconds: int
 
 
 class NamespaceFound(msgspec.Struct, tag=True):
-    """A namespace that the worker asked for; None where the view does not list it."""
+    """The answer to NamespaceNeeded; None if the view does not contain the namespace."""
 
     namespace: Namespace | None
 
 
 class Ready(msgspec.Struct, tag=True):
-    """The worker has started."""
+    """The first message of the worker."""
 
 
 class NamespaceNeeded(msgspec.Struct, tag=True):
-    """A namespace whose labels a decision needs."""
+    """A request for a namespace whose labels a decision needs."""
 
     name: str
 
 
 class ImageNeeded(msgspec.Struct):
-    """An image that a decision lacks. `rules` is the place of its rules among those sent."""
+    """An image whose configuration a decision needs."""
 
     key: bytes
-    """By which the worker knows the image in another run."""
+    """Identifies the image in KnownImage."""
     image: str
     rules: int
+    """Index of its RulesNeeded in this run."""
     architectures: frozenset[str]
     namespace: str
 
 
 class RulesNeeded(msgspec.Struct, tag=True):
-    """The rules of images that follow."""
+    """Look-up rules that later ImagesNeeded refer to."""
 
     rules: LookupRules
 
 
 class ImagesNeeded(msgspec.Struct, tag=True):
-    """Some of the images that decisions lack."""
+    """Some of the images whose configuration decisions need."""
 
     images: list[ImageNeeded]
 
 
 class AnswerPiece(msgspec.Struct, tag=True):
-    """Some of the answer, as JSON."""
+    """A piece of the answer, as JSON."""
 
     data: bytes
 
 
 class Finished(msgspec.Struct, tag=True):
-    """The end of a run: of the answer, or of the images that are needed first."""
+    """The end of a run, after all AnswerPieces or all ImagesNeeded."""
 
 
 class Refused(msgspec.Struct, tag=True):
-    """The end of a run that has no answer."""
+    """The end of a run without an answer."""
 
     detail: str
     out_of_memory: bool = False
-    """Whether the worker ends, for it needed more memory than it may have."""
+    """Whether the run exceeded the memory limit. The worker then exits."""
 
 
 ToWorker: TypeAlias = (
@@ -165,23 +168,23 @@ _for_server: msgspec.msgpack.Decoder[ToServer] = msgspec.msgpack.Decoder(ToServe
 
 
 def decode_for_worker(data: bytes) -> ToWorker:
-    """What the server sent. Raises msgspec.DecodeError."""
+    """Decode a message of the server. Raises msgspec.DecodeError."""
     return _for_worker.decode(data)
 
 
 def decode_for_server(data: bytes) -> ToServer:
-    """What the worker sent. Raises msgspec.DecodeError."""
+    """Decode a message of the worker. Raises msgspec.DecodeError."""
     return _for_server.decode(data)
 
 
 def frame(message: ToWorker | ToServer) -> bytes:
-    """The message with its length in front."""
+    """Encode a message as a frame."""
     encoded = _encode(message)
     return len(encoded).to_bytes(HEADER_BYTES, "big") + encoded
 
 
 def frame_length(header: bytes) -> int:
-    """The bytes that follow a header. Raises ValueError where they are more than a message has."""
+    """Return the length in a frame's header. Raises ValueError above MAX_FRAME_BYTES."""
     length = int.from_bytes(header, "big")
     if length > MAX_FRAME_BYTES:
         raise ValueError(f"a message of {length} bytes")
@@ -189,9 +192,10 @@ def frame_length(header: bytes) -> int:
 
 
 def view_parts(known: Snapshot | None, view: Snapshot) -> Iterator[ToWorker]:
-    """What a worker that knows one view has to be told to know another; nothing where it does.
+    """Yield the messages that update a worker from the view `known` to `view`.
 
-    Views of one source share what did not change between them. Namespaces are not told.
+    Views of one source share unchanged objects, so comparing identities finds the changes. Nothing
+    is yielded for equal views. Namespaces are not included.
     """
     if known is None or known.policies is not view.policies:
         texts = (
@@ -223,17 +227,17 @@ def _same_but_for_namespaces(one: Snapshot, other: Snapshot) -> bool:
 
 
 def _parts(
-    items: Iterable[T], most: int, size_of: Callable[[T], int]
+    items: Iterable[T], max_items: int, size_of: Callable[[T], int]
 ) -> Iterator[tuple[bool, list[T]]]:
-    """The items in parts, at least one, each with whether it is the first.
+    """Yield the items in parts, at least one part, each with whether it is the first.
 
-    A part ends with the item by which it has as many items, or bytes, as it may have.
+    A part ends at `max_items` items or at PART_BYTES.
     """
     first, part, size = True, list[T](), 0
     for item in items:
         part.append(item)
         size += size_of(item)
-        if len(part) == most or size >= PART_BYTES:
+        if len(part) == max_items or size >= PART_BYTES:
             yield first, part
             first, part, size = False, [], 0
     if first or part:

@@ -1,6 +1,6 @@
-"""POST /preview: any workload, in JSON or YAML, answered with what would happen to its pods.
+"""The route POST /preview: shows what podsettle would do to the pods of a workload.
 
-Bodies are read here; all else happens in a process of its own (`previewer`).
+The route only reads bodies and sends answers. A worker process makes the previews (`previewer`).
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from starlette.types import Receive, Scope, Send
 
 from webhook.core.preview.model import PreviewAnswer
 from webhook.server.lean_fastapi import APIRouter, HTTPException, Query, Request, Response
+from webhook.server.limits import PreviewLimits
 from webhook.server.load_shedding import MemoryBudget
-from webhook.server.preview.previewer import PreviewedText, Previewer, PreviewError
-from webhook.server.preview.previewer import Request as PreviewRequest
+from webhook.server.preview.answer import PreviewAnswerText, PreviewError
+from webhook.server.preview.previewer import Previewer, PreviewOptions
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-BODY_TIMEOUT_SECONDS = 30
+"""The API server accepts objects up to 3 MiB."""
 _DISCONNECTED = "the client has disconnected"
 
 
 class Problem(BaseModel):
-    """Why a preview could not be made."""
+    """The reason why there is no preview."""
 
     detail: str = Field(examples=["body:3: not YAML: did not find expected key"])
 
 
-def preview_router(previewer: Previewer, budget: MemoryBudget) -> APIRouter:
-    """The route; bodies add up room until their preview is made."""
+def preview_router(previewer: Previewer, budget: MemoryBudget, limits: PreviewLimits) -> APIRouter:
+    """Return the route. A body counts against the budget until its preview is made."""
     router = APIRouter()
 
     @router.post(
@@ -43,8 +44,8 @@ def preview_router(previewer: Previewer, budget: MemoryBudget) -> APIRouter:
         openapi_extra={
             "requestBody": {
                 "required": True,
-                "description": "A Pod, or anything that holds a pod template; several YAML "
-                "documents and Lists are fine.",
+                "description": "A Pod, or an object with a pod template. Several YAML "
+                "documents and Lists are allowed.",
                 "content": {
                     "application/yaml": {"schema": {"type": "string"}},
                     "application/json": {"schema": {"type": "object"}},
@@ -55,7 +56,7 @@ def preview_router(previewer: Previewer, budget: MemoryBudget) -> APIRouter:
     async def post_preview(
         request: Request,
         namespace: Annotated[
-            str | None, Query(description="The namespace, instead of the one in the object.")
+            str | None, Query(description="The namespace. Default: the one in the object.")
         ] = None,
         namespace_labels: Annotated[
             list[str] | None,
@@ -74,11 +75,11 @@ def preview_router(previewer: Previewer, budget: MemoryBudget) -> APIRouter:
             ),
         ] = None,
     ) -> Response:
-        asked = PreviewRequest(namespace, namespace_labels, template_path)
+        options = PreviewOptions(namespace, namespace_labels, template_path)
         with budget.reserve() as add:
-            body = await _read(request, budget, add)
+            body = await _read(request, budget, add, limits.body_timeout_seconds)
             try:
-                answer = await _while_connected(request, previewer.preview(asked, body))
+                answer = await _while_connected(request, previewer.preview(options, body))
             except PreviewError as error:
                 raise HTTPException(error.status, error.detail) from None
         return _Answer(answer)
@@ -87,9 +88,9 @@ def preview_router(previewer: Previewer, budget: MemoryBudget) -> APIRouter:
 
 
 class _Answer(Response):
-    """JSON that is made already. Each piece waits until the client has read of those before."""
+    """A response with an answer in pieces, which are sent with back-pressure."""
 
-    def __init__(self, answer: PreviewedText) -> None:
+    def __init__(self, answer: PreviewAnswerText) -> None:
         length = str(answer.length)
         super().__init__(headers={"content-length": length}, media_type="application/json")
         self._answer = answer
@@ -103,17 +104,17 @@ class _Answer(Response):
             while pieces:
                 piece = {"type": "http.response.body", "body": pieces.popleft()}
                 await send(piece | {"more_body": bool(pieces)})
-                # A client that reads quickly is never waited for, and reviews would be.
+                # If the client reads quickly, send() never waits, and reviews would be delayed.
                 await asyncio.sleep(0)
         finally:
             self._answer.release()
 
 
 async def _while_connected(
-    request: Request, making: Coroutine[Any, Any, PreviewedText]
-) -> PreviewedText:
-    """The result of a coroutine, which is cancelled once the client has disconnected."""
-    made = asyncio.create_task(making)
+    request: Request, preview: Coroutine[Any, Any, PreviewAnswerText]
+) -> PreviewAnswerText:
+    """Return the result of a coroutine. Cancel it if the client disconnects."""
+    made = asyncio.create_task(preview)
     gone = asyncio.create_task(_disconnected(request))
     try:
         await asyncio.wait((made, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -131,12 +132,14 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-async def _read(request: Request, budget: MemoryBudget, add: Callable[[int], None]) -> list[bytes]:
-    """The body in pieces: to put it together would copy it, and the worker does that."""
+async def _read(
+    request: Request, budget: MemoryBudget, add: Callable[[int], None], timeout_seconds: float
+) -> list[bytes]:
+    """Return the body in pieces. The worker joins them, so that this process makes no copy."""
     body: list[bytes] = []
     length = 0
     try:
-        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+        async with asyncio.timeout(timeout_seconds):
             async for chunk in request.stream():
                 body.append(chunk)
                 length += len(chunk)
@@ -144,9 +147,13 @@ async def _read(request: Request, budget: MemoryBudget, add: Callable[[int], Non
                 if length > MAX_BODY_BYTES:
                     raise HTTPException(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
                 if budget.exhausted:
-                    raise HTTPException(503, "too much is being read at once; try again later")
+                    raise HTTPException(
+                        503, "other previews occupy too much memory; try again later"
+                    )
     except TimeoutError:
-        raise HTTPException(408, f"no end of the body in {BODY_TIMEOUT_SECONDS} s") from None
+        raise HTTPException(
+            408, f"the body was not complete within {timeout_seconds:g} s"
+        ) from None
     except ClientDisconnect:
         raise HTTPException(503, _DISCONNECTED) from None
     return body

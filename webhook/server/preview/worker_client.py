@@ -1,4 +1,4 @@
-"""The worker process of previews, as the server sees it: started, told the view, run and ended."""
+"""The server's side of the worker process: start it, send it the view, run a preview, end it."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from webhook.server.preview.messages import (
 
 _MODULE = "webhook.server.preview.worker"
 _NICENESS = 10
-"""Below the thread that answers reviews, in a server of an ordinary priority. Not the lowest:
-beside other work of priority 0 a worker would not even start in time."""
+"""Lower priority than the thread that answers reviews, in a server with priority 0. Not the lowest
+one: beside other processes with priority 0, the worker would not even start in time."""
 _MAX_NICENESS = 19
 _BUFFER_BYTES = 256 * 1024
 _EXIT_SECONDS = 5.0
-"""For a worker whose socket was closed; it ends at once, and is killed after that."""
+"""For a worker to exit after its socket was closed. Then it is killed."""
 
 
 class WorkerError(Exception):
-    """A worker that ended, or that sent what it never sends."""
+    """The worker ended, or sent an unexpected message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """An image that a preview needs, with the key by which the worker knows it."""
+class MissingImage:
+    """An image whose configuration a preview needs, with the worker's key for it."""
 
     key: bytes
     query: ImageQuery
@@ -59,18 +59,18 @@ class Needed:
 
 @dataclass(slots=True)
 class RunResult:
-    """What came of one run: an answer, a refusal, or images to look up first."""
+    """The result of one run: an answer, a refusal, or images to look up first."""
 
     pieces: list[bytes] = field(default_factory=list)
     refusal: str | None = None
     out_of_memory: bool = False
-    needed: list[Needed] = field(default_factory=list)
+    missing_images: list[MissingImage] = field(default_factory=list)
 
 
 class PreviewProcess:
-    """One worker. Every coroutine here is for one caller at a time.
+    """One worker process. Only one coroutine may use it at a time.
 
-    Where one of them is cancelled or raises, the worker's state is not known: close it.
+    If a method is cancelled or raises, the state of the worker is unknown. Close it then.
     """
 
     def __init__(
@@ -86,14 +86,15 @@ class PreviewProcess:
 
     @classmethod
     async def start(cls, memory_bytes: int, seconds: float) -> PreviewProcess:
-        """A worker that is ready. Raises OSError or WorkerError where it cannot be started.
+        """Start a worker and wait until it is ready.
 
-        TimeoutError, an OSError, where it was not ready after so many seconds.
+        Raises OSError or WorkerError if it cannot be started, and TimeoutError if it is not ready
+        within `seconds`.
         """
         ours, theirs = socket.socketpair()
         try:
-            # In a thread, and not by the event loop's own means: uvloop forks, which copies the
-            # page tables of the server while no review is answered.
+            # In a thread, not with asyncio.create_subprocess_exec: uvloop forks, and reviews would
+            # wait while the kernel copies the server's page tables.
             process = await asyncio.to_thread(_spawn, theirs, memory_bytes)
             reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_BUFFER_BYTES)
         except BaseException:
@@ -112,16 +113,16 @@ class PreviewProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it has not closed its socket, as far as the loop has noticed."""
+        """Whether the worker's socket is open, as far as the event loop has noticed."""
         return not self._reader.at_eof() and not self._writer.is_closing()
 
-    async def tell_view(self, view: Snapshot) -> None:
-        """Tell it what changed in the cluster, in parts. Raises WorkerError or OSError."""
+    async def send_view(self, view: Snapshot) -> None:
+        """Send what changed in the cluster since the last call. Raises WorkerError or OSError."""
         for part in view_parts(self._view, view):
             await self._send(part)
         self._view = view
@@ -131,11 +132,11 @@ class PreviewProcess:
         run: Run,
         body: Sequence[bytes],
         images: Sequence[KnownImage],
-        take: Callable[[int], None],
+        reserve: Callable[[int], None],
     ) -> RunResult:
-        """Preview a text with the view that it was told. `take` is called for bytes of the answer.
+        """Preview a text. `reserve` is called with the length of each piece of the answer.
 
-        Raises WorkerError or OSError, and what `take` raises.
+        Raises WorkerError or OSError, and the exceptions of `reserve`.
         """
         for image in images:
             await self._send(image)
@@ -147,7 +148,7 @@ class PreviewProcess:
         while True:
             match await self._receive():
                 case AnswerPiece(data):
-                    take(len(data))
+                    reserve(len(data))
                     result.pieces.append(data)
                 case NamespaceNeeded(name):
                     known = self._view.namespaces.get(name) if self._view else None
@@ -155,8 +156,8 @@ class PreviewProcess:
                 case RulesNeeded(found):
                     rules.append(found)
                 case ImagesNeeded(needed):
-                    result.needed += [
-                        Needed(
+                    result.missing_images += [
+                        MissingImage(
                             image.key,
                             ImageQuery(
                                 image.image,
@@ -176,7 +177,7 @@ class PreviewProcess:
                     raise WorkerError(f"it sent {type(message).__name__}")
 
     async def close(self, *, kill: bool = False) -> int:
-        """End it; without `kill` it may finish what it says. Returns its exit code."""
+        """End the worker and return its exit code. Without `kill` it may finish its output."""
         self._writer.close()
         if kill:
             self._process.kill()
@@ -188,7 +189,8 @@ class PreviewProcess:
             await self._writer.drain()
         except ConnectionError:
             raise WorkerError("it ended") from None
-        # drain() goes on at once while buffers have space, and reviews would wait for all parts.
+        # drain() does not wait while buffers have space. Without a pause, all parts together would
+        # delay reviews.
         await asyncio.sleep(0)
 
     async def _receive(self) -> ToServer:
@@ -198,27 +200,27 @@ class PreviewProcess:
         except (asyncio.IncompleteReadError, ConnectionError):
             raise WorkerError("it ended") from None
         except (msgspec.DecodeError, ValueError) as error:
-            raise WorkerError(f"it sent what cannot be read: {error}") from None
+            raise WorkerError(f"it sent an invalid message: {error}") from None
 
 
 def _spawn(connection: socket.socket, memory_bytes: int) -> subprocess.Popen[bytes]:
-    """A new interpreter, not a copy of this process. Raises OSError."""
+    """Start a new interpreter, not a copy of this process. Raises OSError."""
     with connection:
         process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-P", "-m", _MODULE, str(memory_bytes)],
             stdin=connection.fileno(),
-            # What a library might print must not get into the log, in the server's name.
+            # Output of a library must not appear in the server's log.
             stdout=subprocess.DEVNULL,
-            # A terminal's Ctrl-C is for the server, which ends it.
+            # Ctrl-C in a terminal then reaches only the server, which ends the worker.
             process_group=0,
         )
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    os.setpriority(os.PRIO_PROCESS, process.pid, niceness_beside(own))
+    os.setpriority(os.PRIO_PROCESS, process.pid, worker_niceness(own))
     return process
 
 
-def niceness_beside(own: int) -> int:
-    """The niceness of a worker whose server has this one: a process may not raise a priority."""
+def worker_niceness(own: int) -> int:
+    """Return the niceness of a worker of a server with niceness `own`. Always lower priority."""
     return min(max(_NICENESS, own + 1), _MAX_NICENESS)
 
 

@@ -1,0 +1,58 @@
+"""What a preview results in: an answer that counts against a memory budget, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from webhook.server.limits import MIB
+from webhook.server.load_shedding import MemoryBudget
+
+PreviewResult: TypeAlias = Literal[
+    "answered", "refused", "deadline", "memory", "crashed", "overloaded", "disconnected"
+]
+"""Values of the label `result` in the metric podsettle_previews_total."""
+
+
+class PreviewError(Exception):
+    """An HTTP error for a preview, with a sentence that says what to do."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+class PreviewAnswerText:
+    """The JSON of an answer, in pieces. It counts against the budget until it is released."""
+
+    def __init__(self, budget: MemoryBudget, count: Callable[[PreviewResult], None]) -> None:
+        self._budget = budget
+        self._count = count
+        self._reserved = 0
+        self.pieces: list[bytes] = []
+
+    @property
+    def length(self) -> int:
+        """Length of the answer in bytes."""
+        return sum(map(len, self.pieces))
+
+    def reserve(self, count: int) -> None:
+        """Reserve memory for `count` more bytes. Raises PreviewError if the budget is exhausted."""
+        self._reserved += count
+        self._budget.used_bytes += count
+        limit = self._budget.limit_bytes
+        if self._reserved > limit:
+            self._count("refused")
+            raise PreviewError(
+                422, f"the answer is longer than {limit // MIB} MiB: send the input in parts"
+            )
+        if self._budget.exhausted:
+            self._count("overloaded")
+            raise PreviewError(503, "answers to other previews are still being sent; try again")
+
+    def release(self) -> None:
+        """Drop the answer and return its bytes to the budget."""
+        self.pieces = []
+        self._budget.used_bytes -= self._reserved
+        self._reserved = 0

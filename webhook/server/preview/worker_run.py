@@ -1,0 +1,139 @@
+"""One run of the worker: from a text to the JSON of a PreviewAnswer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import OperatorSettings
+from webhook.core.images import ImageConfig, ImageQuery, KnownImages, Unavailable
+from webhook.core.labels import parse_labels
+from webhook.core.preview.model import ObjectWithoutPod, render, render_passed_over
+from webhook.core.preview.preview import preview_all
+from webhook.core.preview.workloads import PassedOver
+from webhook.core.preview.yaml_documents import load_documents
+from webhook.images.reference import parse as parse_image
+from webhook.server.preview.messages import Run
+
+MAX_PODS = 500
+MAX_OBJECTS_WITHOUT_POD = 5_000
+MAX_ERROR_LINES = 20
+"""Lines of an error that lists objects without a pod."""
+MAX_IMAGES = 500
+"""Images that are looked up for one preview."""
+
+
+class RunImages(Mapping[ImageQuery, ImageConfig | Unavailable]):
+    """The image configurations of a run. Invalid image names count as unavailable."""
+
+    def __init__(self, found: Mapping[bytes, ImageConfig | Unavailable], complete: bool) -> None:
+        """If `complete` is set, images that are not in `found` will not be looked up any more."""
+        self._found = found
+        self._complete = complete
+
+    def __getitem__(self, query: ImageQuery) -> ImageConfig | Unavailable:
+        found = self._found.get(image_key(query))
+        if found is not None:
+            return found
+        try:
+            parse_image(query.image)
+        except ValueError as error:
+            return Unavailable(str(error))
+        if self._complete:
+            return Unavailable(
+                f"the image was not looked up: a preview looks up at most {MAX_IMAGES}"
+            )
+        raise KeyError(query)
+
+    def __iter__(self) -> Iterator[ImageQuery]:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def image_key(query: ImageQuery) -> bytes:
+    """Return the key of an image in messages. Previews look images up without credentials."""
+    parts = (query.image, query.rules, sorted(query.architectures), query.namespace)
+    text = repr(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+class PreviewRun:
+    """The preview of one text."""
+
+    def __init__(self, run: Run, view: Snapshot, images: KnownImages) -> None:
+        self._run = run
+        self._view = view
+        self._images = images
+        self._pods: list[bytes] = []
+        self._without_pod: dict[bool, list[ObjectWithoutPod]] = {True: [], False: []}
+        """Objects by whether they are malformed."""
+        self.missing_images: dict[bytes, ImageQuery] = {}
+        """Images that must be looked up before there is an answer, by their keys."""
+
+    def read(self, body: bytes) -> None:
+        """Decide on all pods of a text. Raises DocumentError or ValueError for invalid input."""
+        labels = self._run.namespace_labels
+        namespace_labels = None if labels is None else parse_labels(labels)
+        documents = load_documents(body, "body")
+        if not documents:
+            raise ValueError("the body is empty: send a Pod or a workload")
+        count = 0
+        for document in documents:
+            for found in preview_all(
+                document.value,
+                self._view.policies,
+                self._view,
+                OperatorSettings(self._run.own_namespace, self._run.linger_image),
+                namespace=self._run.namespace,
+                namespace_labels=namespace_labels,
+                template_path=self._run.template_path,
+                images=self._images,
+            ):
+                if isinstance(found, PassedOver):
+                    self._add_without_pod(render_passed_over(found, document), found.malformed)
+                    continue
+                count += 1
+                if count > MAX_PODS:
+                    raise ValueError(f"more than {MAX_PODS} pods: send them in parts")
+                if self._run.images == "Ask":
+                    for query in found.decision.missing_images:
+                        self.missing_images.setdefault(image_key(query), query)
+                if not self.missing_images:
+                    self._pods.append(render(found).model_dump_json(by_alias=True).encode())
+        if not count:
+            raise ValueError(self._no_pod_message())
+
+    def _add_without_pod(self, found: ObjectWithoutPod, malformed: bool) -> None:
+        self._without_pod[malformed].append(found)
+        if sum(map(len, self._without_pod.values())) > MAX_OBJECTS_WITHOUT_POD:
+            raise ValueError(
+                f"more than {MAX_OBJECTS_WITHOUT_POD} objects without a pod: send them in parts"
+            )
+
+    def _no_pod_message(self) -> str:
+        objects = [*self._without_pod[True], *self._without_pod[False]]
+        lines = [str(found) for found in objects[:MAX_ERROR_LINES]]
+        if len(objects) > len(lines):
+            lines.append(f"and {len(objects) - len(lines)} more objects without a pod")
+        return "\n".join(lines) or "the list is empty: there is no pod in it"
+
+    def answer(self) -> Iterator[bytes]:
+        """Yield the JSON of a PreviewAnswer, in parts of any length."""
+        for name, items in (
+            (b'{"pods":[', self._pods),
+            (b'],"passedOver":[', _encoded(self._without_pod[False])),
+            (b'],"unreadable":[', _encoded(self._without_pod[True])),
+        ):
+            yield name
+            for index, item in enumerate(items):
+                if index:
+                    yield b","
+                yield item
+        yield b"]}"
+
+
+def _encoded(objects: list[ObjectWithoutPod]) -> Iterator[bytes]:
+    return (found.model_dump_json(by_alias=True).encode() for found in objects)
