@@ -65,7 +65,7 @@ def test_every_pod_is_created_and_wrapped_exactly_once(
 
 
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-def test_the_runtime_class_brings_its_overhead_and_scheduling(
+def test_api_server_adds_overhead_and_scheduling_of_the_runtime_class(
     path: Path, settling: KubeCluster, baselines: dict[str, Json]
 ) -> None:
     baseline = baselines[path.stem]
@@ -107,7 +107,7 @@ def test_an_init_container_that_another_webhook_adds_is_wrapped_too(
 
 
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-def test_a_dry_run_shows_the_same_and_leaves_no_trace(path: Path, settling: KubeCluster) -> None:
+def test_dry_run_returns_the_same_pod_and_stores_nothing(path: Path, settling: KubeCluster) -> None:
     pod = load_pod(path)
     if "name" in pod["metadata"]:
         pod = fresh(pod)
@@ -134,7 +134,9 @@ LEFT_ALONE: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("why", LEFT_ALONE)
-def test_what_is_left_alone_is_left_alone_to_the_byte(why: str, settling: KubeCluster) -> None:
+def test_uncovered_pod_is_created_byte_for_byte_as_without_podsettle(
+    why: str, settling: KubeCluster
+) -> None:
     """The same pod created in a namespace where podsettle is off comes out the same."""
 
     def made(namespace: str) -> Json:
@@ -146,7 +148,9 @@ def test_what_is_left_alone_is_left_alone_to_the_byte(why: str, settling: KubeCl
     assert json.dumps(normal(made("default"))) == json.dumps(normal(made("off")))
 
 
-def test_a_class_that_does_not_exist_admits_the_pod_with_a_warning(settling: KubeCluster) -> None:
+def test_pod_is_admitted_with_a_warning_when_the_runtime_class_does_not_exist(
+    settling: KubeCluster,
+) -> None:
     pod = fresh(simple_pod("missing"))
     pod["metadata"]["labels"] = {"test-delivery": "missing-class"}
     done = settling.kubectl("create", "-f", "-", input=yaml.safe_dump(pod))
@@ -158,7 +162,7 @@ def test_a_class_that_does_not_exist_admits_the_pod_with_a_warning(settling: Kub
 
 
 @pytest.mark.parametrize("delivery", ["binary", "image-volume"])
-def test_a_restricted_namespace_admits_what_podsettle_injects(
+def test_restricted_namespace_admits_the_injected_container(
     delivery: str, settling: KubeCluster
 ) -> None:
     namespace = settling.namespace(
@@ -173,7 +177,9 @@ def test_a_restricted_namespace_admits_what_podsettle_injects(
     assert wrappers(created["spec"]["initContainers"][-1]) == 1
 
 
-def test_the_restricted_namespace_does_enforce(settling: KubeCluster) -> None:
+def test_restricted_namespace_rejects_a_pod_that_violates_the_standard(
+    settling: KubeCluster,
+) -> None:
     namespace = settling.namespace(
         "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}
     )
@@ -181,7 +187,7 @@ def test_the_restricted_namespace_does_enforce(settling: KubeCluster) -> None:
 
 
 @pytest.mark.parametrize("qos", RESOURCES)
-def test_the_qos_class_stays(qos: str, settling: KubeCluster) -> None:
+def test_wrapping_keeps_the_qos_class(qos: str, settling: KubeCluster) -> None:
     pod = simple_pod("a", resources=RESOURCES[qos])
     created = create(settling, fresh(pod))
     assert created["status"]["qosClass"] == qos
@@ -189,7 +195,7 @@ def test_the_qos_class_stays(qos: str, settling: KubeCluster) -> None:
 
 
 @pytest.mark.parametrize("qos", ["Burstable", "Guaranteed"])
-def test_a_quota_on_limits_admits_what_podsettle_injects(qos: str, settling: KubeCluster) -> None:
+def test_quota_on_limits_admits_the_injected_container(qos: str, settling: KubeCluster) -> None:
     namespace = settling.namespace("quota-")
     hard = {
         "limits.cpu": "2",
@@ -205,7 +211,7 @@ def test_a_quota_on_limits_admits_what_podsettle_injects(qos: str, settling: Kub
     assert "limits" in created["spec"]["initContainers"][0]["resources"]
 
 
-def test_a_limit_range_admits_what_podsettle_injects(settling: KubeCluster) -> None:
+def test_limit_range_admits_the_injected_container(settling: KubeCluster) -> None:
     namespace = settling.namespace("range-")
     limits = {
         "type": "Container",
@@ -222,7 +228,7 @@ def test_a_limit_range_admits_what_podsettle_injects(settling: KubeCluster) -> N
     assert init_names(created) == ["podsettle-linger", "prepare"]
 
 
-def test_the_audit_log_says_what_was_done_and_why(settling: KubeCluster) -> None:
+def test_audit_annotations_hold_applied_remedies_and_reasons(settling: KubeCluster) -> None:
     identifier = str(uuid.uuid4())
     answer = settling.create_pod(fresh(simple_pod("a")), headers={"Audit-ID": identifier})
     assert answer.status == 201
@@ -235,7 +241,7 @@ def test_the_audit_log_says_what_was_done_and_why(settling: KubeCluster) -> None
     )
 
 
-def test_updates_and_other_sub_resources_pass(settling: KubeCluster) -> None:
+def test_updates_and_subresources_are_not_changed(settling: KubeCluster) -> None:
     pod = create(settling, fresh(simple_pod("a")))
     path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
     patched = settling.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}})

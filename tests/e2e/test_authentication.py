@@ -140,7 +140,7 @@ def test_a_permitted_token_gets_its_preview(
     assert answer.json()["pods"][0]["policies"] == ["all"]
 
 
-def test_an_anonymous_request_is_told_how_to_log_in(server: RunningServer) -> None:
+def test_anonymous_request_is_answered_with_401_and_a_hint(server: RunningServer) -> None:
     answer = preview(server, None)
     assert answer.status_code == 401
     assert "kubectl create token" in answer.json()["detail"]
@@ -167,7 +167,7 @@ def test_an_expired_token_is_refused(known: Known, server: RunningServer, namesp
     assert preview(server, resigned(known.cluster, token, **young)).status_code == 200
 
 
-def test_a_token_of_an_account_that_is_gone_is_refused(
+def test_token_of_a_deleted_account_is_refused(
     known: Known, server: RunningServer, namespace: str
 ) -> None:
     token = known.cluster.token_for("passing", namespace)
@@ -176,7 +176,7 @@ def test_a_token_of_an_account_that_is_gone_is_refused(
     await_that(lambda: preview(server, token).status_code == 401, "the account is gone")
 
 
-def test_a_token_without_permission_is_told_what_it_lacks(
+def test_token_without_permission_gets_the_missing_permission_in_the_answer(
     known: Known, server: RunningServer, namespace: str
 ) -> None:
     answer = preview(server, known.cluster.token_for("nobody", namespace))
@@ -184,7 +184,7 @@ def test_a_token_without_permission_is_told_what_it_lacks(
     assert f"'system:serviceaccount:{namespace}:nobody' may not post /preview" in answer.text
 
 
-def test_metrics_and_the_page_want_a_token_and_probes_do_not(
+def test_metrics_and_page_require_a_token_and_probes_do_not(
     known: Known, server: RunningServer
 ) -> None:
     with server.client() as client:
@@ -216,7 +216,7 @@ def demanding(known: Known, certs: Path, port: int) -> Iterator[RunningServer]:
         yield server
 
 
-def test_the_api_servers_own_certificate_opens_mutate(known: Known, tmp_path: Path) -> None:
+def test_api_server_with_a_client_certificate_may_call_mutate(known: Known, tmp_path: Path) -> None:
     with demanding(known, tmp_path, known.port) as server:
         await_that(lambda: is_called(known.cluster), "the API server calls podsettle")
         with server.client() as stranger:
@@ -224,7 +224,9 @@ def test_the_api_servers_own_certificate_opens_mutate(known: Known, tmp_path: Pa
             assert stranger.get("/readyz").status_code == 200
 
 
-def test_an_api_server_without_the_certificate_is_told_so(known: Known, tmp_path: Path) -> None:
+def test_api_server_without_a_client_certificate_is_refused_with_the_cause(
+    known: Known, tmp_path: Path
+) -> None:
     pod = simple_pod("p")
     with demanding(known, tmp_path, free_port()) as server, server.client() as client:
         await_that(

@@ -82,7 +82,7 @@ def release(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield installation
 
 
-def test_it_injects_the_ca_bundle_under_a_field_manager_of_its_own(release: Installation) -> None:
+def test_podsettle_writes_the_ca_bundle_under_its_own_field_manager(release: Installation) -> None:
     (webhook,) = release.webhooks().values()
     assert b"BEGIN CERTIFICATE" in base64.b64decode(webhook["clientConfig"]["caBundle"])
     assert _manager_of(release, f'k:{{"name":"{OPT_IN}"}}', "caBundle") == "podsettle"
@@ -111,7 +111,7 @@ def test_pods_in_an_opted_in_namespace_are_settled_and_no_others(release: Instal
     await_that(lambda: not is_called(cluster, chosen), "the switch counts")
 
 
-def test_upgrades_leave_what_podsettle_wrote(release: Installation) -> None:
+def test_helm_upgrade_keeps_the_fields_that_podsettle_wrote(release: Installation) -> None:
     """The caBundle, the second webhook, the Secret, the Lease; and back to the previous values."""
     cluster = release.cluster
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
@@ -167,7 +167,7 @@ def windows_pod(namespace: str) -> Json:
     return pod
 
 
-def test_the_second_call_changes_nothing_and_is_spared_where_conditions_cost_nothing(
+def test_reinvocation_changes_nothing_and_match_conditions_skip_it(
     release: Installation,
 ) -> None:
     """The API server mounts the token into the container that podsettle adds: a reason to call."""
@@ -203,7 +203,7 @@ def _without_applied(pod: Json) -> Json:
 @pytest.mark.parametrize(
     ("made", "reason"), [(mirror_pod, "MirrorPod"), (windows_pod, "WindowsPod")]
 )
-def test_podsettle_itself_leaves_alone_what_no_condition_does(
+def test_podsettle_skips_excluded_pods_that_no_match_condition_filters(
     release: Installation, made: Callable[[str], Json], reason: str
 ) -> None:
     cluster = release.cluster
@@ -249,7 +249,7 @@ def test_the_crd_is_upgraded_by_the_documented_command(release: Installation) ->
     assert release.get(path)["spec"]["versions"][0]["additionalPrinterColumns"]
 
 
-def test_helm_test_tells_ready_from_not(release: Installation) -> None:
+def test_helm_test_fails_while_podsettle_is_not_ready(release: Installation) -> None:
     """Its command, here; in a cluster in a pod of its own."""
     release.helm("upgrade", RELEASE, CHART, IMAGES, "--set=helmTest.enabled=true")
     manifests = release.helm("get", "hooks", RELEASE)
@@ -284,7 +284,7 @@ def test_helm_test_tells_ready_from_not(release: Installation) -> None:
         (f"{RELEASE}-previewer", "GET", "/", "/metrics"),
     ],
 )
-def test_the_roles_that_are_bound_to_nobody(
+def test_unbound_policy_roles_grant_what_they_name_once_bound(
     release: Installation, role: str, method: str, path: str, other: str
 ) -> None:
     cluster = release.cluster
@@ -371,14 +371,14 @@ def aggregate(cluster: KubeCluster, role: str) -> None:
     assert status == 200, answer
 
 
-def test_a_policy_says_its_status(release: Installation) -> None:
+def test_policy_has_a_status_after_installation(release: Installation) -> None:
     await_that(
         lambda: release.get(f"{POLICIES}/opt-in").get("status", {}).get("conditions"),
         "the status is written",
     )
 
 
-def test_every_permission_is_used_and_no_other_is_needed(release: Installation) -> None:
+def test_audit_log_shows_exactly_the_permissions_of_the_chart(release: Installation) -> None:
     """Once it has run, was asked who scrapes, and about a namespace that nobody knows yet."""
     (replica,) = release.replicas
     stranger = release.cluster.token_for("default")
@@ -557,7 +557,7 @@ def _granted(release: Installation, namespace: str) -> set[tuple[str, str]]:
     }
 
 
-def test_the_kill_switch_is_not_undone(release: Installation) -> None:
+def test_deleted_webhook_configuration_is_not_recreated(release: Installation) -> None:
     cluster = release.cluster
     namespace = cluster.namespace("kill-", labels={"podsettle.dev/policy": "opt-in"})
     await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
@@ -578,7 +578,7 @@ def test_the_kill_switch_is_not_undone(release: Installation) -> None:
     await_that(lambda: is_called(cluster, namespace), "it is on again, caBundle and all")
 
 
-def test_pods_are_created_while_podsettle_is_dead_and_found_afterwards(
+def test_pods_created_while_podsettle_is_down_can_be_found_afterwards(
     release: Installation,
 ) -> None:
     cluster = release.cluster
@@ -610,7 +610,7 @@ def test_pods_are_created_while_podsettle_is_dead_and_found_afterwards(
     assert missed.splitlines() == [f"{namespace}/during"]
 
 
-def test_with_fail_nothing_that_podsettle_needs_waits_for_it(release: Installation) -> None:
+def test_failure_policy_fail_does_not_block_podsettle_itself(release: Installation) -> None:
     """All of its processes dead: other pods are refused, but not its own, nor the cluster's."""
     cluster = release.cluster
     labels = {"podsettle.dev/policy": "opt-in"}

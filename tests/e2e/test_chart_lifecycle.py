@@ -73,7 +73,7 @@ def test_uninstalling_under_load_refuses_no_pod(fresh: Installation) -> None:
     assert len(load.unsettled) > 25
 
 
-def test_uninstalling_leaves_nothing_in_the_way(fresh: Installation) -> None:
+def test_uninstalling_leaves_no_webhook_that_blocks_pods(fresh: Installation) -> None:
     """With failurePolicy Fail and nobody there to answer, which is the worst of cases."""
     cluster = fresh.cluster
     fresh.helm("install", RELEASE, CHART, IMAGES, *FAIL, "--create-namespace")
@@ -96,7 +96,7 @@ def test_uninstalling_leaves_nothing_in_the_way(fresh: Installation) -> None:
     await_that(lambda: not fresh.left(), "the CRD goes, and every policy with it")
 
 
-def test_refused_pods_are_let_through_while_every_replica_is_dead(fresh: Installation) -> None:
+def test_deleting_the_webhook_admits_pods_while_all_replicas_are_down(fresh: Installation) -> None:
     """As the documentation says, where somebody has scaled it by hand before."""
     cluster = fresh.cluster
     fresh.helm("install", RELEASE, CHART, IMAGES, *FAIL, "--create-namespace")
@@ -128,7 +128,7 @@ def test_refused_pods_are_let_through_while_every_replica_is_dead(fresh: Install
     fresh.helm("uninstall", RELEASE)
 
 
-def test_gitops_applies_it_again_and_again(fresh: Installation, tmp_path: Path) -> None:
+def test_repeated_server_side_apply_changes_nothing(fresh: Installation, tmp_path: Path) -> None:
     """Without Helm in the cluster: rendered, and applied by a manager of its own.
 
     Hooks are applied as any other object is, so there must be no pod for `helm test` among them.
@@ -198,7 +198,7 @@ def test_the_certificate_source_can_be_changed_and_changed_back(
     assert fresh.get(f"{OWN}/secrets/{RELEASE}-tls")["data"]
 
 
-def test_everything_at_once_installs_and_goes(fresh: Installation) -> None:
+def test_release_with_every_value_set_installs_and_uninstalls(fresh: Installation) -> None:
     """With the CRDs of cert-manager and of the Prometheus operator there."""
     cluster = fresh.cluster
     for path in CRDS.values():

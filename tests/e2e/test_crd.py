@@ -55,7 +55,7 @@ def parsed(document: Json) -> SettlePolicy | None:
         return None
 
 
-def test_the_crd_is_taken_as_it_is(served: KubeCluster) -> None:
+def test_api_server_stores_the_crd_unchanged(served: KubeCluster) -> None:
     conditions = served.request("GET", DEFINITION).body["status"]["conditions"]
     statuses = {condition["type"]: condition["status"] for condition in conditions}
     assert statuses["Established"] == statuses["NamesAccepted"] == "True"
@@ -91,14 +91,18 @@ def test_kubectl_explains_every_remedy(path: str, served: KubeCluster) -> None:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_is_right_is_accepted_and_means_the_same(name: str, served: KubeCluster) -> None:
+def test_valid_policy_is_accepted_and_reads_back_as_the_model_reads_it(
+    name: str, served: KubeCluster
+) -> None:
     status, body, warnings = judged(served, RIGHT[name])
     assert (status, warnings) == (201, []), body
     assert parse_policy(body).spec == parse_policy(RIGHT[name]).spec
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_refused_with_its_path(name: str, served: KubeCluster) -> None:
+def test_invalid_policy_is_refused_with_the_path_of_the_value(
+    name: str, served: KubeCluster
+) -> None:
     wrong = WRONG[name]
     assert parsed(wrong.document) is None
     status, body, _ = judged(served, wrong.document)
@@ -123,7 +127,9 @@ def test_what_is_wrong_is_refused_with_its_path(name: str, served: KubeCluster) 
         (WRONG["two classes"].document, "this is b, but runtimeClass.name is a"),
     ],
 )
-def test_a_rule_speaks_as_podsettle_does(document: Json, said: str, served: KubeCluster) -> None:
+def test_validation_rule_has_the_message_of_podsettle(
+    document: Json, said: str, served: KubeCluster
+) -> None:
     message = judged(served, document).body["message"]
     assert said in message
     assert message.count("Invalid value") == 1
@@ -160,7 +166,7 @@ STRICT = {
 
 
 @pytest.mark.parametrize("name", LENIENT)
-def test_what_a_file_may_not_say_and_an_object_may_does_no_harm(
+def test_value_that_only_the_api_server_accepts_has_no_effect(
     name: str, served: KubeCluster
 ) -> None:
     assert parsed(LENIENT[name]) is None
@@ -170,7 +176,7 @@ def test_what_a_file_may_not_say_and_an_object_may_does_no_harm(
 
 
 @pytest.mark.parametrize("name", STRICT)
-def test_what_only_the_api_server_refuses(name: str, served: KubeCluster) -> None:
+def test_value_that_only_the_api_server_refuses(name: str, served: KubeCluster) -> None:
     assert parsed(STRICT[name]) is not None
     assert judged(served, STRICT[name]).status in (400, 422)
 
@@ -289,11 +295,11 @@ DOCUMENTS = st.fixed_dictionaries(
 )
 
 
-def test_no_remedy_is_left_out_of_these_documents() -> None:
+def test_valid_and_invalid_documents_cover_every_remedy() -> None:
     assert REMEDIES.keys() == set(REMEDY_NAMES)
 
 
-def test_of_any_document_the_api_server_and_the_model_think_alike(served: KubeCluster) -> None:
+def test_api_server_and_model_accept_the_same_generated_documents(served: KubeCluster) -> None:
     seen: Counter[bool] = Counter()
 
     @given(DOCUMENTS)
@@ -338,7 +344,7 @@ def condition(kind: str, status: str) -> Json:
     }
 
 
-def test_kubectl_lists_what_matters(applied: KubeCluster) -> None:
+def test_kubectl_get_shows_the_printer_columns(applied: KubeCluster) -> None:
     status: Json = {
         "conditions": [
             condition("Accepted", "True"),
@@ -382,21 +388,21 @@ def test_kubectl_lists_what_matters(applied: KubeCluster) -> None:
         ({"matchedNamespaces": -1}, "status.matchedNamespaces"),
     ],
 )
-def test_a_status_is_checked_as_well(change: Json, said: str, applied: KubeCluster) -> None:
+def test_invalid_status_is_refused(change: Json, said: str, applied: KubeCluster) -> None:
     path = f"{POLICIES}/quick-jobs/status"
     code, body, _ = applied.request("PATCH", path, {"status": change})
     assert code == 422
     assert said in body["message"]
 
 
-def test_who_writes_a_policy_does_not_write_its_status(applied: KubeCluster) -> None:
+def test_writing_a_policy_does_not_change_its_status(applied: KubeCluster) -> None:
     path = f"{POLICIES}/quick-jobs"
     code, body, _ = applied.request("PATCH", path, {"status": {"matchedNamespaces": 5}})
     assert code == 200
     assert "status" not in body
 
 
-def test_a_new_default_is_for_new_objects_only(tmp_path: Path) -> None:
+def test_new_default_does_not_change_stored_objects(tmp_path: Path) -> None:
     """What docs/kubelet-gate.md says of policies made while the default was 15 s."""
     text = CRD.read_text(encoding="utf-8")
     assert text.count("default: 30s") == 1  # kubeletGate.timeout

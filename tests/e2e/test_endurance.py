@@ -49,7 +49,9 @@ class Held(NamedTuple):
         )
 
 
-def test_bad_days_leave_nothing_behind(own: KubeCluster, tmp_path: Path) -> None:
+def test_repeated_failures_leak_no_memory_files_or_threads(
+    own: KubeCluster, tmp_path: Path
+) -> None:
     with start_server(None, tmp_path, kubeconfig=own.kubeconfig) as server:
         a_bad_day(own, server)
         first = Held.by(server)

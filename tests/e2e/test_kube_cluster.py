@@ -45,7 +45,7 @@ def prepared(cluster: KubeCluster) -> KubeCluster:
     return cluster
 
 
-def test_the_server_says_which_release_it_is(cluster: KubeCluster) -> None:
+def test_version_endpoint_reports_the_built_release(cluster: KubeCluster) -> None:
     version = cluster.request("GET", "/version").body
     assert version["gitVersion"] == "v1.36.2"
     assert (version["major"], version["minor"]) == ("1", "36")
@@ -60,7 +60,7 @@ def test_every_fixture_pod_is_created(prepared: KubeCluster, name: str) -> None:
     assert not [warning for warning in warnings if "unknown field" in warning]
 
 
-def test_preparing_twice_is_harmless(prepared: KubeCluster) -> None:
+def test_fixture_objects_can_be_created_twice(prepared: KubeCluster) -> None:
     prepare_for_fixture_pods(prepared)
 
 
@@ -117,7 +117,7 @@ def test_a_quota_is_enforced(cluster: KubeCluster) -> None:
     assert "exceeded quota: quota, requested: pods=1, used: pods=1" in answer["message"]
 
 
-def test_a_quota_counts_what_it_is_told(cluster: KubeCluster) -> None:
+def test_exhausted_quota_rejects_a_pod(cluster: KubeCluster) -> None:
     namespace = cluster.namespace("quota-")
     cluster.quota(namespace, {"pods": "7"}, used={"pods": "7"})
     assert cluster.create_pod(pod(namespace)).status == 403
@@ -152,7 +152,7 @@ def test_a_dry_run_creates_nothing(cluster: KubeCluster) -> None:
     assert cluster.request("GET", f"/api/v1/namespaces/{namespace}/pods/pod").status == 404
 
 
-def test_the_audit_log_tells_of_each_write(cluster: KubeCluster) -> None:
+def test_audit_log_holds_each_write(cluster: KubeCluster) -> None:
     namespace = cluster.namespace("audit-")
     cluster.create_pod(pod(namespace), headers={"Audit-ID": f"the-pod-in-{namespace}"})
     event = cluster.audit_event(f"the-pod-in-{namespace}")
@@ -162,7 +162,7 @@ def test_the_audit_log_tells_of_each_write(cluster: KubeCluster) -> None:
     assert "pod-security.kubernetes.io/enforce-policy" in event["annotations"]
 
 
-def test_a_token_is_good_for_what_its_account_may_do(cluster: KubeCluster) -> None:
+def test_token_grants_the_rights_of_its_account(cluster: KubeCluster) -> None:
     namespace = cluster.namespace("tokens-")
     token = cluster.token_for("default", namespace)
     who = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -215,7 +215,7 @@ def webhook(host: str) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("by", ["url", "service"])
-def test_a_webhook_is_called(cluster: KubeCluster, by: str) -> None:
+def test_api_server_calls_a_registered_webhook(cluster: KubeCluster, by: str) -> None:
     namespace = cluster.namespace("webhook-")
     host = f"hook.{namespace}.svc" if by == "service" else "127.0.0.1"
     with webhook(host) as (port, bundle):
@@ -266,7 +266,7 @@ def await_webhook(cluster: KubeCluster, namespace: str) -> None:
         time.sleep(0.02)
 
 
-def test_servers_come_back_with_their_data() -> None:
+def test_restarted_servers_keep_their_data() -> None:
     with KubeCluster.start() as own:
         namespace = own.namespace("kept")
         assert own.create_pod(pod(namespace)).status == 201

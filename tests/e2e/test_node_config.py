@@ -10,7 +10,7 @@ from tests.support.node_config import CONTAINERD, CRIO, printed
 
 
 @pytest.mark.parametrize("arguments", [CRIO, (*CRIO, "--node-selector", "a=b"), CONTAINERD])
-def test_the_api_server_takes_the_runtime_class(
+def test_api_server_accepts_the_printed_runtime_class(
     cluster: KubeCluster, arguments: tuple[str, ...]
 ) -> None:
     made = yaml.safe_load(printed(*arguments, "-o", "runtimeclass"))

@@ -60,7 +60,7 @@ def test_a_namespace_opts_in_and_out_by_its_label(own: KubeCluster) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_an_edited_policy_is_in_force_and_a_deleted_one_is_not(own: KubeCluster) -> None:
+def test_edited_policy_takes_effect_and_deleted_policy_ends(own: KubeCluster) -> None:
     namespace = own.namespace("edit-", labels={"team": "a"})
     selects = {"namespaceSelector": {"matchLabels": {"team": "b"}}}
     own.create(POLICIES, policy("edited", **selects))
@@ -74,7 +74,7 @@ def test_an_edited_policy_is_in_force_and_a_deleted_one_is_not(own: KubeCluster)
 
 
 @pytest.mark.usefixtures("server")
-def test_a_pod_in_a_namespace_as_old_as_itself_is_settled(own: KubeCluster) -> None:
+def test_pod_created_right_after_its_namespace_is_settled(own: KubeCluster) -> None:
     own.create(POLICIES, policy("everywhere", namespaceSelector={}))
     await_that(lambda: is_called(own), "the policy is in force")
     for _ in range(20):
@@ -82,7 +82,7 @@ def test_a_pod_in_a_namespace_as_old_as_itself_is_settled(own: KubeCluster) -> N
     own.request("DELETE", f"{POLICIES}/everywhere")
 
 
-def test_without_its_api_server_it_stays_ready_and_says_so(
+def test_lost_api_server_is_logged_and_readiness_stays(
     own: KubeCluster, server: RunningServer
 ) -> None:
     with server.client() as client:

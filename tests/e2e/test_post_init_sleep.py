@@ -102,7 +102,7 @@ def _expected(how: str | None, command: list[str] | None, delivery: str) -> list
     return [*LINGER, *(command or [])] if how in WRAPPED else command
 
 
-def test_the_table_names_every_pod_and_every_container() -> None:
+def test_expected_outcomes_cover_every_pod_and_container() -> None:
     assert set(OUTCOMES) == {path.stem for path in PODS}
     for path in PODS:
         if "" not in OUTCOMES[path.stem]:
@@ -111,7 +111,7 @@ def test_the_table_names_every_pod_and_every_container() -> None:
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-def test_every_container_is_wrapped_or_its_reason_said(
+def test_every_container_is_wrapped_or_has_a_reason(
     path: Path, delivery: str, settling: KubeCluster
 ) -> None:
     pod, outcomes = _labelled(path, delivery), OUTCOMES[path.stem]
@@ -135,7 +135,7 @@ def test_every_container_is_wrapped_or_its_reason_said(
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-def test_a_pod_that_comes_again_is_left_as_it_is(
+def test_settled_pod_created_again_is_unchanged(
     path: Path, delivery: str, settling: KubeCluster
 ) -> None:
     """As when somebody stores what `kubectl get -o yaml` shows and creates that."""

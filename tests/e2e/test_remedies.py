@@ -126,7 +126,7 @@ def test_every_pod_is_created_with_each_remedy_once(
     assert names_of[0] == names_of[1]
 
 
-def test_one_of_those_pods_is_retried() -> None:
+def test_retry_rule_is_set_on_one_fixture_pod() -> None:
     """So that the test above tests something."""
     pods = (load_pod(path) for path in PODS if path.stem not in UNTOUCHED)
     assert any("prepare" in init_names(p) and p["spec"]["restartPolicy"] == "Never" for p in pods)
@@ -155,7 +155,7 @@ def test_a_restricted_namespace_admits_the_gate(labels: Json, settling: KubeClus
 
 
 @pytest.mark.parametrize("qos", RESOURCES)
-def test_the_qos_class_stays(qos: str, settling: KubeCluster) -> None:
+def test_kubelet_gate_keeps_the_qos_class(qos: str, settling: KubeCluster) -> None:
     pod = fresh(simple_pod("a", resources=RESOURCES[qos]))
     pod["metadata"]["labels"] = GATE_ALONE
     created = create(settling, pod)
@@ -196,7 +196,7 @@ def test_a_limit_range_admits_the_gate(settling: KubeCluster) -> None:
 
 
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-def test_a_dry_run_shows_the_same(path: Path, settling: KubeCluster) -> None:
+def test_dry_run_with_every_remedy_returns_the_same_pod(path: Path, settling: KubeCluster) -> None:
     pod = load_pod(path)
     if "name" in pod["metadata"]:
         pod = fresh(pod)
@@ -248,7 +248,7 @@ def meshes(
 
 
 @pytest.mark.parametrize("name", MESHES)
-def test_the_gate_stands_right_whatever_another_webhook_adds(
+def test_kubelet_gate_stays_first_when_another_webhook_adds_containers(
     name: str, settling: KubeCluster, meshes: dict[str, Json]
 ) -> None:
     pod = fresh(simple_pod("a"))
@@ -256,7 +256,7 @@ def test_the_gate_stands_right_whatever_another_webhook_adds(
     assert init_names(create(settling, pod)) == MESHES[name][2]
 
 
-def test_an_api_server_without_restart_rules_takes_the_pod_without_them(
+def test_api_server_without_restart_rules_gets_no_restart_rules(
     podsettle_server: RunningServer,
 ) -> None:
     """The feature may be switched off in a server that is new enough."""

@@ -111,7 +111,7 @@ def _shown(port: int, host: str, bundle: bytes) -> bytes:
         return connection.getpeercert(binary_form=True) or b""
 
 
-def test_both_replicas_serve_what_one_of_them_made(installation: Installation) -> None:
+def test_both_replicas_serve_the_certificate_that_one_issued(installation: Installation) -> None:
     one, two = installation.start(), installation.start()
     installation.serve(one, two)
     await_that(installation.settles_again, "pods are settled")
@@ -169,7 +169,7 @@ def test_rotation_under_load_fails_no_pod(installation: Installation) -> None:
 LONGER = ("--leaf-life", "60s", "--ca-life", "240s")
 
 
-def test_a_bundle_that_is_removed_is_put_back(installation: Installation) -> None:
+def test_removed_ca_bundle_is_restored(installation: Installation) -> None:
     one = installation.start(*LONGER)
     installation.serve(one)
     before = installation.bundle()
@@ -180,7 +180,7 @@ def test_a_bundle_that_is_removed_is_put_back(installation: Installation) -> Non
     await_that(installation.settles_again, "the API server has seen it too")
 
 
-def test_a_broken_secret_is_mended_and_takes_no_certificate_away(
+def test_corrupt_secret_is_repaired_while_the_certificate_stays_served(
     installation: Installation,
 ) -> None:
     one, two = installation.start(*LONGER), installation.start(*LONGER)
@@ -203,7 +203,7 @@ def test_a_broken_secret_is_mended_and_takes_no_certificate_away(
     assert watcher.handshakes > 10
 
 
-def test_a_deleted_secret_is_told_of_and_its_return_is_all_it_takes(
+def test_deleted_secret_is_reported_until_it_exists_again(
     installation: Installation,
 ) -> None:
     one, two = installation.start(*LONGER), installation.start(*LONGER)
@@ -230,7 +230,7 @@ def test_a_deleted_secret_is_told_of_and_its_return_is_all_it_takes(
     assert watcher.failed == []
 
 
-def test_a_killed_writer_is_followed_by_the_other_replica(installation: Installation) -> None:
+def test_other_replica_takes_over_from_a_killed_writer(installation: Installation) -> None:
     one, two = installation.start(*LONGER), installation.start(*LONGER)
     installation.serve(one, two)
     await_that(installation.settles_again, "pods are settled")
@@ -245,7 +245,9 @@ def test_a_killed_writer_is_followed_by_the_other_replica(installation: Installa
     assert heir.ready
 
 
-def test_a_process_that_was_stopped_renews_when_it_goes_on(installation: Installation) -> None:
+def test_stopped_process_renews_its_certificate_after_it_continues(
+    installation: Installation,
+) -> None:
     one = installation.start("--leaf-life", "8s", "--ca-life", "32s")
     installation.serve(one)
     was = installation.stored()
@@ -263,7 +265,7 @@ def test_a_process_that_was_stopped_renews_when_it_goes_on(installation: Install
 @pytest.mark.skipif(
     FAKETIME is None, reason="needs libfaketime (on Debian: apt install libfaketime)"
 )
-def test_a_clock_that_jumps_ahead_and_back_is_followed(
+def test_certificate_stays_valid_when_the_clock_jumps_ahead_and_back(
     installation: Installation, tmp_path: Path
 ) -> None:
     """As after a suspension: the wall clock jumps, while the event loop's stood still."""

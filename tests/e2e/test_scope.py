@@ -84,7 +84,7 @@ def asked(cluster: KubeCluster, pod: Json) -> list[tuple[str, bool]]:
     return calls(created(cluster, pod)[1])
 
 
-def test_only_pods_that_a_policy_selects_are_asked_about(release: Installation) -> None:
+def test_api_server_calls_the_webhook_only_for_selected_pods(release: Installation) -> None:
     cluster = release.cluster
     a, b, outside = (
         cluster.namespace("scope-", labels=labels)
@@ -167,7 +167,7 @@ def condition(release: Installation, name: str) -> Json:
     return found[0] if found else {}
 
 
-def test_above_twenty_selections_one_webhook_is_asked_about_more_and_policies_say_so(
+def test_more_than_twenty_selectors_share_one_webhook_and_policies_report_it(
     release: Installation,
 ) -> None:
     cluster = release.cluster

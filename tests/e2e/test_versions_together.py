@@ -186,7 +186,7 @@ def says_of_the_crd(release: Installation, replica: Replica) -> tuple[bool, str]
 
 
 @pytest.mark.parametrize("crd_first", [True, False], ids=["crd-first", "crd-last"])
-def test_two_versions_side_by_side_lose_no_pod_and_settle_alike(
+def test_two_versions_side_by_side_lose_no_pod_and_patch_pods_equally(
     release: Installation, old: Path, crd_first: bool
 ) -> None:
     cluster = release.cluster

@@ -30,7 +30,7 @@ def pod(phase: str, state: Json, last: Json | None = None, **spec: Any) -> Json:
     }
 
 
-class QuietServer:
+class FakeApiServer:
     """`started` makes one."""
 
     def __init__(self, history: list[Json], quiet: int, abort: bool) -> None:
@@ -55,7 +55,7 @@ class QuietServer:
     @asynccontextmanager
     async def started(
         cls, *history: Json, quiet: int = 0, abort: bool = False
-    ) -> AsyncIterator[QuietServer]:
+    ) -> AsyncIterator[FakeApiServer]:
         """A server whose pod is at first the first of `history`.
 
         The first `quiet` watches end without an event, in good order or with a broken connection.

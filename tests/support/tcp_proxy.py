@@ -1,15 +1,22 @@
-"""A TCP connection that a test can cut or let fall silent."""
+"""A TCP proxy in front of a server, which a test makes fail.
+
+It runs in a thread of its own, so that both synchronous and asynchronous tests can use it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Self
 
+from tests.support.fake_kubelet import ALERT_INTERNAL_ERROR
+from tests.support.waiting import TIMEOUT_SECONDS
 
-class Cable:
-    """Passes bytes between whoever connects to `port` and a server."""
+
+class TcpProxy:
+    """Passes bytes between the clients of `port` and a server. `to` makes one."""
 
     def __init__(self, host: str, port: int) -> None:
         self.port = 0
@@ -17,50 +24,92 @@ class Cable:
         """How many connections there have been."""
         self.frozen = False
         """Whether connections are accepted and nothing is passed on them."""
-        self._far = (host, port)
-        self._ends: set[asyncio.StreamWriter] = set()
+        self.alerts = False
+        """Whether each ClientHello is answered with the TLS alert internal_error."""
+        self.target = (host, port)
+        """The server for new connections."""
+        self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._listening = threading.Event()
+        self._end = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop
 
-    @asynccontextmanager
-    async def plugged(self) -> AsyncIterator[Self]:
+    @classmethod
+    @contextmanager
+    def to(cls, host: str, port: int) -> Iterator[Self]:
         """Listen while the block runs."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
+        proxy = cls(host, port)
+        thread = threading.Thread(target=lambda: asyncio.run(proxy._run()), daemon=True)
+        thread.start()
+        assert proxy._listening.wait(TIMEOUT_SECONDS)
         try:
-            yield self
+            yield proxy
         finally:
-            server.close()
-            self.cut()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            proxy._call(proxy._end.set)
+            thread.join(TIMEOUT_SECONDS)
 
     def cut(self) -> None:
         """End every connection with a reset."""
-        for end in self._ends:
-            end.transport.abort()
-        self.freeze()
+        self._call(self._cut)
 
     def freeze(self) -> None:
         """Pass nothing more on any connection that is open; new ones work, unless `frozen`."""
+        self._call(self._freeze)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Call a function in the thread of the proxy, and wait for its end."""
+
+        async def call() -> None:
+            function()
+
+        asyncio.run_coroutine_threadsafe(call(), self._loop).result(TIMEOUT_SECONDS)
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._listening.set()
+        await self._end.wait()
+        server.close()
+        self._cut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._freeze()
+
+    def _freeze(self) -> None:
         for task in self._tasks:
             task.cancel()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        self._writers.add(writer)
         if self.frozen:
-            self._ends.add(writer)
             return
-        far_reader, far_writer = await asyncio.open_connection(*self._far)
-        for source, target in ((reader, far_writer), (far_reader, writer)):
-            self._ends.add(target)
-            task = asyncio.create_task(self._pass(source, target))
+        if self.alerts:
+            await self._alert(reader, writer)
+            return
+        target_reader, target_writer = await asyncio.open_connection(*self.target)
+        for source, sink in ((reader, target_writer), (target_reader, writer)):
+            self._writers.add(sink)
+            task = asyncio.create_task(self._pass(source, sink))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _alert(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Read the whole hello: closing a socket with unread bytes resets the connection.
+        header = await reader.readexactly(5)
+        await reader.readexactly(int.from_bytes(header[3:5]))
+        writer.write(ALERT_INTERNAL_ERROR)
+        writer.close()
+
+    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
             while data := await source.read(65536):
-                target.write(data)
-                await target.drain()
-            target.write_eof() if target.can_write_eof() else target.close()
+                sink.write(data)
+                await sink.drain()
+            sink.write_eof() if sink.can_write_eof() else sink.close()
         except (OSError, RuntimeError):
-            target.transport.abort()
+            sink.transport.abort()

@@ -14,7 +14,7 @@ from tests.support.complexity import grows_linearly
 KNOWN = corpus.load()
 
 
-def test_a_program_stands_for_its_pieces_in_a_row() -> None:
+def test_program_renders_its_pieces_in_order() -> None:
     program = (Piece("["), Piece("a{},", 3), Piece("\udcff]"))
     assert render(program) == b"[a0,a1,a2,\xff]"
     assert render(program, 2) == b"[a0,a1,a2,a3,a4,a5,\xff]"
@@ -50,9 +50,7 @@ def test_mutations_of_the_seeds_raise_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "program"), KNOWN, ids=[f"{name}-{n}" for n, (name, _) in enumerate(KNOWN)]
 )
-def test_what_was_found_takes_time_in_proportion_to_its_length(
-    name: str, program: tuple[Piece, ...]
-) -> None:
+def test_recorded_inputs_take_linear_time(name: str, program: tuple[Piece, ...]) -> None:
     target = TARGETS[name]
     target.run(render(program))
     few = tuple(Piece(piece.text, min(piece.times, 20)) for piece in program)

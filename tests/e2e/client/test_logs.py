@@ -13,7 +13,7 @@ import pytest
 from tests.support.fake_kubelet import Kubelet, Log, Record, read_logs, stamp
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kubelet_status import RUNNING, Pod, Run, running, terminated, waiting
-from tests.support.tls_proxy import Front
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import await_that
 
 FOLLOW = ("logs", "step-1", "-f", "--backoff-first", "50ms", "--backoff-factor", "1")
@@ -73,22 +73,22 @@ def test_woodpecker_tailstep_where_the_api_server_itself_alerts_and_breaks(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, pod: Pod, tmp_path: Path
 ) -> None:
     config = json.loads(cluster.kubeconfig.read_text())
-    with Front.before(int(cluster.url.rpartition(":")[2])) as front:
-        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{front.port}"
+    with TcpProxy.to("127.0.0.1", int(cluster.url.rpartition(":")[2])) as proxy:
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(json.dumps(config))
-        front.alerts = True
+        proxy.alerts = True
         written = lines(12)
         arguments = (*FOLLOW, "-n", namespace)
         with running(kubeconfig, tmp_path, *arguments) as command:
             command.await_word("TLSV1_ALERT_INTERNAL_ERROR", times=3)
-            front.alerts = False
+            proxy.alerts = False
             kubelet.current.write(*written[:5])
             command.await_output(written[4].text)
-            front.alerts = True
-            front.cut()
+            proxy.alerts = True
+            proxy.cut()
             command.await_word("TLSV1_ALERT_INTERNAL_ERROR", times=5)
-            front.alerts = False
+            proxy.alerts = False
             kubelet.current.write(*written[5:])
             command.await_output(written[-1].text)
             finish(kubelet, pod)

@@ -12,7 +12,7 @@ import yaml
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.policy_objects import install_crd
-from tests.support.tcp_proxy import Cable
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer
 from webhook.cluster.kube_source import KubernetesSource
@@ -45,13 +45,13 @@ async def source(api: ApiServer) -> AsyncIterator[KubernetesSource]:
 
 
 @pytest.fixture
-async def cable(
+async def tcp_proxy(
     own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Cable]:
+) -> AsyncIterator[TcpProxy]:
     """What lies between podsettle and the API server."""
     configuration = yaml.safe_load(own_cluster.kubeconfig.read_text())
     far = urlsplit(configuration["clusters"][0]["cluster"]["server"])
-    async with Cable(far.hostname or "", far.port or 0).plugged() as found:
+    with TcpProxy.to(far.hostname or "", far.port or 0) as found:
         configuration["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{found.port}"
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(yaml.safe_dump(configuration))

@@ -15,7 +15,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from tests.support.kube.cluster import KubeCluster
 from tests.support.policy_objects import POLICIES, policy_object
 from tests.support.process import free_port
-from tests.support.tcp_proxy import Cable
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from webhook.cluster import client as api_module
 from webhook.cluster.client import ApiServer
@@ -279,14 +279,14 @@ async def test_a_restart_of_etcd_is_caught_up_with(
 
 
 async def test_watches_that_are_cut_go_on_where_they_were(
-    own_cluster: KubeCluster, cable: Cable
+    own_cluster: KubeCluster, tcp_proxy: TcpProxy
 ) -> None:
     async with await ApiServer.connect() as server:
         source = KubernetesSource(server)
         async with source.running():
             await eventually(lambda: source.synced)
             for _ in range(3):
-                cable.cut()
+                tcp_proxy.cut()
                 name = own_cluster.namespace("after-cut-")
                 await eventually(lambda: source.view.namespace(name))  # noqa: B023
             await eventually(lambda: all(r.connected for r in source.reflectors.values()))

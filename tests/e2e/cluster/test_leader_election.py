@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.service_accounts import connected_as_an_account_with
-from tests.support.tcp_proxy import Cable
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from webhook.cluster import leader_election as module
 from webhook.cluster.client import ApiServer
@@ -135,9 +135,9 @@ async def test_a_holder_without_its_api_server_stops_before_another_may_begin(
 ) -> None:
     place.create()
     far = urlsplit(cluster.url)
-    async with Cable(far.hostname or "", far.port or 0).plugged() as cable:
+    with TcpProxy.to(far.hostname or "", far.port or 0) as tcp_proxy:
         configuration = json.loads(cluster.kubeconfig.read_text())
-        configuration["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{cable.port}"
+        configuration["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{tcp_proxy.port}"
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(json.dumps(configuration))
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
@@ -149,8 +149,8 @@ async def test_a_holder_without_its_api_server_stops_before_another_may_begin(
                 async with two.running():
                     await eventually(lambda: two._last_spec.get("holderIdentity") == "one")
                     # Whatever it sends from now on is lost, and nothing tells it.
-                    monkeypatch.setattr(cable, "_far", ("192.0.2.1", 9))
-                    cable.freeze()
+                    tcp_proxy.target = ("192.0.2.1", 9)
+                    tcp_proxy.freeze()
 
                     def followed() -> bool:
                         assert not (one.is_leader and two.is_leader)

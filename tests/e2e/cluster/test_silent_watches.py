@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import ROOT
-from tests.support.tcp_proxy import Cable
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from webhook.cluster.client import ApiServer, WatchLimits
 from webhook.cluster.decode import read_runtime_class
@@ -37,7 +37,7 @@ def create_class(cluster: KubeCluster, name: str) -> None:
 
 
 async def test_half_an_hour_of_silence_is_no_fault(
-    own_cluster: KubeCluster, cable: Cable, caplog: pytest.LogCaptureFixture
+    own_cluster: KubeCluster, tcp_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As many silent watches as there are in 30 minutes."""
     silences = 30 * 60 / WatchLimits().silent_seconds
@@ -45,11 +45,11 @@ async def test_half_an_hour_of_silence_is_no_fault(
         classes = runtime_classes(server, WatchLimits(silent_seconds=0.1))
         async with supervise(classes.run):
             await eventually(lambda: classes.synced.is_set())
-            before = cable.accepted
+            before = tcp_proxy.accepted
 
             def is_over() -> bool:
                 assert classes.connected
-                return cable.accepted - before >= silences
+                return tcp_proxy.accepted - before >= silences
 
             await eventually(is_over)
             create_class(own_cluster, "after-silence")
@@ -58,7 +58,7 @@ async def test_half_an_hour_of_silence_is_no_fault(
 
 
 async def test_what_changes_on_a_connection_that_died_is_seen(
-    own_cluster: KubeCluster, cable: Cable, caplog: pytest.LogCaptureFixture
+    own_cluster: KubeCluster, tcp_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """New connections work: no request fails, and a probe beside the watch would find nothing."""
     async with await ApiServer.connect() as server:
@@ -68,31 +68,31 @@ async def test_what_changes_on_a_connection_that_died_is_seen(
             # Seen by a watch, so one is open, and has been answered.
             create_class(own_cluster, "before-death")
             await eventually(lambda: "before-death" in classes.objects)
-            cable.freeze()
+            tcp_proxy.freeze()
             create_class(own_cluster, "after-death")
             await eventually(lambda: "after-death" in classes.objects)
     assert warnings(caplog) == []
 
 
 async def test_an_api_server_that_stops_answering_is_noticed(
-    own_cluster: KubeCluster, cable: Cable, caplog: pytest.LogCaptureFixture
+    own_cluster: KubeCluster, tcp_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its kernel still accepts connections, and acknowledges what is sent."""
     async with await ApiServer.connect() as server:
         classes = runtime_classes(server, WatchLimits(answer_seconds=2, silent_seconds=0.5))
         async with supervise(classes.run):
             await eventually(lambda: classes.synced.is_set() and classes.connected)
-            cable.frozen = True
-            cable.freeze()
+            tcp_proxy.frozen = True
+            tcp_proxy.freeze()
             await eventually(lambda: not classes.connected)
             assert "no answer in time; what is known stays in force" in warnings(caplog)[-1]
-            cable.frozen = False
+            tcp_proxy.frozen = False
             create_class(own_cluster, "after-stop")
             await eventually(lambda: "after-stop" in classes.objects and classes.connected)
 
 
 async def test_a_proxy_that_cuts_watches_in_silence_is_no_fault(
-    own_cluster: KubeCluster, cable: Cable, caplog: pytest.LogCaptureFixture
+    own_cluster: KubeCluster, tcp_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with await ApiServer.connect() as server:
         classes = runtime_classes(server, WatchLimits(stable_seconds=0))
@@ -102,7 +102,7 @@ async def test_a_proxy_that_cuts_watches_in_silence_is_no_fault(
                 # Seen by a watch, so one is open, and has been answered.
                 create_class(own_cluster, f"cut-{number}")
                 await eventually(lambda: f"cut-{number}" in classes.objects)  # noqa: B023
-                cable.cut()
+                tcp_proxy.cut()
             create_class(own_cluster, "after-cuts")
             await eventually(lambda: "after-cuts" in classes.objects)
     assert warnings(caplog) == []

@@ -64,7 +64,7 @@ def _status(began: str, ended: str | None = None, restarts: int = 0) -> Json:
     }
 
 
-def test_the_gap_is_found_in_what_the_api_server_has(trial: Trial) -> None:
+def test_gap_between_containers_is_found_in_the_pod_status(trial: Trial) -> None:
     """The times are those of the report, in which the container had ended at 14:25:02."""
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
@@ -107,7 +107,7 @@ def test_the_gap_is_found_in_what_the_api_server_has(trial: Trial) -> None:
     assert done.stdout.splitlines() == ["921 s ci/stuck", "921 s ci/stuck-and-ended"]
 
 
-def test_a_pod_is_led_to_the_nodes_that_were_configured(trial: Trial, printed: Json) -> None:
+def test_runtime_class_schedules_the_pod_onto_configured_nodes(trial: Trial, printed: Json) -> None:
     trial.apply(NAMESPACE, printed, *NODES)
     found = trial.admit(PROXIED)
     assert found.reasons == {"runtimeClass": "Applied"}
@@ -137,7 +137,7 @@ def test_the_api_server_adds_the_node_selector_of_the_class(
         cluster.request("DELETE", f"{classes}/{printed['metadata']['name']}")
 
 
-def test_without_the_class_the_pod_is_left_alone_and_the_reason_is_told(trial: Trial) -> None:
+def test_pod_is_unchanged_with_a_reason_when_the_runtime_class_is_missing(trial: Trial) -> None:
     trial.apply(NAMESPACE, *NODES)
     found = trial.admit(PROXIED)
     assert found.unchanged
@@ -145,7 +145,7 @@ def test_without_the_class_the_pod_is_left_alone_and_the_reason_is_told(trial: T
     assert len(found.warnings) == 1
 
 
-def test_a_pod_that_wants_other_nodes_is_left_alone(trial: Trial, printed: Json) -> None:
+def test_pod_with_another_node_selector_is_unchanged(trial: Trial, printed: Json) -> None:
     trial.apply(NAMESPACE, printed, *NODES)
     elsewhere = pod_of(container("init-proxy", "/bin/init-proxy"), nodeSelector={"rootfs": "plain"})
     found = trial.admit(elsewhere)

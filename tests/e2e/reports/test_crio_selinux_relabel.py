@@ -85,7 +85,7 @@ def test_the_cron_job_s_pod_asks_not_to_be_relabelled(
     trial.preview(cron)
 
 
-def test_where_the_level_changes_with_each_start_it_warns(
+def test_warning_is_given_when_the_selinux_level_is_not_stable(
     trial: Trial, printed: dict[str, Json], cron: Json
 ) -> None:
     trial.apply(ELSEWHERE, NODE, printed["RuntimeClass"])
@@ -97,14 +97,14 @@ def test_where_the_level_changes_with_each_start_it_warns(
     assert len(found.warnings) == 1
 
 
-def test_without_the_class_nothing_is_changed(trial: Trial, cron: Json) -> None:
+def test_pod_is_unchanged_when_the_runtime_class_is_missing(trial: Trial, cron: Json) -> None:
     trial.apply(OPENSHIFT, NODE)
     found = trial.admit(cron)
     assert found.unchanged
     assert found.reasons == {"skipSELinuxRelabel": "RuntimeClassMissing"}
 
 
-def test_a_pod_without_a_persistent_volume_is_not_touched(
+def test_pod_without_a_persistent_volume_is_unchanged(
     trial: Trial, printed: dict[str, Json], cron: Json
 ) -> None:
     trial.apply(OPENSHIFT, NODE, printed["RuntimeClass"])
@@ -115,7 +115,7 @@ def test_a_pod_without_a_persistent_volume_is_not_touched(
     assert found.reasons == {"skipSELinuxRelabel": "NoPersistentVolume"}
 
 
-def test_on_kubernetes_1_37_both_remedies_go_together(
+def test_both_selinux_remedies_apply_together_on_kubernetes_1_37(
     trial: Trial, printed: dict[str, Json], cron: Json
 ) -> None:
     (policy,) = trial.page.policies

@@ -59,7 +59,7 @@ def test_option_a_keeps_prepare_and_place_scripts_alive(trial: Trial, taskrun: J
     trial.preview(taskrun)
 
 
-def test_option_a_as_it_runs_lives_for_500_ms_and_keeps_the_exit_code(
+def test_option_a_command_runs_for_500_ms_and_keeps_the_exit_code(
     trial: Trial, taskrun: Json
 ) -> None:
     trial.apply(AFFECTED)
@@ -92,7 +92,9 @@ def test_option_b_before_kubernetes_1_35_changes_nothing_and_says_so(
     assert len(found.warnings) == 1
 
 
-def test_option_c_is_both_on_the_same_container(trial: Trial, taskrun: Json) -> None:
+def test_option_c_applies_options_a_and_b_to_the_same_container(
+    trial: Trial, taskrun: Json
+) -> None:
     trial.apply(NEXT, policies=slice(2))
     found = trial.admit(taskrun)
     prepare = containers(found.after)["prepare"]
@@ -101,7 +103,7 @@ def test_option_c_is_both_on_the_same_container(trial: Trial, taskrun: Json) -> 
     assert "restartPolicy" not in containers(found.after)["place-scripts"]
 
 
-def test_it_steps_aside_where_crio_waits_for_the_exit_code(trial: Trial, taskrun: Json) -> None:
+def test_remedy_is_not_applied_on_a_fixed_crio(trial: Trial, taskrun: Json) -> None:
     trial.apply(FIXED, policies=slice(2))
     found = trial.admit(taskrun)
     assert found.unchanged
@@ -109,7 +111,7 @@ def test_it_steps_aside_where_crio_waits_for_the_exit_code(trial: Trial, taskrun
     assert found.warnings == []
 
 
-def test_a_node_that_is_not_fixed_yet_is_enough(trial: Trial, taskrun: Json) -> None:
+def test_one_affected_node_is_enough_to_apply_the_remedy(trial: Trial, taskrun: Json) -> None:
     trial.apply(FIXED, AFFECTED)
     assert trial.admit(taskrun).reasons["postInitSleep prepare"] == "Applied"
 
@@ -126,7 +128,7 @@ def test_the_releases_that_the_page_names_are_the_first_with_the_fix(trial: Tria
             assert is_affected_by_cri_o_9840(Runtime("cri-o", before))
 
 
-def test_the_api_server_takes_the_job_that_replaces_pods_with_255(
+def test_api_server_accepts_the_job_that_replaces_pods_with_exit_code_255(
     cluster: KubeCluster, namespace: str
 ) -> None:
     blocks = Page(DOCS / "retry-init-exit-255.md").blocks

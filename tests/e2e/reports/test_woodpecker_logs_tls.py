@@ -55,7 +55,7 @@ def test_a_step_stays_pending_until_its_kubelet_completes_a_handshake(
     trial.preview(pod)
 
 
-def test_pods_that_the_node_may_need_first_are_not_held_up(trial: Trial) -> None:
+def test_pods_that_a_node_needs_to_start_get_no_gate(trial: Trial) -> None:
     pod = load_pod(PODS / "hostnetwork-daemonset.yaml")
     pod["metadata"]["namespace"] = "woodpecker"
     pod["metadata"]["labels"]["woodpecker-ci.org/step"] = "x"

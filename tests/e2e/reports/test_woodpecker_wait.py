@@ -37,7 +37,7 @@ def test_the_page_promises_no_policy(trial: Trial) -> None:
     assert "A changed pod cannot cure this" in trial.page.sections["Policy"]
 
 
-def test_the_command_has_the_exit_code_that_comes_after_the_phase(
+def test_wait_returns_the_exit_code_that_is_reported_after_the_phase(
     trial: Trial, cluster: KubeCluster, namespace: str, step: Pod, tmp_path: Path
 ) -> None:
     replaced = {"POD": STEP, "NAMESPACE": namespace}
@@ -54,7 +54,7 @@ def test_the_command_has_the_exit_code_that_comes_after_the_phase(
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_the_script_tells_an_exit_code_from_none(
+def test_script_distinguishes_an_exit_code_from_a_missing_one(
     trial: Trial,
     cluster: KubeCluster,
     namespace: str,

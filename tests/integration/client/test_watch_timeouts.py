@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fake_apiserver import POD, Json, QuietServer, pod
+from tests.support.fake_apiserver import POD, FakeApiServer, Json, pod
 from tests.support.kubelet_status import RUNNING, running, terminated, waiting
 from webhook.client import (
     Backoff,
@@ -38,7 +38,7 @@ async def test_wait_outlives_watches_that_are_cut_in_silence(
     """With a back-off that is spent by one failed attempt."""
     monkeypatch.setattr(sight, "STOOD", 0)
     async with (
-        QuietServer.started(STARTED, ENDED, quiet=3, abort=abort) as quiet,
+        FakeApiServer.started(STARTED, ENDED, quiet=3, abort=abort) as quiet,
         quiet.client() as server,
     ):
         assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == 3
@@ -52,7 +52,7 @@ async def test_logs_of_a_pending_pod_outlive_watches_that_are_cut_in_silence(
     monkeypatch.setattr(sight, "STOOD", 0)
     got: list[bytes] = []
     async with (
-        QuietServer.started(PENDING, STARTED, ENDED, quiet=3, abort=abort) as quiet,
+        FakeApiServer.started(PENDING, STARTED, ENDED, quiet=3, abort=abort) as quiet,
         quiet.client() as server,
     ):
         await copy_logs(server, POD, got.append, follow=True, backoff=ONCE)
@@ -65,21 +65,21 @@ async def test_watches_that_stay_silent_are_followed_by_others(
 ) -> None:
     """With a back-off that is spent by one failed attempt."""
     monkeypatch.setattr(sight, "_LIMITS", WatchLimits(silent_seconds=0.05))
-    async with QuietServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
         quiet.silent = True
         assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == 3
         assert quiet.watches == 4
 
 
 async def test_a_namespace_is_one_part_of_a_path() -> None:
-    async with QuietServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
         odd = PodName("ci?x=y/..", "step-1")
         assert (await wait_terminated(server, odd, backoff=ONCE)).exit_code == 3
 
 
 async def test_watches_that_always_break_are_an_error_of_the_way() -> None:
     async with (
-        QuietServer.started(PENDING, quiet=99, abort=True) as quiet,
+        FakeApiServer.started(PENDING, quiet=99, abort=True) as quiet,
         quiet.client() as server,
     ):
         with pytest.raises(Unreachable):
@@ -89,7 +89,7 @@ async def test_watches_that_always_break_are_an_error_of_the_way() -> None:
 
 
 async def test_watches_that_always_break_are_no_exit_code(tmp_path: Path) -> None:
-    async with QuietServer.started(PENDING, quiet=99, abort=True) as quiet:
+    async with FakeApiServer.started(PENDING, quiet=99, abort=True) as quiet:
         kubeconfig = quiet.kubeconfig(tmp_path)
         for command in (("wait",), ("logs", "-f")):
             arguments = (*command, "step-1", "-n", "ci", "--backoff-total", "0s")
@@ -116,7 +116,7 @@ async def test_between_two_watches_there_is_a_pause(
         pauses.append(seconds)
 
     monkeypatch.setattr(sight, "_pause", pause)
-    async with QuietServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
         quiet.lines = [line] if line else []
         ended = await wait_terminated(server, POD, backoff=Backoff(first=7, total=0))
         assert ended.exit_code == 3
@@ -126,7 +126,7 @@ async def test_between_two_watches_there_is_a_pause(
 
 @pytest.mark.parametrize("line", [BOOKMARK, b"<html>"])
 async def test_a_watch_that_breaks_early_and_told_nothing_is_a_failed_attempt(line: bytes) -> None:
-    async with QuietServer.started(STARTED, ENDED, quiet=1, abort=True) as quiet:
+    async with FakeApiServer.started(STARTED, ENDED, quiet=1, abort=True) as quiet:
         quiet.lines = [line]
         async with quiet.client() as server:
             with pytest.raises(Unreachable):
@@ -139,7 +139,7 @@ async def test_a_watch_that_is_not_answered_is_a_failed_attempt(
     """However long that took."""
     monkeypatch.setattr(sight, "_LIMITS", WatchLimits(answer_seconds=0.05))
     monkeypatch.setattr(sight, "STOOD", 0)
-    async with QuietServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
         quiet.unanswered = 99
         with pytest.raises(Unreachable, match=r"/pods.*: no answer in time"):
             await wait_terminated(server, POD, backoff=ONCE)
@@ -151,7 +151,7 @@ async def test_the_log_of_an_ended_container_that_is_not_answered_is_a_failed_at
 ) -> None:
     monkeypatch.setattr(logs, "_SILENCE", 0.05)
     monkeypatch.setattr(logs, "STOOD", 0)
-    async with QuietServer.started(ENDED) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(ENDED) as quiet, quiet.client() as server:
         quiet.unanswered = 9
         got: list[bytes] = []
         with pytest.raises(Unreachable):
@@ -180,7 +180,7 @@ NOT_A_POD = "podsettle: pod ci/step-1: the answer is not a Pod\n"
 async def test_a_watch_that_says_what_it_may_not_is_no_exit_code(
     line: str, told: str, tmp_path: Path
 ) -> None:
-    async with QuietServer.started(STARTED, ENDED, quiet=1) as quiet:
+    async with FakeApiServer.started(STARTED, ENDED, quiet=1) as quiet:
         quiet.lines = [line.encode()]
         kubeconfig = quiet.kubeconfig(tmp_path)
         with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
@@ -192,7 +192,7 @@ async def test_a_watch_that_says_what_it_may_not_is_no_exit_code(
 async def test_what_nobody_foresaw_is_no_exit_code(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    async with QuietServer.started(STARTED | {"status": 7}) as quiet:
+    async with FakeApiServer.started(STARTED | {"status": 7}) as quiet:
         kubeconfig = quiet.kubeconfig(tmp_path)
         with running(kubeconfig, tmp_path, *command, "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
@@ -203,7 +203,7 @@ async def test_what_nobody_foresaw_is_no_exit_code(
 
 async def test_an_exit_code_that_is_no_number_is_none(tmp_path: Path) -> None:
     odd = pod("Failed", {"terminated": {"exitCode": None}}, restartPolicy="Never")
-    async with QuietServer.started(odd) as quiet:
+    async with FakeApiServer.started(odd) as quiet:
         kubeconfig = quiet.kubeconfig(tmp_path)
         with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
@@ -229,7 +229,7 @@ async def test_of_a_container_that_restarts_the_last_run_counts_whenever_one_loo
 ) -> None:
     end = [("Running", terminated(code), LAST), (phase, terminated(code), LAST)]
     history = [pod(*each, restartPolicy=policy) for each in (*RESTARTED, *end)]
-    async with QuietServer.started(*history[first:]) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(*history[first:]) as quiet, quiet.client() as server:
         assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == code
 
 
@@ -245,7 +245,7 @@ async def test_of_a_pod_whose_deletion_was_missed_no_code_counts_that_a_run_may_
     other = pod("Pending", {})
     other["metadata"]["uid"] = "another"
     history = (pod("Running", RUNNING, restartPolicy=policy), ended, other)
-    async with QuietServer.started(*history) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(*history) as quiet, quiet.client() as server:
         waited = wait_terminated(server, POD, backoff=ONCE)
         if policy == "Never" or deleting:
             assert (await waited).exit_code == code

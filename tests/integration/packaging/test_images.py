@@ -148,7 +148,7 @@ def podsettle(buildah: Buildah, base: str, network: Company, secrets: Sequence[s
     return build("podsettle", buildah, base, network, secrets)
 
 
-def test_the_helper_runs_and_is_alone_in_its_image(linger: Image) -> None:
+def test_helper_image_holds_only_the_helper_and_runs_it(linger: Image) -> None:
     assert linger.run("/linger", "--version") == "linger 0.1.0"
     files = sorted(str(path.relative_to(linger.files)) for path in linger.files.rglob("*"))
     notices = ["licenses", "licenses/LICENSE", "licenses/THIRD_PARTY_NOTICES"]
@@ -173,7 +173,7 @@ def test_podsettle_runs_as_its_own_user(podsettle: Image) -> None:
 
 
 @pytest.mark.parametrize("target", ["linger", "podsettle"])
-def test_images_hold_the_licence_and_neither_secret(
+def test_images_hold_the_licence_and_no_build_secret(
     target: str, network: Company, request: pytest.FixtureRequest
 ) -> None:
     image = request.getfixturevalue(target)

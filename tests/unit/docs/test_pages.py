@@ -79,7 +79,7 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 @pytest.mark.parametrize(
     ("page", "typed"), COMMANDS, ids=[f"{page.path.stem}: {typed}" for page, typed in COMMANDS]
 )
-def test_commands_parse(page: Page, typed: Typed) -> None:
+def test_commands_in_pages_parse(page: Page, typed: Typed) -> None:
     try:
         parse(typed)
     except click.UsageError as error:
@@ -100,7 +100,7 @@ def test_node_config_prints_what_pages_show(page: Page, typed: Typed) -> None:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.policies or p.fragments], ids=name_of)
-def test_policies_are_right(page: Page) -> None:
+def test_policies_in_pages_are_valid(page: Page) -> None:
     for document in page.policies:
         parse_policy(document)
     for fragment in page.fragments:
@@ -200,5 +200,5 @@ def test_nothing_promises_an_image_or_a_package_that_is_not_the_projects() -> No
         "helm repo add podsettle https://podsettle.example",
     ],
 )
-def test_such_a_promise_would_be_found(promise: str) -> None:
+def test_promise_of_a_foreign_image_is_detected(promise: str) -> None:
     assert UNOWNED.search(promise)

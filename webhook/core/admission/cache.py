@@ -36,12 +36,23 @@ _encode = msgspec.json.Encoder().encode
 class DecisionCache:
     """The decisions made since the cluster last changed. Not thread-safe."""
 
-    def __init__(self, verified_shapes: VerifiedShapes | None = None) -> None:
+    def __init__(
+        self, verified_shapes: VerifiedShapes | None = None, max_bytes: int = MAX_CACHE_BYTES
+    ) -> None:
         """Create an empty cache. `verified_shapes` can be shared with another cache."""
+        self._max_bytes = max_bytes
         self.verified_shapes = VerifiedShapes() if verified_shapes is None else verified_shapes
         self._generation: tuple[object, ...] = ()
         self._decisions: dict[bytes, Decision] = {}
         self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all keys and answers."""
+        return self._bytes
 
     def get_or_decide(
         self,
@@ -81,7 +92,7 @@ class DecisionCache:
         size = len(key) + len(decision.response_json) + _OUTCOME_BYTES * len(decision.outcomes)
         if size > _MAX_ENTRY_BYTES:
             return
-        if self._bytes + size > MAX_CACHE_BYTES:
+        if self._bytes + size > self._max_bytes:
             # Clear everything when full, so generated pods cannot exhaust memory.
             self._clear()
         self._decisions[key] = decision

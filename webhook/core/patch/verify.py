@@ -15,7 +15,7 @@ import jsonpatch
 
 from webhook.core.constants import HELPER, KUBELET_GATE, OWN_ANNOTATIONS, OWN_CONTAINERS
 
-_MAX_PARTS = 50_000
+MAX_PARTS = 50_000
 """The size of all stored shapes, about 10 MB. The shapes of a cluster have a few thousand parts."""
 
 Shape: TypeAlias = tuple[Hashable, ...]
@@ -28,7 +28,8 @@ class PatchError(Exception):
 class VerifiedShapes:
     """The shapes of patches that passed the self-check."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_parts: int = MAX_PARTS) -> None:
+        self._max_parts = max_parts
         self._shapes: set[Shape] = set()
         self._parts = 0
 
@@ -51,7 +52,7 @@ class VerifiedShapes:
         verify_patch(before, after)
         parts = sum(len(part) if isinstance(part, tuple) else 1 for part in shape)
         self._parts += parts
-        if self._parts > _MAX_PARTS:
+        if self._parts > self._max_parts:
             # Clear everything when full, so generated pods cannot exhaust memory.
             self._shapes.clear()
             self._parts = parts

@@ -25,7 +25,6 @@ from tests.support.factories import (
 from tests.support.strategies import PODS, VIEWS
 from tests.support.strategies import SETTINGS as SOME_SETTINGS
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission import cache as memory_module
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
@@ -248,7 +247,7 @@ def test_reviews_of_a_usual_size_are_remembered(length: int, remembered: bool) -
         admit(body, SEEN.policies, SEEN, SETTINGS, cache=cache).decision for _ in range(2)
     )
     assert first == again
-    assert (first is again, bool(cache._decisions)) == (remembered, remembered)
+    assert (first is again, bool(len(cache))) == (remembered, remembered)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +261,7 @@ def test_reviews_of_a_usual_size_are_remembered(length: int, remembered: bool) -
 def test_what_takes_much_memory_is_not_remembered(document: Json) -> None:
     cache = DecisionCache()
     assert recalled(cache, document).operations
-    assert not cache._decisions
+    assert len(cache) == 0
 
 
 def test_a_namespace_that_asks_for_a_missing_policy_is_told_so_by_its_name() -> None:
@@ -274,15 +273,16 @@ def test_a_namespace_that_asks_for_a_missing_policy_is_told_so_by_its_name() -> 
         assert f"namespace '{name}' asks for" in decision.outcomes[0].message
 
 
-def test_pods_that_differ_without_end_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = DecisionCache()
+def test_distinct_pods_do_not_grow_the_cache_beyond_its_limit() -> None:
+    sample = DecisionCache()
+    recalled(sample, TASK)
+    size = sample.size_bytes
+    cache = DecisionCache(max_bytes=3 * size + 100)
     recalled(cache, TASK)
-    size = cache._bytes
-    monkeypatch.setattr(memory_module, "MAX_CACHE_BYTES", 3 * size + 100)
     for number in range(20):
         recalled(cache, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
-        assert 0 < cache._bytes <= 3 * size + 100
-        assert len(cache._decisions) <= 3
+        assert 0 < cache.size_bytes <= 3 * size + 100
+        assert len(cache) <= 3
 
 
 BROKEN = [b"\xff", b"\\ud800", b"\\x", b"\x01", b"\xc3", b"\xed\xa0\x80"]

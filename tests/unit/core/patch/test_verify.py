@@ -1,4 +1,4 @@
-"""A shape is proven once, and proves nothing about another."""
+"""The self-check runs once for each shape of a patch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.factories import Json, container, pod
 from webhook.core.admission.review import make_request
-from webhook.core.patch import verify as proof
+from webhook.core.patch import verify
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.verify import PatchError, VerifiedShapes
 
@@ -55,7 +55,7 @@ OWN = "podsettle.dev/applied"
 
 
 @pytest.mark.parametrize(
-    ("proven", "edit", "other", "other_edit"),
+    ("verified", "edit", "other", "other_edit"),
     [
         (ONE, WRAP, pod(container("a")), WRAP),
         (ONE, WRAP, HELPED, WRAP),
@@ -76,35 +76,35 @@ OWN = "podsettle.dev/applied"
         (pod(*map(container, ("a", "podsettle-linger"))), MOVE, ONE, MOVE),
     ],
 )  # fmt: skip
-def test_a_shape_proves_no_other(
-    proven: Json, edit: Edit, other: Json, other_edit: Edit, verified_shapes: VerifiedShapes
+def test_a_verified_shape_does_not_cover_another_shape(
+    verified: Json, edit: Edit, other: Json, other_edit: Edit, verified_shapes: VerifiedShapes
 ) -> None:
     try:
-        check(proven, edit, verified_shapes)
+        check(verified, edit, verified_shapes)
     except PatchError as error:
         pytest.fail(str(error))
     with pytest.raises(PatchError):
         check(other, other_edit, verified_shapes)
 
 
-def test_a_proven_shape_is_not_tried_again(
+def test_a_verified_shape_is_not_checked_again(
     verified_shapes: VerifiedShapes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(ONE, WRAP, verified_shapes)
-    monkeypatch.delattr(proof, "jsonpatch")
+    monkeypatch.delattr(verify, "jsonpatch")
     check(pod(container("b", "other", "command")), WRAP, verified_shapes)
     with pytest.raises(NameError):
         check(ONE, CLASS, verified_shapes)
 
 
-def test_what_is_refused_is_not_proven(verified_shapes: VerifiedShapes) -> None:
+def test_a_rejected_shape_stays_unverified(verified_shapes: VerifiedShapes) -> None:
     for _ in range(2):
         with pytest.raises(PatchError):
             check(ONE, first("intruder"), verified_shapes)
 
 
 @pytest.mark.parametrize("annotations", [{}, {"theirs": "x"}])
-def test_only_own_annotations_are_set(
+def test_a_foreign_annotation_is_rejected(
     annotations: dict[str, str], verified_shapes: VerifiedShapes
 ) -> None:
     with pytest.raises(PatchError, match="annotation theirs"):
@@ -113,7 +113,7 @@ def test_only_own_annotations_are_set(
         )
 
 
-def test_two_mounts_are_refused_not_lost(verified_shapes: VerifiedShapes) -> None:
+def test_two_mounts_in_one_container_are_rejected(verified_shapes: VerifiedShapes) -> None:
     def twice(patch: PodPatch) -> None:
         patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
         patch.add_mount("initContainers", 0, {"name": "w", "mountPath": "/w"})
@@ -122,10 +122,8 @@ def test_two_mounts_are_refused_not_lost(verified_shapes: VerifiedShapes) -> Non
         check(ONE, twice, verified_shapes)
 
 
-def test_memory_has_an_end(
-    verified_shapes: VerifiedShapes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(proof, "_MOST_PARTS", 60)
+def test_verified_shapes_are_cleared_when_they_exceed_the_limit() -> None:
+    verified_shapes = VerifiedShapes(max_parts=60)
     for count in range(1, 41):
         containers = [container(f"c{n}", "x") for n in range(count)]
 

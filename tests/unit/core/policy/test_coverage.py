@@ -58,13 +58,13 @@ def names(coverage: Coverage) -> list[str]:
         (expression("team", "DoesNotExist"), False),
     ],
 )
-def test_a_namespace_selector_covers_what_it_selects(selector: Any, covers: bool) -> None:
+def test_namespace_selector_covers_matching_namespaces(selector: Any, covers: bool) -> None:
     found = cover(policy(namespaceSelector=selector), team="a")
     assert names(found) == (["p"] if covers else [])
     assert found.missing_policy == ""
 
 
-def test_a_namespace_opts_in_by_naming_a_policy_whatever_its_selector_says() -> None:
+def test_namespace_label_opts_in_whatever_the_policys_selector() -> None:
     policies = [
         policy("asked", namespaceSelector=OPT_IN),
         policy("elsewhere", namespaceSelector={"matchLabels": {"team": "b"}}),
@@ -74,14 +74,14 @@ def test_a_namespace_opts_in_by_naming_a_policy_whatever_its_selector_says() -> 
     assert names(cover(*policies, podsettle_dev__policy="elsewhere")) == ["elsewhere"]
 
 
-def test_a_policy_that_is_asked_for_and_missing_is_told() -> None:
+def test_missing_policy_named_by_a_namespace_is_reported() -> None:
     found = cover(policy("wide"), podsettle_dev__policy="gone")
     assert names(found) == ["wide"]
     assert found.missing_policy == "gone"
 
 
 @pytest.mark.parametrize("name", ["ci", "kube-system", "podsettle-system"])
-def test_enabled_false_is_over_everything(name: str) -> None:
+def test_enabled_false_disables_every_policy(name: str) -> None:
     found = cover(
         policy("everywhere"),
         policy("by-name", namespaceSelector=named(name)),
@@ -93,7 +93,7 @@ def test_enabled_false_is_over_everything(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["true", "", "no"])
-def test_enabled_means_only_false_as_off(value: str) -> None:
+def test_enabled_label_disables_only_with_the_value_false(value: str) -> None:
     assert names(cover(policy(), podsettle_dev__enabled=value)) == ["p"]
 
 
@@ -109,9 +109,7 @@ def test_enabled_means_only_false_as_off(value: str) -> None:
         expression(LABEL_NAMESPACE_NAME, "NotIn", "other"),
     ],
 )
-def test_system_namespaces_are_protected_and_opting_in_is_not_enough(
-    name: str, selector: Any
-) -> None:
+def test_system_namespaces_stay_protected_despite_opt_in(name: str, selector: Any) -> None:
     found = cover(
         policy(namespaceSelector=selector), name=name, team="a", podsettle_dev__policy="p"
     )
@@ -120,7 +118,7 @@ def test_system_namespaces_are_protected_and_opting_in_is_not_enough(
 
 @pytest.mark.parametrize("name", ["kube-system", "openshift-monitoring"])
 @pytest.mark.parametrize("by", ["matchLabels", "In"])
-def test_a_selector_that_names_a_system_namespace_covers_it(name: str, by: str) -> None:
+def test_selector_that_names_a_system_namespace_covers_it(name: str, by: str) -> None:
     selector = (
         named(name) if by == "matchLabels" else expression(LABEL_NAMESPACE_NAME, "In", "x", name)
     )
@@ -129,17 +127,17 @@ def test_a_selector_that_names_a_system_namespace_covers_it(name: str, by: str) 
     assert not found.protected
 
 
-def test_naming_a_system_namespace_does_not_help_where_the_selector_fails_otherwise() -> None:
+def test_named_system_namespace_stays_protected_if_the_selector_does_not_match() -> None:
     selector = named("kube-system") | expression("team", "Exists")
     assert cover(policy(namespaceSelector=selector), name="kube-system").protected
 
 
 @pytest.mark.parametrize("name", ["kubernetes", "kube", "openshift", "my-kube-system"])
-def test_only_the_prefixes_are_protected(name: str) -> None:
+def test_only_namespaces_with_a_system_prefix_are_protected(name: str) -> None:
     assert names(cover(policy(), name=name)) == ["p"]
 
 
-def test_the_own_namespace_is_protected_even_from_a_policy_that_names_it() -> None:
+def test_own_namespace_is_protected_even_if_a_policy_names_it() -> None:
     own = SETTINGS.own_namespace
     assert own
     by_name = policy(namespaceSelector=named(own))
@@ -147,7 +145,7 @@ def test_the_own_namespace_is_protected_even_from_a_policy_that_names_it() -> No
     assert names(cover(by_name, name=own, own=None)) == ["p"]
 
 
-def test_policies_come_by_priority_and_then_by_name() -> None:
+def test_policies_are_ordered_by_priority_then_name() -> None:
     found = cover(
         policy("b", priority=1), policy("c", priority=-5), policy("a", priority=1), policy("z",
         priority=100), policy("d"),
@@ -155,7 +153,7 @@ def test_policies_come_by_priority_and_then_by_name() -> None:
     assert names(found) == ["z", "a", "b", "d", "c"]
 
 
-def test_new_labels_of_a_namespace_are_seen() -> None:
+def test_changed_namespace_labels_change_the_coverage() -> None:
     policies = PolicySet([policy(namespaceSelector={"matchLabels": {"team": "a"}})])
     for labels, covered in [({"team": "a"}, 1), ({"team": "b"}, 0), ({"team": "a"}, 1)]:
         for _ in range(2):
@@ -163,7 +161,7 @@ def test_new_labels_of_a_namespace_are_seen() -> None:
             assert len(found.policies) == covered
 
 
-def test_two_namespaces_with_equal_labels_are_told_apart() -> None:
+def test_namespaces_with_equal_labels_have_separate_coverage() -> None:
     policies = PolicySet([policy()])
     labels = {"team": "a"}
     assert policies.coverage_for(Namespace("kube-system", labels), None).protected
@@ -208,11 +206,11 @@ def peak_bytes(questions: int) -> int:
         tracemalloc.stop()
 
 
-def test_sets_of_policies_take_no_more_memory_however_many_are_asked_for() -> None:
+def test_memory_for_sets_of_policies_is_bounded() -> None:
     assert peak_bytes(2_800) < 1.5 * peak_bytes(700)
 
 
-def test_a_few_sets_of_policies_are_kept() -> None:
+def test_recent_groups_and_plans_are_cached() -> None:
     policies = PolicySet(MANY)
     labels = [some("n", number) for number in range(1, 200)]
     groups = [policies.coverage_for(Namespace("ci", each), None).group for each in labels]
@@ -223,7 +221,7 @@ def test_a_few_sets_of_policies_are_kept() -> None:
     assert plans[0] is groups[0].plan(some("p", 1))
 
 
-def test_namespaces_are_remembered_up_to_a_size_of_their_labels(
+def test_coverage_cache_is_bounded_by_the_size_of_labels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(policies_module, "MAX_COVERAGE_CACHE_BYTES", 100_000)
@@ -245,7 +243,7 @@ def test_namespaces_are_remembered_up_to_a_size_of_their_labels(
     assert len(policies._coverage_cache) <= 10
 
 
-def test_with_its_own_caches_it_finds_the_same_and_leaves_nothing_behind() -> None:
+def test_policy_set_with_own_caches_gives_equal_results_and_leaves_the_original_unchanged() -> None:
     policies = PolicySet(MANY)
     namespace = Namespace("ci", some("n", 5))
     before = policies.coverage_for(namespace, None)

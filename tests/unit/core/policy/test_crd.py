@@ -51,7 +51,7 @@ ANYWHERE = {"type", "description", "default", "nullable", "x-kubernetes-validati
 
 
 @pytest.mark.parametrize("path", NODES)
-def test_the_schema_is_structural(path: str) -> None:
+def test_crd_schema_is_structural(path: str) -> None:
     schema = NODES[path]
     assert schema.keys() <= ANYWHERE | STRUCTURAL[schema["type"]]
     if schema["type"] == "array":
@@ -69,19 +69,19 @@ def test_the_schema_is_structural(path: str) -> None:
         assert "\n" not in rule["rule"] + rule["message"]
 
 
-def test_of_the_metadata_it_only_narrows_the_name() -> None:
+def test_crd_restricts_only_the_name_in_metadata() -> None:
     assert NODES[".metadata"].keys() == {"type", "properties"}
     assert NODES[".metadata"]["properties"].keys() == {"name"}
 
 
-def test_every_field_is_described() -> None:
+def test_every_crd_field_has_a_description() -> None:
     fields = [path for path in NODES if not path.endswith(("[]", "{}")) and ".metadata" not in path]
     assert len(fields) > 30
     assert [path for path in fields if not NODES[path].get("description", "").endswith(".")
             and path not in (".apiVersion", ".kind")] == []  # fmt: skip
 
 
-def test_it_is_the_crd_of_the_contract() -> None:
+def test_crd_has_the_names_of_the_contract() -> None:
     assert CRD["metadata"]["name"] == "settlepolicies.podsettle.dev"
     assert CRD["spec"]["scope"] == "Cluster"
     assert CRD["spec"]["names"]["shortNames"] == ["settle"]
@@ -89,7 +89,7 @@ def test_it_is_the_crd_of_the_contract() -> None:
     assert VERSION["subresources"] == {"status": {}}
 
 
-def test_nobody_can_change_it_for_others() -> None:
+def test_crd_is_an_independent_copy_each_time() -> None:
     changed = crd()
     changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"].clear()
     changed["spec"]["versions"][0]["additionalPrinterColumns"].clear()
@@ -159,7 +159,7 @@ def test_model_and_schemas_have_the_same_keys() -> None:
 
 
 @pytest.mark.parametrize("path", FIELDS)
-def test_a_field_is_as_in_the_model(path: str) -> None:
+def test_crd_field_agrees_with_the_model(path: str) -> None:
     field, node, editor = FIELDS[path], NODES[path], EDITOR_NODES[path]
     assert node["description"] == editor["description"] == field.info.description
     parent, _, key = path.rpartition(".")
@@ -174,13 +174,13 @@ def test_a_field_is_as_in_the_model(path: str) -> None:
         assert node["default"] == editor["default"] == field.default
 
 
-def test_editors_refuse_unknown_keys_everywhere_but_in_the_metadata() -> None:
+def test_editor_schema_forbids_unknown_keys_except_in_metadata() -> None:
     for path, schema in EDITOR_NODES.items():
         if schema.get("type") == "object":
             assert schema["additionalProperties"] is (path == ".metadata"), path
 
 
-def test_editors_are_spared_what_is_for_kubernetes() -> None:
+def test_editor_schema_has_no_kubernetes_keywords() -> None:
     text = repr(EDITOR)
     assert "x-kubernetes" not in text
     assert "nullable" not in text
@@ -260,19 +260,19 @@ def _key_errors(schema: Json, value: Json, path: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", EXAMPLE_POLICIES)
-def test_examples_are_right_by_both_schemas(name: str) -> None:
+def test_examples_are_valid_under_both_schemas(name: str) -> None:
     assert list(errors(OPENAPI, EXAMPLE_POLICIES[name])) == []
     assert list(errors(EDITOR, EXAMPLE_POLICIES[name])) == []
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_is_right_is_right_for_editors_and_the_model(name: str) -> None:
+def test_valid_policy_is_valid_for_editors_and_model(name: str) -> None:
     parse_policy(RIGHT[name])
     assert list(errors(EDITOR, RIGHT[name])) == []
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_wrong_for_the_model_and_for_editors(name: str) -> None:
+def test_invalid_policy_is_invalid_for_editors_and_model(name: str) -> None:
     wrong = WRONG[name]
     with pytest.raises(InvalidPolicyError) as raised:
         parse_policy(wrong.document)
@@ -293,17 +293,17 @@ def test_what_is_wrong_is_wrong_for_the_model_and_for_editors(name: str) -> None
         {"type": "object", "properties": {"a": {"oneOf": []}}},
     ],
 )
-def test_what_a_crd_cannot_say_is_an_error(schema: Json) -> None:
+def test_keyword_that_a_crd_cannot_hold_is_an_error(schema: Json) -> None:
     with pytest.raises(ValueError, match=r"a CRD cannot say|too many values"):
         structural_schema(schema, {})
 
 
-def test_a_constant_becomes_the_only_choice() -> None:
+def test_const_becomes_an_enum_with_one_value() -> None:
     made = structural_schema({"const": "Recursive", "type": "string", "title": "T"}, {})
     assert made == {"type": "string", "enum": ["Recursive"]}
 
 
-def test_a_mapping_of_anything_keeps_what_its_values_are() -> None:
+def test_additional_properties_keep_their_schema() -> None:
     schema = {"type": "object", "additionalProperties": {"type": "integer", "title": "T"}}
     assert structural_schema(schema, {}) == {
         "type": "object",

@@ -33,7 +33,7 @@ def missing(change: Callable[[Json], object]) -> tuple[str, ...]:
     return found.lacks
 
 
-def test_this_release_s_own_lacks_nothing() -> None:
+def test_crd_of_this_release_has_no_difference() -> None:
     assert COMPARISON.difference(crd()) == CrdDifference()
 
 
@@ -58,13 +58,13 @@ def test_this_release_s_own_lacks_nothing() -> None:
         (lambda spec: spec["action"]["enum"].remove("Audit"), "spec.action: Audit"),
     ],
 )
-def test_what_the_api_server_would_drop_or_refuse_is_named(
+def test_fields_and_values_missing_from_the_installed_crd_are_listed(
     change: Callable[[Json], object], path: str
 ) -> None:
     assert missing(lambda installed: change(spec_of(installed))) == (path,)
 
 
-def test_a_newer_one_lacks_nothing_whatever_its_defaults() -> None:
+def test_newer_crd_has_no_difference_whatever_its_defaults() -> None:
     def newer(installed: Json) -> None:
         spec_of(installed)["later"] = {"type": "string"}
         spec_of(installed)["action"] |= {"default": "Audit", "enum": ["Mutate", "Audit", "Later"]}
@@ -72,14 +72,14 @@ def test_a_newer_one_lacks_nothing_whatever_its_defaults() -> None:
     assert missing(newer) == ()
 
 
-def test_a_default_that_differs_is_named_where_nothing_else_tells_which_is_newer() -> None:
+def test_different_default_is_listed_if_fields_are_equal() -> None:
     def other(installed: Json) -> None:
         spec_of(installed)["action"]["default"] = "Audit"
 
     assert difference(other) == CrdDifference(other_defaults=("spec.action: Audit, not Mutate",))
 
 
-def test_descriptions_columns_and_status_do_not_count() -> None:
+def test_descriptions_columns_and_status_are_not_compared() -> None:
     def reworded(installed: Json) -> None:
         (version,) = installed["spec"]["versions"]
         version["additionalPrinterColumns"] = []
@@ -89,7 +89,7 @@ def test_descriptions_columns_and_status_do_not_count() -> None:
     assert missing(reworded) == ()
 
 
-def test_a_schema_that_keeps_everything_lacks_nothing() -> None:
+def test_schema_that_preserves_unknown_fields_lacks_nothing() -> None:
     def open_(installed: Json) -> None:
         (version,) = installed["spec"]["versions"]
         properties = version["schema"]["openAPIV3Schema"]["properties"]
@@ -105,12 +105,12 @@ def test_a_schema_that_keeps_everything_lacks_nothing() -> None:
         lambda version: version.update(served=False),
     ],
 )
-def test_a_version_that_is_not_served_is_named(change: Callable[[Json], object]) -> None:
+def test_unserved_version_is_listed(change: Callable[[Json], object]) -> None:
     assert missing(lambda installed: change(installed["spec"]["versions"][0])) == (
         "version v1alpha1",
     )
 
 
-def test_a_version_without_a_schema_lacks_the_spec_s_fields() -> None:
+def test_version_without_a_schema_lacks_all_fields_of_the_spec() -> None:
     found = missing(lambda installed: installed["spec"]["versions"][0].pop("schema"))
     assert "spec.remedies" in found

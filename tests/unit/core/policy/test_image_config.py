@@ -49,16 +49,16 @@ from webhook.core.policy.image_config import ImageConfigSettings
         ("*", "[fd00::1]", True),
     ],
 )
-def test_the_registries_that_a_glob_allows(glob: str, host: str, expected: bool) -> None:
+def test_registry_glob_allows_matching_hosts(glob: str, host: str, expected: bool) -> None:
     assert LookupRules((glob,)).allows(host) is expected
     assert LookupRules(("other.example", glob)).allows(host) is expected
 
 
-def test_nothing_is_allowed_by_nothing() -> None:
+def test_rules_without_registries_allow_nothing() -> None:
     assert not LookupRules().allows("quay.io")
 
 
-def test_what_the_operator_spelled_out() -> None:
+def test_names_is_true_only_for_hosts_without_a_wildcard() -> None:
     rules = LookupRules(("127.0.0.1:5000", "127.*"), (("docker.io", "[::1]:5000/hub"),))
     assert rules.names("127.0.0.1:5000")
     assert rules.names("[::1]:5000")
@@ -66,7 +66,7 @@ def test_what_the_operator_spelled_out() -> None:
         assert not rules.names(host)
 
 
-def test_a_policy_looks_nothing_up_unless_it_says_so() -> None:
+def test_policy_without_lookup_has_no_rules() -> None:
     assert ImageConfigSettings().rules is None
     assert ImageConfigSettings(registries=("*",)).rules is None
     said = ImageConfigSettings(lookup="Registry", registries=("*",), mirrors={"b": "c", "a": "d"})
@@ -75,7 +75,7 @@ def test_a_policy_looks_nothing_up_unless_it_says_so() -> None:
     assert said.rules.mirror_of("c") is None
 
 
-def test_what_a_decision_lacks_is_told_once() -> None:
+def test_missing_image_is_recorded_once() -> None:
     known, other = (ImageQuery(name, LookupRules()) for name in "ab")
     images = Images({known: ImageConfig(("/a",), ())})
     assert images.find(known) == ImageConfig(("/a",), ())
@@ -107,7 +107,7 @@ BARE = node("bare", labels={"disk": "old"})
         ([AMD], {"nodeSelector": {"disk": "none"}}, ""),
     ],
 )
-def test_the_architectures_of_the_nodes_that_a_pod_could_land_on(
+def test_architectures_are_those_of_nodes_that_the_pod_could_land_on(
     nodes: list[Json], spec: Json, expected: str
 ) -> None:
     found: PodSpec = make_request(pod(**spec), "ci").pod.spec
@@ -118,10 +118,10 @@ def test_the_architectures_of_the_nodes_that_a_pod_could_land_on(
 
 
 @given(st.text("$(){}A a", max_size=12))
-def test_the_kubelet_makes_of_it_what_the_image_said(text: str) -> None:
+def test_escaped_text_survives_the_kubelets_expansion(text: str) -> None:
     assert kubelet_expands(escape_dollars(text)) == text
 
 
-def test_the_kubelet_would_change_it_else() -> None:
+def test_unescaped_text_is_changed_by_the_kubelets_expansion() -> None:
     for text, changed in (("$(A)", "!"), ("$$", "$"), ("$$(A)", "$(A)")):
         assert kubelet_expands(text) == changed

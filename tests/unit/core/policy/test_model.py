@@ -103,7 +103,7 @@ def problems(text: str) -> tuple[ManifestProblem, ...]:
         ),
     ],
 )
-def test_a_problem_reads_like_this(text: str, said: str) -> None:
+def test_problem_text_names_place_cause_and_remedy(text: str, said: str) -> None:
     assert [str(problem) for problem in problems(text)] == [said]
 
 
@@ -165,7 +165,7 @@ def test_a_problem_reads_like_this(text: str, said: str) -> None:
         ("  podSelector:\n" + SLEEP, 6, "spec.podSelector", "is empty, should be a mapping"),
     ],
 )  # fmt: skip
-def test_each_slip_in_a_spec_is_one_problem_with_its_line_and_path(
+def test_each_mistake_in_a_spec_is_one_problem_with_line_and_path(
     text: str, line: int, path: str, word: str
 ) -> None:
     (problem,) = problems(HEAD + text)
@@ -185,7 +185,9 @@ def test_each_slip_in_a_spec_is_one_problem_with_its_line_and_path(
         ("extra: 1\n" + HEAD, 1, "extra"),
     ],
 )
-def test_so_is_each_slip_around_it(head: str, line: int, path: str) -> None:
+def test_each_mistake_outside_the_spec_is_one_problem_with_line_and_path(
+    head: str, line: int, path: str
+) -> None:
     (problem,) = problems(head + SLEEP)
     assert (problem.line, problem.path) == (line, path)
 
@@ -201,19 +203,17 @@ def test_so_is_each_slip_around_it(head: str, line: int, path: str) -> None:
         ("seLinuxChangePolicy", "write Recursive"),
     ],
 )
-def test_a_remedy_that_is_left_empty_is_a_problem_and_no_policy_that_does_nothing(
-    remedy: str, write: str
-) -> None:
+def test_empty_remedy_is_a_problem(remedy: str, write: str) -> None:
     (problem,) = problems(HEAD + f"  remedies:\n    {remedy}:\n")
     assert (problem.path, problem.message) == (f"spec.remedies.{remedy}", f"is empty; {write}")
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     found = problems(HEAD + "  priority: high\n  action: Enforce\n  remedies: {}\n")
     assert [problem.path for problem in found] == ["spec.priority", "spec.action", "spec.remedies"]
 
 
-def test_a_policy_without_a_mistake_has_the_defaults_of_the_contract() -> None:
+def test_valid_policy_has_the_defaults_of_the_contract() -> None:
     spec = parse_policy(
         {
             **policy_document(),
@@ -230,41 +230,41 @@ def test_a_policy_without_a_mistake_has_the_defaults_of_the_contract() -> None:
     assert (relabel.pods, relabel.runtime_class_name) == ("WithPersistentVolumes", None)
 
 
-def test_two_remedies_may_agree_on_a_class() -> None:
+def test_two_remedies_with_the_same_class_are_valid() -> None:
     agreed = {"runtimeClass": {"name": "a"}, "skipSELinuxRelabel": {"runtimeClassName": "a"}}
     assert policy(remedies=agreed).spec.settings().keys() == agreed.keys()
 
 
-def test_what_the_api_server_adds_to_an_object_is_no_problem() -> None:
+def test_fields_that_the_api_server_adds_are_accepted() -> None:
     document = policy_document()
     document["metadata"] |= {"uid": "u", "managedFields": [{}], "annotations": {"a": "b"}}
     assert parse_policy({**document, "status": {"conditions": []}}).metadata.name == "p"
 
 
-def test_every_remedy_of_the_model_has_its_function() -> None:
+def test_every_remedy_of_the_model_has_a_function() -> None:
     fields = Remedies.model_fields
     assert {field.alias or name for name, field in fields.items()} == REMEDIES.keys()
 
 
 @pytest.mark.parametrize("document", [None, [], "text", 5, {}])
-def test_what_is_no_mapping_is_no_policy(document: Any) -> None:
+def test_document_that_is_not_a_mapping_is_not_a_policy(document: Any) -> None:
     assert not is_policy(document)
     with pytest.raises(InvalidPolicyError):
         parse_policy(document)
 
 
-def test_a_problem_without_a_path_is_its_message() -> None:
+def test_error_without_a_path_reads_as_its_message() -> None:
     assert str(FieldError((), "is odd")) == "is odd"
     assert str(FieldError(("spec", "a", 0, "b"), "is odd")) == "spec.a[0].b: is odd"
 
 
-def test_what_policies_leave_out_is_there_once_for_all_of_them() -> None:
+def test_policies_share_default_values() -> None:
     one, other = policy("a").spec, policy("b").spec
     assert one.pod_selector is other.pod_selector
     assert one.image_config is other.image_config
 
 
-def test_what_says_the_same_has_the_same_hash() -> None:
+def test_equal_selectors_have_equal_hashes() -> None:
     spec: dict[str, Any] = {
         "podSelector": {"matchLabels": {"a": "1", "b": "2"}},
         "imageConfig": {"lookup": "Registry", "mirrors": {"a.example": "b.example"}},

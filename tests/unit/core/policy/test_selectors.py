@@ -43,7 +43,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
         ({"matchLabels": {"team": "cd"}, **expression("n", "Exists")}, False),
     ],
 )
-def test_a_selector_selects_as_kubernetes_does(selector: dict[str, Any], selects: bool) -> None:
+def test_selector_matches_as_in_kubernetes(selector: dict[str, Any], selects: bool) -> None:
     assert holds(selector) is selects
 
 
@@ -65,11 +65,11 @@ def test_gt_and_lt_compare_integers(operator: str, label: str, bound: str, match
 
 
 @pytest.mark.parametrize("operator", ["Gt", "Lt"])
-def test_gt_and_lt_do_not_hold_for_a_missing_label(operator: str) -> None:
+def test_gt_and_lt_do_not_match_a_missing_label(operator: str) -> None:
     assert not compile_requirement(operator, "n", ("5",))({})
 
 
-def test_a_selector_spells_out_names_by_match_labels_and_in_alone() -> None:
+def test_listed_values_come_only_from_match_labels_and_in() -> None:
     found = LabelSelector.model_validate(
         {
             "matchLabels": {"name": "a"},
@@ -85,7 +85,7 @@ def test_a_selector_spells_out_names_by_match_labels_and_in_alone() -> None:
     assert found.names("absent") == frozenset()
 
 
-def test_labels_are_read_from_texts() -> None:
+def test_labels_are_parsed_from_texts() -> None:
     assert parse_labels(["team=build", "a.b/c=", "d=e"]) == {"team": "build", "a.b/c": "", "d": "e"}
 
 
@@ -103,6 +103,6 @@ def test_labels_are_read_from_texts() -> None:
         (f"a={'b' * 64}", f"'{'b' * 64}' is not a label value"),
     ],
 )
-def test_a_text_that_is_no_label_is_refused(pair: str, message: str) -> None:
+def test_text_that_is_not_a_label_is_an_error(pair: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         parse_labels([pair])

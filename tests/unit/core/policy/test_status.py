@@ -44,7 +44,7 @@ def nodes(*runtimes: str, kubelet: str = "v1.34.0") -> Snapshot:
     )
 
 
-def test_a_valid_policy_is_accepted() -> None:
+def test_valid_policy_is_accepted() -> None:
     assert accepted((), True)[:3] == ("Accepted", "True", "Valid")
 
 
@@ -52,7 +52,7 @@ def test_a_valid_policy_is_accepted() -> None:
     ("in_force", "what"),
     [(True, "The last valid state stays in force: "), (False, "Not in force: ")],
 )
-def test_every_problem_is_told_with_its_path(in_force: bool, what: str) -> None:
+def test_invalid_policy_lists_errors_with_their_paths(in_force: bool, what: str) -> None:
     problems = [FieldError(("spec", "a", n), "is wrong") for n in range(12)]
     found = accepted(problems, in_force)
     assert found[:3] == ("Accepted", "False", "Invalid")
@@ -60,7 +60,7 @@ def test_every_problem_is_told_with_its_path(in_force: bool, what: str) -> None:
     assert found.message.endswith("; 2 more")
 
 
-def test_what_an_old_crd_lacks_is_named_up_to_five() -> None:
+def test_old_crd_lists_up_to_five_missing_fields() -> None:
     assert crd_current(None)[1:3] == ("Unknown", "NotRead")
     assert crd_current(CrdDifference())[1:3] == ("True", "Current")
     found = crd_current(CrdDifference(tuple(f"spec.f{number}" for number in range(7))))
@@ -69,7 +69,7 @@ def test_what_an_old_crd_lacks_is_named_up_to_five() -> None:
     assert found.message.endswith("-f charts/podsettle/crds.")
 
 
-def test_a_crd_whose_defaults_alone_differ_is_not_called_older() -> None:
+def test_crd_with_other_defaults_only_is_not_outdated() -> None:
     """After a rollback of podsettle it is the newer one, and may stay."""
     found = crd_current(CrdDifference(other_defaults=("spec.a: 45s, not 30s",)))
     assert found[:3] == ("CRDCurrent", "Unknown", "OtherDefaults")
@@ -78,7 +78,7 @@ def test_a_crd_whose_defaults_alone_differ_is_not_called_older() -> None:
     assert "drops" not in found.message
 
 
-def test_a_policy_says_whether_the_api_server_evaluates_its_selectors() -> None:
+def test_webhook_scoped_says_whether_the_api_server_evaluates_selectors() -> None:
     opt_in = policy(postInitSleep={})
     selecting = opt_in.model_copy(
         update={"spec": opt_in.spec.model_copy(update={"namespace_selector": LabelSelector()})}
@@ -99,7 +99,7 @@ def test_a_policy_says_whether_the_api_server_evaluates_its_selectors() -> None:
     assert found.message.startswith("Broad, because there are too many. ")
 
 
-def test_a_class_that_does_not_exist_is_named() -> None:
+def test_missing_runtime_class_is_named() -> None:
     named = policy(skipSELinuxRelabel={"runtimeClassName": "fast"})
     found = runtime_classes_found(named, Snapshot())
     assert found[1:3] == ("False", "RuntimeClassMissing")
@@ -120,7 +120,7 @@ EXIT_CODES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("remedies", EXIT_CODES)
-def test_nodes_that_still_need_it_are_named(remedies: dict[str, Any]) -> None:
+def test_affected_nodes_are_named(remedies: dict[str, Any]) -> None:
     assert still_needed(
         policy(**remedies), nodes(AFFECTED, OTHER, "cri-o://1.34.8", CURED)
     ) == Condition(
@@ -133,14 +133,14 @@ def test_nodes_that_still_need_it_are_named(remedies: dict[str, Any]) -> None:
     assert found.message == "1 of 2 nodes still runs an affected CRI-O: n0 (cri-o 1.33.12)."
 
 
-def test_of_many_nodes_some_are_named() -> None:
+def test_only_the_first_of_many_affected_nodes_are_named() -> None:
     found = still_needed(policy(postInitSleep={}), nodes(*[AFFECTED] * 8))
     assert found.message.startswith("8 of 8 nodes still run an affected CRI-O: n0 (cri-o 1.33.12),")
     assert found.message.endswith("n4 (cri-o 1.33.12) and 3 more.")
 
 
 @pytest.mark.parametrize("remedies", EXIT_CODES)
-def test_once_all_are_fixed_the_policy_can_go(remedies: dict[str, Any]) -> None:
+def test_policy_is_not_needed_once_all_nodes_are_fixed(remedies: dict[str, Any]) -> None:
     message = "None of 2 nodes runs an affected CRI-O. The policy can be removed."
     assert still_needed(policy(**remedies), nodes(CURED, OTHER)) == Condition(
         "StillNeeded", "False", "NodesAreFixed", message
@@ -148,7 +148,7 @@ def test_once_all_are_fixed_the_policy_can_go(remedies: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("remedies", [*EXIT_CODES, {"skipSELinuxRelabel": {}}])
-def test_without_a_node_nobody_knows(remedies: dict[str, Any]) -> None:
+def test_need_is_unknown_without_nodes(remedies: dict[str, Any]) -> None:
     assert still_needed(policy(**remedies), nodes()) == Condition(
         "StillNeeded", "Unknown", "NoNodes", "No node is known."
     )
@@ -162,7 +162,7 @@ def test_without_a_node_nobody_knows(remedies: dict[str, Any]) -> None:
         ("runtimeClass", {"name": "kata"}),
     ],
 )
-def test_a_remedy_that_no_release_replaces_keeps_it_needed(name: str, settings: Any) -> None:
+def test_remedy_that_no_release_fixes_keeps_the_policy_needed(name: str, settings: Any) -> None:
     never = f"No release that podsettle knows makes {name} unnecessary."
     for seen in (nodes(), nodes(CURED)):
         alone = still_needed(policy(**{name: settings}), seen)
@@ -172,7 +172,7 @@ def test_a_remedy_that_no_release_replaces_keeps_it_needed(name: str, settings: 
     assert both.message == f"postInitSleep: none of 1 nodes runs an affected CRI-O. {never}"
 
 
-def test_crio_relabels_until_selinux_mount_is_locked_on() -> None:
+def test_skip_relabel_is_needed_until_selinux_mount_is_locked_on() -> None:
     relabel = policy(skipSELinuxRelabel={})
     found = still_needed(relabel, nodes(CURED, OTHER, kubelet="v1.36.0"))
     assert found[1:3] == ("True", "NodesAreAffected")
@@ -189,7 +189,7 @@ def test_crio_relabels_until_selinux_mount_is_locked_on() -> None:
     )
 
 
-def test_from_then_on_the_volumes_decide_which_podsettle_does_not_see() -> None:
+def test_skip_relabel_need_is_unknown_once_selinux_mount_is_locked_on() -> None:
     found = still_needed(policy(skipSELinuxRelabel={}), nodes(CURED, OTHER, kubelet="v1.37.0"))
     assert found[1:3] == ("Unknown", "VolumesNotSeen")
     assert found.message.startswith("The CRI-O of 1 of 2 nodes relabels only what Kubernetes 1.37")
@@ -199,7 +199,7 @@ def test_from_then_on_the_volumes_decide_which_podsettle_does_not_see() -> None:
     assert "can be removed" not in still_needed(both, seen).message
 
 
-def test_a_class_for_volatile_mounts_is_needed_until_cri_o_runs_everywhere() -> None:
+def test_class_for_volatile_mounts_is_needed_until_all_nodes_run_cri_o() -> None:
     volatile = policy(runtimeClass={"name": "volatile", "when": "NodesNeedIt"})
     what = "a runtime other than a CRI-O that mounts volatile"
     assert still_needed(volatile, nodes(AFFECTED, OTHER)) == Condition(
@@ -213,7 +213,7 @@ def test_a_class_for_volatile_mounts_is_needed_until_cri_o_runs_everywhere() -> 
     assert found.message == f"None of 1 nodes runs {what}. The policy can be removed."
 
 
-def test_each_remedy_is_told_of_and_one_that_is_needed_is_enough() -> None:
+def test_each_remedy_is_listed_and_one_needed_remedy_suffices() -> None:
     several = policy(postInitSleep={}, retryInitExit255=RETRY, skipSELinuxRelabel={})
     assert still_needed(several, nodes(AFFECTED, CURED, kubelet="v1.37.0")) == Condition(
         "StillNeeded",
@@ -245,7 +245,7 @@ def pool(selector: dict[str, str], nodes: Nodes = POOL) -> Snapshot:
     return Snapshot(runtime_classes={"ci": RuntimeClassInfo("ci", "ci", {}, selector)}, nodes=nodes)
 
 
-def test_only_nodes_of_the_class_that_the_remedy_brings_count() -> None:
+def test_need_of_skip_relabel_counts_only_nodes_of_its_class() -> None:
     relabel = policy(skipSELinuxRelabel={"runtimeClassName": "ci"})
     assert still_needed(relabel, pool({"pool": "ci"})).message == (
         "1 of 2 nodes of RuntimeClass ci still runs CRI-O below Kubernetes 1.37: "
@@ -258,14 +258,14 @@ def test_only_nodes_of_the_class_that_the_remedy_brings_count() -> None:
     assert found[1:] == ("Unknown", "NoNodes", "No node of RuntimeClass ci is known.")
 
 
-def test_only_pods_of_the_class_are_sure_to_land_there() -> None:
+def test_class_of_skip_relabel_does_not_limit_the_nodes_of_other_remedies() -> None:
     """The class goes onto pods with volumes alone, and the sleep onto the others as well."""
     both = policy(postInitSleep={}, skipSELinuxRelabel={"runtimeClassName": "ci"})
     found = still_needed(both, pool({"pool": "ci"}))
     assert found.message.startswith("postInitSleep: 1 of 3 nodes still runs an affected CRI-O: ")
 
 
-def test_a_class_that_every_pod_gets_leaves_its_nodes_to_the_other_remedies() -> None:
+def test_class_with_when_always_limits_the_nodes_of_other_remedies() -> None:
     chosen: dict[str, Any] = {"postInitSleep": {}, "skipSELinuxRelabel": {}}
     found = still_needed(policy(runtimeClass={"name": "ci"}, **chosen), pool({"pool": "ci"}))
     assert found[1:] == (
@@ -278,7 +278,7 @@ def test_a_class_that_every_pod_gets_leaves_its_nodes_to_the_other_remedies() ->
     )
 
 
-def test_a_class_that_steps_aside_leaves_them_all() -> None:
+def test_class_with_when_nodes_need_it_does_not_limit_the_nodes() -> None:
     aside = policy(runtimeClass={"name": "ci", "when": "NodesNeedIt"}, postInitSleep={})
     crio = Nodes(node for node in POOL.all if node.runtime.name == "cri-o")
     found = still_needed(aside, pool({"pool": "ci"}, crio))
@@ -286,7 +286,7 @@ def test_a_class_that_steps_aside_leaves_them_all() -> None:
     assert found.message.startswith("postInitSleep: 1 of 2 nodes still runs an affected CRI-O: ")
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+def test_condition_keeps_its_transition_time_while_its_status_stays() -> None:
     wanted = [
         Condition("Accepted", "True", "Valid", "m"),
         Condition("StillNeeded", "True", "r", "m"),

@@ -54,12 +54,12 @@ def conditions(webhook: Any) -> dict[str, str]:
     return {each["name"]: each["expression"] for each in webhook["matchConditions"]}
 
 
-def test_without_a_policy_that_selects_namespaces_only_those_that_opt_in_are_asked_about() -> None:
+def test_no_cluster_webhook_without_a_policy_that_selects_namespaces() -> None:
     assert made_for() == {}
     assert made_for(selecting(None)) == {}
 
 
-def test_it_is_the_operator_s_webhook_but_for_the_scope() -> None:
+def test_cluster_webhook_copies_the_operators_settings_except_selectors() -> None:
     made = only(selecting({}))
     assert made["name"] == "cluster.podsettle.dev"
     for key in ("clientConfig", "failurePolicy", "timeoutSeconds"):
@@ -74,7 +74,7 @@ def test_it_is_the_operator_s_webhook_but_for_the_scope() -> None:
 TEAM = {"key": "team", "operator": "In", "values": ["ci"]}
 
 
-def test_selectors_are_evaluated_by_the_api_server() -> None:
+def test_cluster_webhook_has_the_selectors_of_the_policy() -> None:
     one = {"matchLabels": {"team": "ci"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}
     pods = {"matchLabels": {"app": "web"}}
     made = only(selecting(one, "p", pods), selecting(one, "q", pods), selecting(None, "r"))
@@ -87,7 +87,7 @@ def test_selectors_are_evaluated_by_the_api_server() -> None:
     }
 
 
-def test_each_pair_of_selectors_has_a_webhook_of_its_own() -> None:
+def test_each_pair_of_selectors_has_its_own_webhook() -> None:
     made = made_for(
         selecting({"matchLabels": {"team": "b"}}, "second"),
         selecting({"matchLabels": {"team": "a"}}, "third.one", {"matchLabels": {"app": "x"}}),
@@ -115,7 +115,7 @@ def test_each_pair_of_selectors_has_a_webhook_of_its_own() -> None:
     ("wanted", "count", "expected"),
     [(2, 12, 2), (2, 13, 1), (2, 20, 1), (10, 2, 10), (10, 3, 8), (30, 1, 25), (None, 5, 5)],
 )
-def test_a_pod_that_all_webhooks_match_never_waits_longer_than_a_request_may_take(
+def test_timeouts_of_all_cluster_webhooks_fit_into_a_request(
     wanted: int | None, count: int, expected: int
 ) -> None:
     entry = {**ENTRY, "timeoutSeconds": wanted}
@@ -128,7 +128,7 @@ def test_a_pod_that_all_webhooks_match_never_waits_longer_than_a_request_may_tak
     assert expected * count < 60 / 2
 
 
-def test_what_the_operator_demands_of_pods_is_demanded_by_each() -> None:
+def test_every_cluster_webhook_keeps_the_operators_object_selector() -> None:
     theirs = {"matchLabels": {"a": "b"}, "matchExpressions": [TEAM]}
     entry = {**ENTRY, "objectSelector": theirs}
     made = made_for(
@@ -146,7 +146,7 @@ def test_what_the_operator_demands_of_pods_is_demanded_by_each() -> None:
     assert theirs["matchExpressions"] == [TEAM]
 
 
-def test_a_policy_may_name_a_namespace_that_is_left_alone() -> None:
+def test_excluded_namespace_is_included_if_a_policy_names_it() -> None:
     named = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
     everywhere, made = made_for(selecting(named), selecting({}, "all")).values()
     assert made["name"] == "p.cluster.podsettle.dev"
@@ -159,20 +159,20 @@ def test_a_policy_may_name_a_namespace_that_is_left_alone() -> None:
     )
 
 
-def test_but_not_where_an_outage_would_keep_its_pods_from_being_created() -> None:
+def test_named_namespace_stays_excluded_with_failure_policy_fail() -> None:
     named = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
     entry = ENTRY | {"failurePolicy": "Fail"}
     made = made_for(selecting(named), entry=entry)["cluster.podsettle.dev"]
     assert excluded(made) == ["kube-system", "settle-system"]
 
 
-def test_nor_podsettle_s_own() -> None:
+def test_own_namespace_stays_excluded_if_a_policy_names_it() -> None:
     own = {"matchLabels": {"kubernetes.io/metadata.name": "settle-system"}}
     made = only(selecting(own))
     assert "settle-system" in excluded(made)
 
 
-def test_what_a_platform_adds_to_every_selector_is_taken_over() -> None:
+def test_expressions_that_a_platform_adds_are_kept() -> None:
     added = {"key": "control-plane", "operator": "DoesNotExist"}
     selector = ENTRY["namespaceSelector"]
     expressions = [*selector["matchExpressions"], added]
@@ -184,20 +184,20 @@ def test_what_a_platform_adds_to_every_selector_is_taken_over() -> None:
 OWN = ["not-mirror", "not-windows", "not-settled", "not-protected"]
 
 
-def test_it_adds_the_conditions_that_the_first_one_does_without() -> None:
+def test_cluster_webhook_has_podsettles_match_conditions() -> None:
     made = only(selecting({}))
     assert list(conditions(made)) == OWN
     assert "matchConditions" not in ENTRY
 
 
-def test_conditions_of_the_operator_hold_for_both() -> None:
+def test_operators_match_conditions_are_copied() -> None:
     theirs = {"name": "not-ours", "expression": "request.userInfo.username != 'x'"}
     made = only(selecting({}), entry={**ENTRY, "matchConditions": [theirs]})
     assert list(conditions(made)) == [*OWN, "not-ours"]
     assert conditions(made)["not-ours"] == theirs["expression"]
 
 
-def test_those_that_an_earlier_chart_wrote_are_not_there_twice() -> None:
+def test_match_conditions_of_an_earlier_chart_are_replaced() -> None:
     """Nor do they stand in for what is podsettle's own."""
     earlier = [{"name": name, "expression": "true"} for name in (*OWN[:3], "not-ours", OWN[3])]
     made = only(selecting({}), entry={**ENTRY, "matchConditions": earlier})

@@ -38,7 +38,7 @@ def names(*policies: SettlePolicy) -> set[str]:
     return set(webhook_selectors(policies).by_webhook)
 
 
-def test_selectors_that_mean_the_same_share_a_webhook() -> None:
+def test_equivalent_selectors_share_a_webhook() -> None:
     expressions = [
         {"key": "team", "operator": "In", "values": ["a", "a"]},
         {"key": "x", "operator": "NotIn", "values": ["2", "1"]},
@@ -54,7 +54,7 @@ def test_selectors_that_mean_the_same_share_a_webhook() -> None:
     assert names(first, changed) == {CLUSTER_WEBHOOK, f"q.{CLUSTER_WEBHOOK}"}
 
 
-def test_a_selection_that_another_includes_needs_no_webhook() -> None:
+def test_selectors_that_others_include_need_no_webhook() -> None:
     narrow = policy("a", namespaceSelector=team("x"), podSelector=app("x"))
     wide = policy("b", namespaceSelector=team("x"))
     assert names(narrow, wide) == {CLUSTER_WEBHOOK}
@@ -66,7 +66,7 @@ def test_a_selection_that_another_includes_needs_no_webhook() -> None:
     assert names(named, policy("d")) == {CLUSTER_WEBHOOK, f"d.{CLUSTER_WEBHOOK}"}
 
 
-def test_names_follow_the_policies_names_and_nothing_else() -> None:
+def test_webhook_names_depend_only_on_the_policies() -> None:
     policies = [policy(name, namespaceSelector=team(name)) for name in ("c", "b.d", "a", "b")]
     expected = {
         "cluster.podsettle.dev": "a",
@@ -85,7 +85,7 @@ def test_names_follow_the_policies_names_and_nothing_else() -> None:
     assert not is_cluster_webhook("mycluster.podsettle.dev")
 
 
-def test_the_longest_policy_name_makes_a_name_that_the_api_server_takes() -> None:
+def test_longest_policy_name_gives_a_valid_webhook_name() -> None:
     longest = "b" * 31 + "." + "c" * 31
     made = names(
         policy("a", namespaceSelector=team("a")),
@@ -103,7 +103,7 @@ def many(count: int, **common: Any) -> list[SettlePolicy]:
     return [policy(f"p{n:03}", namespaceSelector=team(f"t{n}"), **common) for n in range(count)]
 
 
-def test_above_twenty_one_webhook_serves_them_all() -> None:
+def test_more_than_twenty_webhooks_are_merged_into_one() -> None:
     assert MAX_WEBHOOKS == 20
     enough = webhook_selectors(many(20))
     assert len(enough.by_webhook) == 20
@@ -122,7 +122,7 @@ def test_above_twenty_one_webhook_serves_them_all() -> None:
     assert not webhook_selectors([*more, policy("opt-in", namespaceSelector=None)]).merged_because
 
 
-def test_selectors_that_are_too_long_for_the_configuration_are_left_out() -> None:
+def test_selectors_that_exceed_the_size_limit_are_left_out() -> None:
     def long(name: str) -> SettlePolicy:
         values = [f"{name}{n:060}" for n in range(MAX_SELECTOR_BYTES // 61 // 2 + 1)]
         expression = {"key": "x", "operator": "In", "values": values}
@@ -134,7 +134,7 @@ def test_selectors_that_are_too_long_for_the_configuration_are_left_out() -> Non
     assert selectors.by_webhook[CLUSTER_WEBHOOK].namespaces == frozenset()
 
 
-def test_a_key_that_the_api_server_would_refuse_is_left_out() -> None:
+def test_label_key_that_the_api_server_refuses_is_left_out() -> None:
     keys = ["a..b/x", "a.-b/x", f"{'a' * 254}/x", "good.example/x", "x"]
     expressions = [{"key": key, "operator": "Exists"} for key in keys[:2] + keys[3:]]
     made = webhook_selectors([policy("p", namespaceSelector={"matchExpressions": expressions})])
@@ -277,7 +277,7 @@ def _holds(condition: Json, space: str, document: Json) -> bool:
     policies=POLICIES, more=st.sampled_from([[], [], BROAD]),
     space=NAMESPACES, document=PODS, entry=ENTRIES,
 )  # fmt: skip
-def test_the_api_server_asks_about_every_pod_that_a_policy_changes_and_about_no_other(
+def test_api_server_calls_for_exactly_the_pods_that_policies_cover(
     policies: list[SettlePolicy],
     more: list[SettlePolicy],
     space: Json,

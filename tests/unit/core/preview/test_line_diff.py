@@ -42,7 +42,7 @@ def applied(old: list[str], found: list[str]) -> list[str]:
 
 
 @given(LINES, LINES)
-def test_a_diff_leads_from_the_one_text_to_the_other(old: list[str], new: list[str]) -> None:
+def test_diff_turns_the_first_text_into_the_second(old: list[str], new: list[str]) -> None:
     found = diff(old, new)
     assert bool(found) is (old != new)
     assert applied(old, found) == new
@@ -65,7 +65,7 @@ NUMBERED = [f"line {number}" for number in range(60)]
         NUMBERED,
     ],
 )
-def test_a_diff_of_added_lines_is_the_one_that_difflib_makes(new: list[str]) -> None:
+def test_diff_of_added_lines_equals_that_of_difflib(new: list[str]) -> None:
     assert diff(NUMBERED, new) == list(
         difflib.unified_diff(NUMBERED, new, "one", "other", lineterm="")
     )
@@ -73,7 +73,7 @@ def test_a_diff_of_added_lines_is_the_one_that_difflib_makes(new: list[str]) -> 
 
 @pytest.mark.parametrize("kinds", [1, 2, 150, 10**9])
 @pytest.mark.parametrize("every", [2, 50, 1000])
-def test_a_diff_takes_time_in_proportion_to_the_lines(kinds: int, every: int) -> None:
+def test_diff_time_grows_linearly_with_the_lines(kinds: int, every: int) -> None:
     def texts(size: int) -> tuple[list[str], list[str]]:
         old = [str(number % kinds) for number in range(size)]
         new = [
@@ -86,7 +86,7 @@ def test_a_diff_takes_time_in_proportion_to_the_lines(kinds: int, every: int) ->
     assert grows_linearly(texts, lambda pair: diff(*pair))
 
 
-def test_nothing_in_common_takes_no_longer() -> None:
+def test_diff_time_grows_linearly_for_unrelated_texts() -> None:
     assert grows_linearly(lambda size: (["a"] * size, ["b"] * size), lambda pair: diff(*pair))
     assert grows_linearly(
         lambda size: (["a", "b"] * size, ["b", "b", "a", "c"] * size), lambda pair: diff(*pair)

@@ -36,7 +36,7 @@ def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
     return found
 
 
-def test_the_preview_is_the_decision_of_the_webhook() -> None:
+def test_preview_is_the_decision_of_the_webhook() -> None:
     document = pod(QUICK)
     found = preview(document)
     assert found.decision == decided(document, SEEN)
@@ -44,7 +44,7 @@ def test_the_preview_is_the_decision_of_the_webhook() -> None:
     assert found.after == settled(document, SEEN)
 
 
-def test_a_preview_leaves_nothing_in_the_caches_of_the_view() -> None:
+def test_preview_leaves_the_caches_of_the_policies_unchanged() -> None:
     seen = view(policy("a"), policy("b", namespaceSelector={"matchLabels": {"team": "b"}}))
     ci = Namespace("ci", {"kubernetes.io/metadata.name": "ci"})
     before = seen.policies.coverage_for(ci, None)
@@ -61,7 +61,7 @@ def test_a_preview_leaves_nothing_in_the_caches_of_the_view() -> None:
     assert before.group.plan({}) is plan
 
 
-def test_the_diff_goes_from_the_pod_as_it_is_to_the_pod_as_admitted() -> None:
+def test_diff_leads_from_the_received_pod_to_the_admitted_pod() -> None:
     diff = preview(pod(QUICK)).diff
     assert diff.startswith("--- Pod/p as it is\n+++ Pod/p as admitted\n")
     assert "+    podsettle.dev/applied: p/postInitSleep\n" in diff
@@ -86,7 +86,7 @@ def test_every_pod_of_a_list_is_previewed() -> None:
         ("other", None, "other"),
     ],
 )
-def test_the_namespace_is_the_one_that_kubectl_would_take(
+def test_namespace_is_chosen_as_by_kubectl(
     option: str | None, own: str | None, chosen: str
 ) -> None:
     document = pod(QUICK)
@@ -94,7 +94,7 @@ def test_the_namespace_is_the_one_that_kubectl_would_take(
     assert preview(document, namespace=option).namespace == chosen
 
 
-def test_labels_of_the_namespace_can_be_supposed() -> None:
+def test_namespace_labels_can_be_overridden() -> None:
     ci = namespace("ci", {"podsettle.dev/enabled": "false"})
     seen = view(policy(namespaceSelector={"matchLabels": {"team": "a"}}), namespaces=[ci])
     assert why(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
@@ -104,7 +104,7 @@ def test_labels_of_the_namespace_can_be_supposed() -> None:
     assert why(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
 
 
-def test_a_supposed_namespace_has_its_name_as_a_label() -> None:
+def test_overridden_labels_include_the_namespace_name() -> None:
     by_name = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
     found = preview(
         pod(QUICK), view(policy(namespaceSelector=by_name)), namespace="kube-system",
@@ -113,7 +113,7 @@ def test_a_supposed_namespace_has_its_name_as_a_label() -> None:
     assert why(found.decision) == ["prepare: Applied"]
 
 
-def test_a_kind_that_nobody_knows_needs_the_path_to_its_template() -> None:
+def test_unknown_kind_needs_a_template_path() -> None:
     document = {
         "apiVersion": "example.com/v1",
         "kind": "Odd",
@@ -125,7 +125,7 @@ def test_a_kind_that_nobody_knows_needs_the_path_to_its_template() -> None:
     assert "does not know where an Odd keeps its pod template" in found.message
 
 
-def test_a_pod_that_kubernetes_would_not_send_is_previewed_unchanged() -> None:
+def test_invalid_pod_is_previewed_unchanged() -> None:
     found = preview(pod(QUICK | {"command": "/entrypoint"}))
     assert why(found.decision) == [str(Reason.MALFORMED_POD)]
     assert found.after == found.before
@@ -134,7 +134,7 @@ def test_a_pod_that_kubernetes_would_not_send_is_previewed_unchanged() -> None:
 @pytest.mark.parametrize(
     "metadata", [..., None, {}, {"annotations": None}], ids=["absent", "null", "empty", "bare"]
 )
-def test_a_pod_may_come_without_metadata(metadata: Any) -> None:
+def test_pod_without_metadata_is_previewed(metadata: Any) -> None:
     document = pod(QUICK)
     if metadata is ...:
         del document["metadata"]
@@ -153,11 +153,11 @@ def test_a_pod_may_come_without_metadata(metadata: Any) -> None:
     ],
     ids=["a huge number", "a huge unknown number", "no number", "bytes"],
 )
-def test_a_pod_with_odd_values_is_previewed_all_the_same(odd: dict[str, Any]) -> None:
+def test_pod_with_odd_values_is_previewed(odd: dict[str, Any]) -> None:
     preview(pod(QUICK, **odd))
 
 
-def test_yaml_for_people_keeps_order_and_lines_and_has_no_aliases() -> None:
+def test_yaml_output_keeps_order_and_lines_and_has_no_aliases() -> None:
     shared = {"z": 1, "a": "x\ny\n"}
     text = to_yaml({"one": shared, "two": shared, "é": "on"})
     assert text == (
@@ -166,7 +166,7 @@ def test_yaml_for_people_keeps_order_and_lines_and_has_no_aliases() -> None:
     assert yaml.safe_load(text) == {"one": shared, "two": shared, "é": "on"}
 
 
-def test_a_rendered_preview_has_all_of_it_as_json() -> None:
+def test_rendered_preview_is_complete_json() -> None:
     document = pod(QUICK, container("a"))
     found = preview(document)
     rendered = json.loads(render(found).model_dump_json(by_alias=True))

@@ -36,7 +36,7 @@ def passed_over(document: object, template_path: str | None = None) -> PassedOve
     return found
 
 
-def test_a_pod_is_itself() -> None:
+def test_pod_is_its_own_workload() -> None:
     document = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -50,7 +50,7 @@ def test_a_pod_is_itself() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "ReplicaSet", "ReplicationController"])
-def test_a_controller_holds_a_template(kind: str) -> None:
+def test_controller_yields_the_pod_of_its_template(kind: str) -> None:
     found = one(workload(kind, template=TEMPLATE))
     assert (found.kind, found.name, found.namespace) == (kind, "w", "ns")
     assert found.path == "spec.template"
@@ -58,13 +58,13 @@ def test_a_controller_holds_a_template(kind: str) -> None:
     assert found.pod == {"apiVersion": "v1", "kind": "Pod", **TEMPLATE}
 
 
-def test_a_pod_template_holds_one_at_the_top() -> None:
+def test_pod_template_yields_its_pod() -> None:
     found = one({"kind": "PodTemplate", "metadata": {"name": "w"}, "template": TEMPLATE})
     assert (found.path, found.namespace) == ("template", None)
     assert found.pod["spec"] == SPEC
 
 
-def test_the_pods_of_a_job_carry_its_labels() -> None:
+def test_job_pods_carry_the_labels_of_the_job() -> None:
     found = one(workload("Job", template=TEMPLATE))
     assert found.pod["metadata"]["labels"] == {
         "app": "x",
@@ -73,7 +73,7 @@ def test_the_pods_of_a_job_carry_its_labels() -> None:
     }
 
 
-def test_the_pods_of_a_cron_job_carry_those_of_its_jobs() -> None:
+def test_cron_job_pods_carry_the_labels_of_its_jobs() -> None:
     found = one(workload("CronJob", jobTemplate={"spec": {"template": {"spec": SPEC}}}))
     assert found.path == "spec.jobTemplate.spec.template"
     labels = found.pod["metadata"]["labels"]
@@ -81,7 +81,7 @@ def test_the_pods_of_a_cron_job_carry_those_of_its_jobs() -> None:
     assert labels["job-name"].startswith("w-")
 
 
-def test_the_pods_of_a_stateful_set_carry_its_labels_and_claims() -> None:
+def test_stateful_set_pods_carry_its_labels_and_claims() -> None:
     template: dict[str, Any] = copy.deepcopy(TEMPLATE)
     template["spec"]["volumes"] = [
         {"name": "data", "emptyDir": {}},
@@ -103,12 +103,12 @@ def test_the_pods_of_a_stateful_set_carry_its_labels_and_claims() -> None:
 
 
 @pytest.mark.parametrize("claims", [None, [], "x"])
-def test_a_stateful_set_without_claims_keeps_its_volumes(claims: Any) -> None:
+def test_stateful_set_without_claims_keeps_its_volumes(claims: Any) -> None:
     found = one(workload("StatefulSet", template=TEMPLATE, volumeClaimTemplates=claims))
     assert found.pod["spec"].get("volumes", []) == []
 
 
-def test_nothing_is_written_into_the_document() -> None:
+def test_document_is_not_modified() -> None:
     claims = [{"metadata": {"name": "data"}}]
     items = [
         workload("Job", template=TEMPLATE),
@@ -121,14 +121,14 @@ def test_nothing_is_written_into_the_document() -> None:
     assert document == before
 
 
-def test_a_list_holds_what_its_items_hold() -> None:
+def test_list_yields_the_pods_of_its_items() -> None:
     items = [workload("Deployment", template=TEMPLATE), workload("Pod") | {"spec": SPEC}]
     found = pods({"kind": "List", "items": [*items, {"kind": "List", "items": items[1:]}]})
     assert [f.path for f in found] == ["items[0].spec.template", "items[1]", "items[2].items[0]"]
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Deployment"])
-def test_a_typed_list_names_the_kind_of_its_items(kind: str) -> None:
+def test_items_of_a_typed_list_get_its_kind(kind: str) -> None:
     item = workload(kind, template=TEMPLATE) if kind != "Pod" else {"spec": SPEC}
     item.pop("kind", None)
     found = one({"kind": f"{kind}List", "items": [item]})
@@ -137,18 +137,18 @@ def test_a_typed_list_names_the_kind_of_its_items(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["List", "PodList"])
-def test_a_list_of_nothing_holds_nothing(kind: str) -> None:
+def test_empty_list_yields_nothing(kind: str) -> None:
     assert list(pods_of({"kind": kind, "items": []})) == []
 
 
-def test_a_kind_that_nobody_knows_is_read_by_the_path_to_its_template() -> None:
+def test_unknown_kind_is_read_by_its_template_path() -> None:
     document = workload("Workflow", workers={"template": TEMPLATE})
     found = one(document, "spec.workers.template")
     assert (found.kind, found.path) == ("Workflow", "spec.workers.template")
     assert found.pod == {"apiVersion": "v1", "kind": "Pod", **TEMPLATE}
 
 
-def test_the_path_is_for_kinds_that_nobody_knows() -> None:
+def test_template_path_applies_only_to_unknown_kinds() -> None:
     items = [workload("Job", template=TEMPLATE), workload("Workflow", workers=TEMPLATE)]
     found = pods({"kind": "List", "items": items}, "spec.workers")
     assert [f.path for f in found] == ["items[0].spec.template", "items[1].spec.workers"]
@@ -163,7 +163,7 @@ def test_the_path_is_for_kinds_that_nobody_knows() -> None:
         ({"name": None}, "", "Pod/(unnamed)"),
     ],
 )
-def test_a_pod_may_have_no_name(metadata: Any, name: str, title: str) -> None:
+def test_pod_without_a_name_is_found(metadata: Any, name: str, title: str) -> None:
     found = one({"kind": "Pod", "metadata": metadata, "spec": SPEC})
     assert (found.name, found.title, found.namespace) == (name, title, None)
 
@@ -207,9 +207,7 @@ NO_KIND = (
         ),
     ],
 )
-def test_an_object_that_cannot_be_read_is_reported_with_its_path(
-    document: Any, message: str
-) -> None:
+def test_unreadable_object_is_reported_with_its_path(document: Any, message: str) -> None:
     found = passed_over(document)
     assert (found.message, found.malformed) == (message, True)
 
@@ -268,21 +266,19 @@ UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the t
         ),
     ],
 )
-def test_an_object_without_a_pod_is_passed_over_with_what_to_preview_instead(
-    document: Any, message: str
-) -> None:
+def test_object_without_a_pod_is_reported_with_an_alternative(document: Any, message: str) -> None:
     found = passed_over(document)
     assert (found.kind, found.name, found.namespace) == (document["kind"], "w", "ns")
     assert (found.message, found.malformed) == (message, False)
 
 
 @pytest.mark.parametrize("name", ["a; rm -rf /", "$(id)", "x" * 300, "a\nb", ""])
-def test_a_command_to_copy_holds_only_names_that_are_safe_in_a_shell(name: str) -> None:
+def test_suggested_command_contains_only_names_that_are_safe_in_a_shell(name: str) -> None:
     run = custom("tekton.dev/v1", "TaskRun") | {"metadata": {"name": name, "namespace": name}}
     assert passed_over(run).message.endswith("kubectl get pod -l tekton.dev/taskRun=NAME -o yaml")
 
 
-def test_items_behind_one_without_a_pod_are_found() -> None:
+def test_items_after_an_object_without_a_pod_are_found() -> None:
     items = [workload("Service"), workload("Job", template=TEMPLATE), {}, workload("Pod")]
     items[3]["spec"] = SPEC
     found = list(pods_of({"kind": "List", "items": items}))
@@ -298,7 +294,7 @@ def test_items_behind_one_without_a_pod_are_found() -> None:
     ]
 
 
-def test_a_deployment_config_of_openshift_holds_a_template() -> None:
+def test_openshift_deployment_config_yields_its_pod() -> None:
     found = one(custom("apps.openshift.io/v1", "DeploymentConfig", spec={"template": TEMPLATE}))
     assert (found.kind, found.path) == ("DeploymentConfig", "spec.template")
 
@@ -306,7 +302,7 @@ def test_a_deployment_config_of_openshift_holds_a_template() -> None:
 SCALED_JOB = custom("keda.sh/v1", "ScaledJob", spec={"jobTargetRef": {"template": TEMPLATE}})
 
 
-def test_a_custom_object_that_holds_a_pod_template_is_unreadable_without_the_path_to_it() -> None:
+def test_custom_object_with_a_pod_template_is_unreadable_without_its_path() -> None:
     found = passed_over(SCALED_JOB)
     assert found.message == UNKNOWN.format("ScaledJob") + "which may be spec.jobTargetRef.template"
     assert found.malformed
@@ -329,7 +325,7 @@ def test_a_custom_object_that_holds_a_pod_template_is_unreadable_without_the_pat
         ({"spec": {"my-workers": {"template": TEMPLATE}}}, "spec.my-workers.template"),
     ],
 )
-def test_a_template_that_no_path_leads_to_makes_an_object_unreadable(
+def test_object_with_a_pod_template_beyond_any_path_is_unreadable(
     held: dict[str, Any], path: str
 ) -> None:
     found = passed_over(custom("batch.volcano.sh/v1alpha1", "Job", **held))
@@ -349,18 +345,18 @@ def test_a_template_that_no_path_leads_to_makes_an_object_unreadable(
         {"spec": {"template": {"spec": {"containers": []}}}},
     ],
 )
-def test_what_is_no_template_makes_no_object_unreadable(held: dict[str, Any]) -> None:
+def test_object_without_a_pod_template_is_not_unreadable(held: dict[str, Any]) -> None:
     found = passed_over(custom("example.com/v1", "Fleet") | held)
     assert not found.malformed
 
 
-def test_a_path_for_one_kind_does_not_make_objects_of_another_unreadable() -> None:
+def test_template_path_of_another_kind_does_not_make_an_object_unreadable() -> None:
     found = passed_over(custom("example.com/v1", "Fleet", spec={}), "spec.workers.template")
     assert found.message == "spec.workers of this Fleet is missing or not a mapping"
     assert not found.malformed
 
 
-def test_a_path_does_not_make_a_service_unreadable() -> None:
+def test_template_path_does_not_make_a_service_unreadable() -> None:
     assert not passed_over(workload("Service"), "spec.workers.template").malformed
     assert not passed_over(custom("tekton.dev/v1", "TaskRun"), "spec.workers.template").malformed
 
@@ -378,7 +374,7 @@ def test_a_path_does_not_make_a_service_unreadable() -> None:
         workload("StatefulSet", template={"spec": {"volumes": 5}}, volumeClaimTemplates=[]),
     ],
 )
-def test_a_template_of_the_wrong_shape_raises_nothing(document: Any) -> None:
+def test_malformed_template_raises_nothing(document: Any) -> None:
     list(pods_of(document))
 
 
@@ -398,5 +394,5 @@ JUNK = st.recursive(
 
 
 @given(kind=KINDS, fields=st.dictionaries(KEYS, JUNK, max_size=4))
-def test_no_document_raises_anything(kind: str, fields: dict[str, Any]) -> None:
+def test_any_document_raises_nothing(kind: str, fields: dict[str, Any]) -> None:
     list(pods_of({**fields, "kind": kind}))

@@ -49,7 +49,7 @@ def test_every_document_that_is_not_empty_is_read(text: str, values: list[Any]) 
     assert [document.value for document in load_documents(text.encode(), "f")] == values
 
 
-def test_a_document_is_there_before_the_next_one_is_read() -> None:
+def test_document_is_yielded_before_the_next_one_is_read() -> None:
     documents = each_document("a: 1\n---\nb: {", "f")
     assert next(documents).value == {"a": 1}
     with pytest.raises(DocumentError):
@@ -103,14 +103,14 @@ SCALARS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("text", "value"), SCALARS)
-def test_a_scalar_reads_as_kubernetes_reads_it(text: str, value: Any) -> None:
+def test_plain_scalar_means_what_it_means_to_kubernetes(text: str, value: Any) -> None:
     found = load(f"a: {text}")["a"]
     assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.parametrize("text", ["true", "yes", "1", "1.5", "null", "2026-08-22", "0x1F"])
 @pytest.mark.parametrize("quote", ["'", '"'])
-def test_a_quoted_scalar_is_a_string(text: str, quote: str) -> None:
+def test_quoted_scalar_is_a_string(text: str, quote: str) -> None:
     assert load(f"a: {quote}{text}{quote}") == {"a": text}
 
 
@@ -127,17 +127,17 @@ def test_a_quoted_scalar_is_a_string(text: str, quote: str) -> None:
         ("1.0", "1"),
     ],
 )
-def test_a_key_is_a_string_as_kubernetes_writes_it(written: str, key: str) -> None:
+def test_key_is_a_string_in_the_form_of_json(written: str, key: str) -> None:
     assert load(f"{written}: x") == {key: "x"}
 
 
-def test_json_is_read_as_it_is() -> None:
+def test_json_is_read_unchanged() -> None:
     value = {"a": [1, 1.5, "x\n\u00e9", None, True, {"b": {}}], "c": "2026-08-22"}
     assert load(json.dumps(value)) == value
     assert load(json.dumps(value, indent=2, ensure_ascii=False).encode()) == value
 
 
-def test_an_escaped_slash_of_json_is_a_slash() -> None:
+def test_escaped_slash_in_json_is_a_slash() -> None:
     assert load('{"a": "b\\/c"}') == {"a": "b/c"}
 
 
@@ -145,7 +145,7 @@ def test_block_scalars_keep_their_lines() -> None:
     assert load("a: |\n  x\n  y\nb: >-\n  x\n  y\n") == {"a": "x\ny\n", "b": "x y"}
 
 
-def test_anchors_are_read_and_stay_separate_values() -> None:
+def test_aliases_give_separate_copies() -> None:
     value = load("a: &x {k: [1]}\nb: *x\n")
     assert value == {"a": {"k": [1]}, "b": {"k": [1]}}
     assert value["a"] is not value["b"]
@@ -161,18 +161,18 @@ def test_anchors_are_read_and_stay_separate_values() -> None:
         ("<<: {k: 5}", {"k": 5}),
     ],
 )
-def test_merge_keys_fill_in_what_is_not_there(text: str, merged: dict[str, int]) -> None:
+def test_merge_keys_add_only_missing_keys(text: str, merged: dict[str, int]) -> None:
     bases = "x: &x {k: 1, l: 2}\ny: &y {k: 7, m: 3}\n"
     text = text.replace("\nk:", "\n  k:")
     assert load(f"{bases}z:\n  {text}\n")["z"] == merged
 
 
 @pytest.mark.parametrize("text", ["a: {<<: [1]}", "a: {<<: x}", "x: &x [1]\na: {<<: *x}"])
-def test_only_mappings_are_merged(text: str) -> None:
+def test_merge_of_anything_but_a_mapping_is_an_error(text: str) -> None:
     assert "merges mappings only" in refused(text).message
 
 
-def test_each_value_knows_its_line() -> None:
+def test_document_knows_the_line_of_each_value() -> None:
     document: Document
     (_, document) = load_documents(
         "x: 1\n---\n# two\na: 1\nb:\n  - c\n  - d:\n      e: 2\n    f: {g: 3}\n", "f"
@@ -185,7 +185,7 @@ def test_each_value_knows_its_line() -> None:
         assert document.line(path) == line, path
 
 
-def test_an_absent_value_is_looked_for_where_it_would_be() -> None:
+def test_absent_value_has_the_line_of_the_value_around_it() -> None:
     (document,) = load_documents("\na:\n  b:\n    c: 1\n", "f")
     assert document.line(("a", "b", "x", 0, "y")) == 3
     assert document.line(("z",)) == document.line(()) == 2
@@ -219,25 +219,25 @@ TEMPLATE = (
         ("a: !!python/object:os.system x\n", 1, "not YAML: could not determine a constructor"),
     ],
 )
-def test_an_error_names_the_file_the_line_and_the_cause(text: str, line: int, message: str) -> None:
+def test_error_names_file_line_and_cause(text: str, line: int, message: str) -> None:
     error = refused(text)
     assert (error.source, error.line) == ("f.yaml", line)
     assert error.message.startswith(message)
     assert str(error) == f"f.yaml:{line}: {error.message}"
 
 
-def test_a_surrogate_pair_of_json_is_one_character_and_half_of_one_is_an_error() -> None:
+def test_surrogate_pair_in_json_is_one_character_and_a_lone_surrogate_an_error() -> None:
     assert load('{"a": "\\ud83d\\ude00"}') == {"a": "\U0001f600"}
     refused('{"a": "\\ud83d"}')
 
 
 @pytest.mark.parametrize("quoted", ["{}", "'{}'", "|-\n  {}", ">-\n  {}"])
-def test_only_a_string_in_double_quotes_has_escapes(quoted: str) -> None:
+def test_only_double_quoted_strings_have_escapes(quoted: str) -> None:
     assert load("a: " + quoted.format("\\ud83d\\ude00 \\n")) == {"a": "\\ud83d\\ude00 \\n"}
 
 
 @pytest.mark.parametrize("text", [b"a: \xff\n", b"\xff\xfe\x00", b"a: \x00", b"a: \x07"])
-def test_what_is_no_text_is_an_error(text: bytes) -> None:
+def test_invalid_text_is_an_error(text: bytes) -> None:
     assert refused(text).message.startswith("not YAML: ")
 
 
@@ -249,7 +249,7 @@ def test_what_is_no_text_is_an_error(text: bytes) -> None:
     ],
     ids=lambda text: text[:20],
 )  # fmt: skip
-def test_a_scalar_that_is_not_what_it_claims_to_be_is_an_error(text: str) -> None:
+def test_scalar_that_does_not_fit_its_tag_is_an_error(text: str) -> None:
     """A number of 5000 digits is one that Python refuses to read; a Kubernetes client overflows."""
     assert refused(text).line == 1
 
@@ -270,11 +270,11 @@ def billion_laughs(line: str, levels: int) -> str:
     ],
     ids=["lists", "mappings"],
 )
-def test_aliases_cannot_blow_up_a_document(line: str) -> None:
+def test_multiplying_aliases_are_an_error(line: str) -> None:
     assert "aliases and merge keys copy" in refused(billion_laughs(line, 6)).message
 
 
-def test_aliases_of_long_texts_cannot_blow_up_a_document() -> None:
+def test_many_aliases_of_a_long_text_are_an_error() -> None:
     text = f"a: &a {'x' * 50_000}\n"
     assert len(load(text + "b: [*a, *a, *a, *a, *a]")["b"]) == 5
     assert "aliases and merge keys copy" in refused(text + "b: [*a, *a, *a, *a, *a, *a]").message
@@ -282,18 +282,18 @@ def test_aliases_of_long_texts_cannot_blow_up_a_document() -> None:
     assert "aliases and merge keys copy" in refused(key + f"b: [{'*a, ' * 300}]").message
 
 
-def test_what_aliases_stand_for_is_counted_for_all_documents_of_a_text() -> None:
+def test_copies_by_aliases_are_counted_over_all_documents_of_a_text() -> None:
     one = f"a: &a [{'1, ' * 100}]\nb: [{'*a, ' * 60}]\n"
     assert load(one)["b"][59] == [1] * 100
     assert "aliases and merge keys copy" in refused(f"{one}---\n{one}").message
 
 
-def test_an_anchor_may_be_used_again() -> None:
+def test_anchor_may_be_redefined() -> None:
     assert load("[&a 1, *a, &a 2, *a]") == [1, 1, 2, 2]
     assert load("&a [&a 1, *a]") == [1, 1]
 
 
-def test_anchors_around_anchors_are_counted_once_and_not_once_per_level() -> None:
+def test_nested_anchors_are_counted_once_each() -> None:
     def nested(opening: str) -> str:
         levels = "".join(opening.format(level) for level in range(190))
         return f"{levels}{'1,' * 20_000}{']' * 190}"
@@ -317,7 +317,7 @@ MERGED = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(3_000)) + "}\
     ],
     ids=["depth", "merges", "aliases", "directives", "keys", "documents", "pairs"],
 )
-def test_reading_takes_time_in_proportion_to_the_text(make: Callable[[int], str]) -> None:
+def test_reading_time_grows_linearly_with_the_text(make: Callable[[int], str]) -> None:
     def read(text: str) -> None:
         with suppress(DocumentError):
             load_documents(text, "f")
@@ -325,7 +325,7 @@ def test_reading_takes_time_in_proportion_to_the_text(make: Callable[[int], str]
     assert grows_linearly(make, read)
 
 
-def test_lines_take_memory_in_proportion_to_the_text() -> None:
+def test_memory_for_lines_grows_linearly_with_the_text() -> None:
     flat, deep = (_peak_bytes("[" * depth + "1," * 20_000 + "]" * depth) for depth in (1, 190))
     assert deep < 2 * flat
 
@@ -340,7 +340,7 @@ def _peak_bytes(text: str) -> int:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\u2028"])
-def test_directives_are_few(end: str) -> None:
+def test_too_many_directives_are_an_error(end: str) -> None:
     assert load(f"%TAG !e! tag:x,{end}--- 1") == 1
     assert refused(f"%TAG !e! tag:x,{end}" * 17 + "--- 1").message == (
         "more than 16 lines begin with '%'"
@@ -348,12 +348,12 @@ def test_directives_are_few(end: str) -> None:
     assert load("a: |\n" + "  %x\n" * 20) == {"a": "%x\n" * 20}
 
 
-def test_aliases_cannot_nest_deeper_than_a_document_may() -> None:
+def test_aliases_that_nest_too_deeply_are_an_error() -> None:
     text = f"a0: &a0 {'[' * 150}{']' * 150}\na1: {'[' * 100}*a0{']' * 100}\n"
     assert refused(text).message == "nested too deeply"
 
 
-def test_merging_again_and_again_multiplies_nothing() -> None:
+def test_repeated_merges_do_not_multiply_values() -> None:
     line = "{new}: &{new} {{<<: [" + ", ".join(["{old}"] * 10) + "]}}\n"
     assert load(billion_laughs(line, 6))["l6"] == {"k": "v"}
     assert refused("a: &a {k: 1}\nb:\n  <<: *a\n  <<: *a\n").message == "duplicate key '<<'"
@@ -369,7 +369,7 @@ def test_deep_nesting_is_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[", "{a: ", "- ", "- - ? "])
-def test_no_nesting_is_so_deep_that_the_process_dies_of_it(text: str) -> None:
+def test_extreme_nesting_does_not_crash_the_process(text: str) -> None:
     """In a process of its own: a stack that overflows in C takes everything with it."""
     script = (
         "from webhook.core.preview.document import DocumentError\n"
@@ -381,7 +381,7 @@ def test_no_nesting_is_so_deep_that_the_process_dies_of_it(text: str) -> None:
     assert (done.returncode, done.stdout) == (0, "refused\n")
 
 
-def test_what_is_nested_as_deeply_as_manifests_are_is_read() -> None:
+def test_usual_nesting_is_read() -> None:
     assert json.dumps(load("[" * 60 + "]" * 60)) == "[" * 60 + "]" * 60
 
 
@@ -391,7 +391,7 @@ YAMLISH = st.lists(st.sampled_from(CHARACTERS) | st.sampled_from(TOKENS), max_si
 
 
 @given(text=st.binary() | YAMLISH)
-def test_no_text_raises_anything_but_a_document_error(text: str | bytes) -> None:
+def test_any_text_raises_nothing_but_document_errors(text: str | bytes) -> None:
     with suppress(DocumentError):
         load_documents(text, "f")
 
@@ -410,6 +410,6 @@ JSON = st.recursive(
 
 
 @given(value=JSON)
-def test_json_reads_as_itself(value: Any) -> None:
+def test_any_json_is_read_unchanged(value: Any) -> None:
     documents = load_documents(json.dumps(value), "f")
     assert [document.value for document in documents] == ([] if value is None else [value])

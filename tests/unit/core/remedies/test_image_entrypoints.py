@@ -50,7 +50,7 @@ def started(
     return next(c for c in inits if c["name"] == init["name"]), decision
 
 
-def test_an_image_that_is_not_known_is_asked_for() -> None:
+def test_unknown_image_is_reported_as_missing() -> None:
     spec: Json = {
         "imagePullSecrets": [{"name": "a"}, {"name": "b"}],
         "serviceAccountName": "builder",
@@ -84,7 +84,7 @@ def test_an_image_that_is_not_known_is_asked_for() -> None:
         ({"args": ["$(A)"]}, (["/e"], ["c"]), ["/e"], ["$(A)"]),
     ],
 )
-def test_the_wrapper_comes_before_the_entrypoint_and_cmd_stays_behind_it(
+def test_wrapper_precedes_entrypoint_and_cmd_follows(
     said: Json, config: tuple[list[str], list[str]], command: list[str], args: list[str] | None
 ) -> None:
     found, decision = started(
@@ -97,7 +97,7 @@ def test_the_wrapper_comes_before_the_entrypoint_and_cmd_stays_behind_it(
     assert found.get("args") == args
 
 
-def test_an_entrypoint_that_is_a_shell_needs_no_helper() -> None:
+def test_shell_entrypoint_is_wrapped_without_the_helper() -> None:
     for config, args in (
         (ImageConfig(("/bin/sh", "-c"), ("a $(B)",)), ["a $$(B)"]),
         (ImageConfig((), ("sh", "-c", "a $(B)")), None),
@@ -128,7 +128,7 @@ def test_an_entrypoint_that_is_a_shell_needs_no_helper() -> None:
         ),
     ],
 )
-def test_what_cannot_be_known_costs_that_container_alone(
+def test_unavailable_image_skips_only_its_container(
     init: Json, config: ImageConfig | Unavailable, reason: Reason, message: str
 ) -> None:
     found, decision = started(init, config)
@@ -137,7 +137,7 @@ def test_what_cannot_be_known_costs_that_container_alone(
     assert decision.operations == ()
 
 
-def test_nothing_is_asked_for_what_is_left_alone_anyway() -> None:
+def test_excluded_container_causes_no_image_query() -> None:
     fixed = view(policy(imageConfig=RULES), nodes=[MODERN])
     for new, seen in (
         (pod(container("a", "/a")), SEEN),
@@ -150,7 +150,7 @@ def test_nothing_is_asked_for_what_is_left_alone_anyway() -> None:
         assert decide(make_request(new, "ci"), seen.policies, seen, SETTINGS).missing_images == ()
 
 
-def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
+def test_image_query_is_bounded_in_length() -> None:
     spec: Json = {
         "imagePullSecrets": [{"name": f"{n}" * 100_000} for n in range(100)],
         "serviceAccountName": "s" * 100_000,
@@ -167,7 +167,7 @@ def test_what_is_asked_is_bounded_whatever_a_pod_says() -> None:
     assert len(query.image) == 601
 
 
-def test_each_remedy_goes_by_its_own_policys_rules() -> None:
+def test_image_query_has_the_rules_of_the_remedys_policy() -> None:
     other = {"lookup": "Registry", "registries": ["other.example"]}
     seen = view(
         policy("first", priority=1, imageConfig=other, remedies={"skipSELinuxRelabel": {}}),
@@ -182,14 +182,14 @@ def test_each_remedy_goes_by_its_own_policys_rules() -> None:
     ]  # fmt: skip
 
 
-def test_an_audit_says_what_would_be_without_touching_the_args() -> None:
+def test_audit_reports_the_wrap_and_leaves_args_unchanged() -> None:
     seen = view(policy(action="Audit", imageConfig=RULES))
     found, decision = started(container("a"), ImageConfig(("/e",), ("c",)), seen)
     assert why(decision) == ["a: WouldApply"]
     assert found == container("a")
 
 
-def test_a_review_carries_what_was_lacking() -> None:
+def test_review_outcome_lists_missing_images() -> None:
     body = review(pod(container("a")))
     first = admit(json.dumps(body).encode(), SEEN.policies, SEEN, SETTINGS)
     assert json.loads(first.body)["response"].get("patch") is None
@@ -198,7 +198,7 @@ def test_a_review_carries_what_was_lacking() -> None:
     assert json.loads(second.body)["response"]["patch"]
 
 
-def test_what_is_known_is_not_used_for_another_asker() -> None:
+def test_image_result_is_not_used_for_another_query() -> None:
     (query,) = decide(
         make_request(pod(container("a")), "ci"), SEEN.policies, SEEN, SETTINGS
     ).missing_images
@@ -225,7 +225,7 @@ def kubelet_and_runtime(found: Json, image: tuple[list[str], list[str]]) -> list
 
 
 @given(TEXTS, TEXTS, st.none() | TEXTS, st.sampled_from(["Auto", "Binary"]))
-def test_the_process_is_the_images_behind_the_wrapper_and_stays_so(
+def test_wrapped_process_is_that_of_the_image_and_stays_so_on_reinvocation(
     entrypoint: list[str], cmd: list[str], args: list[str] | None, delivery: str
 ) -> None:
     seen = view(policy(imageConfig=RULES, remedies={"postInitSleep": {"delivery": delivery}}))

@@ -50,7 +50,7 @@ def sidecar(name: str) -> Json:
 
 
 @pytest.mark.parametrize("fields", [{}, {"initContainers": None}, {"initContainers": []}])
-def test_the_gate_waits_with_the_helper_and_passes_restricted(fields: Json) -> None:
+def test_gate_runs_the_helper_and_passes_pod_security_restricted(fields: Json) -> None:
     before = pod(**fields)
     decision = decided(before, seen(MODERN))
     assert why(decision) == ["Applied"]
@@ -80,7 +80,7 @@ def test_the_gate_waits_with_the_helper_and_passes_restricted(fields: Json) -> N
     assert after == before
 
 
-def test_the_timeout_is_the_policys() -> None:
+def test_gate_has_the_timeout_of_the_policy() -> None:
     (gate,) = inits(settled(pod(), seen(timeout="1500ms")))
     assert gate["args"] == ["wait-kubelet", "--timeout", "1500ms"]
 
@@ -94,7 +94,7 @@ def test_the_timeout_is_the_policys() -> None:
         ([], SETTLED),
     ],
 )
-def test_where_quick_containers_fail_the_gate_is_none(
+def test_gate_has_a_minimum_lifetime_on_affected_nodes(
     nodes: list[Json], command: list[str]
 ) -> None:
     (gate,) = inits(settled(pod(), seen(*nodes)))
@@ -104,13 +104,13 @@ def test_where_quick_containers_fail_the_gate_is_none(
 @pytest.mark.parametrize(
     ("security", "non_root"), [(None, True), ({"runAsUser": 1000}, True), ({"runAsUser": 0}, None)]
 )
-def test_the_gate_takes_the_user_of_the_pod(security: Any, non_root: Any) -> None:
+def test_gate_runs_as_the_user_of_the_pod(security: Any, non_root: Any) -> None:
     (gate,) = inits(settled(pod(securityContext=security), seen()))
     assert gate["securityContext"].get("runAsNonRoot") is non_root
     assert "runAsUser" not in gate["securityContext"]
 
 
-def test_in_a_pod_of_root_the_gate_runs_as_the_first_container() -> None:
+def test_gate_in_a_root_pod_runs_as_the_first_containers_user() -> None:
     secured = container("main", "/x", securityContext={"runAsNonRoot": True, "runAsUser": 1000})
     (gate,) = inits(settled(pod(containers=[secured], securityContext={"runAsUser": 0}), seen()))
     context = gate["securityContext"]
@@ -132,7 +132,7 @@ EQUAL = {"limits": SMALL, "requests": SMALL}
         (EQUAL, {"requests": {"cpu": "1"}}, "Burstable"),
     ],
 )
-def test_the_qos_class_of_the_pod_stays(init: Any, main: Any, expected: str) -> None:
+def test_qos_class_of_the_pod_is_unchanged(init: Any, main: Any, expected: str) -> None:
     before = pod(
         container("a", "/a", resources=init),
         containers=[container("main", "/main", resources=main), container("side", resources=main)],
@@ -142,7 +142,7 @@ def test_the_qos_class_of_the_pod_stays(init: Any, main: Any, expected: str) -> 
     assert inits(after)[-1].get("resources", {}) == (main or {})
 
 
-def test_devices_are_not_asked_for() -> None:
+def test_gate_requests_no_devices() -> None:
     main = container("main", resources={"limits": {"cpu": 1, "nvidia.com/gpu": 1}})
     gate = inits(settled(pod(QUICK, containers=[main]), seen()))[-1]
     assert gate["resources"] == {"limits": {"cpu": 1}}
@@ -176,9 +176,7 @@ def test_devices_are_not_asked_for() -> None:
         ),
     ],
 )
-def test_it_stands_last_where_its_connections_arrive(
-    received: list[str], expected: list[str]
-) -> None:
+def test_gate_is_last_or_before_the_mesh(received: list[str], expected: list[str]) -> None:
     def made(name: str) -> Json:
         return sidecar(name[1:]) if name.startswith("+") else container(name, f"/{name}")
 
@@ -190,7 +188,7 @@ def test_it_stands_last_where_its_connections_arrive(
 
 
 @pytest.mark.parametrize("name", ["istio-validation", "linkerd-network-validator"])
-def test_behind_a_mesh_that_lets_nothing_through_there_is_no_gate(name: str) -> None:
+def test_gate_is_skipped_if_the_mesh_blocks_init_containers(name: str) -> None:
     before = pod(container(name, "/x"), containers=[container("main"), container("istio-proxy")])
     decision = decided(before, seen())
     assert why(decision) == ["MeshTraffic"]
@@ -219,7 +217,7 @@ def test_behind_a_mesh_that_lets_nothing_through_there_is_no_gate(name: str) -> 
         ({"nodeSelector": {"kubernetes.io/os": "windows"}}, "WindowsPod"),
     ],
 )
-def test_what_a_node_needs_early_is_not_held_up(spec: Json, reason: str) -> None:
+def test_pod_that_a_node_needs_early_gets_no_gate(spec: Json, reason: str) -> None:
     decision = decided(pod(**spec), seen())
     assert why(decision) == [reason]
     assert bool(decision.operations) is (reason == "Applied")
@@ -228,7 +226,7 @@ def test_what_a_node_needs_early_is_not_held_up(spec: Json, reason: str) -> None
 @pytest.mark.parametrize(
     ("kind", "reason"), [("DaemonSet", "SystemPod"), ("Job", "Applied"), (None, "Applied")]
 )
-def test_nor_is_a_daemon_set(kind: str | None, reason: str) -> None:
+def test_daemon_set_pod_gets_no_gate(kind: str | None, reason: str) -> None:
     before = pod()
     before["metadata"]["ownerReferences"] = [{"kind": kind}] if kind else None
     assert why(decided(before, seen())) == [reason]
@@ -238,7 +236,7 @@ def test_nor_is_a_daemon_set(kind: str | None, reason: str) -> None:
 @pytest.mark.parametrize(
     ("host_network", "reason"), [(True, "SystemPod"), (False, "Applied"), (None, "Applied")]
 )
-def test_in_system_namespaces_the_hosts_network_is_a_sign(
+def test_host_network_pod_in_a_system_namespace_gets_no_gate(
     namespace: str, host_network: bool | None, reason: str
 ) -> None:
     named = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
@@ -247,7 +245,7 @@ def test_in_system_namespaces_the_hosts_network_is_a_sign(
     assert why(decision) == [reason]
 
 
-def test_without_an_image_of_the_helper_there_is_no_gate() -> None:
+def test_gate_is_skipped_without_a_helper_image() -> None:
     decision = decided(pod(), seen(), settings=OperatorSettings())
     assert why(decision) == ["HelperImageMissing"]
     assert decision.operations == ()
@@ -263,7 +261,7 @@ def test_without_an_image_of_the_helper_there_is_no_gate() -> None:
     ],
     ids=["an init container", "one without a command", "a regular container", "twice"],
 )
-def test_a_name_in_use_by_somebody_else_keeps_the_gate_away(before: Json) -> None:
+def test_gate_is_skipped_if_its_name_is_taken(before: Json) -> None:
     decision = decided(before, seen())
     assert why(decision) == ["NameConflict"]
     assert decision.operations == ()
@@ -273,7 +271,7 @@ def test_a_name_in_use_by_somebody_else_keeps_the_gate_away(before: Json) -> Non
 
 
 @pytest.mark.parametrize("node_", [MODERN, node()])
-def test_a_settled_pod_needs_nothing_more(node_: Json) -> None:
+def test_second_call_changes_nothing(node_: Json) -> None:
     once = settled(pod(QUICK), seen(node_))
     again = decided(once, seen(node_))
     assert why(again) == ["AlreadySettled"]
@@ -281,14 +279,14 @@ def test_a_settled_pod_needs_nothing_more(node_: Json) -> None:
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-def test_a_gate_stays_where_it_is_when_others_come(position: int) -> None:
+def test_gate_stays_in_place_when_containers_are_added(position: int) -> None:
     once = settled(pod(QUICK), seen())
     inits(once).insert(position, container("late", "/late"))
     assert decided(once, seen()).operations == ()
 
 
 @pytest.mark.parametrize("position", [0, 1])
-def test_a_gate_moves_before_a_mesh_that_came_before_it(position: int) -> None:
+def test_gate_moves_before_a_mesh_container_added_before_it(position: int) -> None:
     once = settled(pod(QUICK), seen())
     inits(once).insert(position, container("istio-init"))
     decision = decided(once, seen())
@@ -299,7 +297,7 @@ def test_a_gate_moves_before_a_mesh_that_came_before_it(position: int) -> None:
     assert decided(after, seen()).operations == ()
 
 
-def test_a_gate_moves_behind_the_proxy_of_a_mesh_that_came_after_it() -> None:
+def test_gate_moves_after_a_mesh_proxy_added_after_it() -> None:
     once = settled(pod(QUICK), seen())
     inits(once).extend([container("istio-validation"), sidecar("istio-proxy")])
     after = settled(once, seen())
@@ -321,7 +319,7 @@ SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
         ([container("istio-init"), QUICK], [HELPER, GATE, "istio-init", "prepare"]),
     ],
 )
-def test_the_gate_is_never_wrapped(received: list[Json], expected: list[str]) -> None:
+def test_gate_is_never_wrapped(received: list[Json], expected: list[str]) -> None:
     look = seen(node(), beside=SLEEP)
     once = settled(pod(*received, restartPolicy="Never"), look)
     assert names(once) == expected
@@ -329,7 +327,7 @@ def test_the_gate_is_never_wrapped(received: list[Json], expected: list[str]) ->
     assert decided(once, look).operations == ()
 
 
-def test_a_pod_that_got_the_gate_first_gets_the_helper_in_front() -> None:
+def test_helper_is_put_before_an_existing_gate() -> None:
     gated = settled(pod(QUICK), seen(node()))
     look = seen(node(), beside=SLEEP)
     after = settled(gated, look)
@@ -352,7 +350,7 @@ def test_a_pod_that_got_the_gate_first_gets_the_helper_in_front() -> None:
         ["istio-validation", GATE, "istio-proxy", "early", HELPER, "prepare"],
     ],
 )
-def test_gate_and_helper_move_without_getting_in_each_others_way(between: list[str]) -> None:
+def test_gate_and_helper_move_independently(between: list[str]) -> None:
     look = seen(node(), beside=SLEEP)
     once = settled(pod(QUICK), look)
     known = {c["name"]: c for c in inits(once)}

@@ -51,7 +51,7 @@ def names(containers: list[Json]) -> list[str]:
 # How it is wrapped.
 
 
-def test_a_command_is_wrapped_by_the_helper_in_front_of_it() -> None:
+def test_command_is_wrapped_by_the_helper() -> None:
     before = pod(QUICK | {"args": ["$(HOME)"], "workingDir": "/"})
     decision = decided(before, seen())
     assert why(decision) == ["prepare: Applied"]
@@ -65,7 +65,7 @@ def test_a_command_is_wrapped_by_the_helper_in_front_of_it() -> None:
     }
 
 
-def test_a_shell_is_wrapped_by_itself_and_brings_nothing_along() -> None:
+def test_shell_command_is_wrapped_by_its_own_shell_without_the_helper() -> None:
     before = pod(SHELL | {"args": ["a", "$(b)"]}, volumes=[])
     after = settled(before, seen())
     (wrapped,) = inits(after)
@@ -77,13 +77,13 @@ def test_a_shell_is_wrapped_by_itself_and_brings_nothing_along() -> None:
     assert after["spec"]["volumes"] == []
 
 
-def test_a_shell_without_a_script_is_wrapped_too() -> None:
+def test_shell_without_a_script_is_wrapped() -> None:
     (wrapped,) = inits(settled(pod(container("a", "sh", args=["-c", "exit 3"])), seen()))
     assert wrapped["command"][-1] == "sh"
     assert wrapped["args"] == ["-c", "exit 3"]
 
 
-def test_the_durations_of_the_policy_are_passed_on() -> None:
+def test_wrapper_has_the_durations_of_the_policy() -> None:
     look = seen(sleep="1.5s", minLifetime="2s")
     helper, wrapped = inits(settled(pod(QUICK), look))
     options = ["--sleep", "1500ms", "--min-lifetime", "2s", "--"]
@@ -93,7 +93,7 @@ def test_the_durations_of_the_policy_are_passed_on() -> None:
     assert scripted["command"] == in_shell(SHELL["command"], sleep_ms=1500, min_lifetime_ms=2000)
 
 
-def test_a_pod_gets_one_copying_init_container_in_front_however_many_are_wrapped() -> None:
+def test_pod_gets_one_copying_init_container_for_several_wrapped_containers() -> None:
     before = pod(*(container(f"c{n}", f"/c{n}") for n in range(5)), SHELL)
     after = settled(before, seen())
     assert names(inits(after)) == [HELPER, "c0", "c1", "c2", "c3", "c4", "script"]
@@ -105,14 +105,14 @@ def test_a_pod_gets_one_copying_init_container_in_front_however_many_are_wrapped
 @pytest.mark.parametrize(
     "fields", [{}, {"initContainers": None, "volumes": None}, {"initContainers": [], "volumes": []}]
 )
-def test_a_regular_container_alone_is_served_by_the_helper(fields: Json) -> None:
+def test_helper_is_injected_for_a_regular_container_alone(fields: Json) -> None:
     after = settled(pod(restartPolicy="Never", **fields), seen(containers=["main"]))
     assert names(inits(after)) == [HELPER]
     (main,) = after["spec"]["containers"]
     assert main["command"] == [*LINGER, "/bin/main"]
 
 
-def test_the_copying_container_does_what_it_should_and_passes_restricted() -> None:
+def test_copying_container_installs_the_helper_and_passes_pod_security_restricted() -> None:
     helper, _ = inits(settled(pod(QUICK), seen()))
     assert helper == {
         "name": HELPER,
@@ -141,7 +141,7 @@ def test_the_copying_container_does_what_it_should_and_passes_restricted() -> No
         ({"runAsUser": 0}, None),
     ],
 )
-def test_the_copying_container_takes_the_user_of_the_pod(security: Any, non_root: Any) -> None:
+def test_copying_container_runs_as_the_user_of_the_pod(security: Any, non_root: Any) -> None:
     helper, _ = inits(settled(pod(QUICK, securityContext=security), seen()))
     assert helper["securityContext"].get("runAsNonRoot") is non_root
     assert "runAsUser" not in helper["securityContext"]
@@ -173,7 +173,9 @@ EQUAL = {"limits": SMALL, "requests": SMALL}
         (EQUAL, {"limits": {"memory": "1Gi"}}, EQUAL, "Burstable"),
     ],
 )
-def test_the_qos_class_of_the_pod_stays(first: Any, second: Any, main: Any, expected: str) -> None:
+def test_qos_class_of_the_pod_is_unchanged(
+    first: Any, second: Any, main: Any, expected: str
+) -> None:
     before = pod(
         container("a", "/a", resources=first),
         container("b", "/b", resources=second),
@@ -184,7 +186,7 @@ def test_the_qos_class_of_the_pod_stays(first: Any, second: Any, main: Any, expe
     assert qos(before) == qos(after) == expected
 
 
-def test_the_resources_are_those_of_the_first_container_that_is_served() -> None:
+def test_copying_container_has_the_resources_of_the_first_wrapped_container() -> None:
     before = pod(
         SHELL | {"resources": {"limits": {"cpu": "9"}}},
         QUICK | {"resources": EQUAL},
@@ -216,14 +218,14 @@ def test_devices_huge_pages_and_claims_are_not_copied() -> None:
         (["?"], ["a", "b"]),
     ],
 )
-def test_init_containers_are_named_by_globs(globs: list[str], wrapped: list[str]) -> None:
+def test_init_containers_are_selected_by_globs(globs: list[str], wrapped: list[str]) -> None:
     before = pod(container("a", "x"), container("ab", "x"), container("b", "x"))
     decision = decided(before, seen(initContainers=globs))
     assert [o.container for o in decision.outcomes if o.changed] == wrapped
 
 
 @pytest.mark.parametrize("globs", [["*"], ["a*"], ["*a*a*a*a*a*b", "a*"]])
-def test_a_name_that_no_container_can_have_is_left_to_the_api_server(globs: list[str]) -> None:
+def test_container_with_an_overlong_name_is_not_wrapped(globs: list[str]) -> None:
     before = pod(container("a" * 300_000, "x"), container("a", "x"))
     decision = decided(before, seen(initContainers=globs))
     assert [o.container for o in decision.outcomes] == ["a"]
@@ -238,7 +240,7 @@ def test_a_name_that_no_container_can_have_is_left_to_the_api_server(globs: list
         (None, "LongRunning"),
     ],
 )
-def test_regular_containers_are_wrapped_only_where_they_are_to_finish(
+def test_regular_containers_are_wrapped_only_in_pods_that_run_to_completion(
     policy_: str | None, reason: str
 ) -> None:
     before = pod(restartPolicy=policy_)
@@ -247,7 +249,7 @@ def test_regular_containers_are_wrapped_only_where_they_are_to_finish(
 
 
 @pytest.mark.parametrize("probe", ["livenessProbe", "readinessProbe", "startupProbe"])
-def test_a_regular_container_with_a_probe_is_not_to_finish(probe: str) -> None:
+def test_regular_container_with_a_probe_is_not_wrapped(probe: str) -> None:
     main = container("main", "/main", **{probe: {"exec": {"command": ["x"]}}})
     before = pod(containers=[main], restartPolicy="Never")
     assert why(decided(before, seen(containers=["*"]))) == ["main: LongRunning"]
@@ -255,7 +257,7 @@ def test_a_regular_container_with_a_probe_is_not_to_finish(probe: str) -> None:
     assert why(decided(before, seen(containers=["*"]))) == ["main: Applied"]
 
 
-def test_init_containers_of_a_pod_that_runs_for_ever_are_wrapped() -> None:
+def test_init_containers_of_a_long_running_pod_are_wrapped() -> None:
     assert why(decided(pod(QUICK, restartPolicy="Always"), seen())) == ["prepare: Applied"]
 
 
@@ -273,13 +275,13 @@ def test_init_containers_of_a_pod_that_runs_for_ever_are_wrapped() -> None:
         (container("only-args", args=["mkdir", "-p", "x"]), "NoCommand"),
     ],
 )
-def test_it_is_left_as_it_is(never: Json, reason: str) -> None:
+def test_excluded_container_is_unchanged(never: Json, reason: str) -> None:
     decision = decided(pod(never), seen())
     assert why(decision) == [f"{never['name']}: {reason}"]
     assert decision.operations == ()
 
 
-def test_a_container_that_is_left_as_it_is_does_not_keep_others_from_being_wrapped() -> None:
+def test_excluded_container_does_not_prevent_others_from_being_wrapped() -> None:
     sidecar = container("proxy", "/proxy", restartPolicy="Always")
     before = pod(container("istio-init", "/x"), sidecar, QUICK)
     after = settled(before, seen())
@@ -287,7 +289,7 @@ def test_a_container_that_is_left_as_it_is_does_not_keep_others_from_being_wrapp
     assert inits(after)[1:3] == inits(before)[:2]
 
 
-def test_a_sidecar_of_tekton_is_left_alone_among_the_regular_containers() -> None:
+def test_tekton_sidecar_among_regular_containers_is_not_wrapped() -> None:
     before = pod(containers=[container("sidecar-db", "/db")], restartPolicy="Never")
     assert why(decided(before, seen(containers=["*"]))) == ["sidecar-db: NativeSidecar"]
 
@@ -304,7 +306,7 @@ def test_a_sidecar_of_tekton_is_left_alone_among_the_regular_containers() -> Non
         ("Always", "cri-o://1.33.13", "Applied"),
     ],
 )
-def test_it_steps_aside_once_the_nodes_do_not_need_it(when: str, runtime: str, reason: str) -> None:
+def test_remedy_is_skipped_if_no_node_needs_it(when: str, runtime: str, reason: str) -> None:
     decision = decided(pod(QUICK), seen(node("n", runtime), when=when))
     assert why(decision) == [f"prepare: {reason}"]
 
@@ -340,7 +342,7 @@ TTY = container("ask", "sh", tty=True)
         ("ImageVolume", SHELL, "image"),
     ],
 )
-def test_a_delivery_brings_the_wrapper(delivery: str, found: Json, how: str) -> None:
+def test_delivery_decides_how_the_wrapper_is_injected(delivery: str, found: Json, how: str) -> None:
     before = pod(found)
     after = settled(before, seen(delivery=delivery))
     wrapped = inits(after)[-1]
@@ -371,7 +373,7 @@ def test_a_delivery_brings_the_wrapper(delivery: str, found: Json, how: str) -> 
         (container("a"), "NoCommand"),
     ],
 )
-def test_the_shell_delivery_brings_no_helper(found: Json, reason: str) -> None:
+def test_shell_delivery_never_injects_the_helper(found: Json, reason: str) -> None:
     decision = decided(pod(found), seen(delivery="Shell"))
     assert why(decision) == [f"{found['name']}: {reason}"]
     assert decision.operations == ()
@@ -391,7 +393,7 @@ def test_the_shell_delivery_brings_no_helper(found: Json, reason: str) -> None:
         (Version(1, 36), [MODERN, node("old", "containerd://2.1.5", "v1.35.0")], False),
     ],
 )
-def test_auto_takes_an_image_volume_where_every_node_is_certain_to_mount_it(
+def test_auto_uses_an_image_volume_if_every_node_supports_it(
     server: Version | None, nodes: list[Json], by_image: bool
 ) -> None:
     after = settled(pod(QUICK), seen(*nodes, server=server, when="Always"))
@@ -400,7 +402,7 @@ def test_auto_takes_an_image_volume_where_every_node_is_certain_to_mount_it(
     assert len(inits(after)) == (1 if by_image else 2)
 
 
-def test_binary_copies_the_helper_even_there() -> None:
+def test_binary_copies_the_helper_even_if_nodes_support_image_volumes() -> None:
     after = settled(
         pod(QUICK), seen(MODERN, server=Version(1, 36), when="Always", delivery="Binary")
     )
@@ -417,7 +419,7 @@ def test_binary_copies_the_helper_even_there() -> None:
         (None, "Applied"),
     ],
 )
-def test_an_image_volume_needs_a_server_that_knows_it(server: Version | None, reason: str) -> None:
+def test_image_volume_needs_a_server_that_supports_it(server: Version | None, reason: str) -> None:
     decision = decided(pod(QUICK), seen(server=server, delivery="ImageVolume"))
     assert why(decision) == [f"prepare: {reason}"]
 
@@ -431,7 +433,7 @@ def test_an_image_volume_needs_a_server_that_knows_it(server: Version | None, re
     ],
     ids=["the runtime", "the kubelet", "both"],
 )
-def test_an_image_volume_needs_nodes_that_know_it(old: Json) -> None:
+def test_image_volume_needs_nodes_that_support_it(old: Json) -> None:
     """`ServerTooOld`: the API server or a node does not support what the remedy needs."""
     look = seen(old, server=Version(1, 36), delivery="ImageVolume", when="Always")
     decision = decided(pod(QUICK), look)
@@ -440,7 +442,7 @@ def test_an_image_volume_needs_nodes_that_know_it(old: Json) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
-def test_without_an_image_of_the_helper_only_shells_are_wrapped(delivery: str) -> None:
+def test_only_shells_are_wrapped_without_a_helper_image(delivery: str) -> None:
     decision = decided(pod(QUICK), seen(delivery=delivery), settings=OperatorSettings())
     assert why(decision) == ["prepare: HelperImageMissing"]
     assert decision.operations == ()
@@ -472,7 +474,7 @@ def test_without_an_image_of_the_helper_only_shells_are_wrapped(delivery: str) -
         "the path with two slashes", "a relative path", "a device",
     ],
 )  # fmt: skip
-def test_a_name_in_use_by_somebody_else_keeps_the_helper_away(before: Json) -> None:
+def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
     decision = decided(before, seen())
     assert why(decision) == ["prepare: NameConflict"]
     assert decision.operations == ()
@@ -480,7 +482,7 @@ def test_a_name_in_use_by_somebody_else_keeps_the_helper_away(before: Json) -> N
 
 
 @pytest.mark.parametrize("wrapped_first", [False, True])
-def test_a_helper_that_is_there_twice_is_left_alone(wrapped_first: bool) -> None:
+def test_duplicate_helper_container_is_left_unchanged(wrapped_first: bool) -> None:
     """The API server refuses such a pod; that is no defect of podsettle's."""
     before = patched(pod(QUICK), decided(pod(QUICK), seen()))
     helper, wrapped = before["spec"]["initContainers"]
@@ -492,12 +494,12 @@ def test_a_helper_that_is_there_twice_is_left_alone(wrapped_first: bool) -> None
     assert decision.operations == ()
 
 
-def test_a_mount_that_only_begins_like_the_helpers_is_no_conflict() -> None:
+def test_mount_path_with_the_same_prefix_is_no_conflict() -> None:
     mounts = [{"name": "v", "mountPath": "/podsettle-data"}]
     assert why(decided(pod(QUICK | {"volumeMounts": mounts}), seen())) == ["prepare: Applied"]
 
 
-def test_a_shell_needs_none_of_those_names() -> None:
+def test_shell_is_wrapped_even_if_the_helpers_names_are_taken() -> None:
     before = pod(SHELL, volumes=[{"name": HELPER, "configMap": {"name": "x"}}])
     assert why(decided(before, seen())) == ["script: Applied"]
 
@@ -506,7 +508,7 @@ def test_a_shell_needs_none_of_those_names() -> None:
 
 
 @pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
-def test_a_settled_pod_needs_nothing_more(delivery: str) -> None:
+def test_second_call_changes_nothing(delivery: str) -> None:
     look = seen(delivery=delivery, containers=["*"])
     once = settled(pod(QUICK, SHELL, restartPolicy="Never"), look)
     again = decided(once, look)
@@ -514,7 +516,7 @@ def test_a_settled_pod_needs_nothing_more(delivery: str) -> None:
     assert again.operations == ()
 
 
-def test_a_pod_that_an_earlier_version_settled_needs_nothing_more() -> None:
+def test_pod_wrapped_by_an_earlier_version_is_unchanged() -> None:
     """As while an upgrade rolls out, when replicas of both versions answer."""
     look = seen(delivery="Shell", containers=["*"])
     pod_now = settled(pod(SHELL, restartPolicy="Never"), look)
@@ -526,7 +528,7 @@ def test_a_pod_that_an_earlier_version_settled_needs_nothing_more() -> None:
     assert again.operations == ()
 
 
-def test_a_container_that_came_later_is_served_by_the_helper_that_is_there() -> None:
+def test_container_added_later_uses_the_existing_helper() -> None:
     once = settled(pod(QUICK), seen())
     inits(once).append(container("late", "/late"))
     twice = settled(once, seen())
@@ -535,7 +537,7 @@ def test_a_container_that_came_later_is_served_by_the_helper_that_is_there() -> 
     assert len(twice["spec"]["volumes"]) == 1
 
 
-def test_the_helper_moves_in_front_of_a_container_that_came_before_it() -> None:
+def test_helper_moves_before_a_container_added_before_it() -> None:
     once = settled(pod(QUICK), seen())
     inits(once).insert(0, container("early", "/early"))
     twice = settled(once, seen())
@@ -545,7 +547,7 @@ def test_the_helper_moves_in_front_of_a_container_that_came_before_it() -> None:
     assert decided(twice, seen()).operations == ()
 
 
-def test_the_helper_moves_in_front_of_a_wrapped_container_that_somebody_reordered() -> None:
+def test_helper_moves_before_a_reordered_wrapped_container() -> None:
     once = settled(pod(QUICK), seen())
     inits(once).reverse()
     decision = decided(once, seen())
@@ -558,14 +560,14 @@ def test_the_helper_moves_in_front_of_a_wrapped_container_that_somebody_reordere
     [container("istio-init"), container("proxy", "/x", restartPolicy="Always"), SHELL],
     ids=["mesh", "sidecar", "shell"],
 )
-def test_the_helper_stays_behind_a_container_that_does_not_need_it(early: Json) -> None:
+def test_helper_stays_after_a_container_that_is_not_wrapped(early: Json) -> None:
     once = settled(pod(QUICK), seen())
     inits(once).insert(0, early)
     twice = settled(once, seen())
     assert names(inits(twice)) == [early["name"], HELPER, "prepare"]
 
 
-def test_a_helper_by_image_volume_serves_those_who_come_later_wherever_they_stand() -> None:
+def test_helper_in_an_image_volume_serves_containers_at_any_position() -> None:
     look = seen(delivery="ImageVolume")
     once = settled(pod(QUICK), look)
     inits(once).insert(0, container("early", "/early"))
@@ -576,7 +578,7 @@ def test_a_helper_by_image_volume_serves_those_who_come_later_wherever_they_stan
     assert twice["spec"]["volumes"] == once["spec"]["volumes"]
 
 
-def test_a_class_that_chooses_nodes_is_looked_through_at_once() -> None:
+def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
     """The API server merges its nodeSelector in; the second call must not decide otherwise."""
     pool = runtime_class("volatile", selector={"pool": "volatile"})
     other = node("other", "containerd://2.1.5", labels={"pool": "other"})
@@ -590,7 +592,7 @@ def test_a_class_that_chooses_nodes_is_looked_through_at_once() -> None:
     assert decided(merged, look).operations == ()
 
 
-def test_in_a_pod_of_root_the_helper_runs_as_the_container_that_it_serves() -> None:
+def test_helper_in_a_root_pod_runs_as_the_user_of_its_template() -> None:
     """PodSecurity restricted v1.22 to v1.24 takes runAsNonRoot of each container for the pod's."""
     secured = QUICK | {"securityContext": {"runAsNonRoot": True, "runAsUser": 1000}}
     found = settled(pod(secured, securityContext={"runAsUser": 0}), seen())
@@ -598,14 +600,14 @@ def test_in_a_pod_of_root_the_helper_runs_as_the_container_that_it_serves() -> N
     assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 1000)
 
 
-def test_a_device_that_every_container_asks_for_is_asked_for_by_the_helper_too() -> None:
+def test_device_in_every_container_is_copied_to_the_helper() -> None:
     """A LimitRange may demand it of each."""
     gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     found = settled(pod(QUICK | gpu, containers=[container("main", "/main", **gpu)]), seen())
     assert found["spec"]["initContainers"][0]["resources"] == gpu["resources"]
 
 
-def test_annotations_that_are_full_leave_the_pod_as_it_is() -> None:
+def test_pod_with_full_annotations_is_unchanged() -> None:
     before = pod(QUICK, annotations={"full": "x" * (256 * 1024 - 4)})
     decision = decided(before, seen())
     assert why(decision) == ["AnnotationsFull"]

@@ -36,7 +36,7 @@ def finished(*init: Json, **spec: Any) -> Json:
     return pod(*init, restartPolicy="Never", **spec)
 
 
-def test_the_named_container_gets_the_rule_and_nothing_else_changes() -> None:
+def test_only_the_named_container_gets_the_rule() -> None:
     before = finished(container("first", "/x"), QUICK, container("prepare-2", "/y"))
     decision = decided(before, seen())
     assert why(decision) == ["prepare: Applied"]
@@ -50,7 +50,7 @@ def test_the_named_container_gets_the_rule_and_nothing_else_changes() -> None:
     assert after == before
 
 
-def test_several_may_be_named() -> None:
+def test_several_named_containers_get_the_rule() -> None:
     before = finished(container("a", "/a"), container("b", "/b"), container("c"))
     after = settled(before, seen(initContainers=["c", "a", "none-such"]))
     assert ["restartPolicyRules" in c for c in after["spec"]["initContainers"]] == [
@@ -59,12 +59,12 @@ def test_several_may_be_named() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"initContainers": None}, {"initContainers": []}])
-def test_a_pod_without_the_container_is_not_spoken_of(fields: Json) -> None:
+def test_pod_without_the_named_container_has_no_outcome(fields: Json) -> None:
     assert why(decided(pod(restartPolicy="Never", **fields), seen())) == []
 
 
 @pytest.mark.parametrize("name", ["podsettle-linger", "podsettle-kubelet-gate", "main"])
-def test_neither_its_own_containers_nor_regular_ones_get_the_rule(name: str) -> None:
+def test_injected_and_regular_containers_get_no_rule(name: str) -> None:
     before = finished(container("podsettle-linger", "/linger"))
     before["spec"]["initContainers"].append(container("podsettle-kubelet-gate", "/linger"))
     assert why(decided(before, seen(initContainers=[name]))) == []
@@ -74,7 +74,7 @@ def test_neither_its_own_containers_nor_regular_ones_get_the_rule(name: str) -> 
 
 
 @pytest.mark.parametrize("restarts", ["OnFailure", "Always", None])
-def test_a_pod_that_is_restarted_is_left_as_it_is(restarts: str | None) -> None:
+def test_pod_with_another_restart_policy_is_unchanged(restarts: str | None) -> None:
     decision = decided(pod(QUICK, restartPolicy=restarts), seen())
     assert why(decision) == ["prepare: AlreadySettled"]
     assert decision.outcomes[0].message == "the pod's restartPolicy retries it, whatever the " \
@@ -126,13 +126,13 @@ def rule(operator: str, *values: int, action: str = "Restart") -> Json:
         ({"restartPolicy": None, "restartPolicyRules": []}, "Applied"),
     ],
 )
-def test_what_the_container_says_itself_is_kept(fields: Json, reason: str) -> None:
+def test_restart_settings_of_the_container_are_kept(fields: Json, reason: str) -> None:
     decision = decided(finished(QUICK | fields), seen())
     assert why(decision) == [f"prepare: {reason}"]
     assert bool(decision.operations) is (reason == "Applied")
 
 
-def test_a_sidecar_of_tekton_never_gets_it() -> None:
+def test_tekton_sidecar_gets_no_rule() -> None:
     look = seen(initContainers=["sidecar-results"])
     assert why(decided(finished(container("sidecar-results", "/x")), look)) == [
         "sidecar-results: NativeSidecar"
@@ -153,7 +153,7 @@ def test_a_sidecar_of_tekton_never_gets_it() -> None:
         (Version(1, 37), "Applied"),
     ],
 )
-def test_an_older_server_would_refuse_the_pod(server: Version | None, reason: str) -> None:
+def test_rule_needs_a_server_that_supports_it(server: Version | None, reason: str) -> None:
     decision = decided(finished(QUICK), seen(server=server))
     assert why(decision) == [f"prepare: {reason}"]
     assert len(decision.warnings) == (reason == "ServerTooOld")
@@ -163,7 +163,7 @@ def test_an_older_server_would_refuse_the_pod(server: Version | None, reason: st
 @pytest.mark.parametrize(
     ("kubelet", "reason"), [("v1.35.1", "Applied"), ("v1.34.9", "ServerTooOld")]
 )
-def test_without_a_server_to_ask_its_nodes_tell(kubelet: str, reason: str) -> None:
+def test_kubelets_decide_if_the_server_version_is_unknown(kubelet: str, reason: str) -> None:
     look = seen(node("n", AFFECTED, kubelet), server=None)
     assert why(decided(finished(QUICK), look)) == [f"prepare: {reason}"]
 
@@ -187,7 +187,7 @@ def test_without_a_server_to_ask_its_nodes_tell(kubelet: str, reason: str) -> No
         ([], "NodesNeedIt", "Applied"),
     ],
 )  # fmt: skip
-def test_the_nodes_that_need_it_have_to_know_it(nodes: list[Json], when: str, reason: str) -> None:
+def test_rule_needs_nodes_that_support_it(nodes: list[Json], when: str, reason: str) -> None:
     decision = decided(finished(QUICK), seen(*nodes, when=when))
     assert why(decision) == [f"prepare: {reason}"]
 
@@ -203,7 +203,7 @@ def test_only_nodes_that_the_pod_could_land_on_count() -> None:
         assert why(decided(before, seen(*nodes))) == [f"prepare: {reason}"]
 
 
-def test_a_class_that_chooses_nodes_is_looked_through_at_once() -> None:
+def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
     pool = runtime_class("volatile", selector={"pool": "volatile"})
     other = node("other", CURED, "v1.35.3", {"pool": "other"})
     remedies: Json = {
@@ -222,7 +222,7 @@ def test_a_class_that_chooses_nodes_is_looked_through_at_once() -> None:
 # Beside the others.
 
 
-def test_it_goes_with_post_init_sleep() -> None:
+def test_rule_and_post_init_sleep_are_combined() -> None:
     remedies: Json = {"postInitSleep": {}, "retryInitExit255": {"initContainers": ["prepare"]}}
     look = view(policy(remedies=remedies), server=NEW)
     after = settled(finished(container("first", "sh"), QUICK), look)
@@ -234,14 +234,14 @@ def test_it_goes_with_post_init_sleep() -> None:
     assert decided(after, look).operations == ()
 
 
-def test_a_settled_pod_needs_nothing_more() -> None:
+def test_second_call_changes_nothing() -> None:
     once = settled(finished(QUICK), seen())
     again = decided(once, seen())
     assert why(again) == ["prepare: AlreadySettled"]
     assert again.operations == ()
 
 
-def test_an_audit_changes_nothing() -> None:
+def test_audit_changes_nothing() -> None:
     remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
     decision = decided(finished(QUICK), view(policy(remedies=remedies, action="Audit"), server=NEW))
     assert why(decision) == ["prepare: WouldApply"]
@@ -260,7 +260,7 @@ def test_an_audit_changes_nothing() -> None:
         (None, [], "needs Kubernetes 1.35 or later; the API server's version is unknown"),
     ],
 )
-def test_what_is_known_of_a_server_that_is_too_old_is_told(
+def test_message_names_the_known_version_of_an_old_server(
     server: Version | None, nodes: list[Json], message: str
 ) -> None:
     remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}

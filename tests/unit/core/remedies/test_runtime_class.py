@@ -20,7 +20,7 @@ POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
 SEEN = view(POLICY, classes=[runtime_class("fast"), runtime_class("slow")])
 
 
-def test_the_class_is_named_and_nothing_else_but_the_annotation() -> None:
+def test_class_is_set_and_only_the_annotations_are_added() -> None:
     before = pod()
     after = settled(before, SEEN)
     assert after["spec"].pop("runtimeClassName") == "fast"
@@ -31,21 +31,21 @@ def test_the_class_is_named_and_nothing_else_but_the_annotation() -> None:
     assert after == before
 
 
-def test_a_pod_that_names_the_class_is_settled() -> None:
+def test_pod_that_already_names_the_class_is_unchanged() -> None:
     named = decided(pod(runtimeClassName="fast"), SEEN)
     assert why(named) == ["AlreadySettled"]
     assert named.operations == ()
 
 
-def test_a_class_that_is_gone_does_not_matter_to_a_pod_that_names_it() -> None:
+def test_missing_class_that_the_pod_already_names_causes_no_warning() -> None:
     assert why(decided(pod(runtimeClassName="fast"), view(POLICY))) == ["AlreadySettled"]
 
 
-def test_another_class_stays() -> None:
+def test_another_class_of_the_pod_is_kept() -> None:
     assert why(decided(pod(runtimeClassName="slow"), SEEN)) == ["RuntimeClassPreset"]
 
 
-def test_of_two_policies_that_want_two_classes_the_pod_gets_one() -> None:
+def test_first_of_two_policies_sets_the_class() -> None:
     relabel = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "slow"}}
     policies = [policy("low", remedies=relabel, priority=-1), POLICY]
     seen = view(*policies, classes=[runtime_class("fast"), runtime_class("slow")])
@@ -56,7 +56,7 @@ def test_of_two_policies_that_want_two_classes_the_pod_gets_one() -> None:
     assert after["metadata"]["annotations"]["podsettle.dev/applied"] == "p/runtimeClass"
 
 
-def test_two_policies_that_want_the_same_class_both_get_it() -> None:
+def test_two_remedies_with_the_same_class_are_both_applied() -> None:
     relabel = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"}}
     seen = view(policy("low", remedies=relabel), POLICY, classes=[runtime_class("fast")])
     assert why(decided(pod(), seen)) == ["Applied", "UnstableSELinuxLevel"]
@@ -77,7 +77,7 @@ def volatile(*nodes: Json, when: str | None = "NodesNeedIt") -> Snapshot:
     return view(policy(remedies={"runtimeClass": settings}), classes=classes, nodes=nodes)
 
 
-def test_a_class_may_be_there_for_anything_so_the_nodes_do_not_count_by_default() -> None:
+def test_class_is_set_by_default_whatever_the_nodes_run() -> None:
     for when in (None, "Always"):
         assert why(decided(pod(), volatile(CRI_O, when=when))) == ["Applied"]
 
@@ -96,7 +96,7 @@ def test_a_class_may_be_there_for_anything_so_the_nodes_do_not_count_by_default(
         ([], {}, "Applied"),
     ],
 )
-def test_with_nodes_need_it_cri_o_everywhere_is_enough(
+def test_nodes_need_it_skips_the_class_if_all_nodes_run_cri_o(
     nodes: list[Json], spec: Json, reason: str
 ) -> None:
     decision = decided(pod(**spec), volatile(*nodes))
@@ -104,7 +104,7 @@ def test_with_nodes_need_it_cri_o_everywhere_is_enough(
     assert bool(decision.operations) is (reason == "Applied")
 
 
-def test_what_counts_is_where_the_pod_lands_without_the_class() -> None:
+def test_need_is_decided_by_the_nodes_without_the_class() -> None:
     """The class may well lead away from the nodes that have the problem, to CRI-O."""
     cured = node("cured", "cri-o://1.36.0", labels={"pool": "volatile"})
     seen = volatile(cured, SLOW)
@@ -119,7 +119,7 @@ def test_what_counts_is_where_the_pod_lands_without_the_class() -> None:
     {"runtimeClass": {"name": "fast"}},
     {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast", "when": "Always"}},
 ])  # fmt: skip
-def test_a_class_that_no_known_node_has_the_labels_of_is_told(remedies: Json) -> None:
+def test_message_says_that_no_known_node_has_the_labels_of_the_class(remedies: Json) -> None:
     labelled = {
         **runtime_class("fast"),
         "scheduling": {"nodeSelector": {"rootfs": "volatile", "zone": "a"}},

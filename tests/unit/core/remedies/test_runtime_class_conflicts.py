@@ -27,11 +27,11 @@ def decision(selector: dict[str, Any] | None = None, **spec: Any) -> Decision:
     return decided(pod(**spec), view(POLICY, classes=[runtime_class("fast", None, selector)]))
 
 
-def test_a_class_that_the_api_server_will_take_is_set() -> None:
+def test_class_without_conflict_is_set() -> None:
     assert why(decision()) == ["Applied"]
 
 
-def test_a_class_that_does_not_exist_would_get_the_pod_refused() -> None:
+def test_missing_class_is_not_set() -> None:
     seen = view(POLICY)
     assert why(decided(pod(), seen)) == ["RuntimeClassMissing"]
     assert settled(pod(), seen) == pod()
@@ -85,7 +85,7 @@ def test_overhead_is_compared_as_quantities(of_pod: Any, of_class: dict[str, Any
         ({"cpu": int("1" * 4300)}, {"cpu": "1"}),
     ],
 )
-def test_another_overhead_would_get_the_pod_refused(
+def test_class_with_another_overhead_is_not_set(
     of_pod: dict[str, Any], of_class: dict[str, Any] | None
 ) -> None:
     seen = view(POLICY, classes=[runtime_class("fast", of_class)])
@@ -102,19 +102,19 @@ def test_another_overhead_would_get_the_pod_refused(
         ({"rootfs": ""}, "RuntimeClassConflict"),
     ],
 )
-def test_a_node_selector_that_contradicts_would_get_the_pod_refused(
+def test_class_with_a_conflicting_node_selector_is_not_set(
     of_pod: dict[str, str] | None, reason: str
 ) -> None:
     assert why(decision(selector={"rootfs": "volatile"}, nodeSelector=of_pod)) == [reason]
 
 
-def test_a_pod_that_is_bound_to_a_node_gets_no_class_that_chooses_nodes() -> None:
+def test_class_with_a_node_selector_is_not_set_on_a_bound_pod() -> None:
     bound = decision(selector={"rootfs": "volatile"}, nodeName="worker-1")
     assert why(bound) == ["RuntimeClassConflict"]
     assert why(decision(nodeName="worker-1")) == ["Applied"]
 
 
-def test_a_class_that_the_pod_names_is_never_replaced() -> None:
+def test_class_of_the_pod_is_never_replaced() -> None:
     preset = decision(runtimeClassName="kata")
     assert why(preset) == ["RuntimeClassPreset"]
     assert preset.operations == ()
@@ -148,7 +148,7 @@ SET_BY_THE_POLICY: list[Json] = [
     ("in_pool", "elsewhere", "reason"),
     [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
 )
-def test_of_a_class_that_the_policy_sets_only_the_nodes_that_it_schedules_to_count(
+def test_only_nodes_of_the_class_that_the_policy_sets_count(
     remedies: Json, in_pool: str, elsewhere: str, reason: str
 ) -> None:
     seen = two_pools(in_pool, elsewhere, **remedies)
@@ -164,7 +164,7 @@ def test_of_a_class_that_the_policy_sets_only_the_nodes_that_it_schedules_to_cou
     ("in_pool", "elsewhere", "reason"),
     [(CURED, AFFECTED, "NotNeeded"), (AFFECTED, CURED, "Applied")],
 )
-def test_so_they_do_of_a_class_that_the_pod_names_itself(
+def test_only_nodes_of_the_class_that_the_pod_names_count(
     in_pool: str, elsewhere: str, reason: str
 ) -> None:
     """Before the API server has merged it, as in a preview, and after."""
@@ -174,7 +174,7 @@ def test_so_they_do_of_a_class_that_the_pod_names_itself(
         assert why(asked) == [f"prepare: {reason}"]
 
 
-def test_a_class_and_a_required_affinity_have_to_fit_the_same_node() -> None:
+def test_node_must_fit_both_the_class_and_the_required_affinity() -> None:
     nodes = [
         node("ci-a", AFFECTED, labels={**POOL, "zone": "a"}),
         node("ci-b", CURED, labels={**POOL, "zone": "b"}),
@@ -190,7 +190,7 @@ def test_a_class_and_a_required_affinity_have_to_fit_the_same_node() -> None:
         assert why(decided(asked, seen)) == ["Applied", f"prepare: {reason}"]
 
 
-def test_an_image_volume_is_mounted_where_the_class_leads() -> None:
+def test_image_volume_support_is_judged_by_the_nodes_of_the_class() -> None:
     """Not refused for nodes that the pod cannot land on any more."""
     nodes = [
         node("ci", "cri-o://1.35.2", "v1.36.0", POOL),

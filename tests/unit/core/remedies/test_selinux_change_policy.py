@@ -20,7 +20,7 @@ def seen(*nodes: Json, server: Version | None = NEW) -> Snapshot:
     "security",
     ["absent", None, {}, {"seLinuxChangePolicy": None}, {"fsGroup": 5, "x-new": {"a": [1]}}],
 )
-def test_it_is_set_where_there_is_none_beside_what_is_there(security: Any) -> None:
+def test_missing_value_is_set_and_other_fields_are_kept(security: Any) -> None:
     before = pod() if security == "absent" else pod(securityContext=security)
     decision = decided(before, seen())
     assert why(decision) == ["Applied"]
@@ -44,7 +44,7 @@ def test_it_is_set_where_there_is_none_beside_what_is_there(security: Any) -> No
         ("Newer", "SELinuxChangePolicyPreset"),
     ],
 )
-def test_a_value_that_is_there_is_kept(value: str, reason: str) -> None:
+def test_existing_value_is_kept(value: str, reason: str) -> None:
     decision = decided(pod(securityContext={"seLinuxChangePolicy": value}), seen())
     assert why(decision) == [reason]
     assert (decision.operations, decision.warnings) == ((), [])
@@ -60,7 +60,7 @@ def test_a_value_that_is_there_is_kept(value: str, reason: str) -> None:
         (Version(1, 37), "Applied"),
     ],
 )
-def test_an_older_server_would_drop_it(server: Version | None, reason: str) -> None:
+def test_remedy_needs_a_server_that_supports_the_field(server: Version | None, reason: str) -> None:
     decision = decided(pod(), seen(server=server))
     assert why(decision) == [reason]
     assert len(decision.warnings) == (reason == "ServerTooOld")
@@ -69,12 +69,12 @@ def test_an_older_server_would_drop_it(server: Version | None, reason: str) -> N
 @pytest.mark.parametrize(
     ("kubelet", "reason"), [("v1.33.1", "Applied"), ("v1.32.9", "ServerTooOld")]
 )
-def test_without_a_server_to_ask_its_nodes_tell(kubelet: str, reason: str) -> None:
+def test_kubelets_decide_if_the_server_version_is_unknown(kubelet: str, reason: str) -> None:
     nodes = [node("old", kubelet="v1.30.0"), node("new", kubelet=kubelet), node("odd", kubelet="")]
     assert why(decided(pod(), seen(*nodes, server=None))) == [reason]
 
 
-def test_a_server_that_can_be_asked_is_believed_before_its_nodes() -> None:
+def test_known_server_version_counts_before_kubelet_versions() -> None:
     look = seen(node(kubelet="v1.36.0"), server=Version(1, 30))
     assert why(decided(pod(), look)) == ["ServerTooOld"]
 
@@ -87,11 +87,11 @@ def test_a_server_that_can_be_asked_is_believed_before_its_nodes() -> None:
         {"securityContext": {"windowsOptions": {"hostProcess": True}}},
     ],
 )
-def test_windows_is_left_alone(spec: Json) -> None:
+def test_windows_pod_is_unchanged(spec: Json) -> None:
     decision = decided(pod(**spec), seen())
     assert why(decision) == ["WindowsPod"]
     assert decision.operations == ()
 
 
-def test_a_settled_pod_needs_nothing_more() -> None:
+def test_second_call_changes_nothing() -> None:
     assert decided(settled(pod(), seen()), seen()).operations == ()

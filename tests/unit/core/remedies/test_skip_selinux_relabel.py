@@ -32,7 +32,7 @@ def seen(*classes: Json, **settings: Any) -> Snapshot:
     return view(policy(remedies={"skipSELinuxRelabel": settings}), classes=classes)
 
 
-def test_both_spellings_are_written_with_the_value_true() -> None:
+def test_both_annotations_are_set_to_true() -> None:
     before = pod(securityContext=LEVEL, **CLAIM)
     decision = decided(before, seen())
     assert why(decision) == ["Applied"]
@@ -43,7 +43,7 @@ def test_both_spellings_are_written_with_the_value_true() -> None:
     assert after == before
 
 
-def test_the_class_comes_with_the_annotations() -> None:
+def test_class_is_set_with_the_annotations() -> None:
     before = pod(securityContext=LEVEL, **CLAIM)
     after = settled(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
     assert after["spec"] == before["spec"] | {"runtimeClassName": "relabel"}
@@ -67,7 +67,7 @@ def test_the_class_comes_with_the_annotations() -> None:
         ),
     ],
 )
-def test_without_the_class_there_are_no_annotations(
+def test_annotations_are_not_set_if_the_class_is_not(
     classes: list[Json], spec: Json, reason: str
 ) -> None:
     decision = decided(pod(**CLAIM, **spec), seen(*classes, runtimeClassName="relabel"))
@@ -76,7 +76,7 @@ def test_without_the_class_there_are_no_annotations(
 
 
 @pytest.mark.parametrize("present", [{OLD: "true"}, {NEW: "true"}, BOTH])
-def test_what_is_missing_is_added(present: dict[str, str]) -> None:
+def test_missing_annotation_is_added(present: dict[str, str]) -> None:
     before = pod(annotations=present, securityContext=LEVEL, **CLAIM)
     decision = decided(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
     assert why(decision) == ["Applied"]
@@ -85,14 +85,14 @@ def test_what_is_missing_is_added(present: dict[str, str]) -> None:
     assert after["spec"]["runtimeClassName"] == "relabel"
 
 
-def test_a_pod_that_carries_all_of_it_is_settled() -> None:
+def test_pod_with_annotations_and_class_is_unchanged() -> None:
     before = pod(annotations=BOTH, runtimeClassName="relabel", **CLAIM)
     decision = decided(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
     assert why(decision) == ["AlreadySettled"]
     assert decision.operations == ()
 
 
-def test_annotations_go_onto_a_pod_that_names_the_class_itself() -> None:
+def test_pod_that_names_the_class_itself_is_annotated() -> None:
     before = pod(runtimeClassName="relabel", securityContext=LEVEL, **CLAIM)
     decision = decided(before, seen(runtimeClassName="relabel"))
     assert why(decision) == ["Applied"]
@@ -101,7 +101,7 @@ def test_annotations_go_onto_a_pod_that_names_the_class_itself() -> None:
 
 @pytest.mark.parametrize("key", [OLD, NEW])
 @pytest.mark.parametrize("value", ["false", "", "True"])
-def test_a_value_that_somebody_set_is_kept(key: str, value: str) -> None:
+def test_existing_annotation_value_is_kept(key: str, value: str) -> None:
     before = pod(annotations={key: value}, **CLAIM)
     decision = decided(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
     assert why(decision) == ["AnnotationPreset"]
@@ -120,7 +120,9 @@ def test_a_value_that_somebody_set_is_kept(key: str, value: str) -> None:
         ([{"name": "a", "emptyDir": {}}, *CLAIM["volumes"]], "Applied"),
     ],
 )
-def test_with_persistent_volumes_is_the_default(volumes: Any, reason: str) -> None:
+def test_only_pods_with_persistent_volumes_are_annotated_by_default(
+    volumes: Any, reason: str
+) -> None:
     decision = decided(pod(volumes=volumes, securityContext=LEVEL), seen())
     assert why(decision) == [reason]
     assert why(decided(pod(volumes=volumes, securityContext=LEVEL), seen(pods="All"))) == [
@@ -128,7 +130,7 @@ def test_with_persistent_volumes_is_the_default(volumes: Any, reason: str) -> No
     ]
 
 
-def test_spc_t_is_never_relabelled() -> None:
+def test_pod_of_type_spc_t_is_not_annotated() -> None:
     before = pod(securityContext={"seLinuxOptions": {"type": "spc_t"}}, **CLAIM)
     decision = decided(before, seen())
     assert why(decision) == ["NotNeeded"]
@@ -152,7 +154,7 @@ def secured(name: str, level: str | None) -> Json:
         ({"containers": [secured("a", "s0:c1"), secured("b", None)]}, False),
     ],
 )
-def test_without_a_stable_level_it_is_applied_and_warned_of(spec: Json, stable: bool) -> None:
+def test_unstable_selinux_level_is_applied_with_a_warning(spec: Json, stable: bool) -> None:
     before = pod(**CLAIM, **spec)
     decision = decided(before, seen())
     assert why(decision) == ["Applied" if stable else "UnstableSELinuxLevel"]
@@ -160,7 +162,7 @@ def test_without_a_stable_level_it_is_applied_and_warned_of(spec: Json, stable: 
     assert BOTH.items() <= patched(before, decision)["metadata"]["annotations"].items()
 
 
-def test_the_namespaces_of_openshift_have_a_stable_level() -> None:
+def test_openshift_namespace_has_a_stable_level() -> None:
     ci = namespace("ci", annotations={"openshift.io/sa.scc.mcs": "s0:c26,c15"})
     fixed = view(policy(remedies={"skipSELinuxRelabel": {}}), namespaces=[ci])
     assert why(decided(pod(**CLAIM), fixed)) == ["Applied"]
@@ -189,13 +191,13 @@ def on(*nodes: Json, selector: Json | None = None, **settings: Any) -> Snapshot:
         ([], "NodesNeedIt", "Applied"),
     ],
 )
-def test_it_steps_aside_where_no_node_runs_cri_o(nodes: list[Json], when: str, reason: str) -> None:
+def test_remedy_is_skipped_if_no_node_runs_cri_o(nodes: list[Json], when: str, reason: str) -> None:
     before = pod(securityContext=LEVEL, **CLAIM)
     assert why(decided(before, on(*nodes, when=when))) == [reason]
     assert why(decided(before, on(*nodes, when=when, runtimeClassName="relabel"))) == [reason]
 
 
-def test_it_does_so_by_default() -> None:
+def test_nodes_need_it_is_the_default() -> None:
     decision = decided(pod(**CLAIM), on(OTHER))
     assert why(decision) == ["NotNeeded"]
     assert decision.operations == ()
@@ -217,7 +219,7 @@ def test_only_nodes_that_the_pod_could_land_on_count() -> None:
 
 
 @pytest.mark.parametrize(("pool", "reason"), [("crio", "Applied"), ("other", "NotNeeded")])
-def test_the_class_that_it_brings_decides_where_the_pod_lands(pool: str, reason: str) -> None:
+def test_nodes_of_the_class_that_the_remedy_sets_count(pool: str, reason: str) -> None:
     before = pod(securityContext=LEVEL, **CLAIM)
     seen = on(OTHER, CRI_O, selector={"runtime": pool}, runtimeClassName="relabel")
     decision = decided(before, seen)
@@ -229,7 +231,7 @@ def test_the_class_that_it_brings_decides_where_the_pod_lands(pool: str, reason:
         assert decided(merged, seen).operations == ()
 
 
-def test_nobody_is_warned_of_a_class_that_the_pod_does_not_need() -> None:
+def test_missing_class_causes_no_warning_if_no_node_needs_the_remedy() -> None:
     seen = view(
         policy(remedies={"skipSELinuxRelabel": {"runtimeClassName": "gone"}}), nodes=[OTHER]
     )
@@ -237,13 +239,13 @@ def test_nobody_is_warned_of_a_class_that_the_pod_does_not_need() -> None:
     assert (why(decision), decision.warnings) == (["NotNeeded"], [])
 
 
-def test_selinux_mount_does_not_make_it_step_aside() -> None:
+def test_remedy_is_applied_despite_selinux_mount() -> None:
     """Whether it mounts the pod's volumes with their label hangs on what podsettle does not see."""
     before = pod(securityContext=LEVEL, **CLAIM)
     assert why(decided(before, on(NEWEST))) == ["Applied"]
 
 
 @pytest.mark.parametrize("settings", [{}, {"runtimeClassName": "relabel"}])
-def test_a_settled_pod_needs_nothing_more(settings: Json) -> None:
+def test_second_call_changes_nothing(settings: Json) -> None:
     look = seen(runtime_class("relabel"), **settings)
     assert decided(settled(pod(**CLAIM), look), look).operations == ()
