@@ -1,4 +1,4 @@
-"""helm and kubeconform on the chart, as a person runs them."""
+"""Runs of helm and kubeconform on the chart."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.support.paths import CHART, DATA
 
 Json: TypeAlias = dict[str, Any]
 
+# Files with values. Each covers another part of the chart.
 VALUES = {path.stem: path for path in sorted((DATA / "values").glob("*.yaml"))}
-"""Values that each show another side of the chart."""
+# The required values, which have no default.
 IMAGES = DATA / "chart_images.yaml"
-"""The values without which there is no release."""
+# CRDs of other projects, for custom resources in the chart.
 CRDS = {path.stem: path for path in sorted((DATA / "crds").glob("*.yaml"))}
-"""CRDs of others that the chart has objects of."""
 NAMESPACE = "podsettle-system"
 
-_PATIENCE = 120.0
+_TIMEOUT_SECONDS = 120.0
 
 
 def run(
     program: str, *arguments: str | Path, input: str | None = None, kubeconfig: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `helm` or `kubeconform` to its end, with nothing of its user's own configuration."""
+    """Run `helm` or `kubeconform` without the user's configuration."""
     with tempfile.TemporaryDirectory(prefix="podsettle-helm-") as home:
         return subprocess.run(
             [str(tool(program)), *map(str, arguments)],
@@ -44,13 +44,13 @@ def run(
             },
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT_SECONDS,
             check=False,
         )
 
 
 def template(*arguments: str | Path, release: str = "podsettle") -> str:
-    """What `helm template` prints, for IMAGES and whatever the arguments say."""
+    """Return the output of `helm template` with the values in IMAGES and with `arguments`."""
     flags = ("--namespace", NAMESPACE, "--values", IMAGES, *arguments)
     done = run("helm", "template", release, CHART, *flags)
     assert done.returncode == 0, done.stderr
@@ -63,12 +63,12 @@ def _rendered(values: str) -> str:
 
 
 def objects(values: str = "default") -> list[Json]:
-    """The objects that the chart makes of one of VALUES."""
+    """Return the rendered objects for one of VALUES."""
     return [document for document in yaml.safe_load_all(_rendered(values)) if document]
 
 
 def named(kind: str, name: str, values: str = "default") -> Json:
-    """The object of a kind and name."""
+    """Return the rendered object with a kind and a name."""
     (found,) = [
         each
         for each in objects(values)
@@ -78,5 +78,5 @@ def named(kind: str, name: str, values: str = "default") -> Json:
 
 
 def set_flags(values: Mapping[str, object]) -> list[str]:
-    """Values by their paths, as flags."""
+    """Return flags that set each value by its path."""
     return [f"--set-json={path}={json.dumps(value)}" for path, value in values.items()]

@@ -1,6 +1,6 @@
-"""JSON Schemas for kubeconform, made from what a real API server says of its kinds.
+"""JSON Schemas for kubeconform, made from the OpenAPI document of a real API server.
 
-Stricter than the API server, as it is meant: a field that it does not know is an error.
+They are stricter than the API server: an unknown field is an error.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tests.support.kube.cluster import KubeCluster
 
 Json: TypeAlias = dict[str, Any]
 
+# The name of a kind's file, in kubeconform's template format.
 LOCATION = "{{ .Group }}_{{ .ResourceAPIVersion }}_{{ .ResourceKind }}.json"
-"""The name of a kind's file, as kubeconform's template."""
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _REF = "#/definitions/"
@@ -25,7 +25,7 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 
 def write_builtin(cluster: KubeCluster, directory: Path) -> None:
-    """A file for each kind that the API server serves."""
+    """Write a schema file for each kind that the API server serves."""
     definitions: Json = cluster.request("GET", "/openapi/v2").body["definitions"]
     strict = {name: _strict(definition) for name, definition in definitions.items()}
     strict[_QUANTITY] = {"type": ["string", "number"]}
@@ -37,18 +37,18 @@ def write_builtin(cluster: KubeCluster, directory: Path) -> None:
 
 
 def write_custom(crds: Iterable[Path], directory: Path) -> None:
-    """A file for each version of each CustomResourceDefinition."""
+    """Write a schema file for each version of each CustomResourceDefinition."""
     for path in crds:
         spec = yaml.safe_load(path.read_text())["spec"]
         for version in spec["versions"]:
             schema = _strict(version["schema"]["openAPIV3Schema"])
-            # Every object's own, which a CRD leaves to the API server.
+            # A CRD's schema omits `metadata`, because the API server validates it.
             schema["properties"]["metadata"] = {"type": "object"}
             _write(directory, spec["group"], version["name"], spec["names"]["kind"], schema)
 
 
 def _write(directory: Path, group: str, version: str, kind: str, schema: Json) -> None:
-    # kubeconform takes all that precedes a slash for the group: of `v1`, all.
+    # kubeconform uses the text before a slash as the group. For `v1`, that is the whole text.
     path = directory / f"{group or version}_{version}_{kind.lower()}.json"
     path.write_text(json.dumps(schema))
 

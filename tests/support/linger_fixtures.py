@@ -1,4 +1,4 @@
-"""Fixtures: the helper, the machine that runs containers, and the ways to wrap a command."""
+"""Fixtures for tests that run the helper or the shell wrapper, also in containers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from webhook.linger.build import build, host_arch
 
 @pytest.fixture(scope="session")
 def linger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The executable for this machine."""
+    """The helper's executable for this machine."""
     return build(host_arch(), tmp_path_factory.mktemp("linger"))
 
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory, linger: Path) -> runc.Machine:
-    """What runs containers; where nothing can, the test is skipped, and fails in CI."""
+    """A machine that runs containers. Without one, the test is skipped, and fails in CI."""
     reason = runc.missing()
     if reason and os.environ.get("CI") == "true":
         pytest.fail(f"no containers: {reason}")
@@ -32,5 +32,5 @@ def machine(tmp_path_factory: pytest.TempPathFactory, linger: Path) -> runc.Mach
 
 @pytest.fixture(params=["linger", "ash", "dash", "bash"])
 def wrapper(request: pytest.FixtureRequest) -> Wrapper:
-    """Every way to keep a container alive."""
+    """The helper, and the shell wrapper in each shell."""
     return Wrapper(request.param)

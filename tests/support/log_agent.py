@@ -1,4 +1,4 @@
-"""A node's log agent: a real rsyslogd that scans a directory for new log files at an interval."""
+"""A node's log agent: a real rsyslogd that periodically scans a directory for new log files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from tests.support.runc import Machine
 from tests.support.waiting import await_that
 
+# rsyslog's default. Its module `imfile` finds and reads new files only at each scan.
 INTERVAL_SECONDS = 10
-"""rsyslog's default. `imfile` finds and reads new files at each scan, and only then."""
 TIMEOUT_SECONDS = 60.0
 _CONFIG = """
 global(workDirectory="{home}/work")
@@ -27,7 +27,7 @@ action(type="omfile" file="{home}/shipped" template="line")
 
 
 def missing() -> str | None:
-    """Why there is no agent here, or None."""
+    """Return the reason why this machine has no log agent, or None."""
     return None if _rsyslogd() else "rsyslogd is not installed"
 
 
@@ -37,7 +37,7 @@ def _rsyslogd() -> str | None:
 
 @dataclass
 class LogAgent:
-    """A running agent, and the node's directory of log files."""
+    """A running log agent, and the node's directory of log files."""
 
     home: Path
     _probes: Iterator[int] = field(default_factory=count)
@@ -45,12 +45,12 @@ class LogAgent:
     @classmethod
     @contextmanager
     def running(cls, home: Path) -> Iterator[LogAgent]:
-        """An agent with a directory of its own."""
+        """Run a log agent with its own directory while the block runs."""
         for name in ("pods", "work"):
             (home / name).mkdir(parents=True)
         config = home / "rsyslog.conf"
         config.write_text(_CONFIG.format(home=home, interval=INTERVAL_SECONDS))
-        program = home / "rsyslogd"  # AppArmor's profile is for /usr/sbin/rsyslogd
+        program = home / "rsyslogd"  # AppArmor's profile restricts /usr/sbin/rsyslogd
         shutil.copy2(_rsyslogd() or "", program)
         process = subprocess.Popen(
             [program, "-n", "-f", str(config), "-i", str(home / "pid")],
@@ -64,25 +64,25 @@ class LogAgent:
             process.wait(TIMEOUT_SECONDS)
 
     def has_shipped(self, text: str) -> bool:
-        """Whether a line with this text has left the node."""
+        """Return whether the agent has shipped a line with this text."""
         shipped = self.home / "shipped"
         return shipped.exists() and any(text in line for line in shipped.read_text().splitlines())
 
     def place_probe(self) -> str:
-        """Write a log file that stays, and return the text that its only line has."""
+        """Write a log file that is not deleted, and return the text of its only line."""
         text = f"probe {next(self._probes)}."
         (self.home / "pods" / f"{text}log").write_text(_line(text))
         return text
 
     def await_scan(self) -> None:
-        """Wait until the agent has scanned the directory, from now on."""
+        """Wait until the agent has scanned the directory once more."""
         probe = self.place_probe()
         await_that(lambda: self.has_shipped(probe), "the agent scanned", TIMEOUT_SECONDS)
 
     def run_pod(self, machine: Machine, name: str, command: list[str]) -> int:
-        """Run a container to its end, log it as a runtime does, delete the log; the exit code.
+        """Run a container, write its log like a runtime, delete the log, and return the exit code.
 
-        That is a pod that its controller deletes as soon as it has finished.
+        This is a pod whose controller deletes it immediately after its end.
         """
         log = self.home / "pods" / f"{name}.log"
         with machine.start(command) as container, log.open("w") as file:
@@ -96,5 +96,5 @@ class LogAgent:
 
 
 def _line(text: str) -> str:
-    """A line of a log file under /var/log/pods (KEP-1602's CRI format)."""
+    """Return a line of a log file under /var/log/pods, in KEP-1602's CRI format."""
     return f"{datetime.now(UTC).isoformat()} stdout F {text}\n"

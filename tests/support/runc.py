@@ -1,4 +1,4 @@
-"""Containers made by a real `runc`, from a root filesystem of BusyBox, dash, bash and linger."""
+"""Containers that a real `runc` runs, with BusyBox, dash, bash and linger in the root."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ import pytest
 from tests.support.process import process_status
 from tests.support.waiting import await_that
 
-PATIENCE = 60.0
+# For each step of a test. A busy machine needs seconds.
+TIMEOUT_SECONDS = 60.0
 
 
 def missing() -> str | None:
-    """Why no container can be run here, or None."""
+    """Return the reason why this machine cannot run containers, or None."""
     for program in ("runc", "busybox", "dash", "bash"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
@@ -33,12 +34,13 @@ def missing() -> str | None:
 
 
 def make_rootfs(directory: Path, linger: Path) -> Path:
-    """Fill a directory with the three shells, BusyBox' applets, and linger."""
+    """Fill a directory with the three shells, BusyBox' applets and linger, and return it."""
     directory.chmod(0o755)
     for name in ("bin", "dev", "proc", "shared", "sys", "tmp"):
         (directory / name).mkdir()
     for name in ("shared", "tmp"):
-        (directory / name).chmod(0o1777)  # runc gives a tmpfs the mode of the directory below
+        # runc mounts a tmpfs with the mode of the directory below it.
+        (directory / name).chmod(0o1777)
     shutil.copy2(linger, directory / "linger")
     busybox = shutil.which("busybox") or ""
     shutil.copy2(busybox, directory / "bin/busybox")
@@ -61,40 +63,40 @@ def _copy_with_libraries(program: Path, root: Path, name: str) -> None:
 
 @dataclass
 class Container:
-    """A running container: the process of `runc run`, and what is known of PID 1 in it."""
+    """A running container: the process of `runc run`, and the container's PID 1."""
 
     runc: subprocess.Popen[bytes]
+    # The container's PID 1 in the PID namespace of this machine.
     pid: int
-    """PID 1 of the container, as this machine counts."""
     terminal: int | None = None
     _unread: str = ""
 
     def signal(self, number: int) -> None:
-        """Send a signal to PID 1, as `runc kill` does."""
+        """Send a signal to PID 1, like `runc kill`."""
         os.kill(self.pid, number)
 
     def read_line(self) -> str:
-        """The next line of the standard output."""
+        """Return the next line of the standard output."""
         assert self.runc.stdout is not None
         return self.runc.stdout.readline().decode().rstrip("\n")
 
     def finish(self) -> tuple[int, str, str]:
-        """Await the end; the exit code, and what is left of standard output and error."""
-        out, err = self.runc.communicate(timeout=PATIENCE)
+        """Wait for the end. Return the exit code and the unread standard output and error."""
+        out, err = self.runc.communicate(timeout=TIMEOUT_SECONDS)
         return self.runc.returncode, out.decode(), err.decode()
 
     def type(self, text: str) -> None:
-        """Type at the terminal."""
+        """Write text to the terminal."""
         assert self.terminal is not None
         os.write(self.terminal, text.encode())
 
     def read_until(self, text: str) -> str:
-        """What the terminal shows up to and with a text; what follows is kept for the next call."""
+        """Return the terminal's output up to and including a text. Keep the rest for later."""
         assert self.terminal is not None
         while text not in self._unread:
             try:
                 some = os.read(self.terminal, 4096)
-            except OSError:  # Linux' way to say that nobody has the other end open
+            except OSError:  # Linux reports a closed other end as an error
                 some = b""
             assert some, f"the terminal closed before {text!r}: {self._unread!r}"
             self._unread += some.decode()
@@ -102,11 +104,11 @@ class Container:
         return before + text
 
     def status(self, field_name: str) -> str:
-        """A field of PID 1's /proc/PID/status."""
+        """Return a field of PID 1's /proc/PID/status."""
         return process_status(self.pid, field_name)
 
     def children(self) -> dict[int, str]:
-        """The children of PID 1: state and command line of each; a zombie has only a state."""
+        """Return state and command line of PID 1's children. A zombie has only a state."""
         found = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
@@ -122,24 +124,24 @@ class Container:
         return found
 
     def await_end_of_command(self) -> None:
-        """Wait until PID 1 has no child but the timers of the shell wrapper."""
+        """Wait until PID 1 has no children except the timers of the shell wrapper."""
         await_that(
             lambda: all(": podsettle;" in child for child in self.children().values()),
             "the command ended",
         )
-        # bash runs on then, and may keep a signal to itself as it begins to wait again.
+        # bash is running then, and may lose a signal that arrives when it begins to wait again.
         await_that(lambda: self.status("State")[0] == "S", "it waits")
 
 
 @dataclass
 class Machine:
-    """Runs containers from one root filesystem, which all of them find read-only."""
+    """A machine that runs containers from one read-only root file system."""
 
     rootfs: Path
     scratch: Path
+    # A uid without passwd entry. It differs between test processes, because RLIMIT_NPROC counts all
+    # processes of a user on the machine.
     unprivileged_uid: int = field(default_factory=lambda: 20_000 + os.getpid() % 40_000)
-    """In nobody's passwd file, and of this process alone: Linux counts a user's processes on the
-    whole machine, those of tests that run beside this one too, when RLIMIT_NPROC is set."""
 
     @contextmanager
     def start(
@@ -153,7 +155,7 @@ class Machine:
         env: Mapping[str, str] | None = None,
         cwd: str = "/",
     ) -> Iterator[Container]:
-        """A container that is running, or has run already; it is removed in the end."""
+        """Start a container, yield it, and remove it after the block. It may have ended already."""
         name = f"podsettle-test-{uuid.uuid4().hex}"
         bundle = self.scratch / name
         bundle.mkdir(parents=True)
@@ -165,8 +167,8 @@ class Machine:
         run = ["runc", "run", "--bundle", str(bundle), "--pid-file", str(pid_file), name]
         ours = theirs = None
         if terminal:
-            # runc makes the container's terminal itself, puts this one in raw mode and copies
-            # between the two, so that what is typed here is interpreted in the container.
+            # runc creates the container's terminal, puts this one in raw mode and copies between
+            # the two. So the container's terminal interprets the text that a test types here.
             ours, theirs = pty.openpty()
             process = subprocess.Popen(run, stdin=theirs, stdout=theirs, stderr=theirs)
             os.close(theirs)
@@ -174,8 +176,8 @@ class Machine:
             process = subprocess.Popen(
                 run, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
-        # Whoever reads from a container that says nothing would wait for ever.
-        watchdog = threading.Timer(PATIENCE, _remove, (name,))
+        # Without it, reading from a container that prints nothing would never end.
+        watchdog = threading.Timer(TIMEOUT_SECONDS, _remove, (name,))
         watchdog.start()
         try:
             await_that(
@@ -201,7 +203,7 @@ class Machine:
         env: Mapping[str, str] | None = None,
         cwd: str = "/",
     ) -> tuple[int, str, str]:
-        """Run a container to its end; exit code, standard output, standard error."""
+        """Run a container to its end. Return exit code, standard output and standard error."""
         with self.start(
             command, uid=uid, resources=resources, rlimits=rlimits, env=env, cwd=cwd
         ) as container:
@@ -215,7 +217,7 @@ def _remove(name: str) -> None:
 def _pid(pid_file: Path, process: subprocess.Popen[bytes]) -> int:
     if pid_file.exists():
         return int(pid_file.read_text())
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=TIMEOUT_SECONDS)
     raise AssertionError(f"runc: {(err or b'').decode()}")
 
 
@@ -257,8 +259,8 @@ def _config(
 
 
 MIB = 1024 * 1024
-# Woodpecker's permission container: 5m of CPU, for which the kubelet sets the smallest quota there
-# is, and 5Mi of memory.
+# The limits of Woodpecker's permission container: 5Mi of memory and 5m of CPU, for which the
+# kubelet sets the smallest possible quota.
 TIGHT = {"memory": {"limit": 5 * MIB}, "cpu": {"quota": 1_000, "period": 100_000}}
 _CGROUPS = Path("/sys/fs/cgroup")
 with_limits = pytest.mark.skipif(

@@ -1,4 +1,4 @@
-"""Listeners on the loopback address that behave as a kubelet might, and as it should not."""
+"""Listeners on the loopback address that answer like a kubelet, or wrongly."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ import trustme
 from tests.support.process import free_port
 from tests.support.waiting import await_that
 
-PATIENCE = 60.0
+# For each step of a test. A busy machine needs seconds.
+TIMEOUT_SECONDS = 60.0
 INTERNAL_ERROR, HANDSHAKE_FAILURE = 80, 40
 
 Answer = Callable[[socket.socket], None]
 
 
 def alert(number: int, version: bytes = b"\x03\x03") -> Answer:
-    """A fatal TLS alert, once the client has said hello."""
+    """Return an answer that sends a fatal TLS alert after the ClientHello."""
 
     def answer(connection: socket.socket) -> None:
         connection.recv(4096)
@@ -33,7 +34,7 @@ def alert(number: int, version: bytes = b"\x03\x03") -> Answer:
 
 
 def says(answer: bytes) -> Answer:
-    """The same bytes to everybody, once the client has said something."""
+    """Return an answer that sends fixed bytes after the client's first bytes."""
 
     def answer_with(connection: socket.socket) -> None:
         connection.recv(4096)
@@ -42,29 +43,30 @@ def says(answer: bytes) -> Answer:
     return answer_with
 
 
-def hang_up(connection: socket.socket) -> None:
-    """Close without a word."""
+def close_connection(connection: socket.socket) -> None:
+    """Close the connection without an answer."""
 
 
 def stay_silent(connection: socket.socket) -> None:
-    """Read whatever comes, and answer nothing until the client goes away."""
+    """Read without answering until the client closes the connection."""
     while connection.recv(4096):
         pass
 
 
 def handshake(context: ssl.SSLContext) -> Answer:
-    """What OpenSSL answers, by way of Python."""
+    """Return an answer that is OpenSSL's handshake."""
 
     def answer(connection: socket.socket) -> None:
         with suppress(ssl.SSLError), context.wrap_socket(connection, server_side=True):
-            pass  # The client leaves after the ServerHello, which OpenSSL calls an error.
+            # The client closes the connection after the ServerHello. OpenSSL reports an error.
+            pass
 
     return answer
 
 
 @dataclass
 class Listener:
-    """A listener at work."""
+    """A running listener, with its number of connections."""
 
     host: str
     port: int
@@ -74,7 +76,7 @@ class Listener:
 
 @contextmanager
 def listening(*answers: Answer, host: str = "127.0.0.1", port: int = 0) -> Iterator[Listener]:
-    """Answer each connection in its turn, and all further ones as the last of those."""
+    """Listen while the block runs. The last of `answers` also answers all further connections."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as server:
         listener = Listener(host, server.getsockname()[1])
@@ -82,7 +84,7 @@ def listening(*answers: Answer, host: str = "127.0.0.1", port: int = 0) -> Itera
 
         def serve(answer: Answer, connection: socket.socket) -> None:
             with connection, suppress(OSError):
-                connection.settimeout(PATIENCE)
+                connection.settimeout(TIMEOUT_SECONDS)
                 answer(connection)
 
         def accept() -> None:
@@ -103,15 +105,15 @@ def listening(*answers: Answer, host: str = "127.0.0.1", port: int = 0) -> Itera
         finally:
             listener.stopped.set()
             socket.create_connection((host, listener.port)).close()
-            accepting.join(PATIENCE)
+            accepting.join(TIMEOUT_SECONDS)
             for thread in threads:
-                thread.join(PATIENCE)
+                thread.join(TIMEOUT_SECONDS)
 
 
 def server_context(
     *, key: trustme.KeyType = trustme.KeyType.ECDSA, version: ssl.TLSVersion | None = None
 ) -> ssl.SSLContext:
-    """A server's context with a new certificate, for one version of TLS or for all."""
+    """Return a server's TLS context with a new certificate, for one version of TLS or for all."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA(key_type=key).issue_cert("node.example", key_type=key).configure_cert(context)
     if version:
@@ -121,7 +123,7 @@ def server_context(
 
 @contextmanager
 def openssl_server(directory: Path, *options: str) -> Iterator[Listener]:
-    """`openssl s_server`, on IPv4 and IPv6."""
+    """Run `openssl s_server` on IPv4 and IPv6 while the block runs."""
     trustme.CA().issue_cert("node.example").private_key_and_cert_chain_pem.write_to_path(
         directory / "server.pem"
     )
@@ -147,4 +149,4 @@ def openssl_server(directory: Path, *options: str) -> Iterator[Listener]:
         yield Listener("127.0.0.1", port)
     finally:
         process.kill()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT_SECONDS)

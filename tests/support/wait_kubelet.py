@@ -1,20 +1,19 @@
-"""`linger wait-kubelet`, run by a test."""
+"""Runs of `linger wait-kubelet`."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-from tests.support.tls_listeners import PATIENCE, Listener
+from tests.support.tls_listeners import TIMEOUT_SECONDS, Listener
 
-AN_HOUR = "1h"  # a test that has to wait for it to pass has failed
-
-
+# Longer than any test: a test that waits for the end of this timeout fails.
+AN_HOUR = "1h"
 READY = "is ready: it begins a TLS handshake"
 
 
 def waiting(listener: Listener, timeout: str = AN_HOUR) -> list[str]:
-    """The arguments of linger that wait for a listener."""
+    """Return linger's arguments for waiting for a listener."""
     return ["wait-kubelet", "--timeout", timeout, "--port", str(listener.port)]
 
 
@@ -24,13 +23,13 @@ def wait(linger: Path, *arguments: str, host: str | None) -> subprocess.Complete
         env={"HOST_IP": host} if host is not None else {},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 
 
 def said(linger: Path, listener: Listener, timeout: str = AN_HOUR) -> str:
-    """What linger says of a listener: one line, for it always ends well."""
+    """Return linger's only line about a listener. The exit code must be 0."""
     done = wait(linger, *waiting(listener, timeout), host=listener.host)
     assert (done.returncode, done.stdout) == (0, "")
     prefix = "linger: "

@@ -1,4 +1,4 @@
-"""The two ways to keep a container alive: linger and the shell wrapper."""
+"""The two wrappers that keep a container alive: linger and the shell wrapper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.factories import in_shell
 
 @dataclass(frozen=True)
 class Wrapper:
-    """linger or the shell wrapper: the same contract, so the same tests."""
+    """linger or the shell wrapper. Both have the same contract and the same tests."""
 
     name: str
 
@@ -22,7 +22,7 @@ class Wrapper:
     def around(
         self, command: Sequence[str], *, sleep_ms: int = 0, min_lifetime_ms: int = 0
     ) -> list[str]:
-        """The command of a container whose own command this wraps."""
+        """Return the container command that wraps `command`."""
         if self.name == "linger":
             durations = ["--sleep", f"{sleep_ms}ms", "--min-lifetime", f"{min_lifetime_ms}ms"]
             return ["/linger", *durations, "--", *command]
@@ -30,7 +30,7 @@ class Wrapper:
         return [*wrapped[:-1], *command]
 
     def script(self, text: str, *, sleep_ms: int = 0, min_lifetime_ms: int = 0) -> list[str]:
-        """The command of a container that runs a script, `the-command` to those who look."""
+        """Return the container command that wraps a script named `the-command`."""
         return self.around(
             [self.shell, "-c", text, "the-command"],
             sleep_ms=sleep_ms,

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runc import MIB, PATIENCE, TIGHT, Container, Machine, make_rootfs, with_limits
+from tests.support.runc import (
+    MIB,
+    TIGHT,
+    TIMEOUT_SECONDS,
+    Container,
+    Machine,
+    make_rootfs,
+    with_limits,
+)
 from tests.support.waiting import await_that
 from tests.support.wrappers import Wrapper
 from webhook.linger.build import TARGETS, compile_c, host_arch
@@ -344,7 +352,7 @@ def test_interactive_shell_starts_without_error_messages(machine: Machine, shell
         assert "job control" not in shown
         assert "ioctl" not in shown
         container.type("exit 6\n")
-        assert container.runc.wait(PATIENCE) == 6
+        assert container.runc.wait(TIMEOUT_SECONDS) == 6
 
 
 @pytest.mark.parametrize(
@@ -374,7 +382,7 @@ def test_job_control_works_with_linger_around_or_inside_the_shell(
         container.type("\x03")
         container.read_until("prompt> ")
         container.type("exit 5\n")
-        assert container.runc.wait(PATIENCE) == 5
+        assert container.runc.wait(TIMEOUT_SECONDS) == 5
 
 
 def _await_cat(container: Container, line: str) -> None:
@@ -394,7 +402,7 @@ def test_control_c_reaches_the_command_exactly_once(machine: Machine) -> None:
             container.type("\x03")
             container.read_until(f"interrupted {count}.")
         container.type("\n")
-        assert container.runc.wait(PATIENCE) == 20
+        assert container.runc.wait(TIMEOUT_SECONDS) == 20
 
 
 def test_linger_does_not_forward_control_c_from_the_terminal(machine: Machine) -> None:
@@ -410,7 +418,7 @@ def test_linger_does_not_forward_control_c_from_the_terminal(machine: Machine) -
         # Of two pending signals, INT is delivered before USR1, because it has the lower number.
         container.signal(signal.SIGUSR1)
         container.read_until("interrupted 0 times")
-        assert container.runc.wait(PATIENCE) == 6
+        assert container.runc.wait(TIMEOUT_SECONDS) == 6
 
 
 def test_control_z_does_not_stop_a_command_without_a_shell(machine: Machine) -> None:
@@ -421,7 +429,7 @@ def test_control_z_does_not_stop_a_command_without_a_shell(machine: Machine) -> 
         container.read_until("^Z")
         container.type("on\n")
         container.read_until("read on")
-        assert container.runc.wait(PATIENCE) == 6
+        assert container.runc.wait(TIMEOUT_SECONDS) == 6
 
 
 def test_closed_terminal_sends_sighup_to_the_command(machine: Machine) -> None:
@@ -429,5 +437,5 @@ def test_closed_terminal_sends_sighup_to_the_command(machine: Machine) -> None:
     with machine.start(Wrapper("linger").script(script), terminal=True) as container:
         container.read_until("ready")
         container.runc.kill()  # `runc run` holds the other end of the container's terminal
-        container.runc.wait(PATIENCE)
+        container.runc.wait(TIMEOUT_SECONDS)
         await_that(lambda: not Path(f"/proc/{container.pid}").exists(), "the container ended")

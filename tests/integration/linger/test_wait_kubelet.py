@@ -20,12 +20,12 @@ from tests.support.runc import TIGHT, Machine, with_limits
 from tests.support.tls_listeners import (
     HANDSHAKE_FAILURE,
     INTERNAL_ERROR,
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Answer,
     Listener,
     alert,
+    close_connection,
     handshake,
-    hang_up,
     listening,
     openssl_server,
     says,
@@ -85,7 +85,7 @@ def test_openssl_accepts_the_client_hello(
     [
         NO_CERTIFICATE_YET,
         alert(INTERNAL_ERROR, version=b"\x03\x01"),
-        hang_up,
+        close_connection,
         says(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
         says(b"garbage"),
         says(b"\x16\x03\x03\0\4\x0e\0\0\0"),
@@ -118,7 +118,7 @@ def test_kubelet_that_does_not_listen_yet_is_retried(linger: Path) -> None:
         # linger sleeps after the first refused connection.
         await_that(lambda: status.read_text().rpartition(")")[2].split()[0] == "S", "it waits")
         with listening(handshake(server_context()), port=port):
-            _, told = process.communicate(timeout=PATIENCE)
+            _, told = process.communicate(timeout=TIMEOUT_SECONDS)
     assert told == f"linger: the kubelet at 127.0.0.1 {READY}\n"
 
 
@@ -129,7 +129,10 @@ def test_kubelet_that_does_not_listen_yet_is_retried(linger: Path) -> None:
     ("answer", "why"),
     [
         (NO_CERTIFICATE_YET, "has no serving certificate yet (TLS alert 80)"),
-        (hang_up, ("closes the connection", "breaks the connection: Connection reset by peer")),
+        (
+            close_connection,
+            ("closes the connection", "breaks the connection: Connection reset by peer"),
+        ),
         (says(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not speak TLS"),
     ],
     ids=["no certificate", "closed connection", "garbage"],
@@ -241,7 +244,7 @@ def test_termination_signal_exits_immediately_with_0(linger: Path, number: signa
         with subprocess.Popen([linger, *waiting(server)], env=environment) as process:
             await_that(lambda: server.connections, "linger has connected")
             process.send_signal(number)
-            assert process.wait(PATIENCE) == 0
+            assert process.wait(TIMEOUT_SECONDS) == 0
 
 
 @pytest.mark.parametrize(
@@ -332,7 +335,7 @@ def test_attempts_leave_no_open_file_descriptor(linger: Path) -> None:
             env={**os.environ, "HOST_IP": server.host},
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
     assert done.stderr == f"linger: the kubelet at 127.0.0.1 {READY}\n"

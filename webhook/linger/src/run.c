@@ -28,8 +28,8 @@ typedef uint64_t signal_set; /* the kernel's type on 64-bit Linux */
 
 #define BIT(signal) (UINT64_C(1) << ((signal)-1))
 
-/* Signals that the processor raises for a faulty instruction. If they are blocked, the kernel kills
- * the process. They stay unblocked. */
+/* Signals that the processor raises for a faulty instruction. They stay unblocked: if they were
+ * blocked, the kernel would kill the process without a core dump. */
 static const signal_set synchronous_signals = BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) |
                                               BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS);
 
