@@ -5,27 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import socket
-from collections.abc import Callable
-from ipaddress import ip_address
-from typing import Any
 
 import pytest
 import trustme
 from aiohttp import web
-from aiohttp.abc import AbstractResolver, ResolveResult
-from yarl import URL
 
+from tests.support.image_factories import APP, answering, why
 from tests.support.image_fixtures import NewLookup
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
     OCI_MANIFEST,
-    PASSWORD,
-    USER,
-    Handler,
     Image,
     Server,
-    basic,
     digest_of,
     found,
     index_of,
@@ -34,32 +25,11 @@ from tests.support.registry import (
     serving,
     start_server,
 )
-from webhook.core.images import ImageConfig, Unavailable
+from webhook.core.images import Unavailable
 from webhook.images import client
-from webhook.images.client import _CheckingResolver
 from webhook.images.lookup import ImageLookup
 
-APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
 MEBI = 1024 * 1024
-
-
-async def why(lookup: ImageLookup, server: Server, **said: Any) -> str:
-    """Why `SERVER/a:1` is not available, without its name."""
-    answer = await found(lookup, query(f"{server.host}/a:1", server.host, **said))
-    assert isinstance(answer, Unavailable)
-    return answer.why.removeprefix(f"{server.host}/a:1: ").replace(server.host, "SERVER")
-
-
-def answering(**answers: Callable[[], web.StreamResponse]) -> Handler:
-    """A handler by the last-but-one part of the path: manifests, blobs, token."""
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return answers[request.path.split("/")[-2]]()
-
-    return handle
-
-
-# What is sent.
 
 
 @pytest.mark.parametrize("says_how_long", [True, False])
@@ -292,205 +262,4 @@ async def test_nobody_listens(ca: trustme.CA, lookup: ImageLookup) -> None:
     ) or "refused" in await why(lookup, server)
 
 
-# Where a registry sends podsettle to.
-
-MAPPED = ip_address("::ffff:a9fe:a9fe")
-"""Python 3.13 spells it `::ffff:169.254.169.254`."""
-
-
-@pytest.mark.parametrize(
-    ("location", "expected"),
-    [
-        ("https://169.254.169.254/latest", "'169.254.169.254' is an address that is never asked"),
-        ("https://[fe80::1]/", "'[fe80::1]' is an address that is never asked"),
-        (f"https://[{MAPPED}]/", f"'[{MAPPED}]' is an address that is never asked"),
-        ("https://127.0.0.1/", "'127.0.0.1' is an address that is never asked"),
-        ("https://127.0.0.1:1/", "'127.0.0.1:1' is an address that is never asked"),
-        ("https://127.1/", "'127.1' is not a host"),
-        ("https://2130706433/", "'2130706433' is not a host"),
-        ("https://localhost:1/", "'localhost:1': localhost has an address that is never asked"),
-        ("http://SERVER/v2/a/blobs/x", "'SERVER' would have to be asked without TLS"),
-        ("file:///etc/passwd", "'file:///etc/passwd' would have to be asked without TLS"),
-        ("https://user:pw@SERVER/", "the registry redirects to a URL with credentials in it"),
-        ("https://[::1", "the registry redirects to what is no URL"),
-        ("/v2/a/blobs/again", "the registry redirects more than 3 times"),
-    ],
-)
-async def test_redirects_that_are_not_followed(
-    location: str, expected: str, ca: trustme.CA, image: Image, lookup: ImageLookup
-) -> None:
-    serve = serving(image)
-    server = Server()
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        if "/blobs/" not in request.path:
-            return await serve(request)
-        to = location.replace("SERVER", server.host)
-        return web.Response(status=307, headers={"Location": to})
-
-    async with start_server(ca, handle) as started:
-        server.host = started.host
-        assert await why(lookup, started) == expected
-
-
-async def test_a_redirect_does_not_take_the_credentials_along(
-    ca: trustme.CA, image: Image, new_lookup: NewLookup
-) -> None:
-    serve = serving(image)
-    async with start_server(ca, serve) as storage:
-
-        async def handle(request: web.Request) -> web.StreamResponse:
-            if request.headers.get("Authorization") != basic("")["Authorization"]:
-                return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="x"'})
-            if "/blobs/" in request.path:
-                raise web.HTTPFound(f"https://{storage.host}{request.path}")
-            return await serve(request)
-
-        async with start_server(ca, handle) as server:
-            auths = {server.host: (USER, PASSWORD), storage.host: (USER, PASSWORD)}
-            lookup = new_lookup(Secrets(docker_config(auths)))
-            asked = query(f"{server.host}/a:1", server.host, storage.host)
-            assert await found(lookup, asked) == APP
-            (request,) = storage.seen
-            assert "Authorization" not in request.headers
-            assert "Cookie" not in request.headers
-
-
-@pytest.mark.parametrize(
-    ("challenge", "expected"),
-    [
-        ('Bearer realm="https://169.254.169.254/t"', "'169.254.169.254' is an address that"),
-        ('Bearer realm="http://SERVER/token/x"', "'SERVER' would have to be asked without TLS"),
-        ('Bearer realm="/t"', "'/t?scope=repository:a:pull' would have to be asked"),
-        ('Bearer realm="https://[x"', "the registry names no token server that is a URL"),
-        ("Bearer", "the registry names no token server that is a URL"),
-        ('Basic realm="x"', "the registry answers 401"),
-        ("Negotiate", "the registry answers 401"),
-        ("", "the registry answers 401"),
-    ],
-)
-async def test_challenges_that_are_not_met(
-    challenge: str, expected: str, ca: trustme.CA, lookup: ImageLookup
-) -> None:
-    server = Server()
-
-    def challenged() -> web.Response:
-        value = challenge.replace("SERVER", server.host)
-        return web.Response(status=401, headers={"WWW-Authenticate": value})
-
-    handler = answering(manifests=challenged)
-    async with start_server(ca, handler) as started:
-        server.host = started.host
-        assert (await why(lookup, started)).startswith(expected)
-        assert len(started.seen) == 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (web.Response, "the registry's token server sends no token"),
-        (lambda: web.Response(text="[]"), "the registry's token server sends no token"),
-        (lambda: web.Response(text='{"token": 5}'), "the registry's token server sends no token"),
-        (lambda: web.Response(text='{"token": ""}'), "the registry's token server sends no token"),
-        (lambda: web.json_response({"token": "a\r\nX: y"}), "the registry's token server sends no"),
-        (lambda: web.json_response({"token": "x" * 70_000}), "the registry would send more than"),
-        (lambda: web.Response(status=500), "the registry's token server answers 500"),
-        (lambda: web.Response(status=403), "the registry's token server answers 403"),
-        (lambda: web.Response(status=302), "the registry's token server answers 302"),
-        (lambda: web.json_response({"token": "fine"}), "the registry answers 401"),
-    ],
-)  # fmt: skip
-async def test_tokens_that_are_none(
-    answer: Callable[[], web.StreamResponse], expected: str, ca: trustme.CA, lookup: ImageLookup
-) -> None:
-    server = Server()
-
-    def challenged() -> web.Response:
-        value = f'Bearer realm="https://{server.host}/token/x",service="s",scope="wide"'
-        return web.Response(status=401, headers={"WWW-Authenticate": value})
-
-    async with start_server(ca, answering(manifests=challenged, token=answer)) as started:
-        server.host = started.host
-        assert (await why(lookup, started)).startswith(expected)
-        token = next(request for request in started.seen if "token" in request.path)
-        assert dict(token.query) == {"service": "s", "scope": "wide"}
-
-
 # Who is asked at all.
-
-
-class Fixed(AbstractResolver):
-    """Every name has these addresses."""
-
-    def __init__(self, *addresses: str) -> None:
-        self.addresses = addresses
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        return [
-            {"hostname": host, "host": address, "port": port, "family": family, "proto": 0,
-             "flags": 0}
-            for address in self.addresses
-        ]  # fmt: skip
-
-    async def close(self) -> None:
-        pass
-
-
-async def test_of_a_names_addresses_the_refused_ones_are_left_out() -> None:
-    both = _CheckingResolver(Fixed("169.254.169.254", "10.0.0.1", "::1"))
-    assert [result["host"] for result in await both.resolve("x")] == ["10.0.0.1"]
-    with pytest.raises(OSError, match="x has an address that is never asked"):
-        await _CheckingResolver(Fixed("127.0.0.1")).resolve("x")
-    assert await _CheckingResolver(Fixed()).resolve("x") == []
-
-
-@pytest.mark.parametrize(
-    ("registries", "asked"),
-    [(["127.0.0.1:*"], False), (["*:*"], False), (["127.0.0.1"], False), (["quay.io"], False)],
-)
-async def test_an_address_that_the_operator_did_not_spell_out_is_not_asked(
-    registries: list[str], asked: bool, ca: trustme.CA, image: Image, lookup: ImageLookup
-) -> None:
-    async with start_server(ca, serving(image), "localhost") as server:
-        answer = await found(lookup, query(f"{server.host}/a:1", *registries))
-        assert isinstance(answer, Unavailable)
-        assert bool(server.seen) is asked
-        # A name that stands for such an address does not help, whoever wrote it.
-        name = f"localhost:{server.host.rpartition(':')[2]}"
-        answer = await found(lookup, query(f"{name}/a:1", name))
-        assert isinstance(answer, Unavailable)
-        assert "an address that is never asked" in answer.why
-        assert server.seen == []
-        assert await found(lookup, query(f"{server.host}/a:1", server.host)) == APP
-
-
-async def test_a_registry_that_the_policy_does_not_allow_is_not_asked(
-    ca: trustme.CA, image: Image, lookup: ImageLookup
-) -> None:
-    """Not even where its address may be asked, for it is the mirror of another."""
-    async with start_server(ca, serving(image)) as server:
-        mirrors = {"mirrored.example": server.host}
-        answer = await found(lookup, query(f"{server.host}/a:1", "*.example", mirrors=mirrors))
-        assert answer == Unavailable(
-            f"registry {server.host} is not among the policy's imageConfig.registries"
-        )
-        assert server.seen == []
-        assert await found(lookup, query("mirrored.example/a:1", "x", mirrors=mirrors)) == APP
-
-
-async def test_what_one_policy_spells_out_holds_for_no_other(
-    ca: trustme.CA, image: Image, lookup: ImageLookup
-) -> None:
-    async with start_server(ca, serving(image)) as server:
-        assert await found(lookup, query(f"{server.host}/a:1", server.host)) == APP
-        answer = await found(lookup, query(f"{server.host}/a:1", "127.0.0.1:*"))
-        assert isinstance(answer, Unavailable)
-
-
-def test_a_url_that_readers_disagree_on_is_none() -> None:
-    """yarl's view, which aiohttp connects by."""
-    with pytest.raises(ValueError, match="backslash"):
-        URL("https://127.0.0.1\\@quay.io/")
-    assert URL("https://\uff11\uff12\uff17.0.0.1/").raw_host == "127.0.0.1"

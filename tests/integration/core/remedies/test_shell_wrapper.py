@@ -15,14 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.data.earlier_wrapper import EARLIER_SCRIPT
-from tests.support.factories import in_shell
 from tests.support.process import process_status
 from tests.support.waiting import await_that
-from webhook.core.remedies.shell_wrapper import SCRIPT, is_shell, is_wrapped, wrapper
+from webhook.core.remedies.shell_wrapper import SCRIPT, wrapper
 
 PATIENCE = 60.0
 SHELLS = {
@@ -31,11 +27,6 @@ SHELLS = {
     "bash-as-sh": ["bash", "--posix"],
     "ash": ["busybox", "ash"],
 }
-
-texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
-shells = st.sampled_from(["sh", "/bin/sh", "bash", "/usr/local/bin/bash", "/busybox/ash", "dash"])
-commands = st.builds(lambda shell, rest: [shell, *rest], shells, st.lists(texts))
-durations = st.integers(min_value=0, max_value=10**9)
 
 
 @pytest.fixture(params=sorted(SHELLS))
@@ -126,158 +117,6 @@ class Running:
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-
-
-# --- the list of strings ---
-
-
-@given(commands, durations, durations)
-def test_wrapped_command_is_recognised_and_stays_as_it_is(
-    command: list[str], sleep: int, min_lifetime: int
-) -> None:
-    once = in_shell(command, sleep_ms=sleep, min_lifetime_ms=min_lifetime)
-    assert not is_wrapped(command)
-    assert is_wrapped(once)
-    assert once[:4] == [command[0], "-c", SCRIPT, "podsettle"]
-    assert float(once[5]) == sleep / 1000
-    assert round((float(once[4]) + float(once[5])) * 1000) == max(min_lifetime, sleep)
-    assert once[6:] == command
-
-
-def test_what_a_wrapped_command_looks_like() -> None:
-    assert in_shell(["/bin/sh", "-c", "true"], sleep_ms=10, min_lifetime_ms=1500) == [
-        *("/bin/sh", "-c", SCRIPT, "podsettle", "1.49", "0.01"),
-        *("/bin/sh", "-c", "true"),
-    ]
-    assert wrapper("sh", sleep_ms=0, min_lifetime_ms=2000)[4:] == ["2", "0"]
-    assert wrapper("sh", sleep_ms=2000, min_lifetime_ms=500)[4:] == ["0", "2"]
-
-
-def test_other_versions_are_recognised() -> None:
-    assert is_wrapped(["bash", "-c", ": podsettle;something else", "podsettle", "bash"])
-
-
-def is_wrapped_to_earlier_replicas(command: Sequence[str]) -> bool:
-    """What those builds go by."""
-    return (
-        len(command) > 3
-        and is_shell(command[0])
-        and command[1] == "-c"
-        and command[2].startswith(": podsettle;")
-        and command[3] == "podsettle"
-    )
-
-
-@given(commands, durations, durations)
-def test_replicas_of_two_versions_recognise_what_the_other_wrapped(
-    command: list[str], sleep: int, min_lifetime: int
-) -> None:
-    """While an upgrade rolls out, one replica may be asked about a pod that the other settled."""
-    new = in_shell(command, sleep_ms=sleep, min_lifetime_ms=min_lifetime)
-    earlier = [*new[:2], EARLIER_SCRIPT, *new[3:]]
-    assert is_wrapped(earlier)
-    assert is_wrapped_to_earlier_replicas(new)
-    assert not is_wrapped_to_earlier_replicas(command)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        [],
-        ["sh"],
-        ["sh", "-c", ": podsettle;"],
-        ["sh", "-c", ": podsettle;", "something else"],
-        ["sh", "-e", ": podsettle;", "podsettle", "sh"],
-        ["python", "-c", ": podsettle;", "podsettle", "sh"],
-        ["sh", "-c", "echo ': podsettle;'", "podsettle", "sh"],
-    ],
-)
-def test_others_are_not_recognised(command: list[str]) -> None:
-    assert not is_wrapped(command)
-
-
-@pytest.mark.parametrize("name", ["sh", "/bin/ash", "/usr/bin/dash", "/busybox/sh"])
-def test_shells(name: str) -> None:
-    assert is_shell(name)
-
-
-@pytest.mark.parametrize("name", ["", "zsh", "./sh", "/tmp/sh", "/bin/sh ", "SH", "bin/sh", "/sh"])
-def test_no_shells(name: str) -> None:
-    assert not is_shell(name)
-
-
-@pytest.mark.parametrize("name", ["", "true", "/ko-app/entrypoint"])
-def test_only_a_shell_can_be_wrapped(name: str) -> None:
-    with pytest.raises(ValueError, match="not a known shell"):
-        wrapper(name, sleep_ms=0, min_lifetime_ms=0)
-
-
-@pytest.mark.parametrize("negative", [(-1, 0), (0, -1)])
-def test_durations_are_not_negative(negative: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="negative"):
-        wrapper("sh", sleep_ms=negative[0], min_lifetime_ms=negative[1])
-
-
-# --- the kubelet's expansion ---
-
-
-def expand(text: str, variables: dict[str, str]) -> str:
-    """Kubernetes' Expand and tryReadVariableName (third_party/forked/golang/expansion)."""
-    out = []
-    at = 0
-    while at < len(text):
-        if text[at] != "$" or at + 1 == len(text):
-            out.append(text[at])
-            at += 1
-        elif text[at + 1] == "$":
-            out.append("$")
-            at += 2
-        elif text[at + 1] == "(" and (end := text.find(")", at)) >= 0:
-            name = text[at + 2 : end]
-            out.append(variables.get(name, f"$({name})"))
-            at = end + 1
-        else:
-            # A lone operator, or one whose parenthesis never closes: both characters are kept.
-            out.append(text[at : at + 2])
-            at += 2
-    return "".join(out)
-
-
-@pytest.mark.parametrize(
-    ("text", "expanded"),
-    [
-        ("$(VAR)", "value"),
-        ("$$(VAR)", "$(VAR)"),
-        ("$(OTHER)", "$(OTHER)"),
-        ("$$", "$"),
-        ("$(VAR", "$(VAR"),
-        ("$1 $", "$1 $"),
-        ("a$(VAR)$$$(VAR)", "avalue$value"),
-    ],
-)
-def test_the_oracle_expands(text: str, expanded: str) -> None:
-    assert expand(text, {"VAR": "value"}) == expanded
-
-
-@given(st.dictionaries(st.text(), st.text()))
-def test_expansion_leaves_the_script_alone(variables: dict[str, str]) -> None:
-    assert expand(SCRIPT, variables) == SCRIPT
-
-
-def test_script_is_plain_ascii() -> None:
-    assert SCRIPT.isascii()
-    assert not any(forbidden in SCRIPT for forbidden in ("$(", "$$", "`", "\r", "\t"))
-
-
-def test_script_says_first_what_it_is_for() -> None:
-    """`kubectl describe pod` prints one line of it under another."""
-    first, *rest = SCRIPT.splitlines()
-    assert first.startswith(": podsettle; # Runs the command below")
-    assert all(len(line) <= 100 for line in (first, *rest))
-    assert len(SCRIPT) < 1152
-
-
-# --- the script ---
 
 
 @pytest.mark.parametrize("code", [0, 1, 42, 126, 127, 128, 143, 255])

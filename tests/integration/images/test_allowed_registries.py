@@ -1,0 +1,93 @@
+"""Tests of the registries and addresses that podsettle refuses to connect to."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import trustme
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from tests.support.image_factories import APP
+from tests.support.registry import Image, found, query, serving, start_server
+from webhook.core.images import Unavailable
+from webhook.images.client import _CheckingResolver
+from webhook.images.lookup import ImageLookup
+
+
+class Fixed(AbstractResolver):
+    """Every name has these addresses."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            {"hostname": host, "host": address, "port": port, "family": family, "proto": 0,
+             "flags": 0}
+            for address in self.addresses
+        ]  # fmt: skip
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_of_a_names_addresses_the_refused_ones_are_left_out() -> None:
+    both = _CheckingResolver(Fixed("169.254.169.254", "10.0.0.1", "::1"))
+    assert [result["host"] for result in await both.resolve("x")] == ["10.0.0.1"]
+    with pytest.raises(OSError, match="x has an address that is never asked"):
+        await _CheckingResolver(Fixed("127.0.0.1")).resolve("x")
+    assert await _CheckingResolver(Fixed()).resolve("x") == []
+
+
+@pytest.mark.parametrize(
+    ("registries", "asked"),
+    [(["127.0.0.1:*"], False), (["*:*"], False), (["127.0.0.1"], False), (["quay.io"], False)],
+)
+async def test_an_address_that_the_operator_did_not_spell_out_is_not_asked(
+    registries: list[str], asked: bool, ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    async with start_server(ca, serving(image), "localhost") as server:
+        answer = await found(lookup, query(f"{server.host}/a:1", *registries))
+        assert isinstance(answer, Unavailable)
+        assert bool(server.seen) is asked
+        # A name that stands for such an address does not help, whoever wrote it.
+        name = f"localhost:{server.host.rpartition(':')[2]}"
+        answer = await found(lookup, query(f"{name}/a:1", name))
+        assert isinstance(answer, Unavailable)
+        assert "an address that is never asked" in answer.why
+        assert server.seen == []
+        assert await found(lookup, query(f"{server.host}/a:1", server.host)) == APP
+
+
+async def test_a_registry_that_the_policy_does_not_allow_is_not_asked(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    """Not even where its address may be asked, for it is the mirror of another."""
+    async with start_server(ca, serving(image)) as server:
+        mirrors = {"mirrored.example": server.host}
+        answer = await found(lookup, query(f"{server.host}/a:1", "*.example", mirrors=mirrors))
+        assert answer == Unavailable(
+            f"registry {server.host} is not among the policy's imageConfig.registries"
+        )
+        assert server.seen == []
+        assert await found(lookup, query("mirrored.example/a:1", "x", mirrors=mirrors)) == APP
+
+
+async def test_what_one_policy_spells_out_holds_for_no_other(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    async with start_server(ca, serving(image)) as server:
+        assert await found(lookup, query(f"{server.host}/a:1", server.host)) == APP
+        answer = await found(lookup, query(f"{server.host}/a:1", "127.0.0.1:*"))
+        assert isinstance(answer, Unavailable)
+
+
+def test_a_url_that_readers_disagree_on_is_none() -> None:
+    """yarl's view, which aiohttp connects by."""
+    with pytest.raises(ValueError, match="backslash"):
+        URL("https://127.0.0.1\\@quay.io/")
+    assert URL("https://\uff11\uff12\uff17.0.0.1/").raw_host == "127.0.0.1"

@@ -1,0 +1,147 @@
+"""Tests of redirects, challenges and tokens: where a registry sends podsettle to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+
+import pytest
+import trustme
+from aiohttp import web
+
+from tests.support.image_factories import APP, answering, why
+from tests.support.image_fixtures import NewLookup
+from tests.support.pull_secrets import Secrets, docker_config
+from tests.support.registry import (
+    PASSWORD,
+    USER,
+    Image,
+    Server,
+    basic,
+    found,
+    query,
+    serving,
+    start_server,
+)
+from webhook.images.lookup import ImageLookup
+
+MAPPED = ip_address("::ffff:a9fe:a9fe")
+"""Python 3.13 spells it `::ffff:169.254.169.254`."""
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("https://169.254.169.254/latest", "'169.254.169.254' is an address that is never asked"),
+        ("https://[fe80::1]/", "'[fe80::1]' is an address that is never asked"),
+        (f"https://[{MAPPED}]/", f"'[{MAPPED}]' is an address that is never asked"),
+        ("https://127.0.0.1/", "'127.0.0.1' is an address that is never asked"),
+        ("https://127.0.0.1:1/", "'127.0.0.1:1' is an address that is never asked"),
+        ("https://127.1/", "'127.1' is not a host"),
+        ("https://2130706433/", "'2130706433' is not a host"),
+        ("https://localhost:1/", "'localhost:1': localhost has an address that is never asked"),
+        ("http://SERVER/v2/a/blobs/x", "'SERVER' would have to be asked without TLS"),
+        ("file:///etc/passwd", "'file:///etc/passwd' would have to be asked without TLS"),
+        ("https://user:pw@SERVER/", "the registry redirects to a URL with credentials in it"),
+        ("https://[::1", "the registry redirects to what is no URL"),
+        ("/v2/a/blobs/again", "the registry redirects more than 3 times"),
+    ],
+)
+async def test_redirects_that_are_not_followed(
+    location: str, expected: str, ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
+    serve = serving(image)
+    server = Server()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "/blobs/" not in request.path:
+            return await serve(request)
+        to = location.replace("SERVER", server.host)
+        return web.Response(status=307, headers={"Location": to})
+
+    async with start_server(ca, handle) as started:
+        server.host = started.host
+        assert await why(lookup, started) == expected
+
+
+async def test_a_redirect_does_not_take_the_credentials_along(
+    ca: trustme.CA, image: Image, new_lookup: NewLookup
+) -> None:
+    serve = serving(image)
+    async with start_server(ca, serve) as storage:
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if request.headers.get("Authorization") != basic("")["Authorization"]:
+                return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+            if "/blobs/" in request.path:
+                raise web.HTTPFound(f"https://{storage.host}{request.path}")
+            return await serve(request)
+
+        async with start_server(ca, handle) as server:
+            auths = {server.host: (USER, PASSWORD), storage.host: (USER, PASSWORD)}
+            lookup = new_lookup(Secrets(docker_config(auths)))
+            asked = query(f"{server.host}/a:1", server.host, storage.host)
+            assert await found(lookup, asked) == APP
+            (request,) = storage.seen
+            assert "Authorization" not in request.headers
+            assert "Cookie" not in request.headers
+
+
+@pytest.mark.parametrize(
+    ("challenge", "expected"),
+    [
+        ('Bearer realm="https://169.254.169.254/t"', "'169.254.169.254' is an address that"),
+        ('Bearer realm="http://SERVER/token/x"', "'SERVER' would have to be asked without TLS"),
+        ('Bearer realm="/t"', "'/t?scope=repository:a:pull' would have to be asked"),
+        ('Bearer realm="https://[x"', "the registry names no token server that is a URL"),
+        ("Bearer", "the registry names no token server that is a URL"),
+        ('Basic realm="x"', "the registry answers 401"),
+        ("Negotiate", "the registry answers 401"),
+        ("", "the registry answers 401"),
+    ],
+)
+async def test_challenges_that_are_not_met(
+    challenge: str, expected: str, ca: trustme.CA, lookup: ImageLookup
+) -> None:
+    server = Server()
+
+    def challenged() -> web.Response:
+        value = challenge.replace("SERVER", server.host)
+        return web.Response(status=401, headers={"WWW-Authenticate": value})
+
+    handler = answering(manifests=challenged)
+    async with start_server(ca, handler) as started:
+        server.host = started.host
+        assert (await why(lookup, started)).startswith(expected)
+        assert len(started.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (web.Response, "the registry's token server sends no token"),
+        (lambda: web.Response(text="[]"), "the registry's token server sends no token"),
+        (lambda: web.Response(text='{"token": 5}'), "the registry's token server sends no token"),
+        (lambda: web.Response(text='{"token": ""}'), "the registry's token server sends no token"),
+        (lambda: web.json_response({"token": "a\r\nX: y"}), "the registry's token server sends no"),
+        (lambda: web.json_response({"token": "x" * 70_000}), "the registry would send more than"),
+        (lambda: web.Response(status=500), "the registry's token server answers 500"),
+        (lambda: web.Response(status=403), "the registry's token server answers 403"),
+        (lambda: web.Response(status=302), "the registry's token server answers 302"),
+        (lambda: web.json_response({"token": "fine"}), "the registry answers 401"),
+    ],
+)  # fmt: skip
+async def test_tokens_that_are_none(
+    answer: Callable[[], web.StreamResponse], expected: str, ca: trustme.CA, lookup: ImageLookup
+) -> None:
+    server = Server()
+
+    def challenged() -> web.Response:
+        value = f'Bearer realm="https://{server.host}/token/x",service="s",scope="wide"'
+        return web.Response(status=401, headers={"WWW-Authenticate": value})
+
+    async with start_server(ca, answering(manifests=challenged, token=answer)) as started:
+        server.host = started.host
+        assert (await why(lookup, started)).startswith(expected)
+        token = next(request for request in started.seen if "token" in request.path)
+        assert dict(token.query) == {"service": "s", "scope": "wide"}

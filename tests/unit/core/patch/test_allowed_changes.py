@@ -1,0 +1,209 @@
+"""Tests of the check that a patch makes no other change than podsettle may make."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.factories import Json, container, pod
+from tests.support.patches import HELPER, OWN, patch_of
+from webhook.core.admission.review import make_request
+from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.verify import PatchError, VerifiedShapes, verify_patch
+
+
+def test_no_operation_can_fail_on_purpose() -> None:
+    document = pod(container("a", "x"))
+    patch = patch_of(document)
+    patch.annotate(OWN, "p/r")
+    patch.set_runtime_class("fast")
+    patch.wrap("initContainers", 0, ["w"])
+    patch.add_volume({"name": "v"})
+    patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
+    patch.put_init_container_first(HELPER)
+    assert {operation["op"] for operation in patch.verified_operations(VerifiedShapes())} <= {
+        "add", "replace", "move",
+    }  # fmt: skip
+
+
+def test_the_received_pod_is_not_changed_by_the_check() -> None:
+    pod_ = make_request(pod(container("a", "x"), volumes=[]), "ci").pod
+    patch = PodPatch(pod_)
+    patch.add_volume({"name": "v"})
+    patch.put_init_container_first(HELPER)
+    assert patch.verified_operations(VerifiedShapes()) == patch.verified_operations(
+        VerifiedShapes()
+    )
+    assert pod_.spec.volumes == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda patch: patch.wrap("containers", 0, ["w"]),  # It has no command.
+        lambda patch: patch.move_init_container_first(7),
+    ],
+    ids=["replaces what is absent", "moves what is absent"],
+)
+def test_a_patch_that_does_not_apply_is_refused(edit: Callable[[PodPatch], None]) -> None:
+    patch = patch_of(pod(container("a"), containers=[container("main")]))
+    edit(patch)
+    with pytest.raises(PatchError, match="does not apply"):
+        patch.verified_operations(VerifiedShapes())
+
+
+def received() -> Json:
+    """The part of a pod that a patch may touch."""
+    return {
+        "metadata": {"annotations": {"theirs": "1", OWN: "p/r"}},
+        "spec": {
+            "runtimeClassName": "kata",
+            "securityContext": {"seLinuxChangePolicy": "MountOption"},
+            "volumes": [{"name": "v"}, {"name": "w"}],
+            "initContainers": [
+                {"name": "a", "command": ["x", "y"]},
+                {"name": "b"},
+                {"name": "c", "restartPolicy": "Always"},
+                {"name": "d", "restartPolicyRules": [{"action": "Restart"}]},
+                {"name": "podsettle-kubelet-gate", "command": ["/linger"]},
+            ],
+            "containers": [
+                {
+                    "name": "main",
+                    "command": ["z"],
+                    "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+                },
+                {"name": "side"},
+            ],
+        },
+    }
+
+
+def _set(document: Json, *path: str | int, to: Any) -> None:
+    found: Any = document
+    for step in path[:-1]:
+        found = found[step]
+    found[path[-1]] = to
+
+
+INITS, MAIN = ("spec", "initContainers"), ("spec", "containers", 0)
+FORBIDDEN: dict[str, Callable[[Json], object]] = {
+    "a top-level key": lambda d: _set(d, "status", to={}),
+    "a label": lambda d: _set(d, "metadata", "labels", to={"a": "b"}),
+    "a spec key": lambda d: _set(d, "spec", "hostNetwork", to=True),
+    "a foreign annotation": lambda d: _set(d, "metadata", "annotations", "mine", to="1"),
+    "a changed annotation": lambda d: _set(d, "metadata", "annotations", "theirs", to="2"),
+    "a lost annotation": lambda d: d["metadata"]["annotations"].pop("theirs"),
+    "lost annotations": lambda d: d["metadata"].pop("annotations"),
+    "another class": lambda d: _set(d, "spec", "runtimeClassName", to="fast"),
+    "a lost class": lambda d: d["spec"].pop("runtimeClassName"),
+    "another change policy": lambda d: _set(
+        d, "spec", "securityContext", "seLinuxChangePolicy", to="Recursive"
+    ),
+    "a lost change policy": lambda d: d["spec"]["securityContext"].clear(),
+    "a security context": lambda d: _set(d, "spec", "securityContext", "runAsUser", to=0),
+    "another restart policy": lambda d: _set(d, *INITS, 2, "restartPolicy", to="Never"),
+    "a lost restart policy": lambda d: d["spec"]["initContainers"][2].pop("restartPolicy"),
+    "a restart policy that retries": lambda d: _set(d, *INITS, 0, "restartPolicy", to="Always"),
+    "a restart policy to rules": lambda d: _set(d, *INITS, 3, "restartPolicy", to="Never"),
+    "other rules": lambda d: _set(d, *INITS, 3, "restartPolicyRules", to=[]),
+    "rules alone": lambda d: _set(d, *INITS, 0, "restartPolicyRules", to=[{}]),
+    "a restart policy of a regular container": lambda d: _set(
+        d, *MAIN, "restartPolicy", to="Never"
+    ),
+    "another gate": lambda d: _set(d, *INITS, 4, "command", to=["/x"]),
+    "a wrapped gate": lambda d: _set(d, *INITS, 4, "command", to=["/w", "/linger"]),
+    "a lost gate": lambda d: d["spec"]["initContainers"].pop(),
+    "two gates": lambda d: d["spec"]["initContainers"].append(d["spec"]["initContainers"][4]),
+    "a regular gate": lambda d: d["spec"]["containers"].append({"name": "podsettle-kubelet-gate"}),
+    "a lost volume": lambda d: d["spec"]["volumes"].pop(),
+    "lost volumes": lambda d: d["spec"].pop("volumes"),
+    "volumes in another order": lambda d: d["spec"]["volumes"].reverse(),
+    "a volume in front": lambda d: d["spec"]["volumes"].insert(0, {"name": "x"}),
+    "two volumes": lambda d: d["spec"]["volumes"].extend([{"name": "x"}, {"name": "y"}]),
+    "a foreign init container": lambda d: d["spec"]["initContainers"].insert(0, {"name": "x"}),
+    "a lost init container": lambda d: d["spec"]["initContainers"].pop(0),
+    "init containers in another order": lambda d: d["spec"]["initContainers"].reverse(),
+    "a renamed init container": lambda d: _set(d, *INITS, 0, "name", to="x"),
+    "two helpers": lambda d: d["spec"]["initContainers"].extend([HELPER, HELPER]),
+    "a helper that is not first": lambda d: d["spec"]["initContainers"].append(
+        {"name": "podsettle-linger", "command": ["/linger"]}
+    ),
+    "a regular container": lambda d: d["spec"]["containers"].append({"name": "x"}),
+    "a regular helper": lambda d: d["spec"]["containers"].append({"name": "podsettle-linger"}),
+    "a lost container": lambda d: d["spec"]["containers"].pop(),
+    "containers in another order": lambda d: d["spec"]["containers"].reverse(),
+    "a renamed container": lambda d: _set(d, *MAIN, "name", to="x"),
+    "another image": lambda d: _set(d, *MAIN, "image", to="x"),
+    "args": lambda d: _set(d, *MAIN, "args", to=["x"]),
+    "another command": lambda d: _set(d, *MAIN, "command", to=["w", "x"]),
+    "a command with something behind": lambda d: _set(d, *MAIN, "command", to=["z", "w"]),
+    "a shorter command": lambda d: _set(d, *INITS, 0, "command", to=["y"]),
+    "a lost command": lambda d: d["spec"]["containers"][0].pop("command"),
+    "a command where there was none": lambda d: _set(d, *INITS, 1, "command", to=["w"]),
+    "an empty command": lambda d: _set(d, *MAIN, "command", to=[]),
+    "a lost mount": lambda d: _set(d, *MAIN, "volumeMounts", to=[]),
+    "another mount": lambda d: _set(d, *MAIN, "volumeMounts", 0, "mountPath", to="/w"),
+    "two mounts": lambda d: d["spec"]["containers"][0]["volumeMounts"].extend([{}, {}]),
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_the_check_refuses(what: str) -> None:
+    after = copy.deepcopy(received())
+    FORBIDDEN[what](after)
+    with pytest.raises(PatchError, match="patch self-check failed"):
+        verify_patch(received(), after)
+
+
+def test_the_check_lets_through_all_that_podsettle_does() -> None:
+    before = received()
+    del before["spec"]["runtimeClassName"]
+    before["spec"]["securityContext"].clear()
+    gate = before["spec"]["initContainers"].pop()
+    after = copy.deepcopy(before)
+    after["metadata"]["annotations"] |= {
+        OWN: "p/r,q/s",
+        "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel": "true",
+        "try-skip-volume-selinux-label.crio.io": "true",
+    }
+    spec = after["spec"]
+    spec["runtimeClassName"] = "fast"
+    spec["volumes"].append({"name": "podsettle-linger"})
+    spec["securityContext"]["seLinuxChangePolicy"] = "Recursive"
+    spec["initContainers"][0]["command"] = ["w", "x", "y"]
+    spec["initContainers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [{}]}
+    spec["initContainers"].insert(1, gate)
+    spec["initContainers"].insert(0, {"name": "podsettle-linger", "command": ["/linger"]})
+    spec["containers"][0]["volumeMounts"].append({"name": "podsettle-linger"})
+    spec["containers"][1]["volumeMounts"] = [{"name": "podsettle-linger"}]
+    verify_patch(before, after)
+
+
+def test_the_check_lets_the_helper_be_moved_to_the_front() -> None:
+    before = received()
+    before["spec"]["initContainers"].append({"name": "podsettle-linger"})
+    after = copy.deepcopy(before)
+    after["spec"]["initContainers"].insert(0, after["spec"]["initContainers"].pop())
+    verify_patch(before, after)
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_the_check_lets_the_gate_be_moved_anywhere(position: int) -> None:
+    before = received()
+    after = copy.deepcopy(before)
+    after["spec"]["initContainers"].insert(position, after["spec"]["initContainers"].pop())
+    verify_patch(before, after)
+
+
+@pytest.mark.parametrize("position", range(3))
+def test_the_check_counts_the_helpers_place_without_the_gate(position: int) -> None:
+    before = received()
+    gate = before["spec"]["initContainers"].pop()
+    before["spec"]["initContainers"].insert(1, {"name": "podsettle-linger"})
+    after = copy.deepcopy(before)
+    after["spec"]["initContainers"].insert(position, gate)
+    verify_patch(before, after)
