@@ -17,8 +17,8 @@ from webhook.core.constants import OBJECT_NAME
 from webhook.core.pull_secrets import (
     DOCKER_CFG,
     DOCKER_CONFIG_JSON,
+    MAX_PULL_SECRETS,
     MAX_PULL_SECRETS_BYTES,
-    MOST_PULL_SECRETS,
     PullSecret,
 )
 
@@ -55,7 +55,7 @@ class ClusterPullSecrets:
             except _ReadError as error:
                 why = f"service account {service_account!r} {error}"
                 return (PullSecret("", problem=why),)
-        read = dict.fromkeys(names[:MOST_PULL_SECRETS])
+        read = dict.fromkeys(names[:MAX_PULL_SECRETS])
         found: list[PullSecret] = []
         for name in read:
             secret = await self._read_secret(namespace, name)
@@ -64,8 +64,8 @@ class ClusterPullSecrets:
                 why = f"is not read: podsettle reads {most} of the secrets of a pod"
                 secret = PullSecret(name, problem=why)
             found.append(secret)
-        if len(names) > MOST_PULL_SECRETS:
-            why = f"pull secrets after the first {MOST_PULL_SECRETS} are not read"
+        if len(names) > MAX_PULL_SECRETS:
+            why = f"pull secrets after the first {MAX_PULL_SECRETS} are not read"
             found.append(PullSecret("", problem=why))
         return tuple(found)
 

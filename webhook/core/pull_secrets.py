@@ -1,4 +1,4 @@
-"""Image pull secrets as `webhook.cluster` reads them and `webhook.images` uses them."""
+"""Image pull secrets, which `webhook.cluster` reads and `webhook.images` uses."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import NamedTuple, Protocol
 DOCKER_CONFIG_JSON = "kubernetes.io/dockerconfigjson"
 DOCKER_CFG = "kubernetes.io/dockercfg"
 
-MOST_PULL_SECRETS = 20
-"""Of one pod that are read."""
+MAX_PULL_SECRETS = 20
+"""The number of secrets that are read for one pod. Webhooks run before API validation, so a client
+can name any number."""
 MAX_PULL_SECRETS_BYTES = 1024 * 1024
-"""Of all of one pod together, which is as much as one Secret can hold. Real ones have a few
-kilobytes; those of several pods are read at the same time."""
-LONGEST_NAME = 253
-"""Of an object. A pod is seen before the API server has validated it."""
+"""The size of all secrets of one pod: as much as one Secret can hold. Real ones have a few
+kilobytes. The limit matters because the secrets of several pods are read at the same time."""
+MAX_OBJECT_NAME_CHARACTERS = 253
+"""The length of an object's name. podsettle sees a pod before the API server validates it, so a
+name in it may be longer."""
 
 
 class PullSecret(NamedTuple):
@@ -22,23 +24,24 @@ class PullSecret(NamedTuple):
     name: str
     type: str = ""
     content: bytes = b""
-    """The value of the type's one key: `.dockerconfigjson` or `.dockercfg`."""
+    """The value of the key `.dockerconfigjson` or `.dockercfg`, according to the type."""
     problem: str = ""
-    """Why there is no content: in words that follow the secret's name, where it has one."""
+    """The reason why there is no content, as text that follows the secret's name."""
 
     def __repr__(self) -> str:
         return f"PullSecret({self.name!r}, {self.type!r}, …, {self.problem!r})"
 
 
 class PullSecrets(Protocol):
-    """Reads the secrets that a pod's images are pulled with."""
+    """A reader of the secrets with which a pod's images are pulled."""
 
     async def read(
         self, namespace: str, names: tuple[str, ...], service_account: str
     ) -> tuple[PullSecret, ...]:
-        """The secrets of these names; where there are none, those of the service account.
+        """Return the secrets of these names, or those of the service account if there are none.
 
-        That is what the API server fills in (kubernetes `plugin/pkg/admission/serviceaccount`).
-        Raises nothing: a secret that cannot be had is one with a problem, and so are, as one
-        without a name, all that come after the first `MOST_PULL_SECRETS`.
+        The API server fills in the same ones (kubernetes `plugin/pkg/admission/serviceaccount`).
+
+        Raises nothing. A secret that cannot be read has a `problem`. All secrets after the first
+        `MAX_PULL_SECRETS` become one entry with a `problem` and without a name.
         """

@@ -1,1 +1,1 @@
-"""One admission review: decided, answered, and its decision cached."""
+"""The answer to one AdmissionReview: the decision, its cache and its JSON."""

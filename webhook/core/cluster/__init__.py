@@ -1,1 +1,1 @@
-"""What the core knows of a cluster: the view, its nodes and its RuntimeClasses."""
+"""The cluster as the core reads it: the view, its nodes and its RuntimeClasses."""

@@ -20,18 +20,19 @@ from webhook.core.defects.versions import (
 from webhook.core.labels import compile_requirement
 from webhook.core.pod import NodeSelectorTerm, PodSpec
 
-_ARCHITECTURE = "kubernetes.io/arch"
-_OS = ("kubernetes.io/os", "beta.kubernetes.io/os")
+_ARCHITECTURE_LABEL = "kubernetes.io/arch"
+_OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 
-_MOST_REQUIREMENTS = 500
-_MOST_COMPARISONS = 20_000
-"""Requirements and their values, and those times nodes: beyond it a pod's affinity is not worth the
-time of everybody else's pods. The API server looks at its size after the webhooks only."""
+_MAX_AFFINITY_SIZE = 500
+"""The number of requirements and values. Webhooks run before API validation, so a client can choose
+any number. Larger affinities are not evaluated: any node is assumed to fit."""
+_MAX_AFFINITY_COMPARISONS = 20_000
+"""The same bound for the size of the affinity times the number of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What podsettle reads of a Node."""
+    """The fields of a Node that podsettle reads."""
 
     name: str
     labels: Mapping[str, str]
@@ -42,13 +43,16 @@ class Node:
     def read(
         cls, name: str, labels: Mapping[str, str], runtime_version: str, kubelet_version: str
     ) -> Node:
-        """A node from the texts of its `metadata` and `status.nodeInfo`."""
+        """Return a node from the texts of its `metadata` and `status.nodeInfo`."""
         return cls(name, labels, parse_runtime(runtime_version), parse_version(kubelet_version))
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """All nodes of the view. Made once per change; what is asked per pod is worked out here."""
+    """All nodes of the view, with the groups of nodes that questions about pods need.
+
+    The groups are computed once per change of the nodes, not once per pod.
+    """
 
     all: tuple[Node, ...] = ()
     affected_by_cri_o_9840: tuple[Node, ...] = field(init=False, compare=False)
@@ -86,49 +90,53 @@ class Nodes:
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
 
     def may_lose_exit_codes(self, pod: PodSpec) -> bool:
-        """Whether a node that the pod could land on reports 255 for quick containers.
+        """Return whether the pod could land on a node that reports 255 for quick containers.
 
-        Where no known node fits, the answer is yes: the pod waits for one that nobody knows yet,
-        from an autoscaler for example, and a needless sleep costs less than a failed run.
+        If no known node fits, the answer is True. The pod then waits for an unknown node, for
+        example from an autoscaler, and a needless sleep costs less than a failed run.
         """
         return any_node_fits(self.affected_by_cri_o_9840, pod) or not any_node_fits(self.all, pod)
 
     def may_run_cri_o(self, pod: PodSpec) -> bool:
-        """Whether the pod could land on a CRI-O node, known or not."""
+        """Return whether the pod could land on a CRI-O node. True if no known node fits."""
         return any_node_fits(self.running_cri_o, pod) or not any_node_fits(self.all, pod)
 
     def may_lack_volatile_mounts(self, pod: PodSpec) -> bool:
-        """Whether the pod could land on a node, known or not, that may not mount volatile."""
+        """Return whether the pod could land on a node that is not certain to mount volatile.
+
+        If no known node fits, the answer is True.
+        """
         return any_node_fits(self.without_volatile_mounts, pod) or not any_node_fits(self.all, pod)
 
     def mount_image_volumes(self, pod: PodSpec) -> bool:
-        """Whether every node that the pod could land on is certain to mount image volumes.
+        """Return whether every node that the pod could land on is certain to mount image volumes.
 
-        Where no known node fits, the answer is no. A cordoned node counts: it may be back before
-        the pod is scheduled.
+        If no known node fits, the answer is False. Cordoned nodes count, because a node may be
+        uncordoned before the pod is scheduled.
         """
         return not any_node_fits(self.image_volumes_uncertain, pod) and any_node_fits(self.all, pod)
 
     def may_lack_image_volumes(self, pod: PodSpec) -> bool:
-        """Whether a known node that the pod could land on does not mount image volumes."""
+        """Return whether the pod could land on a known node that does not mount image volumes."""
         return any_node_fits(self.without_image_volumes, pod)
 
     def may_lack_restart_rules(self, pod: PodSpec, *, among_all: bool) -> bool:
-        """Whether a known node that the pod could land on does not follow `restartPolicyRules`.
+        """Return whether the pod could land on a known node without `restartPolicyRules`.
 
-        Of the nodes that lose exit codes, or of all: the others have no use for them.
+        `among_all` says whether all nodes count. Otherwise only nodes that lose exit codes count,
+        because the others do not need the rules.
         """
         lacking = self.without_restart_rules if among_all else self.affected_without_restart_rules
         return any_node_fits(lacking, pod)
 
 
 def runs_on_windows(pod: PodSpec) -> bool:
-    """Whether the pod says that it runs on Windows, by `os`, nodeSelector or node affinity."""
+    """Return whether `os`, the nodeSelector or the node affinity restricts the pod to Windows."""
     if pod.os is not None and pod.os.name:
         return pod.os.name == "windows"
     if pod.security_context is not None and pod.security_context.windows_options is not None:
         return True
-    for key in _OS:
+    for key in _OS_LABELS:
         if pod.node_selector and key in pod.node_selector:
             return pod.node_selector[key] == "windows"
     terms = _required_terms(pod)
@@ -137,7 +145,7 @@ def runs_on_windows(pod: PodSpec) -> bool:
         and terms != []
         and all(
             any(
-                r.key in _OS
+                r.key in _OS_LABELS
                 and (
                     (r.operator == "In" and set(r.values or ()) == {"windows"})
                     or (r.operator == "NotIn" and "linux" in (r.values or ()))
@@ -150,24 +158,23 @@ def runs_on_windows(pod: PodSpec) -> bool:
 
 
 def any_node_fits(nodes: Iterable[Node], pod: PodSpec) -> bool:
-    """Whether one of the nodes matches the pod's nodeName, nodeSelector and required affinity.
+    """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
 
-    An affinity that would take too long to evaluate is left out: any of the nodes could run it.
-
-    Taints, resources and what the scheduler weighs are not looked at: they change by the minute.
+    Taints, resources and scheduler scores are ignored, because they change by the minute. An
+    affinity that takes too long to evaluate is ignored too.
     """
     if pod.node_name:
         return any(node.name == pod.node_name for node in nodes)
     terms = _required_terms(pod)
     known = nodes if isinstance(nodes, tuple) else tuple(nodes)
     if terms is not None:
-        size = _size(terms)
-        if size > _MOST_REQUIREMENTS or size * len(known) > _MOST_COMPARISONS:
+        size = _affinity_size(terms)
+        if size > _MAX_AFFINITY_SIZE or size * len(known) > _MAX_AFFINITY_COMPARISONS:
             return bool(known)
     wanted = pod.node_selector
     if not wanted and terms is None:
         return bool(known)
-    matchers = [_matcher(term) for term in terms] if terms is not None else None
+    matchers = [_term_matcher(term) for term in terms] if terms is not None else None
     return any(
         (not wanted or wanted.items() <= node.labels.items())
         and (matchers is None or any(matches(node) for matches in matchers))
@@ -176,17 +183,17 @@ def any_node_fits(nodes: Iterable[Node], pod: PodSpec) -> bool:
 
 
 def architectures(nodes: Nodes, pod: PodSpec) -> frozenset[str]:
-    """The architectures of the nodes that a pod could land on; empty where one is not known.
+    """Return the architectures of the nodes that a pod could land on.
 
-    Where no known node fits, the pod waits for one that nobody knows yet, and what its
-    nodeSelector says is all there is to go by.
+    If no known node fits, return the architecture in the pod's nodeSelector. Return an empty set if
+    one of the architectures is unknown.
     """
     by_label: dict[str, list[Node]] = {}
     for node in nodes.all:
-        by_label.setdefault(node.labels.get(_ARCHITECTURE, ""), []).append(node)
+        by_label.setdefault(node.labels.get(_ARCHITECTURE_LABEL, ""), []).append(node)
     found = frozenset(label for label, some in by_label.items() if any_node_fits(tuple(some), pod))
     if not found:
-        selected = (pod.node_selector or {}).get(_ARCHITECTURE)
+        selected = (pod.node_selector or {}).get(_ARCHITECTURE_LABEL)
         return frozenset({selected}) if selected else found
     return frozenset() if "" in found else found
 
@@ -196,7 +203,7 @@ def _required_terms(pod: PodSpec) -> list[NodeSelectorTerm] | None:
     return affinity.required.node_selector_terms if affinity and affinity.required else None
 
 
-def _size(terms: list[NodeSelectorTerm]) -> int:
+def _affinity_size(terms: list[NodeSelectorTerm]) -> int:
     return sum(
         1 + len(requirement.values or ())
         for term in terms
@@ -204,7 +211,7 @@ def _size(terms: list[NodeSelectorTerm]) -> int:
     ) + len(terms)
 
 
-def _matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
+def _term_matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
     try:
         labels = [
             compile_requirement(r.operator, r.key, r.values or ())
@@ -214,7 +221,7 @@ def _matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
             compile_requirement(r.operator, r.key, r.values or ()) for r in term.match_fields or ()
         ]
     except (ValueError, IndexError):
-        # The API server refuses such a pod after the webhooks have run.
+        # The API server rejects such a pod after the webhooks have run.
         return lambda _node: False
     if not labels and not fields:
         return lambda _node: False  # An empty term matches no node (core/v1 NodeSelectorTerm).

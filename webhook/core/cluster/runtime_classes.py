@@ -14,7 +14,7 @@ RuntimeClassName = Annotated[
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", max_length=253
     ),
 ]
-"""The name of a RuntimeClass in a policy: a DNS subdomain, or the API server refuses the pod."""
+"""The name of a RuntimeClass in a policy. The API server accepts only DNS subdomains."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,49 +1,48 @@
-"""The view of the cluster that a decision is made in.
+"""The interface through which a decision reads the cluster.
 
-One protocol, two sources (`webhook.cluster`): manifests on disk, and an API server. Whatever a
-view returns is immutable, so a decision never sees half a change.
+`webhook.cluster` implements it for manifests on disk and for an API server. Every object that a
+view returns is immutable, so a change of the cluster cannot alter a decision halfway.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from webhook.core.cluster.nodes import Nodes
-    from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-    from webhook.core.defects.versions import Version
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.defects.versions import Version
 
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """What podsettle reads of a Namespace."""
+    """The fields of a Namespace that podsettle reads."""
 
     name: str
     labels: Mapping[str, str]
     fixed_selinux_level: bool = False
-    """Whether OpenShift gives the namespace's pods one SELinux level
-    (annotation `openshift.io/sa.scc.mcs`)."""
+    """Whether OpenShift gives all pods of the namespace one SELinux level (annotation
+    `openshift.io/sa.scc.mcs`)."""
 
 
 class ClusterView(Protocol):
-    """Everything that a decision asks about the cluster."""
+    """The facts about the cluster that decisions read."""
 
     @property
     def nodes(self) -> Nodes:
-        """The nodes, perhaps none."""
+        """The known nodes."""
 
     @property
     def server_version(self) -> Version | None:
-        """The API server's version; None where there is no server to ask."""
+        """The API server's version, or None if there is no API server."""
 
     @property
     def runtime_classes(self) -> Mapping[str, RuntimeClassInfo]:
-        """The RuntimeClasses by name; another mapping after a change."""
+        """The RuntimeClasses by name. A change gives a new mapping."""
 
     def namespace(self, name: str) -> Namespace | None:
-        """The namespace, or None where the view does not know it."""
+        """Return the namespace, or None if the view does not know it."""
 
     def runtime_class(self, name: str) -> RuntimeClassInfo | None:
-        """The RuntimeClass, or None where it does not exist."""
+        """Return the RuntimeClass, or None if it does not exist."""

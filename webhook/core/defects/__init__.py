@@ -1,1 +1,1 @@
-"""Which releases of Kubernetes and of container runtimes have a defect or a feature."""
+"""The releases of Kubernetes and of container runtimes that have a defect or a feature."""

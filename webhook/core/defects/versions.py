@@ -1,11 +1,11 @@
-"""Versions as nodes and servers state them, and which releases carry which cure."""
+"""Versions of Kubernetes and of container runtimes: their defects, fixes and features."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-# Few digits: Python refuses numbers of more than 4,300.
+# Nine digits at most, because Python rejects numbers of more than 4,300 digits.
 _VERSION = re.compile(
     r"v?(\d{1,9})\.(\d{1,9})(?!\d)(?:\.(\d{1,9})(?!\d))?(-(?:alpha|beta|rc|dev)(?![a-z]))?",
     re.ASCII,
@@ -13,9 +13,9 @@ _VERSION = re.compile(
 
 
 class Version(NamedTuple):
-    """A release; `final` is False for a pre-release, which sorts before its release.
+    """A release. `final` is False for a pre-release, which sorts before its release.
 
-    A vendor's rebuild (`1.33.5-2.rhaos4.20…`) counts as the release that it names.
+    A vendor's rebuild (`1.33.5-2.rhaos4.20`) counts as the release in its name.
     """
 
     major: int
@@ -28,7 +28,7 @@ class Version(NamedTuple):
 
 
 def parse_version(text: str) -> Version | None:
-    """The version at the start of a text such as `v1.36.2` or `1.33.12-5.el9`, if there is one."""
+    """Return the version at the start of a text such as `v1.36.2` or `1.33.12-5.el9`, or None."""
     found = _VERSION.match(text)
     if not found:
         return None
@@ -47,13 +47,14 @@ class Runtime(NamedTuple):
 
 
 def parse_runtime(text: str) -> Runtime:
-    """`cri-o://1.33.12` gives `cri-o` and its version; what cannot be read has no version."""
+    """Return the runtime in a text such as `cri-o://1.33.12`. A malformed version becomes None."""
     name, _, version = text.partition("://")
     return Runtime(name, parse_version(version))
 
 
-# "Wait for exit file before defaulting to exit code 255": cri-o issue 9840, fixed on main by
-# PR 9846 and released in 1.36.0. 1.32 and older have no fix.
+# cri-o issue 9840: CRI-O does not wait for the exit file before it defaults to exit code 255.
+# Fixed on main by PR 9846, first released in 1.36.0. Releases up to 1.32 have no fix. The table
+# gives the first fixed patch release of a minor release.
 _EXIT_255_FIXED_IN = {
     33: 13,  # PR 9932
     34: 9,  # PR 9879
@@ -63,9 +64,10 @@ _EXIT_255_FIXED_ON_MAIN = Version(1, 36, 0)
 
 
 def is_affected_by_cri_o_9840(runtime: Runtime) -> bool:
-    """Whether the runtime reports exit 255 for containers that finish at once.
+    """Return whether the runtime has the defect of cri-o issue 9840.
 
-    Only CRI-O does, until the releases above; a CRI-O of unknown version is taken to.
+    Such a CRI-O reports exit 255 for containers that exit within milliseconds. A CRI-O of unknown
+    version counts as affected.
     """
     if runtime.name != "cri-o":
         return False
@@ -78,27 +80,27 @@ def is_affected_by_cri_o_9840(runtime: Runtime) -> bool:
     return version < _EXIT_255_FIXED_ON_MAIN
 
 
-# KEP-4639: image volumes are locked on from Kubernetes 1.36 and on by default in 1.35. Before
-# that an API server drops the field and then refuses the pod for a volume without a source.
+# KEP-4639: image volumes are locked on from Kubernetes 1.36 and on by default in 1.35. An older
+# API server drops the field, and then rejects the pod because the volume has no source.
 IMAGE_VOLUMES_LOCKED_ON = Version(1, 36)
 IMAGE_VOLUMES_ON_BY_DEFAULT = Version(1, 35)
 
 # KEP-5307: `restartPolicyRules` of a container, beta and on by default from 1.35. An API server
-# before 1.34 refuses an init container with a `restartPolicy` other than Always.
+# before 1.34 rejects an init container with a `restartPolicy` other than Always.
 RESTART_RULES_ON_BY_DEFAULT = Version(1, 35)
 
-# KEP-1710: `seLinuxChangePolicy` of a pod, beta and on by default from 1.33. Before that an API
-# server drops the field.
+# KEP-1710: `seLinuxChangePolicy` of a pod, beta and on by default from 1.33. An older API server
+# drops the field.
 SELINUX_CHANGE_POLICY_ON_BY_DEFAULT = Version(1, 33)
 
-# KEP-1710: under SELinuxMount the kubelet mounts a volume with the pod's SELinux label and asks the
-# runtime for no relabelling. Beta and off by default from 1.33, locked on from 1.37. Even there it
-# takes a fixed level, no `seLinuxChangePolicy: Recursive`, and `seLinuxMount: true` in the volume's
+# KEP-1710: with SELinuxMount the kubelet mounts a volume with the pod's SELinux label, and the
+# runtime does not relabel it. Beta and off by default from 1.33, locked on from 1.37. It also needs
+# a fixed level, no `seLinuxChangePolicy: Recursive`, and `seLinuxMount: true` in the volume's
 # CSIDriver.
 SELINUX_MOUNT_LOCKED_ON = Version(1, 37)
 
-# cri-o commit 322a18e9aa. No containerd release mounts volatile by itself: it is an option of the
-# node's overlayfs snapshotter (containerd PR 8676), which nodes do not tell.
+# cri-o commit 322a18e9aa. containerd mounts volatile only if an option of the overlayfs snapshotter
+# is set (containerd PR 8676), and a Node object does not show that option.
 _CRI_O_MOUNTS_VOLATILE_SINCE = Version(1, 22)
 
 # The first runtime releases that mount image volumes: cri-o PR 8317, containerd PR 10579.
@@ -106,12 +108,12 @@ _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
 
 
 def supports_restart_rules(kubelet: Version | None) -> bool:
-    """Whether a kubelet follows `restartPolicyRules`; an older one restarts as the pod says."""
+    """Return whether a kubelet follows `restartPolicyRules`. An older one ignores them."""
     return kubelet is not None and kubelet >= RESTART_RULES_ON_BY_DEFAULT
 
 
 def mounts_volatile(runtime: Runtime) -> bool:
-    """Whether a runtime is certain to mount root filesystems volatile, with nothing configured."""
+    """Return whether a runtime is certain to mount root filesystems volatile by default."""
     return (
         runtime.name == "cri-o"
         and runtime.version is not None
@@ -120,9 +122,9 @@ def mounts_volatile(runtime: Runtime) -> bool:
 
 
 def mounts_image_volumes(kubelet: Version | None, runtime: Runtime, least: Version) -> bool:
-    """Whether a node mounts `volumes[].image`, its kubelet being `least` or later.
+    """Return whether a node mounts `volumes[].image`, and its kubelet is `least` or later.
 
-    From IMAGE_VOLUMES_LOCKED_ON on that is certain, whatever the node's feature gates say.
+    From IMAGE_VOLUMES_LOCKED_ON on, no feature gate of the node can switch it off.
     """
     since = _IMAGE_VOLUMES_SINCE.get(runtime.name)
     return (

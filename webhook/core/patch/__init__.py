@@ -1,1 +1,1 @@
-"""The JSON Patch of a decision: built from edits, and verified before it is answered."""
+"""The JSON Patch of a decision: built from edits, and verified before it is sent."""

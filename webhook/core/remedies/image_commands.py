@@ -15,7 +15,7 @@ from webhook.core.images import (
 )
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod
-from webhook.core.pull_secrets import LONGEST_NAME, MOST_PULL_SECRETS
+from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS, MAX_PULL_SECRETS
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context
 
@@ -66,14 +66,14 @@ class ImageCommands:
         that the limit is exceeded.
         """
         spec = self._pod.spec
-        secrets = (spec.image_pull_secrets or ())[: MOST_PULL_SECRETS + 1]
+        secrets = (spec.image_pull_secrets or ())[: MAX_PULL_SECRETS + 1]
         return ImageQuery(
             image[: MAX_REFERENCE_CHARACTERS + 1],
             rules,
-            frozenset(each[: LONGEST_NAME + 1] for each in self._architectures),
+            frozenset(each[: MAX_OBJECT_NAME_CHARACTERS + 1] for each in self._architectures),
             self._context.namespace.name,
-            tuple(secret.name[: LONGEST_NAME + 1] for secret in secrets),
-            (spec.service_account_name or "default")[: LONGEST_NAME + 1],
+            tuple(secret.name[: MAX_OBJECT_NAME_CHARACTERS + 1] for secret in secrets),
+            (spec.service_account_name or "default")[: MAX_OBJECT_NAME_CHARACTERS + 1],
         )
 
     @cached_property
