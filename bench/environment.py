@@ -35,11 +35,11 @@ def describe_environment() -> dict[str, str]:
         "Kubernetes": _find(
             str(_ROOT / "tests/support/kube/go.mod"), r"^\tk8s.io/kubernetes v(\S+)"
         ),
-        "Go": _go().removeprefix("go"),
+        "Go": _go_release().removeprefix("go"),
     }
 
 
-def _go() -> str:
+def _go_release() -> str:
     """Return the Go release that built agnhost."""
     if not build.is_built(build.PEERS):
         return "none"

@@ -116,6 +116,7 @@ def _measure_pods(run: Run, part: ReportTable) -> None:
 
 
 def _serve(run: Run, stack: ExitStack, manifests: Path) -> Server:
+    """Start podsettle with these manifests. `stack` stops it."""
     log = manifests.with_suffix(".log")
     return stack.enter_context(
         serve_podsettle(run.certs, log, manifests=manifests, core=run.cores.server)

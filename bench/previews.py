@@ -68,7 +68,7 @@ def measure(run: Run) -> ReportTable:
     manifests = cluster_manifests.write_manifests(
         run.directory / "previewed", _POLICIES, _NAMESPACES
     )
-    with _server(run, manifests, stalls) as server:
+    with _monitored_server(run, manifests, stalls) as server:
         check_answers(server, sent[:1], is_patched)
         texts: dict[str, bytes | None] = {IDLE: None, **bodies()}
         statuses: dict[str, list[int]] = {}
@@ -131,7 +131,8 @@ def _count(answers: list[int]) -> str:
 
 
 @contextmanager
-def _server(run: Run, manifests: Path, stalls: Path) -> Iterator[Server]:
+def _monitored_server(run: Run, manifests: Path, stalls: Path) -> Iterator[Server]:
+    """Run podsettle with the stall monitor while the block runs."""
     port = free_port()
     url = f"https://127.0.0.1:{port}"
     command: list[str | Path] = [sys.executable, "-m", "bench.stall_monitor", run.certs, str(port)]
