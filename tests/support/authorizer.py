@@ -1,4 +1,4 @@
-"""An authorizer with three known tokens."""
+"""An authorizer that knows three tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from webhook.cluster.authorizer import Access, AccessDecision
 
 
 class Known:
-    """Tokens by what comes of them; remembers what it was asked."""
+    """An authorizer with a fixed result for each token. Records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str]] = []

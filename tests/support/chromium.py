@@ -1,4 +1,4 @@
-"""Headless Chromium, driven through chromedriver in plain W3C WebDriver: JSON over HTTP."""
+"""Headless Chromium, controlled through chromedriver with W3C WebDriver: JSON over HTTP."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ import httpx
 import pytest
 
 CONTROL, SHIFT, ENTER, TAB, END, LEFT = "\ue009", "\ue008", "\ue007", "\ue004", "\ue010", "\ue012"
-"""Keys, as WebDriver spells them."""
+"""The key codes of WebDriver."""
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-_PATIENCE = 15.0
+_TIMEOUT_SECONDS = 15.0
 
 
 def find_chromium() -> tuple[str, str]:
-    """Chromium and chromedriver; skips the test where they are missing, but fails it in CI."""
+    """Return the paths of Chromium and chromedriver.
+
+    If one is missing, the test is skipped, but fails in CI.
+    """
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     if browser and driver:
@@ -42,38 +45,38 @@ class Chromium:
         self._session = session
 
     def open(self, url: str) -> None:
-        """Load a page and forget what the logs hold of earlier ones."""
+        """Load a page and clear the logs of earlier ones."""
         self._call("POST", "url", {"url": "about:blank"})
         self.console()
         self.requests()
         self._call("POST", "url", {"url": url})
 
     def run(self, script: str, *arguments: object) -> Any:
-        """The value that a JavaScript function body returns; elements come as references."""
+        """Run a JavaScript function body and return its value. Elements become references."""
         return self._call("POST", "execute/sync", {"script": script, "args": list(arguments)})
 
     def wait_for(self, expression: str, *arguments: object) -> Any:
-        """The value of a JavaScript expression as soon as it is true, looked at in each frame."""
+        """Wait until a JavaScript expression is true, and return its value."""
         script = f"""
             const done = arguments[arguments.length - 1];
-            const deadline = performance.now() + {_PATIENCE * 1000};
-            const look = () => {{
+            const deadline = performance.now() + {_TIMEOUT_SECONDS * 1000};
+            const check = () => {{
                 const value = {expression};
                 if (value || performance.now() > deadline) done(value || null);
-                else setTimeout(look, 10);
+                else setTimeout(check, 10);
             }};
-            look();
+            check();
         """
         value = self._call("POST", "execute/async", {"script": script, "args": list(arguments)})
         assert value, f"never came true: {expression}\n{self.text('body')}"
         return value
 
     def text(self, selector: str) -> str:
-        """What the first element that matches holds, as text."""
+        """Return the text of the first element that matches."""
         return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
 
     def texts(self, selector: str) -> list[str]:
-        """The same for every visible element that matches."""
+        """Return the texts of all visible elements that match."""
         found: list[str] = self.run(
             "return [...document.querySelectorAll(arguments[0])]"
             ".filter((e) => e.checkVisibility()).map((e) => e.textContent)",
@@ -82,7 +85,7 @@ class Chromium:
         return found
 
     def click(self, selector: str, text: str = "") -> None:
-        """Click where the mouse would, on the first match that holds the text."""
+        """Click on the first element that matches and contains the text."""
         element = self.run(
             "return [...document.querySelectorAll(arguments[0])]"
             ".find((e) => e.textContent.includes(arguments[1]))",
@@ -98,14 +101,14 @@ class Chromium:
         self._call("POST", f"element/{element[_ELEMENT]}/value", {"text": text})
 
     def press(self, *keys: str) -> None:
-        """Hold the keys down in turn, wherever the focus is, and let them go again."""
+        """Press all keys in order and then release them, on the focused element."""
         down = [{"type": "keyDown", "value": key} for key in keys]
         up = [{"type": "keyUp", "value": key} for key in reversed(keys)]
         actions = [{"type": "key", "id": "keyboard", "actions": down + up}]
         self._call("POST", "actions", {"actions": actions})
 
     def paste(self, selector: str, text: str) -> None:
-        """Replace what a field holds, as a paste would."""
+        """Replace the text of a field, as pasting does."""
         self.run(
             "const field = document.querySelector(arguments[0]); field.focus();"
             "field.value = arguments[1]; field.dispatchEvent(new Event('input', {bubbles: true}))",
@@ -114,23 +117,23 @@ class Chromium:
         )
 
     def emulate(self, *, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
-        """Another window size and colour scheme."""
+        """Set the window size and the colour scheme."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.devtools("Emulation.setDeviceMetricsOverride", **metrics)
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.devtools("Emulation.setEmulatedMedia", features=[feature])
 
     def devtools(self, command: str, **parameters: object) -> Any:
-        """A command of the DevTools protocol."""
+        """Run a command of the DevTools protocol."""
         return self._call("POST", "goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def console(self) -> list[dict[str, Any]]:
-        """What the console logged since it was last asked."""
+        """Return and clear the entries of the console."""
         entries: list[dict[str, Any]] = self._call("POST", "se/log", {"type": "browser"})
         return entries
 
     def requests(self) -> list[dict[str, Any]]:
-        """Every request since they were last asked for: url, method and headers."""
+        """Return and clear the requests of the page: url, method and headers."""
         entries = self._call("POST", "se/log", {"type": "performance"})
         messages = [json.loads(entry["message"])["message"] for entry in entries]
         return [
@@ -148,13 +151,13 @@ class Chromium:
 
 @contextmanager
 def start_chromium(profile: Path) -> Iterator[Chromium]:
-    """A browser with a profile of its own, which takes certificates that nobody signed."""
+    """Start a browser with a new profile. It accepts self-signed certificates."""
     browser, driver = find_chromium()
     options = {
         "binary": browser,
         "args": [
             "--headless=new",
-            # Containers seldom allow the sandbox, and only our own page is opened.
+            # Containers rarely allow the sandbox, and the tests open only the project's page.
             "--no-sandbox",
             "--disable-dev-shm-usage",
             "--disable-background-networking",
@@ -166,7 +169,7 @@ def start_chromium(profile: Path) -> Iterator[Chromium]:
     }
     capabilities = {
         "acceptInsecureCerts": True,
-        "timeouts": {"script": int(_PATIENCE * 2000)},
+        "timeouts": {"script": int(_TIMEOUT_SECONDS * 2000)},
         "goog:chromeOptions": options,
         "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
     }

@@ -110,7 +110,7 @@ async def test_one_name_too_many_is_refused_with_a_reason_that_is_not_remembered
     await asyncio.sleep(0)
     async with asyncio.timeout(30):
         assert await why(hanging, "localhost/a:1", namespace="a") == (
-            "3 look-ups of names for namespace a are under way; no more are begun until one ends"
+            "3 DNS look-ups for namespace a are in flight; no more start until one ends"
         )
     names.answer.set()
     await asyncio.gather(*pods)
@@ -125,7 +125,7 @@ async def test_a_namespace_does_not_share_the_refusal_of_another(hanging: ImageL
         first, second = await asyncio.gather(
             *(why(hanging, "localhost/a:1", namespace=namespace) for namespace in ("a", "b"))
         )
-    assert "for namespace a are under way" in first
+    assert "for namespace a are in flight" in first
     assert NEVER_ASKED in second
 
 
@@ -183,7 +183,7 @@ def metric(client: httpx.Client, name: str) -> float:
 def test_a_name_server_that_does_not_answer_holds_up_one_namespace_alone(tmp_path: Path) -> None:
     with serving_without_dns(tmp_path) as (process, client):
         # The first reviews may be too early: what registries are asked with is loaded meanwhile.
-        full = "8 look-ups of names for namespace a are under way"
+        full = "8 DNS look-ups for namespace a are in flight"
         ten = [f"registry-{n}.example" for n in range(10)]
         await_that(lambda: full in warnings(client, "a", *ten), "the share is used up")
         await_that(lambda: NEVER_ASKED in warnings(client, "b", "localhost"), "b is served")

@@ -1,4 +1,4 @@
-"""The preview page: what it is made of, and how it behaves in a real browser."""
+"""The preview page: its document, and its behaviour in a browser."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _EXAMPLES = EXAMPLES
 # At most 63 characters: a longer container name matches no glob, and the page would not show it.
 _HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>'
 
-_QUIET = """
+_UNCHANGED = """
 apiVersion: v1
 kind: Pod
-metadata: {name: quiet, namespace: kube-system}
+metadata: {name: unchanged, namespace: kube-system}
 spec: {containers: [{name: main, image: registry.example/main}]}
 """
 
@@ -53,7 +53,7 @@ spec:
   containers: [{name: main, image: registry.example/main}]
 """
 
-# What a writer of YAML gets wrong: other types, syntax, indentation, line ends, odd characters.
+# Texts that are hard to write in YAML: other types, syntax, indentation, line ends, characters.
 _TEXTS = "|".join(
     (
         "-|--|-c|---|~|#|=|<<|%|{|*|!|'|\"|\\|null|Yes|off|.5|.inf|1|0x1f|1e3|1_0|1:30|10ms",
@@ -79,11 +79,11 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 @pytest.fixture
 def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
-    """The page, just opened. Whatever a test does with it has to leave the console clean."""
+    """The page, newly opened. Fails the test if the console shows an error afterwards."""
     chromium.emulate()
     chromium.open(f"{server.url}/")
     yield chromium
-    # A refused preview is logged as a resource that failed to load: the tests know of it.
+    # The browser logs a refused preview as a resource that failed to load.
     logged = [entry for entry in chromium.console() if entry["source"] != "network"]
     assert logged == []
     elsewhere = [
@@ -95,14 +95,14 @@ def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
 
 
 def preview(page: Chromium, workload: str) -> None:
-    """Paste a workload, preview it and wait for what becomes of it."""
+    """Paste a workload, preview it and wait for the answer."""
     page.paste("#workload", workload)
     page.click("#preview")
     wait_for_answer(page)
 
 
 def answer_to(http: httpx.Client, workload: str) -> dict[str, Any]:
-    """What the server says of the first pod, without the page."""
+    """The server's answer for the first pod, without the page."""
     answer = http.post("/preview", content=workload).raise_for_status().json()
     pod: dict[str, Any] = answer["pods"][0]
     return pod
@@ -115,7 +115,7 @@ def wait_for_answer(page: Chromium) -> None:
     )
 
 
-# What it is made of
+# The document
 
 
 def test_page_is_one_small_document(http: httpx.Client) -> None:
@@ -128,7 +128,7 @@ def test_page_is_one_small_document(http: httpx.Client) -> None:
     assert plain.text == response.text
 
 
-def test_policy_allows_only_the_pages_own_style_and_script(http: httpx.Client) -> None:
+def test_content_security_policy_allows_only_the_pages_style_and_script(http: httpx.Client) -> None:
     response = http.get("/")
     policy = dict(
         directive.split(" ", 1)
@@ -142,7 +142,7 @@ def test_policy_allows_only_the_pages_own_style_and_script(http: httpx.Client) -
         assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
 
 
-def test_links_lead_to_what_the_server_has(page: Chromium, http: httpx.Client) -> None:
+def test_links_lead_to_existing_routes(page: Chromium, http: httpx.Client) -> None:
     links = page.run("return [...document.links].map((link) => link.href)")
     origin = page.run("return origin")
     assert links == [f"{origin}/{path}" for path in ("readyz?verbose", "metrics", "openapi.json")]
@@ -152,7 +152,7 @@ def test_links_lead_to_what_the_server_has(page: Chromium, http: httpx.Client) -
 # Previews
 
 
-def test_example_shows_reasons_and_difference(page: Chromium) -> None:
+def test_example_shows_reasons_and_diff(page: Chromium) -> None:
     page.click("#example")
     wait_for_answer(page)
     assert page.texts(".pod h3") == ["Pod/echo-run-pod"]
@@ -165,7 +165,7 @@ def test_example_shows_reasons_and_difference(page: Chromium) -> None:
     assert all(line.startswith("+") for line in added)
 
 
-def test_states_are_told_in_words(page: Chromium) -> None:
+def test_states_are_shown_as_words(page: Chromium) -> None:
     preview(page, _WARNED)
     assert page.texts("summary .chip") == ["Changed", "1 warning"]
     applied, missing, *_ = page.texts(".reasons li")
@@ -176,15 +176,15 @@ def test_states_are_told_in_words(page: Chromium) -> None:
     assert "podsettle: postInitSleep: NoCommand: bare, naked:" in page.text(".warnings")
 
 
-def test_pod_that_stays_as_it_is(page: Chromium) -> None:
-    preview(page, _QUIET)
+def test_unchanged_pod_is_shown_as_unchanged(page: Chromium) -> None:
+    preview(page, _UNCHANGED)
     assert page.texts("summary .chip") == ["Unchanged"]
     assert page.text(".reasons").startswith("UnchangedProtectedNamespace")
     assert "Nothing changes" in page.text("[role=tabpanel]")
     assert page.texts(".warns") == []
 
 
-def test_views_are_what_the_server_answered(page: Chromium, http: httpx.Client) -> None:
+def test_tabs_show_the_servers_answer(page: Chromium, http: httpx.Client) -> None:
     expected = answer_to(http, _WARNED)
     preview(page, _WARNED)
     assert page.text("[role=tabpanel]") == expected["diff"]
@@ -194,7 +194,7 @@ def test_views_are_what_the_server_answered(page: Chromium, http: httpx.Client) 
     assert json.loads(page.text("[role=tabpanel]")) == expected["after"]
 
 
-def test_yaml_reads_back(page: Chromium) -> None:
+def test_yaml_is_parsed_back_to_the_same_values(page: Chromium) -> None:
     values = [{text: text, "l": [text, [text, []], {"a": text, "b": {}}]} for text in _TEXTS]
     written = page.run("return arguments[0].map((value) => yaml(value))", values)
     assert [yaml.safe_load(text) for text in written] == values
@@ -208,8 +208,8 @@ def test_admitted_yaml_is_the_admitted_pod(page: Chromium, http: httpx.Client) -
     assert yaml.safe_load(page.text("[role=tabpanel]")) == answer_to(http, workload)["after"]
 
 
-def test_many_pods_are_folded_until_they_are_opened(page: Chromium) -> None:
-    preview(page, "---\n".join([_QUIET] * 6 + [_WARNED]))
+def test_many_pods_are_collapsed_until_they_are_opened(page: Chromium) -> None:
+    preview(page, "---\n".join([_UNCHANGED] * 6 + [_WARNED]))
     assert page.text("#status") == "7 pods, 1 changed, 1 warning"
     assert page.texts(".reasons") == []
     page.click("summary", "Pod/warned")
@@ -228,14 +228,14 @@ items:
 """
 
 
-def test_objects_without_a_pod_are_listed_behind_the_pods(page: Chromium) -> None:
+def test_objects_without_a_pod_are_listed_after_the_pods(page: Chromium) -> None:
     preview(page, _MIXED)
     assert page.texts(".pod h3") == ["Pod/p"]
-    expected = "1 pod, 0 changed, 0 warnings, 1 object not readable, 2 objects without a pod"
+    expected = "1 pod, 0 changed, 0 warnings, 1 unreadable object, 2 objects without a pod"
     assert page.text("#status") == expected
     unreadable, passed_over = page.texts(".without")
-    assert unreadable.startswith("These cannot be readLine 7 items[2] has no kind")
-    assert passed_over.startswith("No pod in theseLine 5 Service/web: a Service holds no pod")
+    assert unreadable.startswith("Unreadable objectsLine 7 items[2] has no kind")
+    assert passed_over.startswith("Objects without a podLine 5 Service/web: a Service holds no pod")
     assert "kubectl get pod -n ci -l tekton.dev/taskRun=build -o yaml" in passed_over
     page.click(".without button", "Line 8")
     selected = page.run(
@@ -243,11 +243,11 @@ def test_objects_without_a_pod_are_listed_behind_the_pods(page: Chromium) -> Non
         "return area.value.slice(area.selectionStart, area.selectionEnd)"
     )
     assert selected.startswith("- {apiVersion: tekton.dev/v1")
-    preview(page, _QUIET)
+    preview(page, _UNCHANGED)
     assert page.texts(".without") == []
 
 
-def test_fields_are_sent(page: Chromium) -> None:
+def test_fields_are_sent_as_query_parameters(page: Chromium) -> None:
     page.type("#namespace", "elsewhere")
     page.type("#labels", "team=build, storage=large")
     page.type("#path", "spec.worker.template")
@@ -267,17 +267,17 @@ def test_fields_are_sent(page: Chromium) -> None:
     )
 
 
-def test_results_of_an_older_input_say_so(page: Chromium) -> None:
-    preview(page, _QUIET)
+def test_results_of_an_earlier_input_are_marked(page: Chromium) -> None:
+    preview(page, _UNCHANGED)
     page.type("#namespace", "x")
-    assert page.text("#status") == "Of the input before it was changed"
+    assert page.text("#status") == "Result of an earlier input"
     assert len(page.texts(".stale .pod")) == 1
     page.click("#preview")
     wait_for_answer(page)
     assert page.texts(".facts dd")[0] == "x"
 
 
-def test_copy(page: Chromium, http: httpx.Client) -> None:
+def test_copy_button_copies_the_tab(page: Chromium, http: httpx.Client) -> None:
     page.devtools(
         "Browser.grantPermissions",
         origin=page.run("return origin"),
@@ -289,10 +289,10 @@ def test_copy(page: Chromium, http: httpx.Client) -> None:
     assert page.run("return navigator.clipboard.readText()") == answer_to(http, _WARNED)["diff"]
 
 
-# Refusals
+# Errors
 
 
-def test_servers_message_is_shown_beside_the_input(page: Chromium, http: httpx.Client) -> None:
+def test_error_is_shown_below_the_input_with_its_line(page: Chromium, http: httpx.Client) -> None:
     detail = http.post("/preview", content=_BROKEN).json()["detail"]
     preview(page, _BROKEN)
     assert page.text("#error .mono") == detail
@@ -307,16 +307,16 @@ def test_servers_message_is_shown_beside_the_input(page: Chromium, http: httpx.C
     assert page.run(selected) == "  labels: {a: b: c}"
 
 
-def test_refusal_takes_the_older_result_away(page: Chromium) -> None:
-    preview(page, _QUIET)
+def test_error_removes_the_earlier_result(page: Chromium) -> None:
+    preview(page, _UNCHANGED)
     preview(page, _BROKEN)
     assert page.texts(".pod") == []
-    preview(page, _QUIET)
+    preview(page, _UNCHANGED)
     assert page.texts("#error") == []
     assert page.run("return document.querySelector('[aria-invalid]')") is None
 
 
-def test_empty_input_is_the_servers_to_refuse(page: Chromium) -> None:
+def test_empty_input_shows_the_servers_error(page: Chromium) -> None:
     page.click("#preview")
     wait_for_answer(page)
     assert "the body is empty" in page.text("#error")
@@ -325,34 +325,34 @@ def test_empty_input_is_the_servers_to_refuse(page: Chromium) -> None:
 @pytest.mark.parametrize(
     ("status", "title"),
     [
-        (401, "The server wants a valid bearer token (401 Refused)"),
+        (401, "The server requires a valid bearer token (401 Refused)"),
         (403, "The token does not allow previews (403 Refused)"),
         (502, "The server failed (502 Refused)"),
     ],
 )
-def test_other_refusals(page: Chromium, status: int, title: str) -> None:
+def test_http_errors_have_titles(page: Chromium, status: int, title: str) -> None:
     page.run(
         "window.fetch = async () => new Response(JSON.stringify({detail: 'said <b>so</b>'}),"
         "{status: arguments[0], statusText: 'Refused'})",
         status,
     )
-    preview(page, _QUIET)
+    preview(page, _UNCHANGED)
     assert page.text("#error .label") == title
     assert page.text("#error .mono") == "said <b>so</b>"
     focused = page.run("return document.activeElement.id")
     assert (focused == "token") is (status in {401, 403})
 
 
-def test_server_that_is_gone(page: Chromium) -> None:
+def test_unreachable_server_is_reported(page: Chromium) -> None:
     page.run("window.fetch = async () => { throw new TypeError('Failed to fetch'); }")
-    preview(page, _QUIET)
+    preview(page, _UNCHANGED)
     assert page.text("#error") == "No answer from the serverFailed to fetch"
 
 
-# Safety
+# Security
 
 
-def test_hostile_pod_runs_nothing(page: Chromium) -> None:
+def test_hostile_pod_cannot_run_scripts(page: Chromium) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -376,7 +376,7 @@ def test_hostile_pod_runs_nothing(page: Chromium) -> None:
     for tab in ("Diff", "Patch", "YAML", "JSON"):
         page.click("[role=tab]", tab)
         assert "<img src=x" in page.text("[role=tabpanel]")
-    # Kinds and paths come back in the messages of refusals.
+    # Errors contain kinds and paths.
     preview(page, json.dumps({"kind": _HOSTILE}))
     assert f"a {_HOSTILE} holds no pod" in page.text("#error")
     preview(page, json.dumps({"kind": "List", "items": [{"kind": _HOSTILE}, pod]}))
@@ -386,7 +386,7 @@ def test_hostile_pod_runs_nothing(page: Chromium) -> None:
     assert [r["url"] for r in page.requests() if r["url"].endswith("/x")] == []
 
 
-def test_browser_refuses_what_is_not_the_pages_own(page: Chromium) -> None:
+def test_browser_refuses_scripts_that_are_not_the_pages(page: Chromium) -> None:
     refused = page.run(
         "const script = document.createElement('script');"
         "try { script.text = 'window.pwned = true'; document.body.append(script); }"
@@ -394,14 +394,14 @@ def test_browser_refuses_what_is_not_the_pages_own(page: Chromium) -> None:
     )
     assert refused
     assert page.run("return window.pwned") is None
-    # This once, the violation is what was wanted.
+    # The violation is expected here. Reading the console also clears it.
     assert [entry["source"] for entry in page.console()] != []
 
 
-def test_token_is_sent_and_nowhere_kept(page: Chromium) -> None:
-    preview(page, _QUIET)
+def test_token_is_sent_and_not_stored(page: Chromium) -> None:
+    preview(page, _UNCHANGED)
     page.type("#token", "Bearer s3cret.token")
-    preview(page, _QUIET)
+    preview(page, _UNCHANGED)
     requests = page.requests()
     sent = [request["headers"] for request in requests if request["method"] == "POST"]
     assert [headers.get("Authorization") for headers in sent] == [None, "Bearer s3cret.token"]
@@ -411,7 +411,7 @@ def test_token_is_sent_and_nowhere_kept(page: Chromium) -> None:
     assert page.run(f"{kept} + location.search.length") == 0
 
 
-def test_token_that_no_header_can_carry(page: Chromium) -> None:
+def test_token_with_invalid_characters_is_not_sent(page: Chromium) -> None:
     page.type("#token", "naïve token")
     page.click("#preview")
     wait_for_answer(page)
@@ -420,10 +420,10 @@ def test_token_that_no_header_can_carry(page: Chromium) -> None:
     assert [request for request in page.requests() if request["method"] == "POST"] == []
 
 
-# Keyboard, reading and small windows
+# Accessibility and small windows
 
 
-def test_keyboard_is_enough(page: Chromium) -> None:
+def test_page_can_be_used_with_the_keyboard_alone(page: Chromium) -> None:
     assert page.run("return document.activeElement.id") == "workload"
     page.paste("#workload", _WARNED)
     page.press(CONTROL, ENTER)
@@ -450,7 +450,7 @@ def test_keyboard_is_enough(page: Chromium) -> None:
     assert page.run("return document.activeElement.tagName") == "SUMMARY"
 
 
-def test_example_can_be_undone(page: Chromium) -> None:
+def test_inserting_the_example_can_be_undone(page: Chromium) -> None:
     page.paste("#workload", "mine")
     page.click("#example")
     wait_for_answer(page)
@@ -459,7 +459,7 @@ def test_example_can_be_undone(page: Chromium) -> None:
     page.wait_for("document.querySelector('#workload').value === 'mine'")
 
 
-def test_every_field_and_result_has_a_name(page: Chromium) -> None:
+def test_every_control_has_an_accessible_name(page: Chromium) -> None:
     preview(page, _WARNED)
     tree = page.devtools("Accessibility.getFullAXTree")["nodes"]
     controls = {"textbox", "button", "tab", "tabpanel", "link", "form", "region", "navigation"}
@@ -477,11 +477,11 @@ def test_every_field_and_result_has_a_name(page: Chromium) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "workload",
-    [_WARNED, _QUIET, _BROKEN, _MIXED],
-    ids=["warned", "quiet", "broken", "mixed"],
+    [_WARNED, _UNCHANGED, _BROKEN, _MIXED],
+    ids=["warned", "unchanged", "broken", "mixed"],
 )
-def test_text_stands_out(page: Chromium, scheme: str, workload: str) -> None:
-    """WCAG AA, for every text that is visible: 4.5 to 1."""
+def test_text_has_enough_contrast(page: Chromium, scheme: str, workload: str) -> None:
+    """WCAG AA requires 4.5 to 1 for every visible text."""
     page.emulate(scheme=scheme)
     preview(page, workload)
     assert page.run(_CONTRAST) == []
@@ -489,19 +489,19 @@ def test_text_stands_out(page: Chromium, scheme: str, workload: str) -> None:
 
 @pytest.mark.parametrize(
     "workload",
-    [_WARNED, _QUIET, _BROKEN, _MIXED],
-    ids=["warned", "quiet", "broken", "mixed"],
+    [_WARNED, _UNCHANGED, _BROKEN, _MIXED],
+    ids=["warned", "unchanged", "broken", "mixed"],
 )
-def test_narrow_window_needs_no_sideways_scrolling(page: Chromium, workload: str) -> None:
+def test_narrow_window_needs_no_horizontal_scrolling(page: Chromium, workload: str) -> None:
     page.emulate(width=400, height=800)
-    preview(page, re.sub(r"\b(warned|quiet|wrapped|bare|registry)\b", "long" * 40, workload))
+    preview(page, re.sub(r"\b(warned|unchanged|wrapped|bare|registry)\b", "long" * 40, workload))
     root = "document.documentElement"
     assert page.run(f"return {root}.scrollWidth - {root}.clientWidth") == 0
 
 
-def test_results_come_into_view(page: Chromium) -> None:
+def test_results_are_scrolled_into_view(page: Chromium) -> None:
     page.emulate(width=400, height=800)
-    preview(page, _QUIET)
+    preview(page, _UNCHANGED)
     top = page.run("return document.querySelector('.pod').getBoundingClientRect().top")
     assert 0 <= top < 400
 
