@@ -9,8 +9,6 @@ rejects a pod without them. The fields stand in the order of the API's documenta
 API server encodes them in that order and msgspec then finds each one soonest.
 
 Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
-
-Long because a pod has many parts and each is a struct of a few lines.
 """
 
 from __future__ import annotations
@@ -71,7 +69,7 @@ class SecurityContext(WireStruct):
     windows_options: AnyObject | None = None
     se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
     se_linux_change_policy: str | None = msgspec.field(default=None, name="seLinuxChangePolicy")
-    """Of a pod only."""
+    """A field of the pod only, not of its containers."""
 
 
 class VolumeMount(WireStruct):
@@ -100,7 +98,7 @@ class ExitCodes(WireStruct):
 
 
 class RestartRule(WireStruct):
-    """One entry of `restartPolicyRules`; the first whose exit codes match decides."""
+    """One entry of `restartPolicyRules`. The kubelet applies the first one that matches."""
 
     action: str = ""
     exit_codes: ExitCodes | None = None
@@ -117,7 +115,7 @@ class Container(WireStruct):
     restart_policy: str | None = None
     restart_policy_rules: list[RestartRule] | None = None
     volume_mounts: Raw = UNSET
-    """Half of what a Tekton pod consists of, and hardly ever asked for: see `mounts`."""
+    """Kept undecoded; half of a Tekton pod's bytes. Use `mounts`."""
     volume_devices: Raw = UNSET
     liveness_probe: AnyObject | None = None
     readiness_probe: AnyObject | None = None
@@ -128,28 +126,28 @@ class Container(WireStruct):
 
     @property
     def has_args(self) -> bool:
-        """Whether the pod sets `args`. Raises one of DECODE_ERRORS if they are no strings."""
+        """Whether `args` is not empty. Raises one of DECODE_ERRORS if it is no list of strings."""
         return is_set(self.args) and bool(_decode_strings(self.args))
 
     @property
     def has_mounts(self) -> bool:
-        """Whether `volumeMounts` is there. Raises one of DECODE_ERRORS where it is no list."""
+        """Whether `volumeMounts` is set. Raises one of DECODE_ERRORS if it is no list."""
         raw = self.volume_mounts
         return is_set(raw) and (bytes(raw).startswith(b"[") or self.mounts is not None)
 
     @property
     def mounts(self) -> list[VolumeMount]:
-        """`volumeMounts`, decoded. Raises one of DECODE_ERRORS."""
+        """The decoded `volumeMounts`. Raises one of DECODE_ERRORS."""
         return _decode_mounts(self.volume_mounts) if is_set(self.volume_mounts) else []
 
     @property
     def devices(self) -> list[VolumeDevice]:
-        """`volumeDevices`, decoded. Raises one of DECODE_ERRORS."""
+        """The decoded `volumeDevices`. Raises one of DECODE_ERRORS."""
         return _decode_devices(self.volume_devices) if is_set(self.volume_devices) else []
 
 
 class Volume(WireStruct):
-    """One entry of `volumes`; only what tells a persistent one, and podsettle's own."""
+    """One entry of `volumes`, with the sources that remedies look for."""
 
     name: str = ""
     empty_dir: AnyObject | None = None
@@ -167,20 +165,20 @@ class NodeSelectorRequirement(WireStruct):
 
 
 class NodeSelectorTerm(WireStruct):
-    """Requirements on a node's labels and fields, all of which have to hold."""
+    """Requirements on a node's labels and fields. A node must meet all of them."""
 
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
 class NodeSelector(WireStruct):
-    """Terms, one of which has to hold."""
+    """Node selector terms. A node must meet one of them."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
 class NodeAffinity(WireStruct):
-    """`affinity.nodeAffinity`; preferences bind nothing and are not read."""
+    """`affinity.nodeAffinity`. Preferences are not read: they exclude no node."""
 
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -231,7 +229,7 @@ class PodSpec(WireStruct):
     image_pull_secrets: list[LocalObjectReference] | None = None
     affinity: Affinity | None = None
     tolerations: Raw = UNSET
-    """In every pod, and asked for by one remedy: see `tolerated`."""
+    """Kept undecoded, because every pod has them and one remedy reads them. Use `tolerated`."""
     priority_class_name: str | None = None
     runtime_class_name: str | None = None
     overhead: dict[str, Any] | None = None
@@ -239,7 +237,7 @@ class PodSpec(WireStruct):
 
     @property
     def tolerated(self) -> list[Toleration]:
-        """`tolerations`, decoded. Raises one of DECODE_ERRORS."""
+        """The decoded `tolerations`. Raises one of DECODE_ERRORS."""
         return _decode_tolerations(self.tolerations) if is_set(self.tolerations) else []
 
 
@@ -260,7 +258,7 @@ class ObjectMeta(WireStruct):
 
 
 class Pod(WireStruct):
-    """A pod as it is admitted: often without a name, never with a status that matters."""
+    """A pod in an admission request. It often has no name yet."""
 
     spec: PodSpec
     metadata: ObjectMeta | None = None
@@ -277,9 +275,9 @@ class Pod(WireStruct):
 
     @property
     def name(self) -> str:
-        """What it is called, for people: `build-x7*` where the API server is still to complete it.
+        """The pod's name for messages, or its `generateName` with a star, such as `build-x7*`.
 
-        It does so after the webhooks have run.
+        The API server completes a generated name after the webhooks have run.
         """
         if self.metadata is None:
             return ""
@@ -289,9 +287,9 @@ class Pod(WireStruct):
 
 
 def is_sidecar(container: Container) -> bool:
-    """Whether a container runs beside the others: a native sidecar, or one of Tekton's.
+    """Return whether a container is a native sidecar or a sidecar of Tekton.
 
-    Tekton stops its own by swapping the image for one in which the command must be absent.
+    Tekton stops its sidecars by replacing their image with one that does not contain the command.
     """
     return container.restart_policy == "Always" or container.name.startswith("sidecar-")
 

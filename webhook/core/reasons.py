@@ -1,7 +1,7 @@
 """The reasons for which a remedy was or was not applied.
 
-They are a closed set of codes, the same in warnings, audit annotations, metric labels, logs,
-`/preview`, the page and the command line.
+The reasons are a closed set of codes. Warnings, audit annotations, metric labels, logs, `/preview`,
+the page and the command line all use the same codes.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import msgspec
 
 
 class Reason(StrEnum):
-    """Why a remedy was or was not applied. Names are part of the contract; never rename one."""
+    """A reason for which a remedy was or was not applied. Never rename one: users rely on them."""
 
     meaning: str
-    """One sentence for the documentation and the page."""
+    """The explanation for the documentation, the page and warnings."""
     warns: bool
-    """Whether a person should act on it: then `kubectl` prints it as a warning."""
+    """Whether a person should act on it. If so, `kubectl` prints it as a warning."""
 
     def __new__(cls, code: str, meaning: str, warns: bool = False) -> Reason:
-        """A code with what there is to say about it."""
+        """Create a reason from its code, its meaning and whether it warns."""
         reason = str.__new__(cls, code)
         reason._value_, reason.meaning, reason.warns = code, meaning, warns
         return reason
 
-    __hash__ = str.__hash__  # Enum's is written in Python, and each review asks for several.
+    __hash__ = str.__hash__  # Enum's own is Python code, and each review hashes several reasons.
 
     APPLIED = "Applied", "The remedy is in the patch."
     WOULD_APPLY = (

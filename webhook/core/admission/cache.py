@@ -63,10 +63,10 @@ class DecisionCache:
         linger_image: str | None,
         decide: Callable[[Pod], Decision],
     ) -> Decision:
-        """Return the cached decision on a pod, or the one that `decide` makes. **Mutates `pod`.**
+        """Return the cached decision on a pod, or the one that `decide` makes.
 
-        The key omits foreign annotations, so the caller must know that podsettle's annotations fit.
-        Raises what `decide` raises.
+        **Mutates `pod`.** The key omits foreign annotations, so the caller must know that the
+        annotations of podsettle fit. Raises what `decide` raises.
         """
         generation = (view.nodes, view.runtime_classes, view.server_version, linger_image)
         if generation != self._generation:
