@@ -1,4 +1,4 @@
-"""Who is covered, and by what."""
+"""Tests for webhook.core.policy.coverage: which policies cover a namespace."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_namespaces_with_equal_labels_have_separate_coverage() -> None:
     assert len(policies) == 1
 
 
-# What is kept is bounded by its size, whatever labels tenants choose.
+# The caches are bounded, whatever labels tenants choose.
 
 MANY = [
     policy(
@@ -182,19 +182,19 @@ MANY = [
 
 
 def some(prefix: str, number: int) -> dict[str, str]:
-    """Labels by the bits of a number: each number chooses another set of policies."""
+    """Return labels for the bits of a number. Each number selects another set of policies."""
     return {f"{prefix}{bit}": "x" for bit in range(60) if number >> bit & 1}
 
 
 def ask(policies: PolicySet, number: int, name: str = "ci") -> None:
-    # Times an odd number, so that half of the bits are set.
+    # The odd factor makes about half of the bits 1.
     chosen = number * 0x9E3779B97F4A7C15 % 2**60
     coverage = policies.coverage_for(Namespace(name, some("n", chosen)), None)
     coverage.group.plan(some("p", chosen))
 
 
 def peak_bytes(questions: int) -> int:
-    """Of memory, that as many questions take that all differ."""
+    """Return the peak memory in bytes of a number of different queries."""
     policies = PolicySet(MANY)
     gc.collect()
     tracemalloc.start()
@@ -237,7 +237,7 @@ def test_coverage_cache_is_bounded_by_the_size_of_labels(
     assert kept("one", a="b")
     for number in range(1_000):
         assert kept(f"n{number}", a="x" * 10_000)
-        # Relabelled, it is counted once.
+        # New labels replace the old entry, so the namespace is counted once.
         assert kept("one", a=str(number))
     assert policies._coverage_cache_bytes <= 100_000
     assert len(policies._coverage_cache) <= 10

@@ -1,4 +1,4 @@
-"""The CRD and the editors' schema say what the model says, in forms that their readers take."""
+"""Tests that the CRD and the schema for editors agree with the model and are well-formed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EDITOR = editor_schema()
 
 
 def nodes(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
-    """Every schema in a structural schema, with its path."""
+    """Yield every schema in a structural schema, with its path."""
     yield path, schema
     for key, inner in schema.get("properties", {}).items():
         yield from nodes(inner, f"{path}.{key}")
@@ -38,7 +38,7 @@ def nodes(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
 NODES = dict(nodes(OPENAPI))
 
 # https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
-# #specifying-a-structural-schema, without the parts for which a SettlePolicy has no use.
+# #specifying-a-structural-schema, without the parts that a SettlePolicy does not use.
 STRUCTURAL: dict[str, set[str]] = {
     "object": {"properties", "required", "additionalProperties", "maxProperties"}
     | {"x-kubernetes-map-type"},
@@ -96,7 +96,7 @@ def test_crd_is_an_independent_copy_each_time() -> None:
     assert crd() == CRD
 
 
-# The model, the CRD and the editors' schema agree.
+# The model, the CRD and the schema for editors agree.
 
 
 class Field(typing.NamedTuple):
@@ -105,11 +105,11 @@ class Field(typing.NamedTuple):
 
     @property
     def default(self) -> Any:
-        """As a person would write it."""
+        """The default in the form that authors write."""
         value = self.info.get_default(call_default_factory=True)
         if value is None:
             return None
-        # pydantic keeps the constraints apart; the last one is for there to be any.
+        # pydantic keeps the constraints in separate objects. The last item is a fallback.
         annotation: Any = typing.Annotated[self.info.annotation, *self.info.metadata, None]
         return TypeAdapter(annotation).dump_python(value, mode="json", by_alias=True)
 
@@ -168,7 +168,7 @@ def test_crd_field_agrees_with_the_model(path: str) -> None:
     if field.required:
         assert "default" not in node
     elif field.default in EMPTY:
-        # What is there anyway is not written into the objects.
+        # Empty defaults are not written into objects.
         assert "default" not in node
     else:
         assert node["default"] == editor["default"] == field.default
@@ -188,7 +188,7 @@ def test_editor_schema_has_no_kubernetes_keywords() -> None:
     assert EDITOR["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-# Documents under the schemas.
+# Valid and invalid documents.
 
 
 TYPES: dict[str, tuple[type, ...]] = {
@@ -202,7 +202,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def errors(schema: Json, value: Any, path: str = "") -> Iterator[str]:
-    """The paths at which a value is not what a schema wants: as much of JSON Schema as is used."""
+    """Yield the paths at which a value violates a schema. Supports the keywords that are used."""
     if "$ref" in schema:
         yield from errors(EDITOR["$defs"][schema["$ref"].rpartition("/")[2]], value, path)
     if "anyOf" in schema and all(list(errors(option, value)) for option in schema["anyOf"]):
@@ -281,7 +281,7 @@ def test_invalid_policy_is_invalid_for_editors_and_model(name: str) -> None:
     assert bool(list(errors(EDITOR, wrong.document))) is not wrong.only_rule
 
 
-# What the generator cannot express is an error when the files are made, and no silent gap.
+# A keyword that the generator cannot express is an error. It must not be dropped silently.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an installed CRD lacks of this release's."""
+"""Tests for the comparison of an installed CRD with the CRD of this release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which registries a policy lets be asked, and what is asked of an image."""
+"""Tests for imageConfig: the registries that a policy allows, and the queries for images."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_missing_image_is_recorded_once() -> None:
     assert NO_IMAGES == {}
 
 
-# Architectures.
+# The architectures of a query.
 
 AMD = node("amd", labels={"kubernetes.io/arch": "amd64", "disk": "ssd"})
 ARM = node("arm", labels={"kubernetes.io/arch": "arm64"})
@@ -114,7 +114,7 @@ def test_architectures_are_those_of_nodes_that_the_pod_could_land_on(
     assert architectures(Nodes(map(read_node, nodes)), found) == set(expected.split())
 
 
-# Texts of images in a pod.
+# Texts from images in a pod's command.
 
 
 @given(st.text("$(){}A a", max_size=12))

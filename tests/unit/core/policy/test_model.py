@@ -1,4 +1,4 @@
-"""Every error in a SettlePolicy is told once, with the file, the line and the path."""
+"""Tests that every error in a SettlePolicy is reported once, with file, line and path."""
 
 from __future__ import annotations
 

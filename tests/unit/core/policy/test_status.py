@@ -1,4 +1,4 @@
-"""What a policy's status says."""
+"""Tests for the conditions in a policy's status."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_old_crd_lists_up_to_five_missing_fields() -> None:
 
 
 def test_crd_with_other_defaults_only_is_not_outdated() -> None:
-    """After a rollback of podsettle it is the newer one, and may stay."""
+    """After a rollback of podsettle the installed CRD is the newer one, and may stay."""
     found = crd_current(CrdDifference(other_defaults=("spec.a: 45s, not 30s",)))
     assert found[:3] == ("CRDCurrent", "Unknown", "OtherDefaults")
     assert "has other defaults than podsettle: spec.a: 45s, not 30s. " in found.message
@@ -230,7 +230,7 @@ def test_each_remedy_is_listed_and_one_needed_remedy_suffices() -> None:
     )
 
 
-# A RuntimeClass with scheduling leaves some of the nodes.
+# A RuntimeClass with a nodeSelector matches only some of the nodes.
 
 POOL = Nodes(
     [
@@ -259,7 +259,7 @@ def test_need_of_skip_relabel_counts_only_nodes_of_its_class() -> None:
 
 
 def test_class_of_skip_relabel_does_not_limit_the_nodes_of_other_remedies() -> None:
-    """The class goes onto pods with volumes alone, and the sleep onto the others as well."""
+    """Only pods with volumes get the class, but postInitSleep is applied to the others too."""
     both = policy(postInitSleep={}, skipSELinuxRelabel={"runtimeClassName": "ci"})
     found = still_needed(both, pool({"pool": "ci"}))
     assert found.message.startswith("postInitSleep: 1 of 3 nodes still runs an affected CRI-O: ")

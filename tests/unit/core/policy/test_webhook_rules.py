@@ -1,4 +1,4 @@
-"""What the API server is to ask about, as the policies have it."""
+"""Tests for the cluster webhooks that the policies need."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def selecting(selector: Any, name: str = "p", pods: dict[str, Any] | None = None
 
 
 def made_for(*policies: SettlePolicy, entry: dict[str, Any] = ENTRY) -> dict[str, Any]:
-    """The webhooks for policies, by their names."""
+    """Return the cluster webhooks for policies, by name."""
     return {each["name"]: each for each in cluster_webhooks(entry, webhook_selectors(policies))}
 
 
 def only(*policies: SettlePolicy, entry: dict[str, Any] = ENTRY) -> Any:
-    """The one webhook for policies."""
+    """Return the only cluster webhook for policies."""
     (webhook,) = made_for(*policies, entry=entry).values()
     return webhook
 
@@ -48,7 +48,7 @@ def excluded(webhook: Any) -> list[str]:
 
 
 def conditions(webhook: Any) -> dict[str, str]:
-    """Expressions by name, of which the API server takes each once."""
+    """Return the match conditions by name. The API server refuses a name that occurs twice."""
     names = [condition["name"] for condition in webhook["matchConditions"]]
     assert len(names) == len(set(names))
     return {each["name"]: each["expression"] for each in webhook["matchConditions"]}
@@ -107,7 +107,7 @@ def test_each_pair_of_selectors_has_its_own_webhook() -> None:
             {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]},
         ),
         "second.cluster.podsettle.dev": (["b"], None),
-        # Nothing of the third: the first one's selector includes it.
+        # The third policy needs no webhook: the first policy's selectors include its own.
     }
 
 
@@ -124,7 +124,7 @@ def test_timeouts_of_all_cluster_webhooks_fit_into_a_request(
     policies = [selecting({"matchLabels": {"team": f"t{n}"}}, f"p{n:02}") for n in range(count)]
     made = made_for(*policies, entry=entry)
     assert [each["timeoutSeconds"] for each in made.values()] == [expected] * count
-    # Half of the API server's --request-timeout: webhooks may be called twice.
+    # Half of the API server's --request-timeout, because webhooks may be called twice.
     assert expected * count < 60 / 2
 
 
@@ -198,7 +198,7 @@ def test_operators_match_conditions_are_copied() -> None:
 
 
 def test_match_conditions_of_an_earlier_chart_are_replaced() -> None:
-    """Nor do they stand in for what is podsettle's own."""
+    """podsettle's own conditions count, not the old ones with the same names."""
     earlier = [{"name": name, "expression": "true"} for name in (*OWN[:3], "not-ours", OWN[3])]
     made = only(selecting({}), entry={**ENTRY, "matchConditions": earlier})
     without = only(selecting({}))

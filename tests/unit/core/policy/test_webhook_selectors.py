@@ -1,4 +1,4 @@
-"""Which webhooks the policies need, and that these miss no pod and are asked about no other."""
+"""Tests for the selectors of cluster webhooks: they match the pods that policies cover."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_selectors_that_others_include_need_no_webhook() -> None:
     wide = policy("b", namespaceSelector=team("x"))
     assert names(narrow, wide) == {CLUSTER_WEBHOOK}
     assert webhook_selectors([narrow, wide]).by_webhook[CLUSTER_WEBHOOK].pods == frozenset()
-    # A protected namespace is covered only by a policy that names it.
+    # Only a policy that names a protected namespace covers it.
     named = policy(
         "c", namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "kube-x"}}
     )
@@ -114,10 +114,10 @@ def test_more_than_twenty_webhooks_are_merged_into_one() -> None:
     )
     assert list(selectors.by_webhook) == [CLUSTER_WEBHOOK]
     assert selectors.by_webhook[CLUSTER_WEBHOOK].namespaces == frozenset()
-    # What every one demands is still demanded.
+    # A requirement that all policies have in common stays.
     common = webhook_selectors(many(21, podSelector=app("x"))).by_webhook[CLUSTER_WEBHOOK]
     assert common.pods == {LabelRequirement("app", "In", ("x",))}
-    # Not counted: what shares a webhook, or needs none.
+    # Policies that share a webhook, or need none, do not count.
     more = [*many(20), *(policy(f"q{n}", namespaceSelector=team("t1")) for n in range(9))]
     assert not webhook_selectors([*more, policy("opt-in", namespaceSelector=None)]).merged_because
 
@@ -144,7 +144,7 @@ def test_label_key_that_the_api_server_refuses_is_left_out() -> None:
     }
 
 
-# Nothing is missed, and nothing else is asked about.
+# The API server calls podsettle for the pods that policies cover, and for no others.
 
 NAMES = st.sampled_from(["ci", "ci", "build", "kube-system", "kube-x", "openshift-y", "own"])
 KEYS = st.sampled_from(["team", "tier"])
@@ -240,7 +240,7 @@ ENTRIES = st.sampled_from(["Ignore", "Fail"]).map(
 
 
 def asks(webhook: Json, space: Json, document: Json) -> bool:
-    """Whether the API server calls the webhook for a pod that is created in a namespace."""
+    """Return whether the API server calls the webhook for a pod that is created in a namespace."""
 
     def matches(selector: str, labels: Json) -> bool:
         found = LabelSelector.model_validate(webhook.get(selector) or {})
@@ -257,7 +257,10 @@ def asks(webhook: Json, space: Json, document: Json) -> bool:
 
 
 def _holds(condition: Json, space: str, document: Json) -> bool:
-    """What CEL says of podsettle's own conditions; tests/e2e/test_scope.py has the real one."""
+    """Return the value of one of podsettle's match conditions.
+
+    tests/e2e/test_scope.py evaluates the real CEL expressions.
+    """
     match condition["name"]:
         case "not-mirror":
             return "kubernetes.io/config.mirror" not in document["metadata"]["annotations"]
@@ -300,11 +303,11 @@ def test_api_server_calls_for_exactly_the_pods_that_policies_cover(
     )
     applied = any(outcome.reason is Reason.APPLIED for outcome in decision.outcomes)
     opts_in = "podsettle.dev/policy" in labels
-    # The operator's exclusions win over the label, and over everything where they have to.
+    # The operator's exclusions win over the label. With failurePolicy: Fail they win over all.
     kept_out = name == EXCLUDED and (opts_in or entry["failurePolicy"] == "Fail")
     event(f"applied: {applied}, asked: {len(asked)}, broad: {bool(selectors.merged_because)}")
     if applied and not kept_out:
         assert asked or opt_in
     if not applied:
-        # A webhook for labelled namespaces, or for too many policies, is asked about more.
+        # The opt-in webhook, and the webhook for too many policies, match more pods than needed.
         assert not asked or selectors.merged_because

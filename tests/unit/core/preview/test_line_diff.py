@@ -1,4 +1,4 @@
-"""Diffs are right, short where lines were added, and made in little time."""
+"""Tests that diffs are correct, short for added lines, and fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def diff(old: list[str], new: list[str]) -> list[str]:
 
 
 def applied(old: list[str], found: list[str]) -> list[str]:
-    """The first text with a diff applied as `patch` does it, each context line checked."""
+    """Apply a diff to the first text as `patch` does, and check each context line."""
     made: list[str] = []
     at = 0
     for line in found[2:]:

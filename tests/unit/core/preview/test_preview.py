@@ -1,4 +1,4 @@
-"""The preview says what the webhook would do, for whatever people paste into it."""
+"""Tests that a preview shows what the webhook would do, for any document."""
 
 from __future__ import annotations
 

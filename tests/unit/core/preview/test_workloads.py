@@ -94,7 +94,7 @@ def test_stateful_set_pods_carry_its_labels_and_claims() -> None:
         "apps.kubernetes.io/pod-index": "0",
         "statefulset.kubernetes.io/pod-name": "w-0",
     }
-    # A claim takes the place of a volume of its name, as the controller has it.
+    # A claim replaces a volume with its name, as the controller does it.
     assert found.pod["spec"]["volumes"] == [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-w-0"}},
         {"name": "log", "persistentVolumeClaim": {"claimName": "log-w-0"}},
@@ -259,7 +259,7 @@ UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the t
             custom("example.com/v1", "Fleet"),
             UNKNOWN.format("Fleet") + "if it has one, such as spec.template",
         ),
-        # Not the kind of that name that Kubernetes has.
+        # A kind of another group with the name of a built-in kind.
         (
             custom("batch.volcano.sh/v1", "Job", spec={}),
             UNKNOWN.format("Job") + "if it has one, such as spec.template",

@@ -1,4 +1,4 @@
-"""Text as Kubernetes reads it, with line numbers, and never more than it should be."""
+"""Tests that YAML is read as Kubernetes reads it, with line numbers and bounded in size."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_document_is_yielded_before_the_next_one_is_read() -> None:
         next(documents)
 
 
-# What a Kubernetes client makes of a plain scalar: goyaml.v2/resolve.go in kubernetes-sigs/yaml.
+# The meaning of plain scalars to a Kubernetes client: goyaml.v2/resolve.go in kubernetes-sigs/yaml.
 SCALARS: list[tuple[str, Any]] = [
     ("2026-08-22", "2026-08-22"),
     ("2026-08-22T10:00:00Z", "2026-08-22T10:00:00Z"),
@@ -250,12 +250,12 @@ def test_invalid_text_is_an_error(text: bytes) -> None:
     ids=lambda text: text[:20],
 )  # fmt: skip
 def test_scalar_that_does_not_fit_its_tag_is_an_error(text: str) -> None:
-    """A number of 5000 digits is one that Python refuses to read; a Kubernetes client overflows."""
+    """Python refuses to read a number of 5000 digits. A Kubernetes client overflows."""
     assert refused(text).line == 1
 
 
 def billion_laughs(line: str, levels: int) -> str:
-    """Each level holds the one before it ten times."""
+    """Return a text in which each level refers ten times to the level before it."""
     text = "l0: &l0 {k: v}\n"
     for level in range(1, levels + 1):
         text += line.format(new=f"l{level}", old=f"*l{level - 1}")
@@ -370,7 +370,7 @@ def test_deep_nesting_is_an_error(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[", "{a: ", "- ", "- - ? "])
 def test_extreme_nesting_does_not_crash_the_process(text: str) -> None:
-    """In a process of its own: a stack that overflows in C takes everything with it."""
+    """Runs in a separate process, because an overflow of the C stack kills the process."""
     script = (
         "from webhook.core.preview.document import DocumentError\n"
         "from webhook.core.preview.yaml_documents import load_documents\n"

@@ -1,4 +1,4 @@
-"""postInitSleep around what an image starts: the container runs what it would have run."""
+"""Tests for postInitSleep around the entrypoints of images: the process stays the same."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ IMAGE = "registry.example/app:1"
 def started(
     init: Json, config: ImageConfig | Unavailable, seen: Snapshot = SEEN, **spec: Any
 ) -> tuple[Json, Decision]:
-    """The pod's first own init container as settled, where its image is known."""
+    """Return the pod's first own init container as wrapped, with its image known."""
     new = pod(init, **spec)
     request = make_request(new, "ci")
     lacking = decide(request, seen.policies, seen, SETTINGS).missing_images
@@ -160,7 +160,7 @@ def test_image_query_is_bounded_in_length() -> None:
     (query,) = decide(
         make_request(pod(asking, **spec), "ci"), SEEN.policies, SEEN, SETTINGS
     ).missing_images
-    # One more of each than there may be, so that it shows.
+    # One more than the limit of each, so that the look-up sees that the limit is exceeded.
     assert len(query.pull_secrets) == 21
     texts = (*query.pull_secrets, query.service_account, *query.architectures)
     assert {len(text) for text in texts} == {254}
@@ -215,7 +215,7 @@ TEXTS = st.lists(st.text("$()Aa/ ", max_size=4) | st.sampled_from(["sh", "/bin/b
 
 
 def kubelet_and_runtime(found: Json, image: tuple[list[str], list[str]]) -> list[str]:
-    """The process of a container: containerd `WithProcessArgs`; variables are `!`."""
+    """Return the process of a container (containerd `WithProcessArgs`). Variables expand to `!`."""
     command = [kubelet_expands(text) for text in found.get("command") or ()]
     args = [kubelet_expands(text) for text in found.get("args") or ()]
     if not command:
@@ -236,7 +236,7 @@ def test_wrapped_process_is_that_of_the_image_and_stays_so_on_reinvocation(
     after = kubelet_and_runtime(found, (entrypoint, cmd))
     assert after[len(after) - len(before) :] == before
     assert (after != before) is (why(decision) == ["a: Applied"]) is bool(before)
-    # The reinvocation finds it settled, and asks for nothing.
+    # The reinvocation finds the container wrapped, and needs no image.
     settled = patched_pod(pod(init), decision)
     again = decide(
         make_request(settled, "ci"),

@@ -46,7 +46,7 @@ def sidecar(name: str) -> Json:
     return container(name, restartPolicy="Always")
 
 
-# What it is.
+# The gate's container.
 
 
 @pytest.mark.parametrize("fields", [{}, {"initContainers": None}, {"initContainers": []}])
@@ -148,7 +148,7 @@ def test_gate_requests_no_devices() -> None:
     assert gate["resources"] == {"limits": {"cpu": 1}}
 
 
-# Where it stands.
+# The gate's position.
 
 
 @pytest.mark.parametrize(
@@ -156,16 +156,16 @@ def test_gate_requests_no_devices() -> None:
     [
         (["a"], ["a", GATE]),
         (["a", "b"], ["a", "b", GATE]),
-        # A sidecar is under way by then: its image is pulled while the gate waits.
+        # The sidecar starts before the gate, so its image is pulled while the gate waits.
         (["a", "+side"], ["a", "+side", GATE]),
         (["+side", "a"], ["+side", "a", GATE]),
-        # Once these have run, connections go to a proxy that is not there yet.
+        # Once these have run, connections go to a proxy that has not started.
         (["istio-init"], [GATE, "istio-init"]),
         (["a", "istio-init"], ["a", GATE, "istio-init"]),
         (["istio-init", "+istio-proxy", "a"], [GATE, "istio-init", "+istio-proxy", "a"]),
         (["a", "linkerd-init", "b"], ["a", GATE, "linkerd-init", "b"]),
         (["kuma-init", "a"], [GATE, "kuma-init", "a"]),
-        # Here they do so from the beginning, and the proxy is there.
+        # Here connections go to the proxy from the beginning, and the proxy has started.
         (
             ["istio-validation", "+istio-proxy", "a"],
             ["istio-validation", "+istio-proxy", "a", GATE],
@@ -196,7 +196,7 @@ def test_gate_is_skipped_if_the_mesh_blocks_init_containers(name: str) -> None:
     assert len(decision.warnings) == 1
 
 
-# Which pods go without.
+# Pods that get no gate.
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_gate_is_skipped_if_its_name_is_taken(before: Json) -> None:
     assert decision.operations == ()
 
 
-# Once is enough, and others may come in between.
+# Repeated calls, with changes by other webhooks in between.
 
 
 @pytest.mark.parametrize("node_", [MODERN, node()])
@@ -305,7 +305,7 @@ def test_gate_moves_after_a_mesh_proxy_added_after_it() -> None:
     assert decided(after, seen()).operations == ()
 
 
-# Beside postInitSleep.
+# Together with postInitSleep.
 
 SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
 

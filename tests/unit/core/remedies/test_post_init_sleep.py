@@ -48,7 +48,7 @@ def names(containers: list[Json]) -> list[str]:
     return [found["name"] for found in containers]
 
 
-# How it is wrapped.
+# The wrapped command.
 
 
 def test_command_is_wrapped_by_the_helper() -> None:
@@ -148,7 +148,7 @@ def test_copying_container_runs_as_the_user_of_the_pod(security: Any, non_root: 
     assert "runAsGroup" not in helper["securityContext"]
 
 
-# What it costs the pod: its QoS class stays.
+# The pod's QoS class stays the same.
 
 SMALL = {"cpu": "5m", "memory": "5Mi"}
 EQUAL = {"limits": SMALL, "requests": SMALL}
@@ -206,7 +206,7 @@ def test_devices_huge_pages_and_claims_are_not_copied() -> None:
     assert helper["resources"] == {"limits": {"cpu": 1}, "requests": {"ephemeral-storage": "1Gi"}}
 
 
-# Which containers are wrapped.
+# The selection of containers.
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_tekton_sidecar_among_regular_containers_is_not_wrapped() -> None:
     assert why(decided(before, seen(containers=["*"]))) == ["sidecar-db: NativeSidecar"]
 
 
-# When.
+# The setting `when`.
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_only_nodes_that_the_pod_could_land_on_count() -> None:
     ]
 
 
-# How it is delivered.
+# The setting `delivery`.
 
 STDIN = container("ask", "/bin/sh", stdin=True)
 TTY = container("ask", "sh", tty=True)
@@ -450,7 +450,7 @@ def test_only_shells_are_wrapped_without_a_helper_image(delivery: str) -> None:
     assert why(shell) == ["script: Applied"]
 
 
-# Names that somebody else uses.
+# Names that the pod already uses.
 
 
 @pytest.mark.parametrize(
@@ -483,7 +483,7 @@ def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
 
 @pytest.mark.parametrize("wrapped_first", [False, True])
 def test_duplicate_helper_container_is_left_unchanged(wrapped_first: bool) -> None:
-    """The API server refuses such a pod; that is no defect of podsettle's."""
+    """The API server refuses such a pod, so it is not reported as an internal error."""
     before = patched(pod(QUICK), decided(pod(QUICK), seen()))
     helper, wrapped = before["spec"]["initContainers"]
     late = container("late", "/x")
@@ -504,7 +504,7 @@ def test_shell_is_wrapped_even_if_the_helpers_names_are_taken() -> None:
     assert why(decided(before, seen())) == ["script: Applied"]
 
 
-# Once is enough, and others may come in between.
+# Repeated calls, with changes by other webhooks in between.
 
 
 @pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
@@ -517,7 +517,7 @@ def test_second_call_changes_nothing(delivery: str) -> None:
 
 
 def test_pod_wrapped_by_an_earlier_version_is_unchanged() -> None:
-    """As while an upgrade rolls out, when replicas of both versions answer."""
+    """During an upgrade replicas of both versions answer."""
     look = seen(delivery="Shell", containers=["*"])
     pod_now = settled(pod(SHELL, restartPolicy="Never"), look)
     (script,) = pod_now["spec"]["initContainers"]
@@ -579,7 +579,7 @@ def test_helper_in_an_image_volume_serves_containers_at_any_position() -> None:
 
 
 def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
-    """The API server merges its nodeSelector in; the second call must not decide otherwise."""
+    """The API server merges its nodeSelector into the pod. The second call must decide the same."""
     pool = runtime_class("volatile", selector={"pool": "volatile"})
     other = node("other", "containerd://2.1.5", labels={"pool": "other"})
     remedies: Json = {"runtimeClass": {"name": "volatile"}, "postInitSleep": {}}
@@ -593,7 +593,7 @@ def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
 
 
 def test_helper_in_a_root_pod_runs_as_the_user_of_its_template() -> None:
-    """PodSecurity restricted v1.22 to v1.24 takes runAsNonRoot of each container for the pod's."""
+    """PodSecurity restricted v1.22 to v1.24 accepts it on each container instead of on the pod."""
     secured = QUICK | {"securityContext": {"runAsNonRoot": True, "runAsUser": 1000}}
     found = settled(pod(secured, securityContext={"runAsUser": 0}), seen())
     context = found["spec"]["initContainers"][0]["securityContext"]
@@ -601,7 +601,7 @@ def test_helper_in_a_root_pod_runs_as_the_user_of_its_template() -> None:
 
 
 def test_device_in_every_container_is_copied_to_the_helper() -> None:
-    """A LimitRange may demand it of each."""
+    """A LimitRange may require it of each container."""
     gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     found = settled(pod(QUICK | gpu, containers=[container("main", "/main", **gpu)]), seen())
     assert found["spec"]["initContainers"][0]["resources"] == gpu["resources"]

@@ -32,7 +32,7 @@ def seen(*nodes: Json, server: Version | None = NEW, **settings: Any) -> Snapsho
 
 
 def finished(*init: Json, **spec: Any) -> Json:
-    """A pod that is not restarted."""
+    """Return a pod whose restartPolicy is Never."""
     return pod(*init, restartPolicy="Never", **spec)
 
 
@@ -70,7 +70,7 @@ def test_injected_and_regular_containers_get_no_rule(name: str) -> None:
     assert why(decided(before, seen(initContainers=[name]))) == []
 
 
-# Containers that are restarted anyway, or are not to be.
+# Containers that are restarted anyway, or must not be.
 
 
 @pytest.mark.parametrize("restarts", ["OnFailure", "Always", None])
@@ -106,7 +106,7 @@ def rule(operator: str, *values: int, action: str = "Restart") -> Json:
             "AlreadySettled",
         ),
         (
-            # The first that is about the exit code decides.
+            # The first rule about the exit code decides.
             {
                 "restartPolicy": "Never",
                 "restartPolicyRules": [rule("In", 255, action="Fail"), RULE],
@@ -139,7 +139,7 @@ def test_tekton_sidecar_gets_no_rule() -> None:
     ]
 
 
-# Servers and nodes.
+# Versions of the server and the nodes.
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_kubelets_decide_if_the_server_version_is_unknown(kubelet: str, reason: 
         ([node("a", AFFECTED, "")], "NodesNeedIt", "ServerTooOld"),
         ([node("a", AFFECTED, "v1.35.2"), node("b", AFFECTED, "v1.34.0")], "NodesNeedIt",
          "ServerTooOld"),
-        # What is not affected has no use for the rule.
+        # A node that is not affected does not need the rule.
         ([node("a", AFFECTED, "v1.35.2"), node("b", "cri-o://1.34.9", "v1.34.9")], "NodesNeedIt",
          "Applied"),
         ([node("a", AFFECTED, "v1.35.2"), node("b", "cri-o://1.34.9", "v1.34.9")], "Always",
@@ -219,7 +219,7 @@ def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
     assert decided(merged, look).operations == ()
 
 
-# Beside the others.
+# Together with other remedies.
 
 
 def test_rule_and_post_init_sleep_are_combined() -> None:

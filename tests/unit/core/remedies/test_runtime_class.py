@@ -65,7 +65,7 @@ def test_two_remedies_with_the_same_class_are_both_applied() -> None:
     assert decided(after, seen).operations == ()
 
 
-# A class that only stands for volatile mounts can say so, and steps aside.
+# A class only for volatile mounts has `when: NodesNeedIt`.
 
 CRI_O = node("crio", "cri-o://1.33.12", labels={"pool": "crio"})
 SLOW = node("slow", "containerd://2.1.5", labels={"pool": "slow"})
@@ -105,7 +105,7 @@ def test_nodes_need_it_skips_the_class_if_all_nodes_run_cri_o(
 
 
 def test_need_is_decided_by_the_nodes_without_the_class() -> None:
-    """The class may well lead away from the nodes that have the problem, to CRI-O."""
+    """The class may move the pod from affected nodes to CRI-O nodes."""
     cured = node("cured", "cri-o://1.36.0", labels={"pool": "volatile"})
     seen = volatile(cured, SLOW)
     decision = decided(pod(), seen)

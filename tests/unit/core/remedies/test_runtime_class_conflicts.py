@@ -69,7 +69,7 @@ def test_overhead_is_compared_as_quantities(of_pod: Any, of_class: dict[str, Any
         ({"memory": "1E"}, {"memory": "1e1"}),
         ({"cpu": "1.2.3"}, {"cpu": "1.2"}),
         ({"cpu": "lots"}, {"cpu": "1"}),
-        # Python refuses numbers of more than 4,300 digits, in one way or another.
+        # Python refuses numbers of more than 4,300 digits.
         *(
             ({"cpu": text}, {"cpu": "1"})
             for text in (
@@ -121,7 +121,7 @@ def test_class_of_the_pod_is_never_replaced() -> None:
     assert "'kata'" in preset.outcomes[0].message
 
 
-# Where a pod lands with its class, which the API server merges in before and after the webhook.
+# The nodes of the pod's class. The API server merges its nodeSelector before and after the webhook.
 
 POOL = {"pool": "ci"}
 AFFECTED, CURED = "cri-o://1.33.12", "cri-o://1.33.13"
@@ -167,7 +167,7 @@ def test_only_nodes_of_the_class_that_the_policy_sets_count(
 def test_only_nodes_of_the_class_that_the_pod_names_count(
     in_pool: str, elsewhere: str, reason: str
 ) -> None:
-    """Before the API server has merged it, as in a preview, and after."""
+    """Both before the API server has merged the nodeSelector, as in a preview, and after."""
     seen = two_pools(in_pool, elsewhere)
     for selector in (None, POOL):
         asked = decided(pod(QUICK, runtimeClassName="fast", nodeSelector=selector), seen)
@@ -191,7 +191,7 @@ def test_node_must_fit_both_the_class_and_the_required_affinity() -> None:
 
 
 def test_image_volume_support_is_judged_by_the_nodes_of_the_class() -> None:
-    """Not refused for nodes that the pod cannot land on any more."""
+    """Nodes that the pod can no longer land on do not count."""
     nodes = [
         node("ci", "cri-o://1.35.2", "v1.36.0", POOL),
         node("other", AFFECTED, "v1.33.0", {"pool": "other"}),

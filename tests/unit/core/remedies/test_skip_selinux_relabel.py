@@ -168,7 +168,7 @@ def test_openshift_namespace_has_a_stable_level() -> None:
     assert why(decided(pod(**CLAIM), fixed)) == ["Applied"]
 
 
-# Where no node that the pod could land on runs CRI-O, nobody reads the annotations.
+# If no node that the pod could land on runs CRI-O, no runtime reads the annotations.
 
 CRI_O = node("crio", "cri-o://1.33.13", labels={"runtime": "crio"})
 OTHER = node("other", "containerd://2.1.5", labels={"runtime": "other"})
@@ -240,7 +240,7 @@ def test_missing_class_causes_no_warning_if_no_node_needs_the_remedy() -> None:
 
 
 def test_remedy_is_applied_despite_selinux_mount() -> None:
-    """Whether it mounts the pod's volumes with their label hangs on what podsettle does not see."""
+    """podsettle does not see whether SELinuxMount applies to the pod's volumes."""
     before = pod(securityContext=LEVEL, **CLAIM)
     assert why(decided(before, on(NEWEST))) == ["Applied"]
 
