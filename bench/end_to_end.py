@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from http.client import HTTPSConnection
 from typing import Any
 
+from bench.cel_patch import cel_patch
 from bench.errors import BenchError
 from bench.measurement import Measurement, Rows, percentile
 from bench.report_table import ReportTable
@@ -264,7 +265,7 @@ def _register(cluster: KubeCluster, server: Server) -> tuple[Json, Json]:
 
 def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
     """Create MutatingAdmissionPolicies that change this pod in the same way as podsettle."""
-    expression = _as_cel(_created(cluster, PODSETTLE))
+    expression = cel_patch(_POD, _created(cluster, PODSETTLE))
     # A policy is also reinvoked because of its own change, a webhook only because of others'. The
     # condition prevents that for the first policy. The second policy is never reinvoked.
     not_settled = [condition for condition in conditions if condition["name"] == "not-settled"]
@@ -289,51 +290,6 @@ def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
         binding = {"policyName": name, "matchResources": {"namespaceSelector": selector}}
         path = f"{_API}/mutatingadmissionpolicybindings"
         cluster.create(path, {"metadata": {"name": name}, "spec": binding})
-
-
-def _as_cel(settled: Json) -> str:
-    """Return podsettle's changes of a pod as a CEL expression for pods of this kind."""
-    wrapper = None
-    for before, after in zip(
-        _POD["spec"]["initContainers"], settled["spec"]["initContainers"], strict=True
-    ):
-        prefix = after["command"][: -len(before["command"])]
-        if not prefix or wrapper not in (None, prefix):
-            raise BenchError(f"unexpected prefix of the command of {before['name']}: {prefix}")
-        wrapper = prefix
-    applied = settled["metadata"]["annotations"]["podsettle.dev/applied"]
-    mount = settled["spec"]["initContainers"][0]["volumeMounts"][-1]
-    volume = settled["spec"]["volumes"][-1]
-    return f"""
-    (has(object.metadata.annotations) ? [] : [
-      JSONPatch{{op: "add", path: "/metadata/annotations", value: {{}}}}
-    ]) + [
-      JSONPatch{{op: "add", path: "/metadata/annotations/podsettle.dev~1applied",
-        value: {json.dumps(applied)}}},
-      JSONPatch{{op: "add", path: "/metadata/annotations/podsettle.dev~1settled",
-        value: string(size(object.spec.containers))
-          + "/" + string(size(object.spec.initContainers))
-          + "/" + string(size(object.spec.volumes) + 1)
-          + "/" + string(size(object.metadata.labels))}},
-      JSONPatch{{op: "add", path: "/spec/volumes/-", value: Object.spec.volumes{{
-        name: {json.dumps(volume["name"])},
-        image: Object.spec.volumes.image{{
-          reference: {json.dumps(volume["image"]["reference"])},
-          pullPolicy: {json.dumps(volume["image"]["pullPolicy"])}}}}}}}
-    ] + lists.range(size(object.spec.initContainers))
-      .filter(i, has(object.spec.initContainers[i].command))
-      .map(i, JSONPatch{{op: "replace",
-        path: "/spec/initContainers/" + string(i) + "/command",
-        value: {json.dumps(wrapper)} + object.spec.initContainers[i].command}})
-    + lists.range(size(object.spec.initContainers))
-      .filter(i, has(object.spec.initContainers[i].command))
-      .map(i, JSONPatch{{op: "add",
-        path: "/spec/initContainers/" + string(i) + "/volumeMounts/-",
-        value: Object.spec.initContainers.volumeMounts{{
-          name: {json.dumps(mount["name"])},
-          mountPath: {json.dumps(mount["mountPath"])},
-          readOnly: true}}}})
-    """
 
 
 def _await(condition: Callable[[], bool], description: str) -> None:
