@@ -28,11 +28,10 @@ from webhook.core.preview.preview import Preview, preview_all
 from webhook.core.preview.yaml_documents import load_documents
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON, PullSecret
 from webhook.core.types import compile_globs
-from webhook.images import reference
-from webhook.images import www_authenticate as challenge
 from webhook.images.errors import LookupFailedError
 from webhook.images.keyring import read_keyring
-from webhook.images.reference import registry_of
+from webhook.images.reference import parse_reference, registry_of
+from webhook.images.www_authenticate import parse_challenges
 from webhook.server.preview.worker_run import MAX_PODS
 
 
@@ -122,12 +121,12 @@ def _keyring(body: bytes) -> None:
 
 
 def _challenge(body: bytes) -> None:
-    challenge.parse(body.decode("latin-1").split("\n"))
+    parse_challenges(body.decode("latin-1").split("\n"))
 
 
 def _reference(body: bytes) -> None:
     with suppress(ValueError, LookupFailedError):
-        found = reference.parse(body.decode("utf-8", "replace"))
+        found = parse_reference(body.decode("utf-8", "replace"))
         registry_of(found, LookupRules(("*a*a*a*b", "*.example", "*:*")))
 
 

@@ -11,7 +11,7 @@ import trustme
 
 from tests.support.registry import Image, RunningRegistry, made_image, start_registry
 from webhook.core.pull_secrets import PullSecrets
-from webhook.images.lookup import ImageLookup
+from webhook.images.lookup import ImageLookup, LookupLimits
 
 
 class Clock:
@@ -47,8 +47,11 @@ def clock() -> Clock:
 async def new_lookup(trusting: ssl.SSLContext, clock: Clock) -> AsyncIterator[NewLookup]:
     made: list[ImageLookup] = []
 
-    def new(secrets: PullSecrets | None = None) -> ImageLookup:
-        made.append(ImageLookup(secrets, context=trusting, clock=clock))
+    def new(
+        secrets: PullSecrets | None = None,
+        limits: LookupLimits = LookupLimits(),  # noqa: B008 (it is frozen)
+    ) -> ImageLookup:
+        made.append(ImageLookup(secrets, context=trusting, clock=clock, limits=limits))
         return made[-1]
 
     yield new

@@ -197,7 +197,7 @@ def _previews(
 async def _look_up(lacking: Iterable[ImageQuery]) -> KnownImages:
     lookup = ImageLookup()
     try:
-        return await lookup.find(lacking, _SECONDS_FOR_IMAGES, most=None)
+        return await lookup.find(lacking, _SECONDS_FOR_IMAGES, max_images=None)
     finally:
         await lookup.aclose()
 

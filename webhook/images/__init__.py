@@ -1,1 +1,1 @@
-"""What images start: their Entrypoint and Cmd, asked for at registries that a policy allows."""
+"""Look-ups of the Entrypoint and Cmd of images, in the registries that a policy allows."""

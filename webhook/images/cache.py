@@ -1,4 +1,4 @@
-"""A bounded memory of answers that took asking for, with one question under way per key."""
+"""A bounded cache that fetches each missing value once, however many callers wait for it."""
 
 from __future__ import annotations
 
@@ -14,122 +14,125 @@ V = TypeVar("V")
 
 
 class TooManyError(Exception):
-    """As many questions are under way as there may be, in all or for one owner."""
+    """A limit on concurrent look-ups was reached, either in total or for one owner."""
 
 
-class _Kept(NamedTuple, Generic[V]):
+class _Entry(NamedTuple, Generic[V]):
     value: V
     expires: float
     size: int
 
 
-class _Flight(NamedTuple, Generic[V]):
+class _InFlight(NamedTuple, Generic[V]):
     task: asyncio.Task[V]
     owner: Hashable
 
 
-class Cache(Generic[K, V]):
-    """Answers by key: the least recently used ones go first.
+class SingleFlightCache(Generic[K, V]):
+    """An LRU cache whose values expire, with one fetch in flight per key.
 
-    `life` gives the seconds for which an answer holds. A failure is an answer like any other: make
-    it a value, so that it is remembered for a while. `size_of` gives the bytes that an answer
-    takes, which tenants and registries choose; those that are kept take up to `max_bytes`.
+    `ttl` returns the seconds for which a value is valid. To cache failures too, return them as
+    values. `size_of` returns the bytes that a value takes. All cached values together take at most
+    `max_bytes`, because tenants and registries choose what is cached.
     """
 
     def __init__(
         self,
-        life: Callable[[V], float],
+        ttl: Callable[[V], float],
         *,
-        entries: int,
+        max_entries: int,
         size_of: Callable[[V], int] = lambda _value: 0,
         max_bytes: int = 0,
-        flights: int,
-        flights_per_owner: int,
+        max_in_flight: int,
+        max_per_owner: int,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._life = life
-        self._entries = entries
+        self._ttl = ttl
+        self._max_entries = max_entries
         self._size_of = size_of
         self._max_bytes = max_bytes
-        self._flights = flights
-        self._flights_per_owner = flights_per_owner
+        self._max_in_flight = max_in_flight
+        self._max_per_owner = max_per_owner
         self._clock = clock
-        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
-        self._kept_bytes = 0
-        self._under_way: dict[K, _Flight[V]] = {}
+        self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
+        self._cached_bytes = 0
+        self._in_flight: dict[K, _InFlight[V]] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
-    async def get(self, key: K, ask: Callable[[], Awaitable[V]], owner: Hashable = None) -> V:
-        """The answer, from memory or by asking on behalf of `owner`.
+    async def get(self, key: K, fetch: Callable[[], Awaitable[V]], owner: Hashable = None) -> V:
+        """Return the cached value, or call `fetch` at the expense of `owner`.
 
-        Everyone who wants the same key waits for one question. It goes on when those who wait give
-        up: the next one will want it. Raises TooManyError where it would be one too many, in all
-        or for its owner, and what `ask` raises, which is not remembered.
+        All callers that want the same key wait for one fetch. The fetch continues if they are
+        cancelled, because the next caller will want its value.
+
+        Raises TooManyError if another fetch would exceed a limit. Errors of `fetch` are raised too,
+        and are not cached.
         """
         while True:
-            kept = self._kept.get(key)
-            if kept is not None:
-                if kept.expires > self._clock():
-                    self._kept.move_to_end(key)
-                    return kept.value
-                self._forget(key)
-            flight = self._under_way.get(key)
-            if flight is None:
-                self._make_sure_of_room(owner)
-                flight = _Flight(asyncio.create_task(self._fly(key, ask)), owner)
-                self._under_way[key] = flight
-                flight.task.add_done_callback(lambda done: self._landed(key, done))
+            entry = self._entries.get(key)
+            if entry is not None:
+                if entry.expires > self._clock():
+                    self._entries.move_to_end(key)
+                    return entry.value
+                self._evict(key)
+            in_flight = self._in_flight.get(key)
+            if in_flight is None:
+                self._check_capacity(owner)
+                in_flight = _InFlight(asyncio.create_task(self._run(key, fetch)), owner)
+                self._in_flight[key] = in_flight
+                in_flight.task.add_done_callback(lambda task: self._on_done(key, task))
             try:
-                return await asyncio.shield(flight.task)
+                return await asyncio.shield(in_flight.task)
             except TooManyError:
-                if flight.owner == owner:
+                if in_flight.owner == owner:
                     raise
-                # The share of another owner is used up: ask at the cost of this one.
+                # Another owner's share is used up. Fetch again at the expense of this owner.
 
     async def aclose(self) -> None:
-        """End what is under way."""
-        flights = [flight.task for flight in self._under_way.values()]
-        for flight in flights:
-            flight.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        """Cancel all fetches."""
+        tasks = [in_flight.task for in_flight in self._in_flight.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _make_sure_of_room(self, owner: Hashable) -> None:
-        """Raise TooManyError."""
-        if len(self._under_way) >= self._flights:
-            raise TooManyError(f"{self._flights} look-ups are under way")
-        own = sum(flight.owner == owner for flight in self._under_way.values())
-        if own >= self._flights_per_owner:
+    def _check_capacity(self, owner: Hashable) -> None:
+        """Raise TooManyError if one more fetch for `owner` would exceed a limit."""
+        if len(self._in_flight) >= self._max_in_flight:
+            raise TooManyError(f"{self._max_in_flight} look-ups are under way")
+        own = sum(in_flight.owner == owner for in_flight in self._in_flight.values())
+        if own >= self._max_per_owner:
             raise TooManyError(f"{own} look-ups for {owner} are under way")
 
-    async def _fly(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        value = await ask()
+    async def _run(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
+        """Fetch a value and cache it. A value larger than the cache is returned but not cached."""
+        value = await fetch()
         now = self._clock()
-        for old in [old for old, kept in self._kept.items() if kept.expires <= now]:
-            self._forget(old)
-        if key in self._kept:
-            self._forget(key)
+        for expired in [key for key, entry in self._entries.items() if entry.expires <= now]:
+            self._evict(expired)
+        if key in self._entries:
+            self._evict(key)
         size = self._size_of(value)
         if size > self._max_bytes:
             return value
-        self._kept[key] = _Kept(value, now + self._life(value), size)
-        self._kept_bytes += size
-        while len(self._kept) > self._entries or self._kept_bytes > self._max_bytes:
-            self._forget(next(iter(self._kept)))
+        self._entries[key] = _Entry(value, now + self._ttl(value), size)
+        self._cached_bytes += size
+        while len(self._entries) > self._max_entries or self._cached_bytes > self._max_bytes:
+            self._evict(next(iter(self._entries)))
         return value
 
-    def _forget(self, key: K) -> None:
-        self._kept_bytes -= self._kept.pop(key).size
+    def _evict(self, key: K) -> None:
+        self._cached_bytes -= self._entries.pop(key).size
 
-    def _landed(self, key: K, flight: asyncio.Task[V]) -> None:
-        del self._under_way[key]
-        # asyncio complains of an error that nobody looked at, as when all who waited gave up.
-        if not flight.cancelled():
-            flight.exception()
+    def _on_done(self, key: K, task: asyncio.Task[V]) -> None:
+        del self._in_flight[key]
+        # asyncio warns about an exception that was never retrieved: all callers may have gone.
+        if not task.cancelled():
+            task.exception()
 
 
 def bytes_of(value: object) -> int:
-    """What nested tuples of texts take in memory, each text counted wherever it stands."""
+    """Return the memory that nested tuples of strings take. A repeated string counts each time."""
     inner = sum(map(bytes_of, value)) if isinstance(value, tuple) else 0
     return getsizeof(value) + inner

@@ -1,16 +1,16 @@
-"""Why a look-up fails. Messages are for the pod's owner; none repeats what a server sent."""
+"""Errors of image look-ups. Their messages go to the pod's owner and never quote a server."""
 
 from __future__ import annotations
 
 
 class LookupFailedError(Exception):
-    """An image whose configuration cannot be had."""
+    """The configuration of an image cannot be fetched."""
 
 
 class RefusedError(LookupFailedError):
-    """A registry answered this credential with another status than 200.
+    """A registry answered a request with another status than 200.
 
-    Another one may fare better, whatever the status: limits count by account, and some registries
-    deny that a repository exists to those who may not see it. The kubelet tries the next one on
-    any error (kubernetes `pkg/kubelet/kuberuntime/kuberuntime_image.go`).
+    Another credential may succeed, whatever the status: rate limits count per account, and some
+    registries hide repositories from accounts without access. The kubelet, too, tries the next
+    credential after any error (kubernetes `pkg/kubelet/kuberuntime/kuberuntime_image.go`).
     """

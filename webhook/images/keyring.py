@@ -1,6 +1,6 @@
-"""Credentials out of image pull secrets, matched to images as the kubelet matches them.
+"""Credentials of image pull secrets, matched with images as the kubelet does it.
 
-kubernetes 1.36 `pkg/credentialprovider` (`keyring.go`, `config.go`, `secrets/secrets.go`).
+Source: kubernetes 1.36 `pkg/credentialprovider` (`keyring.go`, `config.go`, `secrets/secrets.go`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from webhook.images.cache import bytes_of
 _DOCKER_HUB = "index.docker.io"
 _DOCKER_HUB_NAMES = ("docker.io", _DOCKER_HUB)
 
+# Entries read from all pull secrets of a pod. Each is compared with each image of the pod. Real
+# secrets have a few dozen.
 MAX_REGISTRIES = 500
-"""Entries of all pull secrets of a pod that are read. Real ones have a few dozen; each is compared
-with each image of the pod."""
+# A longer key matches no valid image, and would only take memory.
 MAX_KEY_CHARACTERS = MAX_REFERENCE_CHARACTERS
-"""Of what a credential is for. A longer one covers no image, but takes memory as one."""
 
 
 class Credential(NamedTuple):
-    """A user name and password of a registry."""
+    """A registry user name and password."""
 
     username: str
     password: str
@@ -54,18 +54,18 @@ _decode_config = msgspec.json.Decoder(_DockerConfig).decode
 _decode_cfg = msgspec.json.Decoder(dict[str, _Entry]).decode
 
 
-class _Place(NamedTuple):
-    """What a credential is for, or an image's own place, as the kubelet compares the two."""
+class _Location(NamedTuple):
+    """The host, port and path of a credential's key or of an image's name."""
 
     labels: tuple[str, ...]
-    """Of the host; each may be a glob with `*`."""
+    """The labels of the host. Each label of a credential's key may be a glob with `*`."""
     port: str
     path: str
 
-    def covers(self, image: _Place) -> bool:
-        """Whether each label of the host fits, the port is the same, and the path is a prefix.
+    def covers(self, image: _Location) -> bool:
+        """Return whether the labels match, the port is equal, and the path is a prefix.
 
-        Paths are compared as text: `quay.io/core` covers `quay.io/coreos/etcd`.
+        Like the kubelet, this compares paths as text: `quay.io/core` covers `quay.io/coreos/etcd`.
         """
         return (
             self.port == image.port
@@ -75,66 +75,66 @@ class _Place(NamedTuple):
         )
 
 
-class _Holding(NamedTuple):
-    """One credential and what it is for."""
+class _KeyringEntry(NamedTuple):
+    """A credential and the images that it is for."""
 
     key: str
-    """`host[:port][/path]`, with `*` in the host."""
-    place: _Place
+    """`host[:port][/path]`, with globs in the host."""
+    location: _Location
     credential: Credential
 
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """The credentials of some pull secrets."""
+    """The credentials of a pod's pull secrets."""
 
-    holdings: tuple[_Holding, ...] = ()
-    """The most specific place first; for one place in the order of the secrets."""
+    entries: tuple[_KeyringEntry, ...] = ()
+    """Sorted: the most specific key first, and equal keys in the order of the secrets."""
     problems: tuple[str, ...] = ()
-    """Secrets that could not be read, in words."""
+    """One message for each secret that could not be read."""
     bytes: int = field(default=0, compare=False)
-    """What it takes in memory."""
+    """The memory that the keyring takes."""
 
     def matching(self, name: str) -> tuple[Credential, ...]:
-        """Every credential for an image's name, `registry/repository`: most specific place first.
+        """Return all credentials for `registry/repository`, the most specific key first.
 
-        The kubelet tries them all in this order. Takes time in proportion to the holdings and to
-        the length of their places: call it off the event loop.
+        The kubelet tries them all in this order. The time is proportional to the number of entries
+        and to the length of their keys, so call this in a thread.
         """
-        image = _place(name)
-        found = [h.credential for h in self.holdings if image and h.place.covers(image)]
+        image = _location(name)
+        found = [e.credential for e in self.entries if image and e.location.covers(image)]
         if not found and name.partition("/")[0] in _DOCKER_HUB_NAMES:
-            found = [h.credential for h in self.holdings if h.key == _DOCKER_HUB]
+            found = [e.credential for e in self.entries if e.key == _DOCKER_HUB]
         return tuple(dict.fromkeys(found))
 
 
 def read_keyring(secrets: Iterable[PullSecret]) -> Keyring:
-    """The credentials in pull secrets. A secret that cannot be read is a problem and no more.
+    """Return the credentials in pull secrets. Unreadable secrets are listed in `problems`.
 
-    Takes time in proportion to the secrets' lengths: call it off the event loop.
+    The time is proportional to the length of the secrets, so call this in a thread.
     """
-    holdings: list[_Holding] = []
+    entries: list[_KeyringEntry] = []
     problems: list[str] = []
     for secret in secrets:
         try:
-            held = [*islice(_holdings(secret), MAX_REGISTRIES + 1 - len(holdings))]
+            read = [*islice(_entries(secret), MAX_REGISTRIES + 1 - len(entries))]
         except (ValueError, RecursionError) as error:
-            # The error's text may quote the secret.
+            # Do not include the error's text: it may quote the secret.
             why = secret.problem or f"cannot be read ({type(error).__name__})"
             problems.append(f"pull secret {secret.name!r} {why}" if secret.name else why)
             continue
-        holdings += held
-        if len(holdings) > MAX_REGISTRIES:
-            del holdings[MAX_REGISTRIES:]
+        entries += read
+        if len(entries) > MAX_REGISTRIES:
+            del entries[MAX_REGISTRIES:]
             problems.append(f"pull secrets are read up to {MAX_REGISTRIES} registries")
             break
-    # Sorting is stable: for one place, the earlier secret's comes first.
-    holdings.sort(key=lambda holding: holding.key, reverse=True)
-    kept = tuple(holdings), tuple(problems)
-    return Keyring(*kept, bytes_of(kept))
+    # The sort is stable, so equal keys keep the order of the secrets.
+    entries.sort(key=lambda entry: entry.key, reverse=True)
+    content = tuple(entries), tuple(problems)
+    return Keyring(*content, bytes_of(content))
 
 
-def _holdings(secret: PullSecret) -> Iterator[_Holding]:
+def _entries(secret: PullSecret) -> Iterator[_KeyringEntry]:
     if secret.problem:
         raise ValueError(secret.problem)
     if secret.type == DOCKER_CONFIG_JSON:
@@ -142,14 +142,14 @@ def _holdings(secret: PullSecret) -> Iterator[_Holding]:
     elif secret.type == DOCKER_CFG:
         found = _decode_cfg(secret.content)
     else:
-        # The kubelet passes over it as well.
+        # The kubelet ignores secrets of other types, too.
         return
     for text, entry in found.items():
         credential = _credential(entry)
         key = _key(text)
-        place = None if key is None or len(key) > MAX_KEY_CHARACTERS else _place(key)
-        if key is not None and place is not None and any(credential):
-            yield _Holding(key, place, credential)
+        location = None if key is None or len(key) > MAX_KEY_CHARACTERS else _location(key)
+        if key is not None and location is not None and any(credential):
+            yield _KeyringEntry(key, location, credential)
 
 
 def _credential(entry: _Entry) -> Credential:
@@ -166,9 +166,9 @@ def _credential(entry: _Entry) -> Credential:
     return Credential(username, password)
 
 
-def _key(place: str) -> str | None:
-    """A place as it is compared: without scheme, and without the path of the registry's API."""
-    split = _split(place if place.startswith(("https://", "http://")) else f"https://{place}")
+def _key(url: str) -> str | None:
+    """Return the key of a secret's entry: its URL without scheme and without `/v1/` or `/v2/`."""
+    split = _split(url if url.startswith(("https://", "http://")) else f"https://{url}")
     if split is None:
         return None
     host, path = split
@@ -185,8 +185,8 @@ def _split(url: str) -> tuple[str, str] | None:
     return parts.netloc.rpartition("@")[2], parts.path
 
 
-def _place(name: str) -> _Place | None:
-    """The place of a key or of an image; None where no URL could name it."""
+def _location(name: str) -> _Location | None:
+    """Return the location of a key or of an image, or None if it does not fit into a URL."""
     split = _split(f"https://{name}")
     if split is None:
         return None
@@ -196,15 +196,15 @@ def _place(name: str) -> _Place | None:
         host_name, port = host, ""
     elif host_name.startswith("["):
         host_name = host_name[1:].removesuffix("]")
-    return _Place(tuple(host_name.split(".")), port, path)
+    return _Location(tuple(host_name.split(".")), port, path)
 
 
 def _label_matches(glob: str, label: str) -> bool:
-    """Whether a label of a host matches as in the kubelet, by Go's `filepath.Match`.
+    """Return whether a label of a host matches a glob, as in Go's `filepath.Match`.
 
-    Of its syntax only `*` can stand in a host: a `?` begins a URL's query, and `url.Parse` takes
-    no backslash, and brackets only around an IPv6 address (Go 1.26). `net.SplitHostPort` takes
-    these away where there is a port; without one they make a class of characters, which matches
-    no address.
+    Of its syntax, only `*` can appear in a host. A `?` begins a URL's query. `url.Parse` rejects
+    backslashes, and accepts brackets only around an IPv6 address (Go 1.26). `net.SplitHostPort`
+    removes these brackets if there is a port. Otherwise `filepath.Match` takes them for a character
+    class, which matches no address.
     """
     return "[" not in glob and glob_matches(glob, label)

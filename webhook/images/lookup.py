@@ -1,9 +1,8 @@
-"""Looking images up: from what a decision lacks to what it may be told.
+"""Look-ups of images: from the queries of a decision to the images' Entrypoint and Cmd.
 
-What was learned is remembered in two steps. What a tag stands for holds for a minute, then one
-HEAD request says whether it still does. What a digest stands for holds for ever. Both are
-remembered apart for each set of credentials, so that nobody learns of an image that he may not
-pull.
+Results are cached in two steps. The digest of a tag is valid for a minute; then one HEAD request
+checks it. The configuration of a digest never changes. Both cache keys contain the credentials, so
+a namespace gets no cached result about an image that it may not pull.
 """
 
 from __future__ import annotations
@@ -13,59 +12,66 @@ import hashlib
 import logging
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from webhook.core.images import ImageConfig, ImageQuery, Unavailable
 from webhook.core.pull_secrets import PullSecrets
 from webhook.dns_resolver import Resolver
-from webhook.images.cache import Cache, TooManyError, bytes_of
-from webhook.images.errors import LookupFailedError, RefusedError
+from webhook.images.cache import SingleFlightCache, TooManyError, bytes_of
+from webhook.images.errors import LookupFailedError
+from webhook.images.fetch import CredentialRotation, fetch_config
 from webhook.images.keyring import Credential, Keyring, read_keyring
-from webhook.images.manifest import MOST_BYTES, config_of, platforms, read_config
-from webhook.images.reference import Reference, Registry, parse, registry_of
+from webhook.images.reference import Reference, parse_reference, registry_of
 
 if TYPE_CHECKING:
-    from webhook.images.client import RegistryClient, Visit
+    from webhook.images.client import RegistryClient
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+LookupTask = asyncio.Task[ImageConfig | Unavailable]
 
-_TAG_HOLDS = 60.0
-_FAILURE_HOLDS = 30.0
-_SECRETS_HOLD = 30.0
-_BROKEN_SECRETS_HOLD = 5.0
-_LONGEST_LOOK_UP = 10.0
-"""Seconds for each step, whoever still waits: what comes too late for one pod is there for the
-next."""
-_ENTRIES = 1000
-_MAX_KEYRINGS_BYTES = _MAX_CONFIGS_BYTES = 16 * 1024 * 1024
-"""Real ones have a few hundred bytes, but a pull secret may have a megabyte and an image's
-configuration a quarter of one, and as an object ten times as much."""
-_FLIGHTS = 64
-_FLIGHTS_PER_NAMESPACE = 12
-"""So that one tenant's slow registries do not take all look-ups from the others."""
-_MOST_IMAGES = 10
-"""Of one pod."""
-_MOST_LATE = 256
-"""Look-ups that go on though nobody waits for them; more of them end after the step they are at."""
-_MOST_PROBLEMS = 3
-"""With pull secrets that one message tells of."""
-_MAX_NAME_LOOKUPS = 64
-_MAX_NAME_LOOKUPS_PER_NAMESPACE = 8
-"""More registries than pods of one namespace need at the same time; each takes a thread."""
+MAX_IMAGES_PER_POD = 10
+# Real values have a few hundred bytes, hostile ones up to 1 MiB, and ten times that as objects.
+MAX_CACHED_KEYRING_BYTES = MAX_CACHED_CONFIG_BYTES = 16 * 1024 * 1024
+_MAX_CONCURRENT = 64
+_MAX_CONCURRENT_PER_NAMESPACE = 12  # one tenant's slow registries leave look-ups for others
+_MAX_DETACHED = 256  # look-ups that continue after their caller's timeout
+_MAX_REPORTED_SECRET_PROBLEMS = 3
+# Each DNS look-up takes a thread. No namespace's pods need more registries than this at once.
+_MAX_DNS_LOOKUPS = 64
+_MAX_DNS_LOOKUPS_PER_NAMESPACE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LookupLimits:
+    """The timeouts and cache sizes of image look-ups. Times are in seconds."""
+
+    tag_ttl: float = 60.0
+    failure_ttl: float = 30.0
+    keyring_ttl: float = 30.0
+    broken_keyring_ttl: float = 5.0
+    """Shorter, because an operator may be repairing the secret."""
+    step_timeout: float = 10.0
+    """For resolving a tag, and for fetching a configuration, with all credentials together. It is
+    longer than a pod waits, because the result is cached for the next pod."""
+    request_timeout: float = 10.0
+    """For each HTTP request, the download of its body included."""
+    max_cache_entries: int = 1000
+    """Of each cache."""
 
 
 def new_resolver(count_refused: Callable[[], None] = lambda: None) -> Resolver:
-    """What looks up the names of registries. `count_refused` is called for each one too many."""
-    return Resolver(_MAX_NAME_LOOKUPS, _MAX_NAME_LOOKUPS_PER_NAMESPACE, count_refused=count_refused)
+    """Return a DNS resolver for registries. It calls `count_refused` for each refused look-up."""
+    return Resolver(_MAX_DNS_LOOKUPS, _MAX_DNS_LOOKUPS_PER_NAMESPACE, count_refused=count_refused)
 
 
 class ImageLookup:
-    """The images of a cluster's pods. The caller closes it."""
+    """Looks up the images of a cluster's pods. The caller closes it."""
 
     def __init__(
         self,
@@ -75,145 +81,166 @@ class ImageLookup:
         resolver: Resolver | None = None,
         context: ssl.SSLContext | None = None,
         clock: Callable[[], float] = monotonic,
+        limits: LookupLimits = LookupLimits(),
     ) -> None:
-        """Without `pull_secrets` every registry is asked as nobody.
+        """Without `pull_secrets`, no registry gets a credential.
 
-        `count` is told, whenever a registry was asked, whether something came of it: once for what
-        a tag stands for and once for what a digest does, and not for what came from memory.
-        `resolver` looks the registries' names up, with a share for each namespace.
-        `context` is how TLS is checked: by default against the system's certificates.
+        `count` is called with the success of each step that asks a registry: one step resolves a
+        tag, the other fetches a configuration. Cached results are not counted. `resolver` resolves
+        the registries' names, with a share of its look-ups for each namespace. `context` verifies
+        TLS certificates; the default trusts the system's CAs.
         """
         self._resolver = resolver or new_resolver()
         self._pull_secrets = pull_secrets
         self._context = context
+        self._limits = limits
         self._client: RegistryClient | None = None
         self._count = count
-        self._key = secrets.token_bytes(16)
+        self._fingerprint_key = secrets.token_bytes(16)
 
-        def cache(
-            life: Callable[[T], float],
-            size_of: Callable[[T], int] = lambda _found: 0,
+        def new_cache(
+            ttl: Callable[[T], float],
+            size_of: Callable[[T], int] = lambda _value: 0,
             max_bytes: int = 0,
-        ) -> Cache[tuple[object, ...], T]:
-            return Cache(
-                life,
-                entries=_ENTRIES,
+        ) -> SingleFlightCache[tuple[object, ...], T]:
+            return SingleFlightCache(
+                ttl,
+                max_entries=limits.max_cache_entries,
                 size_of=size_of,
                 max_bytes=max_bytes,
-                flights=_FLIGHTS,
-                flights_per_owner=_FLIGHTS_PER_NAMESPACE,
+                max_in_flight=_MAX_CONCURRENT,
+                max_per_owner=_MAX_CONCURRENT_PER_NAMESPACE,
                 clock=clock,
             )
 
-        self._keyrings = cache(_keyring_life, _keyring_bytes, _MAX_KEYRINGS_BYTES)
-        self._tags = cache(_tag_life)
-        self._configs = cache(_config_life, _config_bytes, _MAX_CONFIGS_BYTES)
-        self._late: set[asyncio.Task[ImageConfig | Unavailable]] = set()
+        self._keyrings = new_cache(
+            self._keyring_ttl, lambda found: found.bytes, MAX_CACHED_KEYRING_BYTES
+        )
+        self._digests = new_cache(self._digest_ttl)
+        self.configs = new_cache(self._config_ttl, bytes_of, MAX_CACHED_CONFIG_BYTES)
+        """The cached configurations, by credentials and digest."""
+        self.detached: set[LookupTask] = set()
+        """Look-ups that continue after their caller's timeout."""
 
     async def find(
-        self, queries: Iterable[ImageQuery], seconds: float, *, most: int | None = _MOST_IMAGES
+        self,
+        queries: Iterable[ImageQuery],
+        seconds: float,
+        *,
+        max_images: int | None = MAX_IMAGES_PER_POD,
     ) -> dict[ImageQuery, ImageConfig | Unavailable]:
-        """An answer to every query, in `seconds` at the most. Raises nothing.
+        """Return a result for every query within `seconds`. Raises nothing.
 
-        Only the first `most` are looked up, a few at a time: by default what one pod may want.
+        Only the first `max_images` are looked up, or all of them if it is None.
         """
         distinct = tuple(dict.fromkeys(queries))
         if not distinct:
             return {}
-        turn = asyncio.Semaphore(_MOST_IMAGES)
-        asked = distinct[:most]
-        tasks = {query: asyncio.create_task(self._find(query, turn)) for query in asked}
+        semaphore = asyncio.Semaphore(MAX_IMAGES_PER_POD)
+        first = distinct[:max_images]
+        tasks = {query: asyncio.create_task(self._find(query, semaphore)) for query in first}
         try:
             await asyncio.wait(tasks.values(), timeout=seconds)
-            results = {query: self._result(task, seconds) for query, task in tasks.items()}
+            results = {query: self._result_by_now(task, seconds) for query, task in tasks.items()}
         finally:
             for task in tasks.values():
-                self._let_go_on(task)
-        too_many = Unavailable(f"no more than {most} images of a pod are looked up")
-        return results | dict.fromkeys(distinct[len(asked) :], too_many)
+                self._detach(task)
+        too_many = Unavailable(f"no more than {max_images} images of a pod are looked up")
+        return results | dict.fromkeys(distinct[len(first) :], too_many)
 
     async def aclose(self) -> None:
-        """End what is under way, and close what is open."""
-        late = tuple(self._late)
-        for task in late:
+        """Cancel all look-ups and close all connections."""
+        detached = tuple(self.detached)
+        for task in detached:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        for cache in (self._keyrings, self._tags, self._configs):
+        await asyncio.gather(*detached, return_exceptions=True)
+        for cache in (self._keyrings, self._digests, self.configs):
             await cache.aclose()
         if self._client is not None:
             await self._client.aclose()
 
-    def _let_go_on(self, task: asyncio.Task[ImageConfig | Unavailable]) -> None:
+    def _detach(self, task: LookupTask) -> None:
+        """Let an unfinished look-up continue, so that its result is cached for the next pod."""
         if task.done():
             return
-        if len(self._late) >= _MOST_LATE:
+        if len(self.detached) < _MAX_DETACHED:
+            self.detached.add(task)
+            task.add_done_callback(self._on_detached_done)
+        else:
             task.cancel()
-            return
-        self._late.add(task)
-        task.add_done_callback(self._arrived_late)
 
-    def _arrived_late(self, task: asyncio.Task[ImageConfig | Unavailable]) -> None:
-        self._late.discard(task)
+    def _on_detached_done(self, task: LookupTask) -> None:
+        self.detached.discard(task)
         if not task.cancelled():
-            self._answer(task)
+            self._result(task)
 
-    def _result(
-        self, task: asyncio.Task[ImageConfig | Unavailable], seconds: float
-    ) -> ImageConfig | Unavailable:
+    def _result_by_now(self, task: LookupTask, seconds: float) -> ImageConfig | Unavailable:
         if task.done() and not task.cancelled():
-            return self._answer(task)
+            return self._result(task)
         return Unavailable(f"the registry did not answer within {seconds:.2g} s")
 
     @staticmethod
-    def _answer(task: asyncio.Task[ImageConfig | Unavailable]) -> ImageConfig | Unavailable:
-        defect = task.exception()
-        if defect is None:
+    def _result(task: LookupTask) -> ImageConfig | Unavailable:
+        error = task.exception()
+        if error is None:
             return task.result()
-        log.error("a defect in podsettle: an image was not looked up", exc_info=defect)
-        return Unavailable(f"a defect in podsettle: {type(defect).__name__}")
+        log.error("image look-up: internal error", exc_info=error)
+        return Unavailable(f"internal error: {type(error).__name__}")
 
-    async def _find(self, query: ImageQuery, turn: asyncio.Semaphore) -> ImageConfig | Unavailable:
+    async def _find(
+        self, query: ImageQuery, semaphore: asyncio.Semaphore
+    ) -> ImageConfig | Unavailable:
         try:
-            reference = parse(query.image)
+            reference = parse_reference(query.image)
             registry = registry_of(reference, query.rules)
         except (ValueError, LookupFailedError) as error:
             return Unavailable(str(error))
         try:
-            async with turn:
+            async with semaphore:
                 keyring = await self._keyring(query)
                 credentials: tuple[Credential, ...] = ()
-                if keyring.holdings:
+                if keyring.entries:
                     credentials = await asyncio.to_thread(keyring.matching, registry.name)
-                asker = _Asker(self._connected(), registry, credentials, _owner(query))
-                found = await self._ask(asker, reference, query)
+                rotation = CredentialRotation(
+                    self._connected_client(),
+                    registry,
+                    credentials,
+                    _owner(query),
+                    self._limits.step_timeout,
+                )
+                found = await self._fetch(rotation, reference, query)
         except (ValueError, TooManyError) as error:
             return Unavailable(f"{reference}: {error}")
         if isinstance(found, Unavailable):
-            return Unavailable("; ".join((f"{reference}: {found.why}", *_told(keyring.problems))))
+            reasons = (f"{reference}: {found.why}", *_summarize(keyring.problems))
+            return Unavailable("; ".join(reasons))
         return found
 
-    async def _ask(
-        self, asker: _Asker, reference: Reference, query: ImageQuery
+    async def _fetch(
+        self, rotation: CredentialRotation, reference: Reference, query: ImageQuery
     ) -> ImageConfig | Unavailable:
+        """Resolve the tag and fetch the configuration, each from its cache if possible."""
         architectures, owner = query.architectures, _owner(query)
-        key = (asker.registry, self._fingerprint(asker.credentials))
+        key = (rotation.registry, self._fingerprint(rotation.credentials))
         digest: str | Unavailable = reference.digest
         if not digest:
-            digest = await self._tags.get(
+            digest = await self._digests.get(
                 (*key, reference.tag),
-                lambda: self._counted(asker.ask(lambda visit: visit.digest(reference.tag))),
+                lambda: self._counted(rotation.run(lambda client: client.digest(reference.tag))),
                 owner,
             )
         if isinstance(digest, Unavailable):
             return digest
-        return await self._configs.get(
+        return await self.configs.get(
             (*key, digest, architectures),
-            lambda: self._counted(asker.ask(lambda visit: _config(visit, digest, architectures))),
+            lambda: self._counted(
+                rotation.run(lambda client: fetch_config(client, digest, architectures))
+            ),
             owner,
         )
 
-    async def _counted(self, asking: Awaitable[T | Unavailable]) -> T | Unavailable:
-        found = await asking
+    async def _counted(self, step: Awaitable[T | Unavailable]) -> T | Unavailable:
+        found = await step
         self._count(not isinstance(found, Unavailable))
         return found
 
@@ -221,129 +248,52 @@ class ImageLookup:
         reader = self._pull_secrets
         if reader is None:
             return Keyring()
-        asked = (query.namespace, query.pull_secrets, query.service_account)
+        key = (query.namespace, query.pull_secrets, query.service_account)
 
         async def read() -> Keyring:
-            # In a thread: tenants write the secrets, up to a megabyte together.
-            return await asyncio.to_thread(read_keyring, await reader.read(*asked))
+            # In a thread: tenants write the secrets, up to 1 MiB for one pod.
+            return await asyncio.to_thread(read_keyring, await reader.read(*key))
 
-        return await self._keyrings.get(asked, read, _owner(query))
+        return await self._keyrings.get(key, read, _owner(query))
 
-    def _connected(self) -> RegistryClient:
+    def _connected_client(self) -> RegistryClient:
         if self._client is None:
-            # Only now: without a look-up nobody pays for it.
+            # Imported only now, because the import costs memory that most servers never need.
             from webhook.images.client import RegistryClient
 
-            self._client = RegistryClient(self._resolver, context=self._context)
+            self._client = RegistryClient(
+                self._resolver,
+                context=self._context,
+                request_timeout_seconds=self._limits.request_timeout,
+            )
         return self._client
 
     def _fingerprint(self, credentials: tuple[Credential, ...]) -> bytes:
-        """Of credentials, so that they are not kept for as long as what they let us see."""
-        digest = hashlib.blake2b(key=self._key)
+        """Return a keyed hash, so that the caches do not keep passwords."""
+        digest = hashlib.blake2b(key=self._fingerprint_key)
         for text in (text for credential in credentials for text in credential):
             encoded = text.encode("utf-8", "surrogatepass")
             digest.update(len(encoded).to_bytes(8, "big") + encoded)
         return digest.digest()
 
+    def _digest_ttl(self, found: str | Unavailable) -> float:
+        failed = isinstance(found, Unavailable)
+        return self._limits.failure_ttl if failed else self._limits.tag_ttl
 
-class _Asker:
-    """Asks one registry with each credential in turn, and stays with the one that is let in."""
+    def _config_ttl(self, found: ImageConfig | Unavailable) -> float:
+        return self._limits.failure_ttl if isinstance(found, Unavailable) else inf
 
-    def __init__(
-        self,
-        client: RegistryClient,
-        registry: Registry,
-        credentials: tuple[Credential, ...],
-        owner: str,
-    ) -> None:
-        self.registry = registry
-        self.credentials = credentials
-        self._visits = [client.visit(registry, each, owner) for each in credentials or (None,)]
-
-    async def ask(self, look: Callable[[Visit], Awaitable[T]]) -> T | Unavailable:
-        """What `look` finds, or why it finds nothing."""
-        why: dict[str, None] = {}
-        try:
-            async with asyncio.timeout(_LONGEST_LOOK_UP):
-                for position, visit in enumerate(self._visits):
-                    try:
-                        found = await look(visit)
-                    except RefusedError as error:
-                        why[str(error)] = None
-                    else:
-                        self._visits = self._visits[position:]
-                        return found
-        except LookupFailedError as error:
-            why[str(error)] = None
-        except TimeoutError:
-            why[f"the registry did not answer within {_LONGEST_LOOK_UP:.2g} s"] = None
-        return Unavailable(", then ".join(why))
+    def _keyring_ttl(self, found: Keyring) -> float:
+        return self._limits.broken_keyring_ttl if found.problems else self._limits.keyring_ttl
 
 
 def _owner(query: ImageQuery) -> str:
-    """Whose shares a query uses, as messages name it."""
+    """Return the owner whose share of the limits a query uses. Messages contain it."""
     return f"namespace {query.namespace}"
 
 
-async def _config(visit: Visit, digest: str, architectures: frozenset[str]) -> ImageConfig:
-    """What the image of a digest starts, whichever of its platforms a pod runs on."""
-    manifest = await visit.manifest(digest)
-    config = config_of(manifest)
-    if config is not None:
-        return await _read(visit, config.digest, config.size)
-    entries = platforms(manifest, architectures)
-    configs = set()
-    for inner in await _all(visit.manifest(entry.digest) for entry in entries):
-        config = config_of(inner)
-        if config is None:
-            raise LookupFailedError("the index holds another index")
-        configs.add((config.digest, config.size))
-    found = set(await _all(_read(visit, *each) for each in configs))
-    if len(found) > 1:
-        raise LookupFailedError(
-            "it starts different things on the platforms that the pod could run on"
-        )
-    return found.pop()
-
-
-async def _all(asking: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What all of them find; the first that fails ends the others."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in asking]
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-async def _read(visit: Visit, digest: str, size: int) -> ImageConfig:
-    if size > MOST_BYTES:
-        raise LookupFailedError(f"the image's configuration has {size} bytes, more than it reads")
-    return read_config(await visit.blob(digest))
-
-
-def _told(problems: tuple[str, ...]) -> tuple[str, ...]:
-    """The first few, and how many more there are."""
-    more = len(problems) - _MOST_PROBLEMS
-    told = problems[:_MOST_PROBLEMS]
-    return (*told, f"and {more} more problems with pull secrets") if more > 0 else told
-
-
-def _tag_life(found: str | Unavailable) -> float:
-    return _FAILURE_HOLDS if isinstance(found, Unavailable) else _TAG_HOLDS
-
-
-def _config_life(found: ImageConfig | Unavailable) -> float:
-    return _FAILURE_HOLDS if isinstance(found, Unavailable) else inf
-
-
-def _keyring_life(found: Keyring) -> float:
-    return _BROKEN_SECRETS_HOLD if found.problems else _SECRETS_HOLD
-
-
-def _keyring_bytes(found: Keyring) -> int:
-    return found.bytes
-
-
-def _config_bytes(found: ImageConfig | Unavailable) -> int:
-    return bytes_of(found)
+def _summarize(problems: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the first few problems, and the number of the others."""
+    more = len(problems) - _MAX_REPORTED_SECRET_PROBLEMS
+    first = problems[:_MAX_REPORTED_SECRET_PROBLEMS]
+    return (*first, f"and {more} more problems with pull secrets") if more > 0 else first

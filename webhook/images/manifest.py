@@ -1,4 +1,4 @@
-"""Manifests, indexes and image configurations, as far as an entrypoint needs them.
+"""Parsers for manifests, indexes and image configurations. They read what an entrypoint needs.
 
 https://github.com/opencontainers/image-spec (`manifest.md`, `image-index.md`, `config.md`) and
 Docker's Image Manifest V2, Schema 2, which has the same fields under other media types.
@@ -13,9 +13,9 @@ import msgspec
 from webhook.core.images import ImageConfig
 from webhook.images.errors import LookupFailedError
 
-MOST_BYTES = 256 * 1024
-"""Of a manifest or a configuration that are read, on the event loop. Real ones have some ten
-kilobytes; to decode a hostile one of 1 MiB took 7 ms."""
+# The largest manifest or configuration that is read. Both are decoded on the event loop, where a
+# hostile document of 1 MiB took 7 ms. Real ones have about ten kilobytes.
+MAX_DOCUMENT_BYTES = 256 * 1024
 
 _INDEXES = (
     "application/vnd.oci.image.index.v1+json",
@@ -31,22 +31,24 @@ _CONFIGS = (
     "application/vnd.docker.container.image.v1+json",
 )
 
+# BuildKit sets this annotation on index entries that are attestations of an image, not images.
 _REFERENCE_TYPE = "vnd.docker.reference.type"
-"""An annotation of BuildKit's entries that are no images but say something of one: attestations."""
-_MOST_PLATFORMS = 16
+# Each platform costs two requests.
+_MAX_PLATFORMS = 16
+# The number of words in Entrypoint and Cmd. Real images have about ten. A word takes more memory
+# than its text.
 MAX_ARGUMENTS = 1_000
-"""Of Entrypoint and Cmd. Real ones have some ten; each takes more memory than its text."""
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """`platform` of an entry of an index."""
+    """The `platform` of an index entry."""
 
     os: str = ""
     architecture: str = ""
 
 
 class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
-    """What points to content: its digest, and how many bytes it has."""
+    """A reference to content: its digest and its size in bytes."""
 
     digest: str
     size: int = 0
@@ -77,24 +79,28 @@ _decode_config = msgspec.json.Decoder(_Config).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def config_of(manifest: bytes) -> Descriptor | None:
-    """Where a manifest's image configuration is; None for an index. Raises LookupFailedError."""
+def config_descriptor(manifest: bytes) -> Descriptor | None:
+    """Return the descriptor of a manifest's image configuration, or None for an index.
+
+    Raises LookupFailedError if the document is not the manifest of an image.
+    """
     document = _document(manifest)
     if document.manifests is not None:
         return None
     config = document.config
     if config is None:
-        raise LookupFailedError("the manifest is of a kind that podsettle does not read")
+        raise LookupFailedError("podsettle does not support this kind of manifest")
     if config.media_type not in _CONFIGS:
         raise LookupFailedError("the manifest is not that of an image")
     return config
 
 
-def platforms(index: bytes, architectures: frozenset[str]) -> tuple[Descriptor, ...]:
-    """The entries of an index that a pod could be run from. Raises LookupFailedError.
+def platform_entries(index: bytes, architectures: frozenset[str]) -> tuple[Descriptor, ...]:
+    """Return the entries of an index that a pod's node could pull.
 
-    Those for Linux on one of the architectures, or on any where none is given. What BuildKit puts
-    beside images (`unknown/unknown`, attestations) is no image.
+    These are the images for Linux on one of the architectures, or on any architecture if none is
+    given. Attestations of BuildKit (`unknown/unknown`) are left out. Raises LookupFailedError if
+    there are no entries, or too many.
     """
     fitting = {
         entry.digest: entry
@@ -109,17 +115,19 @@ def platforms(index: bytes, architectures: frozenset[str]) -> tuple[Descriptor, 
     if not fitting:
         wanted = f"linux/{', '.join(sorted(architectures)) or 'any'}"
         raise LookupFailedError(f"the index has no image for {wanted}")
-    if len(fitting) > _MOST_PLATFORMS:
-        raise LookupFailedError(f"the index has {len(fitting)} images that would have to be read")
+    if len(fitting) > _MAX_PLATFORMS:
+        raise LookupFailedError(
+            f"the index has {len(fitting)} matching images; the limit is {_MAX_PLATFORMS}"
+        )
     return tuple(fitting.values())
 
 
-def read_config(config: bytes) -> ImageConfig:
-    """What an image configuration says of the process. Raises LookupFailedError."""
+def parse_config(config: bytes) -> ImageConfig:
+    """Return the Entrypoint and Cmd of an image configuration. Raises LookupFailedError."""
     try:
         found = _decode_config(config)
     except _UNREADABLE:
-        raise LookupFailedError("the image's configuration is not one") from None
+        raise LookupFailedError("the image's configuration is invalid") from None
     if found.os not in ("", "linux"):
         raise LookupFailedError("the image is not for Linux")
     process = found.config or _Process()
@@ -133,4 +141,4 @@ def _document(manifest: bytes) -> _Document:
     try:
         return _decode_document(manifest)
     except _UNREADABLE:
-        raise LookupFailedError("what the registry sent is not a manifest") from None
+        raise LookupFailedError("the registry sent a document that is not a manifest") from None

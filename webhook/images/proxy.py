@@ -1,7 +1,7 @@
-"""The proxy that registries are asked through, by HTTPS_PROXY and NO_PROXY.
+"""The HTTP proxy for requests to registries, from HTTPS_PROXY and NO_PROXY.
 
-Both are read as golang.org/x/net/http/httpproxy reads them, because the nodes' runtimes get the
-same values: unlike in `urllib`, NO_PROXY may hold CIDRs and ports, and spaces after its commas.
+Both are parsed as golang.org/x/net/http/httpproxy parses them, because the nodes' runtimes get the
+same values. Unlike `urllib`, it accepts CIDRs and ports in NO_PROXY, and spaces after its commas.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from yarl import URL
 
 
 @dataclass(frozen=True)
-class _Exception:
-    """One entry of NO_PROXY: hosts that are connected to directly."""
+class _NoProxyRule:
+    """One entry of NO_PROXY: hosts that podsettle connects to directly."""
 
     network: IPv4Network | IPv6Network | None = None
     domain: str = ""
-    """With a dot in front."""
-    is_suffix_only: bool = False
-    """Whether the domain itself is none of them, only what is below it."""
+    """The domain with a dot in front."""
+    subdomains_only: bool = False
+    """Whether the rule matches only names below the domain, not the domain itself."""
     port: int | None = None
 
-    def covers(self, host: str, address: IPv4Address | IPv6Address | None, port: int) -> bool:
-        """Whether a host, and the address that it is if it is one, is among them."""
+    def matches(self, host: str, address: IPv4Address | IPv6Address | None, port: int) -> bool:
+        """Return whether a host matches. `address` is the host as an address, if it is one."""
         if self.port is not None and self.port != port:
             return False
         if address is not None:
@@ -35,29 +35,29 @@ class _Exception:
         if not self.domain:
             return False
         return host.endswith(self.domain) or (
-            not self.is_suffix_only and host == self.domain.removeprefix(".")
+            not self.subdomains_only and host == self.domain.removeprefix(".")
         )
 
 
 @dataclass(frozen=True)
 class Proxy:
-    """An HTTP proxy, and which hosts are connected to without it."""
+    """An HTTP proxy, and the hosts that bypass it."""
 
     url: URL
-    """Without user name and password."""
+    """The proxy's URL without user name and password."""
     headers: Mapping[str, str]
-    """What the proxy gets with CONNECT: the user name and password, if any."""
-    _everything_is_direct: bool
-    _exceptions: tuple[_Exception, ...]
+    """The headers of the CONNECT request: the user name and password, if there are any."""
+    _bypass_all: bool
+    _no_proxy: tuple[_NoProxyRule, ...]
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self | None:
-        """The proxy for `https://` URLs, or None if there is none.
+        """Return the proxy for `https://` URLs, or None if there is none.
 
-        Raises ValueError for an HTTPS_PROXY that is not the URL of an HTTP proxy. Its message does
-        not repeat the value, which may hold a password.
+        Raises ValueError if HTTPS_PROXY is not the URL of an HTTP proxy. The message does not
+        repeat the value, because that may contain a password.
         """
-        value = _either(environment, "HTTPS_PROXY")
+        value = _variable(environment, "HTTPS_PROXY")
         if not value:
             return None
         wrong = "HTTPS_PROXY is not a URL such as http://proxy.example:3128"
@@ -73,23 +73,23 @@ class Proxy:
         if user is not None:
             pair = b64encode(f"{user}:{password or ''}".encode()).decode()
             headers["Proxy-Authorization"] = f"Basic {pair}"
-        entries = [entry.strip().lower() for entry in _either(environment, "NO_PROXY").split(",")]
-        found = (_exception(entry) for entry in entries if entry)
-        return cls(url.origin(), headers, "*" in entries, tuple(each for each in found if each))
+        entries = [entry.strip().lower() for entry in _variable(environment, "NO_PROXY").split(",")]
+        rules = (_parse_rule(entry) for entry in entries if entry)
+        return cls(url.origin(), headers, "*" in entries, tuple(rule for rule in rules if rule))
 
-    def is_for(self, url: URL) -> bool:
-        """Whether a URL is asked through the proxy. The machine itself never is."""
+    def is_used_for(self, url: URL) -> bool:
+        """Return whether requests to a URL go through the proxy. Loopback addresses never do."""
         host = (url.raw_host or "").lower().removesuffix(".")
         address = _address(host)
         if host == "localhost" or (address is not None and address.is_loopback):
             return False
         port = url.port or 443
-        return not self._everything_is_direct and not any(
-            each.covers(host, address, port) for each in self._exceptions
+        return not self._bypass_all and not any(
+            rule.matches(host, address, port) for rule in self._no_proxy
         )
 
 
-def _either(environment: Mapping[str, str], name: str) -> str:
+def _variable(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name) or environment.get(name.lower()) or ""
 
 
@@ -101,11 +101,11 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
     return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
 
 
-def _exception(entry: str) -> _Exception | None:
-    """What an entry of NO_PROXY says; None for one that says nothing."""
+def _parse_rule(entry: str) -> _NoProxyRule | None:
+    """Return the rule of a NO_PROXY entry, or None if the entry is invalid."""
     if "/" in entry:
         try:
-            return _Exception(network=ip_network(entry, strict=False))
+            return _NoProxyRule(network=ip_network(entry, strict=False))
         except ValueError:
             return None
     address, port = _address(entry), None
@@ -115,9 +115,9 @@ def _exception(entry: str) -> _Exception | None:
             entry, port = host, int(number)
             address = _address(entry)
     if address is not None:
-        return _Exception(network=ip_network(address), port=port)
+        return _NoProxyRule(network=ip_network(address), port=port)
     name = entry.removeprefix("*") if entry.startswith("*.") else entry
     if not name.strip("."):
         return None
     domain = name if name.startswith(".") else f".{name}"
-    return _Exception(domain=domain, is_suffix_only=name.startswith("."), port=port)
+    return _NoProxyRule(domain=domain, subdomains_only=name.startswith("."), port=port)

@@ -1,7 +1,7 @@
-"""Image references as container runtimes read them.
+"""Image references, parsed as container runtimes parse them.
 
-Grammar: https://pkg.go.dev/github.com/distribution/reference; defaults as in its
-`ParseNormalizedNamed`, which the kubelet applies (kubernetes `pkg/util/parsers`).
+Grammar: https://pkg.go.dev/github.com/distribution/reference. The defaults are those of its
+`ParseNormalizedNamed`, which the kubelet calls (kubernetes `pkg/util/parsers`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from webhook.core.images import MAX_REFERENCE_CHARACTERS, LookupRules
 from webhook.images.errors import LookupFailedError
 
 DOCKER_HUB = "docker.io"
-_HUB_HOST = "registry-1.docker.io"
-"""Where Docker Hub's registry really is."""
+# The host that serves Docker Hub's registry API.
+_DOCKER_HUB_API_HOST = "registry-1.docker.io"
 _LEGACY_DOCKER_HUB = "index.docker.io"
-_OFFICIAL = "library/"
-_LONGEST_NAME = 255
-_HIGHEST_PORT = 65535
+_OFFICIAL_PREFIX = "library/"
+# `NameTotalLengthMax` of the grammar's package.
+_MAX_NAME_CHARACTERS = 255
+_MAX_PORT = 65535
 
 _LABEL = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[(?:[a-fA-F0-9:]+)\])(?::[0-9]{{1,5}})?"
@@ -31,17 +32,16 @@ _IDENTIFIER = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class Reference(NamedTuple):
-    """An image: the registry's `host` or `host:port`, the repository, and which image of it."""
+    """An image reference. `host` may include a port. `digest` may be empty."""
 
     host: str
     repository: str
     tag: str
     digest: str
-    """Empty where the reference has none; then the tag says which image."""
 
     @property
     def name(self) -> str:
-        """Registry and repository."""
+        """The registry and the repository."""
         return f"{self.host}/{self.repository}"
 
     def __str__(self) -> str:
@@ -49,50 +49,50 @@ class Reference(NamedTuple):
 
 
 class Registry(NamedTuple):
-    """Where a repository is asked for."""
+    """A repository in the registry or mirror that podsettle asks."""
 
     host: str
-    """`host` or `host:port`, as a URL has it."""
+    """`host` or `host:port`, as in a URL."""
     repository: str
     name: str
-    """What credentials are matched to."""
+    """The name that credentials are matched with: `registry/repository`."""
     rules: LookupRules
-    """What the operator allows: also an address that is else never asked, if they spell it out."""
+    """The policy's rules. An address that they spell out is exempt from the SSRF check."""
 
 
 def is_digest(text: str) -> bool:
-    """Whether a text is a digest that can be verified: sha256 or sha512."""
+    """Return whether a text is a digest that podsettle can verify: sha256 or sha512."""
     return _DIGEST.fullmatch(text) is not None
 
 
-def parse(text: str) -> Reference:
-    """A reference with what it leaves out filled in. Raises ValueError where it is none."""
+def parse_reference(text: str) -> Reference:
+    """Return a reference with its defaults filled in. Raises ValueError if it is invalid."""
     if len(text) > MAX_REFERENCE_CHARACTERS:
-        raise ValueError(f"{_shown(text)} is not an image reference")
+        raise ValueError(f"{_quote(text)} is not an image reference")
     rest, at, digest = text.partition("@")
     if at and not is_digest(digest):
-        raise ValueError(f"{_shown(text)} has no digest that can be verified behind its '@'")
+        raise ValueError(f"{_quote(text)} has no valid digest after its '@': need sha256 or sha512")
     host, path = _split_host(rest)
     path, tag = _split_tag(path)
     if _IDENTIFIER.fullmatch(rest):
-        raise ValueError(f"{_shown(text)} is an identifier, not the name of an image")
+        raise ValueError(f"{_quote(text)} is an identifier, not the name of an image")
     if host == _LEGACY_DOCKER_HUB:
         host = DOCKER_HUB
     if host == DOCKER_HUB and "/" not in path:
-        path = _OFFICIAL + path
+        path = _OFFICIAL_PREFIX + path
     fits = _PATH.fullmatch(path) and (tag is None or _TAG.fullmatch(tag))
-    if not fits or not _DOMAIN.fullmatch(host) or len(host) + 1 + len(path) > _LONGEST_NAME:
-        raise ValueError(f"{_shown(text)} is not an image reference")
-    if _port(host) > _HIGHEST_PORT:
-        # The grammar allows it; nobody can be asked there.
-        raise ValueError(f"{_shown(text)} names a port above {_HIGHEST_PORT}")
+    if not fits or not _DOMAIN.fullmatch(host) or len(host) + 1 + len(path) > _MAX_NAME_CHARACTERS:
+        raise ValueError(f"{_quote(text)} is not an image reference")
+    if _port(host) > _MAX_PORT:
+        # The grammar allows five digits.
+        raise ValueError(f"{_quote(text)} names a port above {_MAX_PORT}")
     return Reference(host.lower(), path, tag or ("" if digest else "latest"), digest)
 
 
 def registry_of(reference: Reference, rules: LookupRules) -> Registry:
-    """The registry to ask. Raises LookupFailedError where the rules allow none.
+    """Return the registry or mirror to ask. Raises LookupFailedError if the rules allow none.
 
-    A mirror is asked with the credentials that are for it: the registry's own are not shown to it.
+    A mirror gets only the credentials for the mirror, never those for the original registry.
     """
     mirror = rules.mirror_of(reference.host)
     if mirror is not None:
@@ -103,13 +103,13 @@ def registry_of(reference: Reference, rules: LookupRules) -> Registry:
         raise LookupFailedError(
             f"registry {reference.host} is not among the policy's imageConfig.registries"
         )
-    host = _HUB_HOST if reference.host == DOCKER_HUB else reference.host
+    host = _DOCKER_HUB_API_HOST if reference.host == DOCKER_HUB else reference.host
     return Registry(host, reference.repository, reference.name, rules)
 
 
 def _split_host(name: str) -> tuple[str, str]:
     first, slash, rest = name.partition("/")
-    # A dot, a port or an upper-case letter tells a host; "localhost" is one by itself.
+    # The first part is a host if it has a dot, a port or an upper-case letter, or is "localhost".
     if slash and (set(".:") & set(first) or first == "localhost" or first != first.lower()):
         return first, rest
     return DOCKER_HUB, name
@@ -125,5 +125,5 @@ def _split_tag(path: str) -> tuple[str, str | None]:
     return (name, tag) if colon else (path, None)
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= 100 else f"{text[:100]}…")

@@ -1,4 +1,4 @@
-"""`WWW-Authenticate`: how a registry wants to be told who asks.
+"""The `WWW-Authenticate` header: how a registry asks for authentication.
 
 RFC 9110 section 11.6.1, and https://distribution.github.io/distribution/spec/auth/token/
 """
@@ -11,8 +11,8 @@ from itertools import islice
 from typing import NamedTuple
 
 _MAX_HEADERS = 4
-_MAX_HEADER_CHARACTERS = 2048
-"""Real ones have some 200. They are read on the event loop."""
+# Real headers have about 200 characters. They are parsed on the event loop.
+MAX_HEADER_CHARACTERS = 2048
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 (a token of HTTP's grammar)
 _PARAMETER = re.compile(rf'\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))\s*', re.ASCII)
 _SCHEME = re.compile(rf"\s*({_TOKEN})(?=\s|,|$)", re.ASCII)
@@ -25,13 +25,18 @@ class Challenge(NamedTuple):
     parameters: Mapping[str, str]
 
 
-def parse(headers: Iterable[str]) -> tuple[Challenge, ...]:
-    """The challenges in the values of the first headers; what cannot be read ends its header."""
-    read = (header[:_MAX_HEADER_CHARACTERS] for header in islice(headers, _MAX_HEADERS))
-    return tuple(challenge for header in read for challenge in _challenges(header))
+def parse_challenges(
+    headers: Iterable[str], *, max_header_characters: int = MAX_HEADER_CHARACTERS
+) -> tuple[Challenge, ...]:
+    """Return the challenges in the first few header values.
+
+    A syntax error ends the parsing of its header value. The challenges before it are returned.
+    """
+    read = (header[:max_header_characters] for header in islice(headers, _MAX_HEADERS))
+    return tuple(challenge for header in read for challenge in _parse_header(header))
 
 
-def _challenges(header: str) -> list[Challenge]:
+def _parse_header(header: str) -> list[Challenge]:
     found: list[tuple[str, dict[str, str]]] = []
     at = 0
     while at < len(header):

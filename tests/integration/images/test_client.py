@@ -26,8 +26,7 @@ from tests.support.registry import (
     start_server,
 )
 from webhook.core.images import Unavailable
-from webhook.images import client
-from webhook.images.lookup import ImageLookup
+from webhook.images.lookup import ImageLookup, LookupLimits
 
 MEBI = 1024 * 1024
 
@@ -55,8 +54,8 @@ async def test_a_manifest_of_40_mebibytes_is_not_read(
 
     async with start_server(ca, handle) as server:
         assert await why(lookup, server) in (
-            "the registry would send more than the 262144 bytes it reads",
-            "the registry sends more than the 262144 bytes it reads",
+            "the registry would send more than 262144 bytes",
+            "the registry sends more than 262144 bytes",
         )
     # What the system's buffers took before the connection was closed.
     assert sent < total / 2
@@ -70,7 +69,7 @@ async def test_a_configuration_that_is_too_long_is_not_asked_for(
     large = Image(json.dumps(document).encode(), OCI_MANIFEST, image.blobs)
     async with start_server(ca, serving(large)) as server:
         assert await why(lookup, server) == (
-            "the image's configuration has 2097152 bytes, more than it reads"
+            "the image's configuration has 2097152 bytes; the limit is 262144"
         )
         assert not [path for path in server.paths if "blobs" in path]
 
@@ -90,7 +89,8 @@ async def test_what_has_another_digest_is_not_taken(
         return response
 
     async with start_server(ca, handle) as server:
-        assert await why(lookup, server) == "the registry sent something else than the digest says"
+        expected = "the registry sent content that does not match its digest"
+        assert await why(lookup, server) == expected
 
 
 async def test_a_registry_that_does_not_say_the_digest(
@@ -114,15 +114,21 @@ NO_IMAGE = json.dumps({"config": {"mediaType": "text/x", "digest": digest_of(b""
 @pytest.mark.parametrize(
     ("manifest", "expected"),
     [
-        (b"", "what the registry sent is not a manifest"),
-        (b"<html>", "what the registry sent is not a manifest"),
-        (NESTED, "what the registry sent is not a manifest"),
-        (b'{"manifests": 5}', "what the registry sent is not a manifest"),
-        (b"{}", "the manifest is of a kind that podsettle does not read"),
-        (b'{"schemaVersion": 1, "fsLayers": []}', "the manifest is of a kind that podsettle"),
+        (b"", "the registry sent a document that is not a manifest"),
+        (b"<html>", "the registry sent a document that is not a manifest"),
+        (NESTED, "the registry sent a document that is not a manifest"),
+        (b'{"manifests": 5}', "the registry sent a document that is not a manifest"),
+        (b"{}", "podsettle does not support this kind of manifest"),
+        (
+            b'{"schemaVersion": 1, "fsLayers": []}',
+            "podsettle does not support this kind of manifest",
+        ),
         (NO_IMAGE.encode(), "the manifest is not that of an image"),
         (b'{"manifests": []}', "the index has no image for linux/any"),
-        (b'{"manifests": null, "config": null}', "the manifest is of a kind that podsettle"),
+        (
+            b'{"manifests": null, "config": null}',
+            "podsettle does not support this kind of manifest",
+        ),
     ],
 )
 async def test_what_is_no_manifest(
@@ -135,8 +141,8 @@ async def test_what_is_no_manifest(
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (b"x", "the image's configuration is not one"),
-        (b'{"config": {"Entrypoint": "sh -c"}}', "the image's configuration is not one"),
+        (b"x", "the image's configuration is invalid"),
+        (b'{"config": {"Entrypoint": "sh -c"}}', "the image's configuration is invalid"),
         (b'{"os": "windows"}', "the image is not for Linux"),
     ],
 )
@@ -155,7 +161,7 @@ async def test_an_index_has_an_end(ca: trustme.CA, image: Image, lookup: ImageLo
         (Image(str(number).encode(), OCI_MANIFEST, ()), on(f"cpu{number}")) for number in range(17)
     ]
     async with start_server(ca, serving(index_of(*entries), image)) as server:
-        assert await why(lookup, server) == "the index has 17 images that would have to be read"
+        assert await why(lookup, server) == "the index has 17 matching images; the limit is 16"
         assert len(server.seen) == 2
 
 
@@ -181,10 +187,8 @@ async def test_an_answer_that_is_none(status: int, ca: trustme.CA, lookup: Image
         assert await why(lookup, server) == f"the registry answers {status}"
 
 
-async def test_a_request_that_hangs_is_given_up_on(
-    ca: trustme.CA, lookup: ImageLookup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "_LONGEST_REQUEST", 0.05)
+async def test_a_request_that_hangs_is_given_up_on(ca: trustme.CA, new_lookup: NewLookup) -> None:
+    lookup = new_lookup(limits=LookupLimits(request_timeout=0.05))
 
     async def hang(_request: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()

@@ -40,8 +40,7 @@ from tests.support.waiting import await_that
 from webhook.core.images import ImageConfig, Unavailable
 from webhook.core.pull_secrets import PullSecret
 from webhook.core.reasons import Outcome
-from webhook.images import lookup as module
-from webhook.images.lookup import ImageLookup
+from webhook.images.lookup import ImageLookup, LookupLimits
 
 APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
 OTHER = ImageConfig(("/other",), ())
@@ -57,10 +56,10 @@ async def test_1_what_is_remembered_expires_and_shrinks(
     registry: RunningRegistry,
     image: Image,
     new_image: NewImage,
-    lookup: ImageLookup,
+    new_lookup: NewLookup,
     clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    lookup = new_lookup(limits=LookupLimits(max_cache_entries=3))
     registry.push("moving", "1", image)
     asked = query(f"{registry.host}/moving:1")
     assert await found(lookup, asked) == APP
@@ -73,12 +72,11 @@ async def test_1_what_is_remembered_expires_and_shrinks(
     assert await found(lookup, asked) == OTHER
     heads = [line for line in registry.requests(path="moving") if line.startswith("HEAD")]
     assert (len(heads), len(registry.requests(path="moving"))) == (3, 3 + 2 + 2)
-    monkeypatch.setattr(lookup._configs, "_entries", 3)
     for number in range(5):
         registry.push("moving", "n", new_image(entrypoint=[f"/{number}"]))
         clock.now += 60.1
         assert await found(lookup, query(f"{registry.host}/moving:n")) == ((f"/{number}",), ())
-    assert len(lookup._configs) == 3
+    assert len(lookup.configs) == 3
 
 
 def with_command(image: Image, words: list[str]) -> Image:
@@ -214,18 +212,18 @@ async def test_5_what_comes_too_late_is_there_for_the_next_pod(
         assert isinstance(await found(lookup, asked, seconds=0.01), Unavailable)
         go.set()
         async with asyncio.timeout(10):
-            while not len(lookup._configs):  # noqa: ASYNC110 (it happens unseen)
+            while not len(lookup.configs):  # noqa: ASYNC110 (it happens unseen)
                 await asyncio.sleep(0.01)
         assert len(server.seen) == 3
         assert await found(lookup, asked) == APP
         assert len(server.seen) == 3
-        assert not lookup._late
+        assert not lookup.detached
 
 
 async def test_5_a_registry_that_hangs_for_ever_is_given_up_on(
-    ca: trustme.CA, lookup: ImageLookup, monkeypatch: pytest.MonkeyPatch
+    ca: trustme.CA, new_lookup: NewLookup
 ) -> None:
-    monkeypatch.setattr(module, "_LONGEST_LOOK_UP", 3)
+    lookup = new_lookup(limits=LookupLimits(step_timeout=3))
     stopped = asyncio.Event()
 
     async def hang(_request: web.Request) -> web.StreamResponse:
@@ -367,7 +365,7 @@ async def test_a_pod_of_many_images_has_the_first_few_looked_up(
     assert [answers[each] == said for each in queries] == [False] * 10 + [True] * 20
     assert len(registry.requests(path="/many/")) == 10
     # A preview of many pods has them all looked up, in turn.
-    answers = await lookup.find(queries, 30, most=None)
+    answers = await lookup.find(queries, 30, max_images=None)
     assert all("the registry answers 404" in str(answers[each]) for each in queries)
 
 

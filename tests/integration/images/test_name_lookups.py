@@ -29,7 +29,7 @@ from webhook.core.images import Unavailable
 from webhook.dns_resolver import Address, Resolver, resolve
 from webhook.images.lookup import ImageLookup
 
-NEVER_ASKED = "localhost has an address that is never asked"
+NEVER_ASKED = "refusing to connect to localhost: loopback, link-local or metadata address"
 """The answer for `localhost/a:1` once that name is looked up."""
 
 

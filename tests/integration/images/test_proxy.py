@@ -18,7 +18,7 @@ from tests.support.image_fixtures import NewLookup
 from tests.support.process import free_port
 from tests.support.registry import Image, found, query, serving, start_server
 from webhook.core.images import ImageConfig, Unavailable
-from webhook.images.client import _CheckingResolver
+from webhook.images.http_session import SsrfSafeResolver
 from webhook.images.proxy import Proxy
 
 APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
@@ -128,7 +128,8 @@ async def test_addresses_that_are_never_asked_are_not_asked_through_a_proxy(
         monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
         answer = await found(new_lookup(), query("169.254.169.254/a:1", "*"))
         assert answer == Unavailable(
-            "169.254.169.254/a:1: '169.254.169.254' is an address that is never asked"
+            "169.254.169.254/a:1: refusing to connect to '169.254.169.254': "
+            "loopback, link-local or metadata address"
         )
         assert proxy.seen == []
 
@@ -159,10 +160,10 @@ async def test_what_is_no_http_proxy_is_said_without_its_password(
 
 async def test_the_name_of_the_proxy_may_have_any_address() -> None:
     """It is the operator's; names of images are not."""
-    checking = _CheckingResolver(ThreadedResolver(), unchecked="localhost")
+    checking = SsrfSafeResolver(ThreadedResolver(), unchecked="localhost")
     assert [each["host"] for each in await checking.resolve("localhost")]
-    with pytest.raises(OSError, match="never asked"):
-        await _CheckingResolver(ThreadedResolver(), unchecked="other").resolve("localhost")
+    with pytest.raises(OSError, match="refusing to connect"):
+        await SsrfSafeResolver(ThreadedResolver(), unchecked="other").resolve("localhost")
 
 
 def proxy_of(**environment: str) -> Proxy | None:
@@ -219,5 +220,5 @@ def test_who_is_asked_directly(
     """The cases of golang.org/x/net/http/httpproxy."""
     proxy = proxy_of(HTTPS_PROXY="http://p:1", NO_PROXY=no_proxy)
     assert proxy is not None
-    assert [host for host in direct if proxy.is_for(URL(f"https://{host}/v2/"))] == []
-    assert [host for host in proxied if not proxy.is_for(URL(f"https://{host}/v2/"))] == []
+    assert [host for host in direct if proxy.is_used_for(URL(f"https://{host}/v2/"))] == []
+    assert [host for host in proxied if not proxy.is_used_for(URL(f"https://{host}/v2/"))] == []

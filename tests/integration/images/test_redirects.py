@@ -25,6 +25,7 @@ from tests.support.registry import (
 )
 from webhook.images.lookup import ImageLookup
 
+FORBIDDEN = "loopback, link-local or metadata address"
 MAPPED = ip_address("::ffff:a9fe:a9fe")
 """Python 3.13 spells it `::ffff:169.254.169.254`."""
 
@@ -32,18 +33,21 @@ MAPPED = ip_address("::ffff:a9fe:a9fe")
 @pytest.mark.parametrize(
     ("location", "expected"),
     [
-        ("https://169.254.169.254/latest", "'169.254.169.254' is an address that is never asked"),
-        ("https://[fe80::1]/", "'[fe80::1]' is an address that is never asked"),
-        (f"https://[{MAPPED}]/", f"'[{MAPPED}]' is an address that is never asked"),
-        ("https://127.0.0.1/", "'127.0.0.1' is an address that is never asked"),
-        ("https://127.0.0.1:1/", "'127.0.0.1:1' is an address that is never asked"),
+        (
+            "https://169.254.169.254/latest",
+            f"refusing to connect to '169.254.169.254': {FORBIDDEN}",
+        ),
+        ("https://[fe80::1]/", f"refusing to connect to '[fe80::1]': {FORBIDDEN}"),
+        (f"https://[{MAPPED}]/", f"refusing to connect to '[{MAPPED}]': {FORBIDDEN}"),
+        ("https://127.0.0.1/", f"refusing to connect to '127.0.0.1': {FORBIDDEN}"),
+        ("https://127.0.0.1:1/", f"refusing to connect to '127.0.0.1:1': {FORBIDDEN}"),
         ("https://127.1/", "'127.1' is not a host"),
         ("https://2130706433/", "'2130706433' is not a host"),
-        ("https://localhost:1/", "'localhost:1': localhost has an address that is never asked"),
-        ("http://SERVER/v2/a/blobs/x", "'SERVER' would have to be asked without TLS"),
-        ("file:///etc/passwd", "'file:///etc/passwd' would have to be asked without TLS"),
-        ("https://user:pw@SERVER/", "the registry redirects to a URL with credentials in it"),
-        ("https://[::1", "the registry redirects to what is no URL"),
+        ("https://localhost:1/", f"'localhost:1': refusing to connect to localhost: {FORBIDDEN}"),
+        ("http://SERVER/v2/a/blobs/x", "refusing to connect to 'SERVER' without TLS"),
+        ("file:///etc/passwd", "refusing to connect to 'file:///etc/passwd' without TLS"),
+        ("https://user:pw@SERVER/", "the registry redirects to a URL that contains credentials"),
+        ("https://[::1", "the registry redirects to an invalid URL"),
         ("/v2/a/blobs/again", "the registry redirects more than 3 times"),
     ],
 )
@@ -90,11 +94,14 @@ async def test_a_redirect_does_not_take_the_credentials_along(
 @pytest.mark.parametrize(
     ("challenge", "expected"),
     [
-        ('Bearer realm="https://169.254.169.254/t"', "'169.254.169.254' is an address that"),
-        ('Bearer realm="http://SERVER/token/x"', "'SERVER' would have to be asked without TLS"),
-        ('Bearer realm="/t"', "'/t?scope=repository:a:pull' would have to be asked"),
-        ('Bearer realm="https://[x"', "the registry names no token server that is a URL"),
-        ("Bearer", "the registry names no token server that is a URL"),
+        (
+            'Bearer realm="https://169.254.169.254/t"',
+            "refusing to connect to '169.254.169.254': loop",
+        ),
+        ('Bearer realm="http://SERVER/token/x"', "refusing to connect to 'SERVER' without TLS"),
+        ('Bearer realm="/t"', "refusing to connect to '/t?scope=repository:a:pull' without TLS"),
+        ('Bearer realm="https://[x"', "the registry names an invalid URL as token server"),
+        ("Bearer", "the registry names an invalid URL as token server"),
         ('Basic realm="x"', "the registry answers 401"),
         ("Negotiate", "the registry answers 401"),
         ("", "the registry answers 401"),

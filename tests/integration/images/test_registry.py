@@ -164,8 +164,8 @@ async def test_the_platforms_that_the_pod_could_run_on(
 @pytest.mark.parametrize(
     ("architectures", "why"),
     [
-        ([], "it starts different things on the platforms that the pod could run on"),
-        (["arm64", "s390x"], "it starts different things on the platforms"),
+        ([], "the image starts different commands on the platforms that the pod could run on"),
+        (["arm64", "s390x"], "the image starts different commands on the platforms"),
         (["ppc64le"], "the index has no image for linux/ppc64le"),
     ],
 )
@@ -273,7 +273,8 @@ async def test_token_authentication(
             # The token server is on the loopback address, and the policy does not say so.
             unseen = await found(new_lookup(secrets), query(name))
             assert unseen == Unavailable(
-                f"{name}: '{server.host}' is an address that is never asked"
+                f"{name}: refusing to connect to '{server.host}': "
+                "loopback, link-local or metadata address"
             )
             assert len(tokens.asked) == 2
 
@@ -289,7 +290,8 @@ async def test_a_real_redirect_to_a_link_local_address_is_not_followed(
         registry.push("aside", "1", image)
         answer = await found(lookup, query(f"{registry.host}/aside:1"))
         assert answer == Unavailable(
-            f"{registry.host}/aside:1: '169.254.169.254' is an address that is never asked"
+            f"{registry.host}/aside:1: refusing to connect to '169.254.169.254': "
+            "loopback, link-local or metadata address"
         )
         assert registry.requests("GET", "blobs")[0].endswith(" 307")
 

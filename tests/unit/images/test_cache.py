@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.support.image_fixtures import Clock
-from webhook.images.cache import Cache, TooManyError
+from webhook.images.cache import SingleFlightCache, TooManyError
 
 
 class Asked:
@@ -25,12 +25,14 @@ class Asked:
         return self.times
 
 
-def cache(clock: Clock, entries: int = 10, flights: int = 10, own: int = 10) -> Cache[str, int]:
-    return Cache(
+def cache(
+    clock: Clock, *, max_entries: int = 10, max_in_flight: int = 10, max_per_owner: int = 10
+) -> SingleFlightCache[str, int]:
+    return SingleFlightCache(
         lambda value: 10.0 * value,
-        entries=entries,
-        flights=flights,
-        flights_per_owner=own,
+        max_entries=max_entries,
+        max_in_flight=max_in_flight,
+        max_per_owner=max_per_owner,
         clock=clock,
     )
 
@@ -75,7 +77,7 @@ async def test_an_answer_holds_for_as_long_as_its_kind(clock: Clock) -> None:
 
 
 async def test_what_was_used_last_stays(clock: Clock) -> None:
-    memory, asked = cache(clock, entries=2), Asked()
+    memory, asked = cache(clock, max_entries=2), Asked()
     asked.go.set()
     for key in ("a", "b", "a", "c"):
         await memory.get(key, asked)
@@ -99,7 +101,7 @@ async def test_what_raises_is_asked_again(clock: Clock) -> None:
 
 
 async def test_there_is_an_end_to_questions(clock: Clock) -> None:
-    memory, asked = cache(clock, flights=2), Asked()
+    memory, asked = cache(clock, max_in_flight=2), Asked()
     waiting = [asyncio.create_task(memory.get(key, asked)) for key in "ab"]
     await asked.started.wait()
     with pytest.raises(TooManyError, match="2 look-ups are under way"):
@@ -110,7 +112,7 @@ async def test_there_is_an_end_to_questions(clock: Clock) -> None:
 
 
 async def test_one_owners_questions_leave_room_for_anothers(clock: Clock) -> None:
-    memory, asked = cache(clock, own=2), Asked()
+    memory, asked = cache(clock, max_per_owner=2), Asked()
     waiting = [asyncio.create_task(memory.get(key, asked, "mine")) for key in "ab"]
     await asked.started.wait()
     with pytest.raises(TooManyError, match="2 look-ups for mine are under way"):
@@ -127,9 +129,9 @@ async def test_answers_are_kept_up_to_a_number_of_bytes(clock: Clock) -> None:
     def kept_bytes(value: int) -> int:
         return value
 
-    memory: Cache[str, int] = Cache(
-        lambda _value: 60.0, entries=10, size_of=kept_bytes, max_bytes=100, flights=10,
-        flights_per_owner=10, clock=clock,
+    memory: SingleFlightCache[str, int] = SingleFlightCache(
+        lambda _value: 60.0, max_entries=10, size_of=kept_bytes, max_bytes=100, max_in_flight=10,
+        max_per_owner=10, clock=clock,
     )  # fmt: skip
 
     async def ask(key: str, size: int) -> bool:

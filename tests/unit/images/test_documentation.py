@@ -13,9 +13,9 @@ from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.review import make_request
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.model import parse_policy
-from webhook.images import lookup
 from webhook.images.errors import LookupFailedError
-from webhook.images.reference import parse, registry_of
+from webhook.images.lookup import MAX_CACHED_CONFIG_BYTES, LookupLimits
+from webhook.images.reference import parse_reference, registry_of
 from webhook.server import admission as mutate
 from webhook.server.request_head import answer_seconds
 
@@ -34,12 +34,12 @@ def rules() -> LookupRules:
 
 
 def test_the_policy_asks_whom_the_page_says() -> None:
-    mirrored = registry_of(parse("busybox"), rules())
+    mirrored = registry_of(parse_reference("busybox"), rules())
     assert f"`{mirrored.host}/{mirrored.repository}`" in PAGE.text
-    assert registry_of(parse("a.example.com/b"), rules()).host == "a.example.com"
+    assert registry_of(parse_reference("a.example.com/b"), rules()).host == "a.example.com"
     for image in ("a.example.com:5000/b", "gcr.io/b"):
         with pytest.raises(LookupFailedError, match="is not among the policy's imageConfig"):
-            registry_of(parse(image), rules())
+            registry_of(parse_reference(image), rules())
 
 
 def test_the_times_are_those_of_the_code() -> None:
@@ -48,10 +48,10 @@ def test_the_times_are_those_of_the_code() -> None:
     section = PAGE.sections["The first pod may stay unwrapped"]
     said = f"answers within {deadline:.2g} s, and {for_images:.2g} s of\nthem may go into look-ups"
     assert said in section
-    assert f"for up to {lookup._LONGEST_LOOK_UP:.2g} s" in section
-    assert f"({lookup._ENTRIES})" in section
-    assert f"{lookup._MAX_CONFIGS_BYTES >> 20} MiB for all of them" in section
-    assert f"| a failure | {lookup._FAILURE_HOLDS:.2g} s |" in section
+    assert f"for up to {LookupLimits().step_timeout:.2g} s" in section
+    assert f"({LookupLimits().max_cache_entries})" in section
+    assert f"{MAX_CACHED_CONFIG_BYTES >> 20} MiB for all of them" in section
+    assert f"| a failure | {LookupLimits().failure_ttl:.2g} s |" in section
     assert f"the registry did not answer within {for_images:.2g} s" in PAGE.text
 
 

@@ -157,7 +157,7 @@ def secret_of(count: int) -> PullSecret:
 def test_what_is_kept_of_a_secret_is_counted_in_bytes() -> None:
     long = "a." * 200_000 + "example"
     ring = read_keyring([docker_config({long: ONE, "*" * 200_000: ONE, "quay.io": ONE})])
-    assert [holding.key for holding in ring.holdings] == ["quay.io"], "no image has such a name"
+    assert [holding.key for holding in ring.entries] == ["quay.io"], "no image has such a name"
     assert ring.bytes < 2_000
     ring = read_keyring([docker_config({"quay.io": ("me", "x" * 500_000)})])
     assert 500_000 < ring.bytes < 502_000
@@ -166,9 +166,9 @@ def test_what_is_kept_of_a_secret_is_counted_in_bytes() -> None:
 def test_registries_are_read_up_to_a_number_of_them() -> None:
     half = MAX_REGISTRIES // 2
     ring = read_keyring([secret_of(half), secret_of(half)])
-    assert (len(ring.holdings), ring.problems) == (MAX_REGISTRIES, ())
+    assert (len(ring.entries), ring.problems) == (MAX_REGISTRIES, ())
     ring = read_keyring([docker_config({"quay.io": ONE}), secret_of(MAX_REGISTRIES)])
-    assert len(ring.holdings) == MAX_REGISTRIES
+    assert len(ring.entries) == MAX_REGISTRIES
     assert ring.matching("quay.io/a") == (Credential(*ONE),)
     assert ring.problems == (f"pull secrets are read up to {MAX_REGISTRIES} registries",)
 

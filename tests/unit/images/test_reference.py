@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.images.reference import Reference, parse
+from webhook.images.reference import Reference, parse_reference
 
 HEX = "0123456789abcdef" * 4
 SHA256 = f"sha256:{HEX}"
@@ -44,7 +44,7 @@ SHA512 = f"sha512:{HEX}{HEX}"
 def test_what_a_reference_names(
     text: str, host: str, repository: str, tag: str, digest: str
 ) -> None:
-    assert parse(text) == Reference(host, repository, tag, digest)
+    assert parse_reference(text) == Reference(host, repository, tag, digest)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_what_a_reference_names(
 )  # fmt: skip
 def test_what_is_no_reference(text: str) -> None:
     with pytest.raises(ValueError, match=r"^'.*(image reference|digest|identifier)"):
-        parse(text)
+        parse_reference(text)
 
 
 def test_a_port_that_does_not_exist_is_said_with_the_image() -> None:
     with pytest.raises(ValueError, match=r"^'a\.b:65536/x' names a port above 65535$"):
-        parse("a.b:65536/x")
-    assert parse("a.b:65535/x").host == "a.b:65535"
+        parse_reference("a.b:65536/x")
+    assert parse_reference("a.b:65535/x").host == "a.b:65535"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_reference_of_any_length_takes_the_same_time(part: str) -> None:
             raise AssertionError(f"searched for {separator!r}")
 
     with pytest.raises(ValueError, match="is not an image reference"):
-        parse(Text(part * 601))
+        parse_reference(Text(part * 601))
 
 
 PARTS = st.from_regex(r"[a-z0-9]{1,8}((\.|_|__|-{1,3})[a-z0-9]{1,8}){0,2}", fullmatch=True)
@@ -104,14 +104,14 @@ REFERENCES = st.builds(
 @given(REFERENCES)
 def test_every_reference_is_read_as_it_was_written(reference: Reference) -> None:
     text = f"{reference.host}/{reference.repository}:{reference.tag}"
-    assert parse(f"{text}@{reference.digest}" if reference.digest else text) == reference
-    assert parse(str(parse(text))) == parse(text)
+    assert parse_reference(f"{text}@{reference.digest}" if reference.digest else text) == reference
+    assert parse_reference(str(parse_reference(text))) == parse_reference(text)
 
 
 @given(st.text(ascii_lowercase + "A0.:/@_-[]% é\n?#\\", max_size=40) | st.text(max_size=20))
 def test_what_is_read_can_be_put_into_a_url(text: str) -> None:
     try:
-        found = parse(text)
+        found = parse_reference(text)
     except ValueError:
         return
     assert re.fullmatch(r"[a-z0-9.\-]+(:[0-9]+)?|\[[0-9a-f:]+\](:[0-9]+)?", found.host)
@@ -119,4 +119,4 @@ def test_what_is_read_can_be_put_into_a_url(text: str) -> None:
     assert not {".", "..", ""} & set(found.repository.split("/"))
     assert re.fullmatch(r"[A-Za-z0-9._-]*", found.tag)
     assert bool(found.tag or found.digest)
-    assert parse(str(found)).name == found.name
+    assert parse_reference(str(found)).name == found.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.images.ssrf import is_refused, literal
+from webhook.images.ssrf import is_forbidden, parse_ip_literal
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from webhook.images.ssrf import is_refused, literal
     ],
 )  # fmt: skip
 def test_refused(address: str) -> None:
-    assert is_refused(address)
+    assert is_forbidden(address)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_refused(address: str) -> None:
     ],
 )  # fmt: skip
 def test_allowed(address: str) -> None:
-    assert not is_refused(address)
+    assert not is_forbidden(address)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_allowed(address: str) -> None:
 )
 def test_what_only_looks_like_an_address_is_none(host: str) -> None:
     with pytest.raises(ValueError, match=r"is not a host|IPv[46] address"):
-        literal(host)
+        parse_ip_literal(host)
 
 
 def test_names_are_left_to_the_resolver() -> None:
     for name in ("quay.io", "localhost", "0x7f.1", "127.0.0.1.nip.io"):
-        assert literal(name) is None
-    assert str(literal("[::1]")) == "::1"
+        assert parse_ip_literal(name) is None
+    assert str(parse_ip_literal("[::1]")) == "::1"

@@ -276,7 +276,7 @@ async def _look_up(
         left = until - loop.time()
         if left <= 0:
             break
-        found |= await images.find(batch, left, most=None)
+        found |= await images.find(batch, left, max_images=None)
     late = Unavailable(f"the registries did not answer within {seconds:g} s")
     return [_known(each.key, found.get(each.query, late)) for each in missing]
 

@@ -13,7 +13,7 @@ from webhook.core.preview.model import ObjectWithoutPod, render, render_passed_o
 from webhook.core.preview.preview import preview_all
 from webhook.core.preview.workloads import PassedOver
 from webhook.core.preview.yaml_documents import load_documents
-from webhook.images.reference import parse as parse_image
+from webhook.images.reference import parse_reference
 from webhook.server.preview.messages import Run
 
 MAX_PODS = 500
@@ -37,7 +37,7 @@ class RunImages(Mapping[ImageQuery, ImageConfig | Unavailable]):
         if found is not None:
             return found
         try:
-            parse_image(query.image)
+            parse_reference(query.image)
         except ValueError as error:
             return Unavailable(str(error))
         if self._complete:

@@ -1,0 +1,188 @@
+"""HTTPS requests to registries and to their token servers.
+
+Every address is checked before podsettle connects to it (`webhook.images.ssrf`), and a body is read
+up to a limit. The names of hosts behind a proxy are resolved by the proxy, so podsettle cannot
+check their addresses.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from webhook.aiohttp_resolver import ThreadResolver
+from webhook.core.images import LookupRules
+from webhook.dns_resolver import LookupLimitError, Resolver
+from webhook.images.cache import TooManyError
+from webhook.images.errors import LookupFailedError
+from webhook.images.proxy import Proxy
+from webhook.images.ssrf import is_forbidden, parse_ip_literal
+from webhook.tls_verification import client_context
+
+# More than the look-ups of several namespaces can take. aiohttp counts a connection from the start
+# of its DNS look-up, so names that do not resolve hold connections, too.
+_MAX_CONNECTIONS = 256
+_MAX_CONNECTIONS_PER_HOST = 4
+_FORBIDDEN = "loopback, link-local or metadata address"
+
+# The owner of the current request. aiohttp passes only the name to a resolver, but calls it in the
+# context of the request.
+_owner: ContextVar[str] = ContextVar("owner", default="")
+
+
+class HttpSession:
+    """Connections to registries, through the proxy if there is one. The caller closes it."""
+
+    def __init__(
+        self, resolver: Resolver, context: ssl.SSLContext | None, timeout_seconds: float
+    ) -> None:
+        """`timeout_seconds` limits each request, the download of its body included.
+
+        Raises ValueError if HTTPS_PROXY is not the URL of an HTTP proxy.
+        """
+        self._proxy = Proxy.from_environment(os.environ)
+        connector = aiohttp.TCPConnector(
+            limit=_MAX_CONNECTIONS,
+            limit_per_host=_MAX_CONNECTIONS_PER_HOST,
+            ssl=context or client_context(),
+            resolver=SsrfSafeResolver(
+                ThreadResolver(resolver, _owner.get),
+                unchecked=self._proxy.url.raw_host if self._proxy is not None else None,
+            ),
+            # aiohttp's cache would also give other owners the refusal of one owner's look-up.
+            use_dns_cache=False,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            timeout=aiohttp.ClientTimeout(total=timeout_seconds),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # The limit on a body would not hold for a body that is decompressed afterwards.
+            auto_decompress=False,
+            headers={"User-Agent": "podsettle", "Accept-Encoding": "identity"},
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    @asynccontextmanager
+    async def request(
+        self, method: str, url: URL, headers: Mapping[str, str], rules: LookupRules, owner: str
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send one request and yield its response. Redirects are not followed.
+
+        A forbidden address is allowed if `rules` spell it out. DNS look-ups count against the share
+        of `owner`; TooManyError is raised if it is used up. Raises LookupFailedError for a URL that
+        is not allowed and for a request that fails.
+        """
+        _check(url, rules)
+        proxy = self._proxy if self._proxy is not None and self._proxy.is_used_for(url) else None
+        _owner.set(owner)
+        try:
+            async with self._session.request(
+                method,
+                url,
+                headers=headers,
+                allow_redirects=False,
+                proxy=proxy.url if proxy is not None else None,
+                proxy_headers=proxy.headers if proxy is not None else None,
+            ) as response:
+                yield response
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+                error.os_error, LookupLimitError
+            ):
+                raise TooManyError(str(error.os_error)) from None
+            raise LookupFailedError(_describe(error, url)) from None
+
+
+class SsrfSafeResolver(AbstractResolver):
+    """A DNS resolver that drops forbidden addresses from its results.
+
+    aiohttp connects to the returned addresses without a second look-up, so a name cannot change
+    its address after the check (DNS rebinding).
+    """
+
+    def __init__(self, inner: AbstractResolver, unchecked: str | None = None) -> None:
+        """`unchecked` is the proxy's name: the operator, not an image, chose it."""
+        self._inner = inner
+        self._unchecked = unchecked
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the allowed addresses of a name. Raises OSError if none of them is allowed."""
+        found = await self._inner.resolve(host, port, family)
+        if host == self._unchecked:
+            return found
+        allowed = [result for result in found if not is_forbidden(result["host"])]
+        if found and not allowed:
+            raise OSError(f"refusing to connect to {host}: {_FORBIDDEN}")
+        return allowed
+
+    async def close(self) -> None:
+        """Close the inner resolver."""
+        await self._inner.close()
+
+
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Return a response's body. Raises LookupFailedError if it exceeds `max_bytes`."""
+    if (response.content_length or 0) > max_bytes:
+        raise LookupFailedError(f"the registry would send more than {max_bytes} bytes")
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > max_bytes:
+            raise LookupFailedError(f"the registry sends more than {max_bytes} bytes")
+    return bytes(body)
+
+
+def _check(url: URL, rules: LookupRules) -> None:
+    """Raise LookupFailedError for a URL that podsettle must not request."""
+    if url.scheme != "https":
+        raise LookupFailedError(f"refusing to connect to {_host(url)} without TLS")
+    if url.user is not None or url.password is not None:
+        raise LookupFailedError("the registry redirects to a URL that contains credentials")
+    try:
+        address = parse_ip_literal(url.raw_host or "")
+    except ValueError:
+        raise LookupFailedError(f"{_host(url)} is not a host") from None
+    spelled_out = rules.names(url.host_port_subcomponent or "")
+    if address is not None and is_forbidden(address) and not spelled_out:
+        raise LookupFailedError(f"refusing to connect to {_host(url)}: {_FORBIDDEN}")
+
+
+def _host(url: URL) -> str:
+    return repr((url.raw_authority or str(url))[:100])
+
+
+def _describe(error: Exception, url: URL) -> str:
+    """Return the cause of a failed request, without text that the server may have chosen."""
+    if isinstance(error, TimeoutError):
+        return f"{_host(url)} did not answer in time"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"{_host(url)}: the proxy answers {error.status}"
+    if isinstance(error, aiohttp.ClientConnectorError) and error.host != url.raw_host:
+        cause = error.os_error
+        # asyncio's own text contains the address. A negative errno is an error of the resolver.
+        known = (cause.errno or 0) > 0
+        why = os.strerror(cause.errno or 0) if known else cause.strerror or type(cause).__name__
+        return f"{_host(url)}: the proxy: {why}"
+    inner = error
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        inner = error.certificate_error
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        inner = error.os_error
+    if isinstance(inner, ssl.SSLError):
+        return f"{_host(url)}: TLS: {inner.reason or type(inner).__name__}"
+    if isinstance(inner, OSError):
+        return f"{_host(url)}: {inner.strerror or inner}"
+    return f"{_host(url)}: {type(inner).__name__}"
