@@ -264,6 +264,3 @@ async def test_nobody_listens(ca: trustme.CA, lookup: ImageLookup) -> None:
     assert await why(lookup, server) == "'SERVER': Connect call failed ('127.0.0.1', {})".format(
         server.host.rpartition(":")[2]
     ) or "refused" in await why(lookup, server)
-
-
-# Who is asked at all.
