@@ -80,3 +80,15 @@ def named(kind: str, name: str, values: str = "default") -> Json:
 def set_flags(values: Mapping[str, object]) -> list[str]:
     """Return flags that set each value by its path."""
     return [f"--set-json={path}={json.dumps(value)}" for path, value in values.items()]
+
+
+def container_of(pod: Json) -> Json:
+    (container,) = pod["spec"]["containers"]
+    found: Json = container
+    return found
+
+
+def arguments_of(pod: Json) -> dict[str, str]:
+    command, *flags = container_of(pod)["args"]
+    assert command == "serve"
+    return dict(flag.split("=", 1) for flag in flags)

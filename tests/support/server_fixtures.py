@@ -14,11 +14,14 @@ import pytest
 from tests.support.http_client import InProcess, in_process
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, start_server
+from tests.support.protocol_server import Served, SlowPath, Start
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
+from webhook.server import run
 from webhook.server.app import Application, create_app
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
+from webhook.server.protocol import AdmissionProtocol
 
 SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:test")
 
@@ -80,3 +83,31 @@ async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with start_server(EXAMPLES, tmp_path_factory.mktemp("certs")) as found:
         yield found
+
+
+@pytest.fixture
+def start(source: ManifestsSource, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Start servers, each with other limits or another source."""
+    with ExitStack() as stack:
+
+        def start(served: Any = source, **limits: Any) -> Served:
+            connections: list[AdmissionProtocol] = []
+
+            class Recorded(AdmissionProtocol):
+                def __init__(self, **arguments: Any) -> None:
+                    super().__init__(**arguments)
+                    connections.append(self)
+
+            monkeypatch.setattr(run, "AdmissionProtocol", Recorded)
+            drain = Drain(idle_seconds=3600, timeout_seconds=3600)
+            app = make_app(served, drain, limits=replace(STEADY, **limits))
+            slow_path = SlowPath(app)
+            server = stack.enter_context(in_process(app, drain))
+            return Served(app, served, server, slow_path, connections)
+
+        yield start
+
+
+@pytest.fixture
+def served(start: Start) -> Served:
+    return start()

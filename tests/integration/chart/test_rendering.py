@@ -14,6 +14,8 @@ from tests.support.helm import (
     NAMESPACE,
     VALUES,
     Json,
+    arguments_of,
+    container_of,
     named,
     objects,
     run,
@@ -110,7 +112,7 @@ def test_additional_environment_volumes_and_annotations_are_rendered() -> None:
     """Additional means: in addition to the chart's own."""
     values = yaml.safe_load(VALUES["everything"].read_text())
     pod = named("Deployment", "settle", "everything")["spec"]["template"]
-    container = _container(pod)
+    container = container_of(pod)
     chosen = {
         "SSL_CERT_FILE": "/etc/podsettle/extra-ca/bundle.pem",
         "HTTPS_PROXY": "http://proxy.example:3128",
@@ -139,7 +141,7 @@ def test_extra_ca_can_come_from_a_secret() -> None:
     made = yaml.safe_load_all(template("--set=extraCA.secret=company-ca"))
     (pod,) = (each["spec"]["template"] for each in made if each and each["kind"] == "Deployment")
     assert pod["spec"]["volumes"] == [{"name": "extra-ca", "secret": {"secretName": "company-ca"}}]
-    assert _container(pod)["env"] == [
+    assert container_of(pod)["env"] == [
         {"name": "SSL_CERT_FILE", "value": "/etc/podsettle/extra-ca/ca.crt"}
     ]
 
@@ -188,7 +190,7 @@ def test_references_between_objects_are_consistent(values: str) -> None:
         if each["kind"] == "Pod":
             labels = each["metadata"]["labels"].items()
             assert not service["spec"]["selector"].items() <= labels
-    arguments = _arguments(pod)
+    arguments = arguments_of(pod)
     assert arguments["--service"] == name
     assert arguments["--own-namespace"] == NAMESPACE
     assert arguments["--webhook-configuration"] == name
@@ -196,26 +198,14 @@ def test_references_between_objects_are_consistent(values: str) -> None:
     if arguments["--tls"] == "self-managed":
         assert named("Secret", arguments["--tls-secret"], values)["type"] == "Opaque"
     else:
-        mounts = {each["name"]: each["mountPath"] for each in _container(pod)["volumeMounts"]}
+        mounts = {each["name"]: each["mountPath"] for each in container_of(pod)["volumeMounts"]}
         assert mounts["tls"] == arguments["--certs-dir"]
-
-
-def _container(pod: Json) -> Json:
-    (container,) = pod["spec"]["containers"]
-    found: Json = container
-    return found
-
-
-def _arguments(pod: Json) -> dict[str, str]:
-    command, *flags = _container(pod)["args"]
-    assert command == "serve"
-    return dict(flag.split("=", 1) for flag in flags)
 
 
 @pytest.mark.parametrize("values", VALUES)
 def test_podsettle_accepts_the_rendered_arguments(values: str) -> None:
     (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
-    _, *flags = _container(deployment["spec"]["template"])["args"]
+    _, *flags = container_of(deployment["spec"]["template"])["args"]
     serve.make_context("serve", flags, **main.context_settings)
 
 
@@ -229,7 +219,7 @@ def test_service_links_are_disabled() -> None:
 def test_termination_grace_period_exceeds_the_drain_limit(values: str) -> None:
     (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
     pod = deployment["spec"]["template"]
-    limit = int(_arguments(pod)["--drain-limit"].removesuffix("s"))
+    limit = int(arguments_of(pod)["--drain-limit"].removesuffix("s"))
     assert pod["spec"]["terminationGracePeriodSeconds"] > limit
 
 
@@ -266,221 +256,6 @@ def test_release_namespace_is_excluded_with_an_empty_list() -> None:
     assert excluded["values"] == [NAMESPACE]
 
 
-def test_service_monitor_reads_its_token_from_a_secret_and_names_no_files() -> None:
-    """OpenShift's user workload monitoring rejects paths in the Prometheus pod."""
-    for values in ("openshift", "everything"):
-        (monitor,) = (each for each in objects(values) if each["kind"] == "ServiceMonitor")
-        (endpoint,) = monitor["spec"]["endpoints"]
-        assert "bearerTokenFile" not in endpoint
-        assert endpoint["tlsConfig"].keys() == {"ca", "serverName"}
-        assert endpoint["authorization"]["type"] == "Bearer"
-    given = endpoint["authorization"]["credentials"]
-    assert given == {"name": "scraping", "key": "bearer"}
-    assert not [each for each in objects("everything") if each["kind"] == "Secret"]
-
-
-def test_scrape_token_grants_access_to_metrics_only() -> None:
-    (monitor,) = (each for each in objects("openshift") if each["kind"] == "ServiceMonitor")
-    credentials = monitor["spec"]["endpoints"][0]["authorization"]["credentials"]
-    secret = named("Secret", credentials["name"], "openshift")
-    assert secret["type"] == "kubernetes.io/service-account-token"
-    # Kubernetes writes the keys `ca.crt`, `namespace` and `token`.
-    assert credentials["key"] == "token"
-    assert "data" not in secret
-    account = secret["metadata"]["annotations"]["kubernetes.io/service-account.name"]
-    made = named("ServiceAccount", account, "openshift")
-    assert made["automountServiceAccountToken"] is False
-    (binding,) = (
-        each
-        for each in objects("openshift")
-        if each["kind"].endswith("Binding") and each["subjects"][0]["name"] == account
-    )
-    role = named("ClusterRole", binding["roleRef"]["name"], "openshift")
-    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
-
-
-def test_each_certificate_source_renders_its_objects() -> None:
-    def kinds(values: str) -> set[str]:
-        return {each["kind"] for each in objects(values)}
-
-    def webhook(values: str) -> Json:
-        return named("MutatingWebhookConfiguration", "podsettle", values)
-
-    own = kinds("default")
-    assert kinds("cert-manager") == own - {"Secret"} | {"Issuer", "Certificate"}
-    assert kinds("cert-manager-issuer") == own - {"Secret"} | {"Certificate"}
-    # Its only Secret is that of the account for scraping.
-    assert kinds("openshift") == own | {"ServiceMonitor", "ConfigMap"}
-    assert kinds("files") == own - {"Secret"}
-
-    certificate = f"{NAMESPACE}/podsettle"
-    annotations = {"cert-manager.io/inject-ca-from": certificate}
-    assert webhook("cert-manager")["metadata"]["annotations"] == annotations
-    issued = named("Certificate", "podsettle", "cert-manager")["spec"]
-    assert issued["dnsNames"][0] == f"podsettle.{NAMESPACE}.svc"
-    issuers = {e["metadata"]["name"] for e in objects("cert-manager") if e["kind"] == "Issuer"}
-    for each in objects("cert-manager"):
-        if each["kind"] == "Certificate":
-            assert each["spec"]["issuerRef"]["name"] in issuers
-
-    annotations = {"service.beta.openshift.io/inject-cabundle": "true"}
-    assert webhook("openshift")["metadata"]["annotations"] == annotations
-    service = named("Service", "podsettle", "openshift")["metadata"]["annotations"]
-    pod = named("Deployment", "podsettle", "openshift")["spec"]["template"]["spec"]
-    secret = pod["volumes"][0]["secret"]["secretName"]
-    assert service["service.beta.openshift.io/serving-cert-secret-name"] == secret
-
-    bundled = [v for v in VALUES if v != "everything" and _bundle(webhook(v))]
-    assert bundled == ["files"]
-
-
-def _bundle(configuration: Json) -> str | None:
-    bundle: str | None = configuration["webhooks"][0]["clientConfig"].get("caBundle")
-    return bundle
-
-
-@pytest.mark.parametrize("source", ["cert-manager", "openshift"])
-def test_manifests_in_certs_match_the_rendered_chart(source: str) -> None:
-    for wanted in yaml.safe_load_all((ROOT / "certs" / f"{source}.yaml").read_text()):
-        made = named(wanted["kind"], wanted["metadata"]["name"], source)
-        assert made["metadata"].items() >= wanted["metadata"].items()
-        assert made.get("spec") == wanted.get("spec", made.get("spec"))
-
-
-def test_role_grants_access_to_the_secret_only_if_podsettle_manages_it() -> None:
-    def may(values: str) -> set[str]:
-        rules = named("Role", "podsettle", values)["rules"]
-        return {resource for rule in rules for resource in rule["resources"]}
-
-    assert may("default") == {"leases", "secrets"}
-    for source in ("cert-manager", "cert-manager-issuer", "openshift", "files"):
-        assert may(source) == {"leases"}
-
-
-def test_pull_secrets_are_readable_only_in_the_configured_namespaces() -> None:
-    """The cases are: in no namespace, in every namespace, in some namespaces."""
-
-    def bound(*flags: str, name: str = "podsettle") -> set[tuple[str, str | None]]:
-        made = [each for each in yaml.safe_load_all(template(*flags)) if each]
-        (account,) = (each["metadata"] for each in made if each["kind"] == "ServiceAccount")
-        granted = [
-            each for each in made if each.get("roleRef", {}).get("name") == f"{name}-pull-secrets"
-        ]
-        for each in granted:
-            assert each["roleRef"]["kind"] == "ClusterRole"
-            (subject,) = each["subjects"]
-            assert (subject["name"], subject["namespace"]) == (account["name"], NAMESPACE)
-        return {(each["kind"], each["metadata"].get("namespace")) for each in granted}
-
-    assert bound() == set()
-    assert "-pull-secrets" not in template()
-    assert bound("--set=imageConfig.pullSecrets=true") == {("ClusterRoleBinding", None)}
-    some = ("--values", str(VALUES["everything"]))
-    assert bound(*some, name="settle") == {("RoleBinding", "ci"), ("RoleBinding", "builds")}
-    role = named("ClusterRole", "settle-pull-secrets", "everything")
-    assert role["rules"] == [
-        {"apiGroups": [""], "resources": ["secrets", "serviceaccounts"], "verbs": ["get"]}
-    ]
-
-
-def test_network_policy_allows_egress_only_to_the_configured_ports() -> None:
-    def egress(*flags: str) -> set[int] | None:
-        (policy,) = (
-            each
-            for each in yaml.safe_load_all(template(*flags))
-            if each and each["kind"] == "NetworkPolicy"
-        )
-        spec = policy["spec"]
-        assert ("Egress" in spec["policyTypes"]) is ("egress" in spec)
-        if "egress" not in spec:
-            return None
-        (rule,) = spec["egress"]
-        # The rule has no addresses, because registries redirect podsettle to other hosts for blobs.
-        assert rule.keys() == {"ports"}
-        tcp = [each["port"] for each in rule["ports"] if each["protocol"] == "TCP"]
-        assert len(tcp) == len(set(tcp))
-        return set(tcp) - {53, 5353}
-
-    api_server = "--set-json=networkPolicy.apiServerPorts=[443,6443]"
-    assert egress() is None
-    assert egress(api_server) == {443, 6443}
-    assert egress(api_server, "--set-json=networkPolicy.registryPorts=[443,5000]") == {
-        443, 6443, 5000
-    }  # fmt: skip
-    for url, port in (
-        ("http://proxy.example:3128", 3128),
-        ("http://proxy.example", 80),
-        ("https://[fd00::1]/", 443),
-    ):
-        assert egress(api_server, f"--set=proxy.httpsProxy={url}") == {443, 6443, port}
-    assert egress("--set=proxy.httpsProxy=http://proxy.example:3128") is None
-
-
-@pytest.mark.parametrize(
-    ("values", "image"),
-    [
-        ({"lingerImage": "r.example/linger"}, "r.example/linger:VERSION"),
-        ({"lingerImage": "r.example:5000/linger"}, "r.example:5000/linger:VERSION"),
-        ({"lingerImage": "linger"}, "linger:VERSION"),
-        ({"lingerImage": "r.example/linger", "image.tag": "b7"}, "r.example/linger:b7"),
-        ({"lingerImage": "r.example/linger:1", "image.tag": "b7"}, "r.example/linger:1"),
-        ({"lingerImage": "r.example/linger@sha256:00"}, "r.example/linger@sha256:00"),
-        ({"lingerImage": "r.example/linger:1@sha256:00"}, "r.example/linger:1@sha256:00"),
-        ({"lingerImage": "none"}, None),
-    ],
-    ids=str,
-)
-def test_helper_image_gets_podsettles_tag_unless_it_has_one(
-    values: Json, image: str | None
-) -> None:
-    """A helper of another version may not support the command line in the pods."""
-    made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
-    (deployment,) = (each for each in made if each["kind"] == "Deployment")
-    pod = deployment["spec"]["template"]
-    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
-    wanted = image and image.replace("VERSION", version)
-    assert _arguments(pod).get("--linger-image") == wanted
-    if wanted and wanted.endswith(version):
-        assert _container(pod)["image"].rpartition(":")[2] == version
-
-
-@pytest.mark.parametrize(
-    ("registry", "image", "pulled"),
-    [
-        ("", "r.example/team/podsettle", "r.example/team/podsettle"),
-        ("mirror.example", "r.example/team/podsettle", "mirror.example/team/podsettle"),
-        ("mirror.example:5000/hub/", "r.example:5000/a", "mirror.example:5000/hub/a"),
-        ("mirror.example", "localhost/a", "mirror.example/a"),
-        ("mirror.example", "team/podsettle", "mirror.example/team/podsettle"),
-        ("mirror.example", "podsettle", "mirror.example/podsettle"),
-    ],
-)
-def test_global_registry_replaces_the_registry_of_every_image(
-    registry: str, image: str, pulled: str
-) -> None:
-    digest = f"@sha256:{'0' * 64}"
-    for tag in ("", ":1.2", digest, f":1.2{digest}"):
-        values = {
-            "global.imageRegistry": registry,
-            "image": {"repository": image, "tag": "v1"},
-            "lingerImage": f"{image}{tag}",
-            "helmTest.enabled": True,
-        }
-        made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
-        (deployment,) = (each for each in made if each["kind"] == "Deployment")
-        pod = deployment["spec"]["template"]
-        (test_pod,) = (each for each in made if each["kind"] == "Pod")
-        assert _container(pod)["image"] == _container(test_pod)["image"] == f"{pulled}:v1"
-        assert _arguments(pod)["--linger-image"] == f"{pulled}{tag or ':v1'}"
-
-
-def test_image_pull_secrets_combine_the_chart_and_the_global_values() -> None:
-    (deployment,) = (each for each in objects("everything") if each["kind"] == "Deployment")
-    wanted = [{"name": "registry"}, {"name": "mirror"}, {"name": "other"}]
-    assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == wanted
-    assert named("Pod", "settle-test", "everything")["spec"]["imagePullSecrets"] == wanted
-
-
 def test_helm_template_prints_no_test_pod_by_default() -> None:
     """`helm template` also prints hooks, so `kubectl apply` would create the test pod."""
     assert not [each for each in objects() if each["kind"] == "Pod"]
@@ -498,15 +273,6 @@ def test_missing_image_fails_with_the_value_to_set() -> None:
         assert done.returncode != 0
         assert "at '/image/repository': it is empty; set the image of podsettle" in done.stderr
         assert "--set image.repository=registry.example.com/team/podsettle" in done.stderr
-
-
-def test_rbac_rules_contain_no_wildcards() -> None:
-    for each in objects("everything"):
-        for rule in each.get("rules", ()):
-            said = [value for values in rule.values() for value in values]
-            assert "*" not in said
-            if rule.get("verbs") == ["get", "update"]:
-                assert rule["resourceNames"]
 
 
 def test_policies_and_runtime_classes_are_rendered_with_every_field() -> None:

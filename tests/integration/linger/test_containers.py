@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.container_state import await_ready
 from tests.support.runc import (
-    MIB,
-    TIGHT,
-    TIMEOUT_SECONDS,
     Container,
     Machine,
     make_rootfs,
-    with_limits,
 )
 from tests.support.waiting import await_that
 from tests.support.wrappers import Wrapper
@@ -85,7 +82,7 @@ def test_signal_is_forwarded_to_the_trap_of_the_command(
         "while :; do sleep 1000 & wait; done"
     )
     with machine.start(wrapper.script(script)) as container:
-        _await_ready(container)
+        await_ready(container)
         container.signal(number)
         assert container.finish() == (40 + handled, "", "")
 
@@ -98,22 +95,6 @@ def _as_delivered(wrapper: Wrapper, number: signal.Signals) -> signal.Signals:
     if wrapper.name in ("ash", "dash") and number in (signal.SIGINT, signal.SIGQUIT):
         return signal.SIGTERM
     return number
-
-
-def _await_ready(container: Container) -> None:
-    assert container.read_line() == "ready"
-    # A shell starts the command before it sets its own traps. Until then, PID 1 ignores signals.
-    if container.pid and "linger" not in container.status("Name"):
-        await_that(lambda: _has_traps(container), "the traps were set")
-    # bash may lose a signal that arrives when it begins to wait.
-    await_that(lambda: container.status("State")[0] == "S", "it waits")
-    await_that(lambda: all(c[0] in "SZ" for c in container.children().values()), "so do the others")
-
-
-def _has_traps(container: Container) -> bool:
-    """Return whether the shell wrapper has set its last trap, or already ignores that signal."""
-    fields = (container.status(name) for name in ("SigCgt", "SigIgn"))
-    return any(int(field, 16) >> (signal.SIGWINCH - 1) & 1 for field in fields)
 
 
 FORWARDED_BY_BOTH = [
@@ -141,7 +122,7 @@ def test_command_with_a_handler_receives_the_same_signal(
 ) -> None:
     command = wrapper.around(["/handler", str(int(number))])
     with with_handler.start(command) as container:
-        _await_ready(container)
+        await_ready(container)
         container.signal(number)
         assert container.finish() == (40 + number, "", "")
 
@@ -163,7 +144,7 @@ def test_stop_signals_have_no_effect_on_the_command_in_dash_and_busybox(
     """The command is in the orphaned group of process 1: the kernel drops TSTP, TTIN and TTOU."""
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script)) as container:
-        _await_ready(container)
+        await_ready(container)
         for number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
             container.signal(number)
         container.signal(signal.SIGTERM)
@@ -175,7 +156,7 @@ def test_stopped_command_continues_after_sigcont(machine: Machine, wrapper: Wrap
     """The command leads its own group and has no handler, so it stops. Process 1 would not."""
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script)) as container:
-        _await_ready(container)
+        await_ready(container)
         container.signal(signal.SIGTSTP)
         await_that(lambda: _states(container) == {"T"}, "the command stopped")
         assert container.status("State")[0] == "S"
@@ -213,7 +194,7 @@ def test_termination_signal_ends_the_delay_immediately(
 ) -> None:
     command = wrapper.script("echo ready; exit 7", sleep_ms=AN_HOUR_MS, min_lifetime_ms=AN_HOUR_MS)
     with machine.start(command) as container:
-        _await_ready(container)
+        await_ready(container)
         container.await_end_of_command()
         container.signal(number)
         assert container.finish() == (7, "", "")
@@ -222,7 +203,7 @@ def test_termination_signal_ends_the_delay_immediately(
 def test_other_signals_do_not_shorten_the_delay(machine: Machine, wrapper: Wrapper) -> None:
     started = time.monotonic()
     with machine.start(wrapper.script("echo ready; exit 7", min_lifetime_ms=4_000)) as container:
-        _await_ready(container)
+        await_ready(container)
         container.await_end_of_command()
         container.signal(signal.SIGUSR1)
         assert container.finish() == (7, "", "")
@@ -234,7 +215,7 @@ def test_termination_signal_during_the_command_prevents_the_delay(
 ) -> None:
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 1000 & wait; done"
     with machine.start(wrapper.script(script, sleep_ms=AN_HOUR_MS)) as container:
-        _await_ready(container)
+        await_ready(container)
         container.signal(signal.SIGTERM)
         assert container.finish() == (9, "", "")
 
@@ -301,141 +282,3 @@ def test_install_reports_the_file_that_it_cannot_write(machine: Machine) -> None
     code, out, err = machine.run(["/linger", "install", "/bin"])
     assert (code, out) == (1, "")
     assert "/bin/linger: Read-only file system" in err
-
-
-def _cgroup_value(container: Container, controller: str, v1: str, v2: str) -> str:
-    for line in Path(f"/proc/{container.pid}/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
-            return Path(f"/sys/fs/cgroup/{controller}{path}/{v1}").read_text().strip()
-    path = Path(f"/proc/{container.pid}/cgroup").read_text().strip().removeprefix("0::")
-    return Path(f"/sys/fs/cgroup{path}/{v2}").read_text().strip()
-
-
-@with_limits
-def test_wrapped_command_runs_within_the_smallest_limits(
-    machine: Machine, wrapper: Wrapper
-) -> None:
-    script = "trap 'exit 42' TERM; echo ready; while :; do sleep 1000 & wait; done"
-    command = wrapper.script(script, min_lifetime_ms=20)
-    with machine.start(command, resources=TIGHT) as container:
-        _await_ready(container)
-        assert _cgroup_value(container, "memory", "memory.limit_in_bytes", "memory.max") == str(
-            5 * MIB
-        )
-        assert _cgroup_value(container, "cpu", "cpu.cfs_quota_us", "cpu.max").split()[0] == "1000"
-        container.signal(signal.SIGTERM)
-        assert container.finish() == (42, "", "")
-
-
-@with_limits
-def test_container_above_the_memory_limit_is_killed(machine: Machine) -> None:
-    """This shows that the limit of the test above is effective."""
-    hungry = ["/bin/ash", "-c", "x=$(head -c 20000000 /dev/zero | tr '\\0' x); echo ${#x}"]
-    command = Wrapper("linger").around(hungry)
-    code, out, _ = machine.run(command, resources={"memory": {"limit": 5 * MIB}})
-    assert (code, out) == (137, "")
-
-
-def test_linger_uses_less_than_one_mebibyte(machine: Machine) -> None:
-    with machine.start(Wrapper("linger").script("echo ready; exec sleep 1000")) as container:
-        assert container.read_line() == "ready"
-        assert container.status("Name") == "linger"
-        assert int(container.status("VmHWM").removesuffix(" kB")) < 1024
-
-
-@pytest.mark.parametrize("shell", ["ash", "dash", "bash"])
-def test_interactive_shell_starts_without_error_messages(machine: Machine, shell: str) -> None:
-    command = Wrapper("linger").around([f"/bin/{shell}", "-i"])
-    with machine.start(command, terminal=True) as container:
-        shown = container.read_until("prompt> ")
-        assert "job control" not in shown
-        assert "ioctl" not in shown
-        container.type("exit 6\n")
-        assert container.runc.wait(TIMEOUT_SECONDS) == 6
-
-
-@pytest.mark.parametrize(
-    ("shell", "job"),
-    [(["/linger", "--", "/bin/dash", "-i"], "cat"), (["/bin/dash", "-i"], "/linger -- cat")],
-    ids=["linger runs the shell", "the shell runs linger"],
-)
-def test_job_control_works_with_linger_around_or_inside_the_shell(
-    machine: Machine, shell: list[str], job: str
-) -> None:
-    with machine.start(shell, terminal=True) as container:
-        assert container.read_until("prompt> ") == "prompt> "
-        container.type(f"{job}\n")
-        container.read_until(f"{job}\r\n")
-        _await_cat(container, "one")
-        container.type("\x03")
-        container.read_until("prompt> ")
-        container.type(f"{job}\n")
-        container.read_until(f"{job}\r\n")
-        _await_cat(container, "two")
-        container.type("\x1a")
-        container.read_until("Stopped")
-        container.read_until("prompt> ")
-        container.type("fg\n")
-        container.read_until(f"{job}\r\n")
-        _await_cat(container, "three")
-        container.type("\x03")
-        container.read_until("prompt> ")
-        container.type("exit 5\n")
-        assert container.runc.wait(TIMEOUT_SECONDS) == 5
-
-
-def _await_cat(container: Container, line: str) -> None:
-    """Wait until `cat` reads from the terminal. It then repeats each typed line."""
-    container.type(f"{line}\n")
-    container.read_until(f"{line}\r\n{line}\r\n")
-
-
-def test_control_c_reaches_the_command_exactly_once(machine: Machine) -> None:
-    script = (
-        "n=0; trap 'n=$((n + 1)); echo interrupted $n.' INT; echo ready;"
-        "while :; do read line && exit $n; done"
-    )
-    with machine.start(Wrapper("linger").script(script), terminal=True) as container:
-        container.read_until("ready")
-        for count in range(1, 21):
-            container.type("\x03")
-            container.read_until(f"interrupted {count}.")
-        container.type("\n")
-        assert container.runc.wait(TIMEOUT_SECONDS) == 20
-
-
-def test_linger_does_not_forward_control_c_from_the_terminal(machine: Machine) -> None:
-    """The command has left the session, so the terminal does not send it SIGINT."""
-    script = (
-        'exec setsid ash -c \'n=0; trap n=1 INT; trap "echo interrupted \\$n times; exit 6" USR1;'
-        " echo ready; while :; do sleep 1000 & wait; done'"
-    )
-    with machine.start(Wrapper("linger").script(script), terminal=True) as container:
-        container.read_until("ready")
-        container.type("\x03")
-        container.read_until("^C")
-        # Of two pending signals, INT is delivered before USR1, because it has the lower number.
-        container.signal(signal.SIGUSR1)
-        container.read_until("interrupted 0 times")
-        assert container.runc.wait(TIMEOUT_SECONDS) == 6
-
-
-def test_control_z_does_not_stop_a_command_without_a_shell(machine: Machine) -> None:
-    script = "echo ready; read line; echo read $line; exit 6"
-    with machine.start(Wrapper("linger").script(script), terminal=True) as container:
-        container.read_until("ready")
-        container.type("\x1a")
-        container.read_until("^Z")
-        container.type("on\n")
-        container.read_until("read on")
-        assert container.runc.wait(TIMEOUT_SECONDS) == 6
-
-
-def test_closed_terminal_sends_sighup_to_the_command(machine: Machine) -> None:
-    script = "trap 'exit 7' HUP; echo ready; while :; do read line; done"
-    with machine.start(Wrapper("linger").script(script), terminal=True) as container:
-        container.read_until("ready")
-        container.runc.kill()  # `runc run` holds the other end of the container's terminal
-        container.runc.wait(TIMEOUT_SECONDS)
-        await_that(lambda: not Path(f"/proc/{container.pid}").exists(), "the container ended")

@@ -1,0 +1,74 @@
+"""Tests of the images that the chart names, and of their pull secrets."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.support.helm import Json, arguments_of, container_of, named, objects, set_flags, template
+from tests.support.paths import CHART
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({"lingerImage": "r.example/linger"}, "r.example/linger:VERSION"),
+        ({"lingerImage": "r.example:5000/linger"}, "r.example:5000/linger:VERSION"),
+        ({"lingerImage": "linger"}, "linger:VERSION"),
+        ({"lingerImage": "r.example/linger", "image.tag": "b7"}, "r.example/linger:b7"),
+        ({"lingerImage": "r.example/linger:1", "image.tag": "b7"}, "r.example/linger:1"),
+        ({"lingerImage": "r.example/linger@sha256:00"}, "r.example/linger@sha256:00"),
+        ({"lingerImage": "r.example/linger:1@sha256:00"}, "r.example/linger:1@sha256:00"),
+        ({"lingerImage": "none"}, None),
+    ],
+    ids=str,
+)
+def test_helper_image_gets_podsettles_tag_unless_it_has_one(
+    values: Json, image: str | None
+) -> None:
+    """A helper of another version may not support the command line in the pods."""
+    made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
+    (deployment,) = (each for each in made if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    wanted = image and image.replace("VERSION", version)
+    assert arguments_of(pod).get("--linger-image") == wanted
+    if wanted and wanted.endswith(version):
+        assert container_of(pod)["image"].rpartition(":")[2] == version
+
+
+@pytest.mark.parametrize(
+    ("registry", "image", "pulled"),
+    [
+        ("", "r.example/team/podsettle", "r.example/team/podsettle"),
+        ("mirror.example", "r.example/team/podsettle", "mirror.example/team/podsettle"),
+        ("mirror.example:5000/hub/", "r.example:5000/a", "mirror.example:5000/hub/a"),
+        ("mirror.example", "localhost/a", "mirror.example/a"),
+        ("mirror.example", "team/podsettle", "mirror.example/team/podsettle"),
+        ("mirror.example", "podsettle", "mirror.example/podsettle"),
+    ],
+)
+def test_global_registry_replaces_the_registry_of_every_image(
+    registry: str, image: str, pulled: str
+) -> None:
+    digest = f"@sha256:{'0' * 64}"
+    for tag in ("", ":1.2", digest, f":1.2{digest}"):
+        values = {
+            "global.imageRegistry": registry,
+            "image": {"repository": image, "tag": "v1"},
+            "lingerImage": f"{image}{tag}",
+            "helmTest.enabled": True,
+        }
+        made = [each for each in yaml.safe_load_all(template(*set_flags(values))) if each]
+        (deployment,) = (each for each in made if each["kind"] == "Deployment")
+        pod = deployment["spec"]["template"]
+        (test_pod,) = (each for each in made if each["kind"] == "Pod")
+        assert container_of(pod)["image"] == container_of(test_pod)["image"] == f"{pulled}:v1"
+        assert arguments_of(pod)["--linger-image"] == f"{pulled}{tag or ':v1'}"
+
+
+def test_image_pull_secrets_combine_the_chart_and_the_global_values() -> None:
+    (deployment,) = (each for each in objects("everything") if each["kind"] == "Deployment")
+    wanted = [{"name": "registry"}, {"name": "mirror"}, {"name": "other"}]
+    assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == wanted
+    assert named("Pod", "settle-test", "everything")["spec"]["imagePullSecrets"] == wanted

@@ -1,0 +1,51 @@
+"""Tests of wrapped commands in containers with small limits of CPU and memory."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.support.container_state import await_ready
+from tests.support.runc import MIB, TIGHT, Container, Machine, with_limits
+from tests.support.wrappers import Wrapper
+
+
+def _cgroup_value(container: Container, controller: str, v1: str, v2: str) -> str:
+    for line in Path(f"/proc/{container.pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return Path(f"/sys/fs/cgroup/{controller}{path}/{v1}").read_text().strip()
+    path = Path(f"/proc/{container.pid}/cgroup").read_text().strip().removeprefix("0::")
+    return Path(f"/sys/fs/cgroup{path}/{v2}").read_text().strip()
+
+
+@with_limits
+def test_wrapped_command_runs_within_the_smallest_limits(
+    machine: Machine, wrapper: Wrapper
+) -> None:
+    script = "trap 'exit 42' TERM; echo ready; while :; do sleep 1000 & wait; done"
+    command = wrapper.script(script, min_lifetime_ms=20)
+    with machine.start(command, resources=TIGHT) as container:
+        await_ready(container)
+        assert _cgroup_value(container, "memory", "memory.limit_in_bytes", "memory.max") == str(
+            5 * MIB
+        )
+        assert _cgroup_value(container, "cpu", "cpu.cfs_quota_us", "cpu.max").split()[0] == "1000"
+        container.signal(signal.SIGTERM)
+        assert container.finish() == (42, "", "")
+
+
+@with_limits
+def test_container_above_the_memory_limit_is_killed(machine: Machine) -> None:
+    """This shows that the limit of the test above is effective."""
+    hungry = ["/bin/ash", "-c", "x=$(head -c 20000000 /dev/zero | tr '\\0' x); echo ${#x}"]
+    command = Wrapper("linger").around(hungry)
+    code, out, _ = machine.run(command, resources={"memory": {"limit": 5 * MIB}})
+    assert (code, out) == (137, "")
+
+
+def test_linger_uses_less_than_one_mebibyte(machine: Machine) -> None:
+    with machine.start(Wrapper("linger").script("echo ready; exec sleep 1000")) as container:
+        assert container.read_line() == "ready"
+        assert container.status("Name") == "linger"
+        assert int(container.status("VmHWM").removesuffix(" kB")) < 1024

@@ -1,0 +1,101 @@
+"""A server in this process whose connections and slow path a test observes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from tests.support.http_client import Client, InProcess, mutate, review_in
+from tests.support.reviews import PODS, load_pod, review
+from tests.support.waiting import await_that
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.cluster.view import Namespace
+from webhook.server.app import Application
+from webhook.server.protocol import AdmissionProtocol
+
+POD = load_pod(next(path for path in PODS if path.stem == "woodpecker-step"))
+SETTLED = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
+REVIEW = review(SETTLED)
+WHOLE = mutate(REVIEW)
+LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class SlowPath:
+    """The ASGI application behind /mutate, and the number of its requests."""
+
+    def __init__(self, app: Application) -> None:
+        self.requests = 0
+        self._mutate = app.mutate
+        app.mutate = self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.requests += 1
+        await self._mutate(scope, receive, send)
+
+
+@dataclass
+class Served:
+    """A server with its source and connections."""
+
+    app: Application
+    source: Any
+    server: InProcess
+    slow_path: SlowPath
+    connections: list[AdmissionProtocol]
+
+    def connect(self) -> Client:
+        return self.server.connect()
+
+    @property
+    def reviews(self) -> int:
+        """Number of reviews, on both paths."""
+        return self.server.drain.reviews
+
+    def send_in_two(self, client: Client, request: bytes) -> None:
+        """Send the second part of a request after the server has read the first."""
+        before = self.reviews
+        client.send(request[:-100])
+        await_that(lambda: self.reviews == before + 1, "the first part was read")
+        client.send(request[-100:])
+
+    def metrics(self) -> dict[str, float]:
+        lines = self.connect().get("/metrics").body.decode().splitlines()  # type: ignore[attr-defined]
+        pairs = [line.rpartition(" ") for line in lines if line.startswith("podsettle_")]
+        return {name: float(value) for name, _, value in pairs}
+
+
+Start = Callable[..., Served]
+
+
+def is_settled(client: Client) -> bool:
+    client.send(WHOLE)
+    return "patch" in review_in(client.answer())
+
+
+def of(uid: int) -> bytes:
+    """A review of a small pod, recognizable by its uid."""
+    return mutate(review(POD, uid=str(uid)))
+
+
+class NewNamespaces:
+    """A source that has to look up every namespace."""
+
+    def __init__(self, source: ManifestsSource) -> None:
+        self._source = source
+        self.view = replace(source.view, namespaces={}, invents_namespaces=False)
+        self.fetched: list[str] = []
+
+    async def fetch_namespace(self, name: str, _timeout: float) -> Namespace | None:
+        self.fetched.append(name)
+        self.view = self._source.view
+        return self._source.view.namespace(name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+def uid_in(answer: Any) -> str:
+    return str(review_in(answer)["uid"])
