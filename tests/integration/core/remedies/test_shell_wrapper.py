@@ -1,4 +1,4 @@
-"""The shell wrapper in each shell of this machine. As PID 1: see tests/integration/linger."""
+"""Tests of the shell wrapper in each installed shell. tests/integration/linger runs it as PID 1."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHELLS = {
 
 @pytest.fixture(params=sorted(SHELLS))
 def shell(request: pytest.FixtureRequest) -> list[str]:
-    """How to start a shell, `-c` not included."""
+    """Return the command that starts a shell, without `-c`."""
     start: list[str] = SHELLS[request.param]
     if shutil.which(start[0]) is None:
         pytest.skip(f"{start[0]} is not installed")
@@ -41,7 +41,7 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 def wrapped(
     shell: Sequence[str], *command: str, sleep_ms: int = 0, min_lifetime_ms: int = 0
 ) -> list[str]:
-    """Any command, wrapped by a given shell."""
+    """Return a command as wrapped by a shell."""
     _, *rest = wrapper("sh", sleep_ms=sleep_ms, min_lifetime_ms=min_lifetime_ms)
     return [*shell, *rest, *command]
 
@@ -49,7 +49,7 @@ def wrapped(
 def run(
     command: Sequence[str], *, path: str | None = None, **variables: str
 ) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
+    """Return the exit code, standard output and standard error of a wrapped command."""
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
@@ -64,14 +64,14 @@ def run(
 
 
 class Running:
-    """A wrapped command, in a context: it has said `ready`, and is killed in the end."""
+    """A running wrapped command that has printed `ready`. It is killed at the end."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._in_bash = command[0] == "bash"
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
         )
-        # Whoever reads from a command that says nothing would wait for ever.
+        # A read from a command without output would block without end.
         self.watchdog = threading.Timer(PATIENCE, self._kill)
         self.watchdog.start()
 
@@ -89,28 +89,28 @@ class Running:
         self.process.stdout.close()
 
     def read_line(self) -> str:
-        """The next line of the command's standard output."""
+        """Return the next line of the command's standard output."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().decode().rstrip("\n")
 
     def await_traps(self) -> None:
-        """Wait for the wrapper's traps, or its end, without sleep: it is a moment to aim at."""
+        """Wait until the wrapper has set its traps or has ended, without any delay."""
         while self.process.poll() is None and not self._has_traps():
             pass
 
     def send(self, number: signal.Signals) -> None:
-        """A signal as soon as there are traps; bash may keep one to itself until it waits."""
+        """Send a signal once the traps are set. bash may delay it until it waits."""
         self.await_traps()
         if self._in_bash:
             await_that(lambda: process_status(self.process.pid, "State")[0] == "S", "it waits")
         self.process.send_signal(number)
 
     def end(self) -> int:
-        """The exit code."""
+        """Return the exit code."""
         return self.process.wait(PATIENCE)
 
     def _has_traps(self) -> bool:
-        """Whether the last of the traps is set; the script ignores that signal in the end."""
+        """Return whether the last trap is set. At its end the script ignores that signal."""
         fields = (process_status(self.process.pid, name) for name in ("SigCgt", "SigIgn"))
         return any(int(field, 16) >> (signal.SIGWINCH - 1) & 1 for field in fields)
 
@@ -120,12 +120,12 @@ class Running:
 
 
 @pytest.mark.parametrize("code", [0, 1, 42, 126, 127, 128, 143, 255])
-def test_exit_code_is_the_commands(shell: list[str], code: int) -> None:
+def test_exit_code_is_that_of_the_command(shell: list[str], code: int) -> None:
     command = wrapped(shell, "sh", "-c", f"echo out; echo err >&2; exit {code}")
     assert run(command) == (code, "out\n", "err\n")
 
 
-def test_every_exit_code_is_the_commands(shell: list[str]) -> None:
+def test_every_exit_code_is_that_of_the_command(shell: list[str]) -> None:
     for code in range(256):
         command = wrapped(shell, "sh", "-c", 'exit "$1"', "sh", str(code))
         assert run(command)[0] == code
@@ -135,12 +135,12 @@ FATAL = [
     *(1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
     *(16, 24, 25, 26, 27, 29, 30, 31),
 ]
-"""All that end a process by default, but INT and QUIT, which dash and BusyBox start it without."""
+"""The signals that end a process by default. Without INT and QUIT: dash and BusyBox ignore them."""
 
 
 @pytest.mark.parametrize("number", FATAL)
 @pytest.mark.parametrize("min_lifetime_ms", [0, 20])
-def test_quick_death_by_signal_is_reported_without_a_word(
+def test_death_by_signal_within_the_minimum_lifetime_causes_no_output(
     shell: list[str], number: int, min_lifetime_ms: int
 ) -> None:
     for _ in range(5):
@@ -149,31 +149,33 @@ def test_quick_death_by_signal_is_reported_without_a_word(
 
 
 @pytest.mark.parametrize("number", FATAL)
-def test_late_death_by_signal_is_reported_without_a_word(shell: list[str], number: int) -> None:
-    """After the timer of the minimum lifetime has ended."""
+def test_death_by_signal_after_the_minimum_lifetime_causes_no_output(
+    shell: list[str], number: int
+) -> None:
+    """The command dies after the timer of the minimum lifetime has ended."""
     command = wrapped(shell, "sh", "-c", f"sleep 0.1; kill -{number} $$", min_lifetime_ms=1)
     assert run(command) == (128 + number, "", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
 @pytest.mark.parametrize("shell", ["bash", "bash-as-sh"], indirect=True)
-def test_bash_lets_the_command_die_of_int_and_quit(
-    shell: list[str], number: signal.Signals
-) -> None:
+def test_command_in_bash_dies_of_int_and_quit(shell: list[str], number: signal.Signals) -> None:
     command = wrapped(shell, "sh", "-c", f"kill -{int(number)} $$")
     assert run(command) == (128 + number, "", "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "bash-as-sh"], indirect=True)
-def test_process_that_writes_to_the_standard_error_of_the_shell_is_heard(shell: list[str]) -> None:
-    """Of process 1, in a container: before, while and after the timer runs."""
+def test_output_to_the_standard_error_of_the_shell_is_kept(shell: list[str]) -> None:
+    """Writes before, while and after the timer runs. In a container the shell is process 1."""
     script = 'for n in 1 2 3; do echo $n > "/proc/$PPID/fd/2"; sleep 0.1; done; kill -9 $$'
     command = wrapped(shell, "sh", "-c", script, min_lifetime_ms=150)
     assert run(command) == (137, "", "1\n2\n3\n")
 
 
 @pytest.mark.parametrize(("command", "code"), [("/missing/command", 127), ("/tmp", 126)])
-def test_command_that_cannot_run(shell: list[str], command: str, code: int) -> None:
+def test_command_that_cannot_run_has_the_shells_exit_code(
+    shell: list[str], command: str, code: int
+) -> None:
     started = time.monotonic()
     returned, out, err = run(wrapped(shell, command, min_lifetime_ms=300))
     assert time.monotonic() - started >= 0.3
@@ -182,18 +184,20 @@ def test_command_that_cannot_run(shell: list[str], command: str, code: int) -> N
 
 
 @pytest.mark.parametrize("durations", [{"sleep_ms": 300}, {"min_lifetime_ms": 300}])
-def test_delays(shell: list[str], durations: dict[str, int]) -> None:
+def test_wrapper_delays_the_exit_by_the_given_durations(
+    shell: list[str], durations: dict[str, int]
+) -> None:
     started = time.monotonic()
     assert run(wrapped(shell, "sh", "-c", "exit 3", **durations)) == (3, "", "")
     assert time.monotonic() - started >= 0.3
 
 
-def test_arguments_are_kept_and_nothing_leaks_into_the_environment(shell: list[str]) -> None:
+def test_arguments_and_environment_of_the_command_are_unchanged(shell: list[str]) -> None:
     odd = ["", " ", "two\nlines", "'\"$(x)`y`$$", "\\", "*", "-c", "--"]
-    # Whatever the script might use.
+    # Variables with the names that the script uses.
     names = ["pid", "code", "s", "timer", "ending", "last", "others", "key", "bits"]
     names += ["pass", "end", "interrupt", "started", "nap"]
-    # bash takes this one away where it leaves its POSIX mode.
+    # bash removes this variable when it leaves POSIX mode.
     names += ["POSIXLY_CORRECT"]
     direct = ["sh", "-c", 'env | sort; printf "<%s>" "$0" "$@"', *odd]
     code, out, err = run(wrapped(shell, *direct), **dict.fromkeys(names, "exported"))
@@ -208,22 +212,24 @@ def test_arguments_are_kept_and_nothing_leaks_into_the_environment(shell: list[s
 
 @pytest.fixture
 def bin_directory(tmp_path: Path) -> Path:
-    """An empty PATH."""
+    """Return an empty directory to use as PATH."""
     directory = tmp_path / "bin"
     directory.mkdir()
     return directory
 
 
-def test_without_sleep_there_is_no_delay_and_no_noise(
+def test_missing_sleep_program_causes_no_delay_and_no_output(
     shell: list[str], bin_directory: Path
 ) -> None:
     command = wrapped(shell, "/bin/sh", "-c", "exit 5", sleep_ms=50, min_lifetime_ms=50)
     assert run(command, path=str(bin_directory)) == (5, "", "")
 
 
-# Not in BusyBox, which prefers its own applet to what PATH has.
+# Not in BusyBox, which prefers its own applet to programs in PATH.
 @pytest.mark.parametrize("shell", ["dash", "bash", "bash-as-sh"], indirect=True)
-def test_sleep_that_knows_no_fractions(shell: list[str], bin_directory: Path) -> None:
+def test_sleep_without_fractions_sleeps_for_whole_seconds(
+    shell: list[str], bin_directory: Path
+) -> None:
     log = bin_directory / "log"
     sleep = bin_directory / "sleep"
     sleep.write_text(
@@ -244,7 +250,7 @@ def test_sleep_that_knows_no_fractions(shell: list[str], bin_directory: Path) ->
         *((signal.SIGTERM, 143), (signal.SIGUSR1, 138), (signal.SIGUSR2, 140)),
     ],
 )
-def test_command_that_dies_of_a_forwarded_signal(
+def test_command_dies_of_a_forwarded_signal(
     shell: list[str], number: signal.Signals, code: int
 ) -> None:
     with Running(wrapped(shell, "sh", "-c", "echo ready; exec sleep 1000")) as running:
@@ -278,26 +284,28 @@ def test_command_with_a_handler_gets_the_signal_itself(shell: list[str], name: s
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
-def test_command_that_ignores_int_and_quit(shell: list[str], number: signal.Signals) -> None:
-    """bash knows that the command chose to; in others every command starts so, and gets TERM."""
+def test_command_that_ignores_int_and_quit_gets_term_except_in_bash(
+    shell: list[str], number: signal.Signals
+) -> None:
+    """In shells other than bash every command starts with both ignored, and gets TERM instead."""
     script = (
         f"trap '' {int(number)}; trap 'exit 9' TERM; trap 'exit 8' USR1; echo ready;"
         " while :; do sleep 1000 & wait; done"
     )
     with Running(wrapped(shell, "sh", "-c", script)) as running:
         running.send(number)
-        # Of two pending signals the lower number is fetched first: USR1 comes before TERM, if
-        # that was sent at all, but after the shell has handled INT or QUIT.
+        # Of two pending signals the lower number is delivered first: USR1 before TERM, if TERM
+        # was sent at all, but after the shell has handled INT or QUIT.
         running.send(signal.SIGUSR1)
         assert running.end() in ({8} if shell[0] == "bash" else {8, 9})
 
 
 INTERNAL_SIGNALS = 1 << 31 | 1 << 32
-"""32 and 33: `posix_spawn` of glibc ignores them, and Python 3.13 starts processes by it."""
+"""Signals 32 and 33. glibc's `posix_spawn`, which Python 3.13 uses, ignores them."""
 
 
 @pytest.mark.parametrize("shell", ["bash", "bash-as-sh"], indirect=True)
-def test_in_bash_the_command_starts_with_every_signal_as_it_was(shell: list[str]) -> None:
+def test_command_in_bash_starts_with_unchanged_signal_dispositions(shell: list[str]) -> None:
     script = 'grep -E "^Sig(Ign|Blk)" /proc/self/status; cut -d" " -f1,5 /proc/$$/stat'
     _, out, _ = run(wrapped(shell, "sh", "-c", script))
     _, direct, _ = run(["sh", "-c", script])
@@ -309,7 +317,9 @@ def test_in_bash_the_command_starts_with_every_signal_as_it_was(shell: list[str]
 
 
 @pytest.mark.parametrize("code", [0, 42, 127, 143])
-def test_command_that_handles_a_signal_later(shell: list[str], code: int) -> None:
+def test_command_that_handles_a_signal_and_ends_later_keeps_its_exit_code(
+    shell: list[str], code: int
+) -> None:
     script = (
         f"trap 'n=0; while [ $n -lt 5000 ]; do n=$((n + 1)); done; exit {code}' TERM; echo ready;"
         " while :; do sleep 1000 & wait; done"
@@ -319,7 +329,7 @@ def test_command_that_handles_a_signal_later(shell: list[str], code: int) -> Non
         assert running.end() == code
 
 
-def test_command_that_handles_many_signals(shell: list[str]) -> None:
+def test_command_that_handles_many_signals_keeps_its_exit_code(shell: list[str]) -> None:
     script = (
         "trap 'echo got' USR1; trap 'exit 42' TERM; echo ready; while :; do sleep 1000 & wait; done"
     )
@@ -332,10 +342,10 @@ def test_command_that_handles_many_signals(shell: list[str]) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 42, 127, 143])
-def test_shell_that_forgets_what_it_was_asked_for(code: int) -> None:
-    """A `sh` that is none of the shells here: bash in POSIX mode, not switched out of it.
+def test_exit_code_is_kept_in_a_shell_that_forgets_it_after_one_wait(code: int) -> None:
+    """The shell is bash that stays in POSIX mode, which behaves like no other installed shell.
 
-    Often, since what it forgets depends on whether a job has ended before it is waited for.
+    Runs often: the shell forgets the exit code only if the job has ended before `wait`.
     """
     command = wrapped(["bash", "--posix"], "sh", "-c", f"exit {code}")
     command[3] = command[3].replace("shopt -q", "false")
@@ -363,7 +373,7 @@ def test_terminating_signal_ends_the_minimum_lifetime_with_the_command(shell: li
 
 
 def _is_asleep(wrapper: int) -> bool:
-    """Whether the only child of a wrapper is a subshell whose only child is the long sleep."""
+    """Return whether a wrapper's only child is a subshell whose only child is the long sleep."""
     try:
         (subshell,) = _children(wrapper)
         (sleep,) = _children(subshell)
@@ -377,8 +387,10 @@ def _children(pid: int | str) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_signal_at_the_very_end_of_the_command(shell: list[str], number: signal.Signals) -> None:
-    """No status is lost or invented; but bash may lose it, and 128 plus the signal it is then."""
+def test_signal_at_the_end_of_the_command_loses_no_exit_code(
+    shell: list[str], number: signal.Signals
+) -> None:
+    """Only bash may lose the exit code. It is 128 plus the signal then."""
     allowed = {42, 128 + number} if shell[0] == "bash" else {42}
     deadline = time.monotonic() + 0.8
     moments = random.Random(number)

@@ -19,7 +19,7 @@ durations = st.integers(min_value=0, max_value=10**9)
 
 
 @given(commands, durations, durations)
-def test_wrapped_command_is_recognised_and_stays_as_it_is(
+def test_wrapped_command_is_recognised_and_unchanged(
     command: list[str], sleep: int, min_lifetime: int
 ) -> None:
     once = in_shell(command, sleep_ms=sleep, min_lifetime_ms=min_lifetime)
@@ -31,7 +31,7 @@ def test_wrapped_command_is_recognised_and_stays_as_it_is(
     assert once[6:] == command
 
 
-def test_what_a_wrapped_command_looks_like() -> None:
+def test_wrapped_command_has_the_documented_form() -> None:
     assert in_shell(["/bin/sh", "-c", "true"], sleep_ms=10, min_lifetime_ms=1500) == [
         *("/bin/sh", "-c", SCRIPT, "podsettle", "1.49", "0.01"),
         *("/bin/sh", "-c", "true"),
@@ -40,12 +40,12 @@ def test_what_a_wrapped_command_looks_like() -> None:
     assert wrapper("sh", sleep_ms=2000, min_lifetime_ms=500)[4:] == ["0", "2"]
 
 
-def test_other_versions_are_recognised() -> None:
+def test_wrapper_of_another_version_is_recognised() -> None:
     assert is_wrapped(["bash", "-c", ": podsettle;something else", "podsettle", "bash"])
 
 
 def is_wrapped_to_earlier_replicas(command: Sequence[str]) -> bool:
-    """What those builds go by."""
+    """Return whether an earlier version recognises a command as wrapped."""
     return (
         len(command) > 3
         and is_shell(command[0])
@@ -56,10 +56,10 @@ def is_wrapped_to_earlier_replicas(command: Sequence[str]) -> bool:
 
 
 @given(commands, durations, durations)
-def test_replicas_of_two_versions_recognise_what_the_other_wrapped(
+def test_replicas_of_two_versions_recognise_each_others_wrapper(
     command: list[str], sleep: int, min_lifetime: int
 ) -> None:
-    """While an upgrade rolls out, one replica may be asked about a pod that the other settled."""
+    """During an upgrade one replica may review a pod that the other has changed."""
     new = in_shell(command, sleep_ms=sleep, min_lifetime_ms=min_lifetime)
     earlier = [*new[:2], EARLIER_SCRIPT, *new[3:]]
     assert is_wrapped(earlier)
@@ -79,34 +79,34 @@ def test_replicas_of_two_versions_recognise_what_the_other_wrapped(
         ["sh", "-c", "echo ': podsettle;'", "podsettle", "sh"],
     ],
 )
-def test_others_are_not_recognised(command: list[str]) -> None:
+def test_other_commands_are_not_recognised_as_wrapped(command: list[str]) -> None:
     assert not is_wrapped(command)
 
 
 @pytest.mark.parametrize("name", ["sh", "/bin/ash", "/usr/bin/dash", "/busybox/sh"])
-def test_shells(name: str) -> None:
+def test_known_shell_paths_are_shells(name: str) -> None:
     assert is_shell(name)
 
 
 @pytest.mark.parametrize("name", ["", "zsh", "./sh", "/tmp/sh", "/bin/sh ", "SH", "bin/sh", "/sh"])
-def test_no_shells(name: str) -> None:
+def test_other_paths_are_not_shells(name: str) -> None:
     assert not is_shell(name)
 
 
 @pytest.mark.parametrize("name", ["", "true", "/ko-app/entrypoint"])
-def test_only_a_shell_can_be_wrapped(name: str) -> None:
+def test_wrapper_for_another_program_is_an_error(name: str) -> None:
     with pytest.raises(ValueError, match="not a known shell"):
         wrapper(name, sleep_ms=0, min_lifetime_ms=0)
 
 
 @pytest.mark.parametrize("negative", [(-1, 0), (0, -1)])
-def test_durations_are_not_negative(negative: tuple[int, int]) -> None:
+def test_negative_duration_is_an_error(negative: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="negative"):
         wrapper("sh", sleep_ms=negative[0], min_lifetime_ms=negative[1])
 
 
 def expand(text: str, variables: dict[str, str]) -> str:
-    """Kubernetes' Expand and tryReadVariableName (third_party/forked/golang/expansion)."""
+    """Expand variables as Kubernetes does (third_party/forked/golang/expansion)."""
     out = []
     at = 0
     while at < len(text):
@@ -139,12 +139,12 @@ def expand(text: str, variables: dict[str, str]) -> str:
         ("a$(VAR)$$$(VAR)", "avalue$value"),
     ],
 )
-def test_the_oracle_expands(text: str, expanded: str) -> None:
+def test_expansion_in_the_test_works_as_in_kubernetes(text: str, expanded: str) -> None:
     assert expand(text, {"VAR": "value"}) == expanded
 
 
 @given(st.dictionaries(st.text(), st.text()))
-def test_expansion_leaves_the_script_alone(variables: dict[str, str]) -> None:
+def test_kubelet_expansion_leaves_the_script_unchanged(variables: dict[str, str]) -> None:
     assert expand(SCRIPT, variables) == SCRIPT
 
 
@@ -153,8 +153,8 @@ def test_script_is_plain_ascii() -> None:
     assert not any(forbidden in SCRIPT for forbidden in ("$(", "$$", "`", "\r", "\t"))
 
 
-def test_script_says_first_what_it_is_for() -> None:
-    """`kubectl describe pod` prints one line of it under another."""
+def test_script_begins_with_its_purpose() -> None:
+    """`kubectl describe pod` prints the script line by line."""
     first, *rest = SCRIPT.splitlines()
     assert first.startswith(": podsettle; # Runs the command below")
     assert all(len(line) <= 100 for line in (first, *rest))
