@@ -1,1 +1,1 @@
-"""The view of the cluster, and where it comes from."""
+"""The connection to the cluster: what podsettle reads from it and writes to it."""

@@ -1,7 +1,7 @@
-"""Kubernetes objects, from decoded JSON or YAML to what podsettle keeps of them.
+"""Decoders of Kubernetes objects: from parsed JSON or YAML to podsettle's own types.
 
-Each reader raises msgspec.ValidationError, whose text ends in the JSON path, for a field of
-another type than Kubernetes gives it.
+Each function raises msgspec.ValidationError where a field has the wrong type. The error's text ends
+with the JSON path of the field.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 
-# OpenShift gives each namespace a range of SELinux levels and its pods the first of them.
+# OpenShift assigns a range of SELinux levels to each namespace, and the first level of the range to
+# the namespace's pods.
 _SELINUX_LEVEL_ANNOTATION = "openshift.io/sa.scc.mcs"
 
 
@@ -60,7 +61,10 @@ class _RuntimeClass(msgspec.Struct):
 
 
 def read_namespace(document: object) -> Namespace:
-    """A Namespace. The label that the API server always sets is there even if it was not."""
+    """Return a Namespace from its document.
+
+    Adds the label `kubernetes.io/metadata.name`, which a manifest may leave out.
+    """
     metadata = msgspec.convert(document, _Namespace).metadata
     labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
     return Namespace(
@@ -68,14 +72,14 @@ def read_namespace(document: object) -> Namespace:
     )
 
 
+# Values that thousands of objects share occur among the first thousand values. Storing a unique
+# value, such as an object's name, would cost more memory than it saves.
 _MAX_SHARED_VALUES = 1_000
-"""What thousands of objects have in common is met among the first. To remember a value that is one
-object's alone, such as its name, takes more than the value does."""
 _shared_values: dict[str, str] = {}
 
 
 def _shared(labels: dict[str, str] | None) -> dict[str, str]:
-    """Labels without a second copy of what thousands of objects have in common."""
+    """Return labels that share the strings of keys and frequent values between objects."""
     return {intern(key): _shared_value(value) for key, value in (labels or {}).items()}
 
 
@@ -86,7 +90,7 @@ def _shared_value(value: str) -> str:
 
 
 def read_node(document: object) -> Node:
-    """A Node."""
+    """Return a Node from its document."""
     node = msgspec.convert(document, _Node)
     info = node.status.node_info
     return Node.read(
@@ -98,7 +102,7 @@ def read_node(document: object) -> Node:
 
 
 def read_runtime_class(document: object) -> RuntimeClassInfo:
-    """A RuntimeClass of `node.k8s.io/v1`."""
+    """Return a RuntimeClass from its document of `node.k8s.io/v1`."""
     found = msgspec.convert(document, _RuntimeClass)
     return RuntimeClassInfo(
         found.metadata.name,

@@ -1,4 +1,4 @@
-"""Errors of calls to the API server, and their texts."""
+"""Errors of requests to the API server, and their texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 
 class ApiError(Exception):
-    """What the API server refused: an HTTP status and its message."""
+    """An error response of the API server: its HTTP status and message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -19,28 +19,28 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):  # noqa: N818
-    """No answer from the API server, or no way to tell where it is."""
+    """A request without a usable response, or a cluster whose address is unknown."""
 
 
 class NoClusterError(Unreachable):
-    """Nothing says where an API server is: trying again makes no sense."""
+    """A configuration that names no API server; a retry does not help."""
 
 
 def describe(error: Exception) -> str:
-    """What is wrong with a connection, in words that say where it was to go."""
+    """Return the reason for a failed connection, with the address where it is known."""
     if isinstance(error, aiohttp.ClientConnectorError):
-        # aiohttp's own words tell of its TLS settings, too.
+        # aiohttp's own message also contains its TLS settings.
         cause = error.os_error
-        of_the_system = not isinstance(cause, ssl.SSLError) and (cause.errno or 0) > 0
-        why = os.strerror(cause.errno or 0).lower() if of_the_system else str(cause)
-        return f"{error.host}:{error.port}: {why}"
+        is_system_error = not isinstance(cause, ssl.SSLError) and (cause.errno or 0) > 0
+        reason = os.strerror(cause.errno or 0).lower() if is_system_error else str(cause)
+        return f"{error.host}:{error.port}: {reason}"
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
     return str(error) or type(error).__name__
 
 
 def status_message(content: bytes) -> str:
-    """Return the message of a `Status` object, or the start of a body that is none."""
+    """Return the message of a Kubernetes `Status`, or the first bytes of any other body."""
     try:
         status = msgspec.json.decode(content)
     except msgspec.DecodeError:

@@ -1,18 +1,27 @@
-"""Whether this process runs in a pod."""
+"""Detection of the pod that podsettle runs in.
+
+A module of its own, because the command line needs it and must not import the API client.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def in_cluster() -> bool:
-    """The kubelet sets the variable in every container (kubernetes `pkg/kubelet/envvars`)."""
+    """Return whether this process runs in a pod.
+
+    The kubelet sets KUBERNETES_SERVICE_HOST in every container (kubernetes `pkg/kubelet/envvars`).
+    """
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def own_namespace() -> str:
-    """The namespace of this process's pod, which comes with its token. Raises OSError."""
-    return _NAMESPACE.read_text().strip()
+    """Return the namespace of this process's pod.
+
+    The kubelet mounts it next to the service account token. Raises OSError where it is missing.
+    """
+    return _NAMESPACE_FILE.read_text().strip()

@@ -1,7 +1,7 @@
-"""The SettlePolicy CRD that is installed, and whether it is older than podsettle.
+"""The installed SettlePolicy CRD, compared with the CRD of this release.
 
-That keeps no replica from being ready. Policies are served as the API server has them, and in a
-rolling upgrade of the Deployment before the CRD no new replica would ever get ready.
+An older CRD does not make a replica unready. Otherwise an upgrade of the Deployment before the CRD
+would never finish, because no new replica would become ready.
 """
 
 from __future__ import annotations
@@ -24,32 +24,35 @@ _PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class InstalledCrd:
-    """A mirror of how the installed CRD differs. `observers` are called after each change."""
+    """A watched comparison of the installed CRD with the one of this release.
+
+    `observers` are called after each change.
+    """
 
     def __init__(self, server: ApiServer) -> None:
         self.observers: list[Callable[[], None]] = []
-        self._warned = ""
+        self._logged_note = ""
         self._reflector = Reflector(
             server, _PATH, CrdComparison().difference, self._changed, name=CRD_NAME
         )
 
     @property
     def known(self) -> bool:
-        """Whether it was asked for, with or without success."""
+        """Whether a request for the CRD has succeeded or failed."""
         return self._reflector.synced.is_set() or bool(self._reflector.problem)
 
     @property
     def difference(self) -> CrdDifference | None:
-        """What sets it apart from this release's; None where that is not known."""
+        """The difference from this release's CRD; None while it is unknown."""
         return self._reflector.objects.get(CRD_NAME)
 
     def check(self) -> Check:
-        """A note where it differs; never a reason not to be ready."""
+        """Return a check that always passes, with a note where the CRD differs."""
         return Check("crd", True, self._note() or self._reflector.problem)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Mirror it while the block runs."""
+        """Watch the CRD while the block runs."""
         async with supervise(self._reflector.run):
             yield
 
@@ -58,8 +61,8 @@ class InstalledCrd:
 
     def _changed(self) -> None:
         note = self._note()
-        if note and note != self._warned:
+        if note and note != self._logged_note:
             log.warning("%s", note)
-        self._warned = note
+        self._logged_note = note
         for observer in self.observers:
             observer()

@@ -1,9 +1,9 @@
-"""The HTTP client under `kubernetes`' asyncio client, without the rest of that package.
+"""The HTTP client of `kubernetes.aio`, imported without the rest of the `kubernetes` package.
 
-Its `__init__` imports the synchronous client as well, and with it requests, urllib3, oauthlib and
-websocket-client: 8 MiB in every replica and a quarter of a second of every start, for nothing that
-is ever called. So it is not run: modules that only know where their submodules are stand in for
-the packages, and submodules are found there as ever, also by whoever imports others of them later.
+The `__init__` of `kubernetes` also imports the synchronous client, with requests, urllib3, oauthlib
+and websocket-client. That costs each replica 8 MiB and a quarter of a second at start, and
+podsettle never uses it. This module therefore registers both packages in `sys.modules` without
+running their `__init__`. Python still finds all their submodules, also in later imports.
 """
 
 # ruff: noqa: E402
@@ -19,6 +19,7 @@ from webhook.dns_resolver import Resolver
 
 
 def _register_without_running(package: str) -> None:
+    """Register a package that has not been imported yet, and do not run its `__init__`."""
     if package in sys.modules or (spec := find_spec(package)) is None:
         return
     sys.modules[package] = module_from_spec(spec)
@@ -36,24 +37,25 @@ from kubernetes.aio.config import load_incluster_config, load_kube_config
 
 __all__ = ["Configuration", "RestClient", "load_incluster_config", "load_kube_config"]
 
+# The limit for one host name. While all of these lookups hang, requests fail at once; their callers
+# retry.
 _MAX_NAME_LOOKUPS = 4
-"""Of one name. While they are stuck requests fail at once, and are tried again later."""
 
 
 class RestClient(RESTClientObject):
-    """One session, whose names are looked up in threads of its own."""
+    """An HTTP session that resolves host names in its own threads."""
 
     def _create_connector(self) -> aiohttp.TCPConnector:
-        """The hook that RESTClientObject documents for a resolver of one's own.
+        """Return the connector; RESTClientObject documents this hook for custom resolvers.
 
-        The default one uses the event loop's executor: at exit, `asyncio.run` would wait there for
-        a look-up that hangs.
+        The default resolver uses the event loop's executor. `asyncio.run` waits for that executor
+        at exit, so a lookup that hangs would delay the exit.
         """
         resolver = Resolver(_MAX_NAME_LOOKUPS, _MAX_NAME_LOOKUPS)
         return aiohttp.TCPConnector(
             limit=self.maxsize,
             ssl=self.ssl_context,
             resolver=ThreadResolver(resolver, lambda: "the API server"),
-            # aiohttp's cache would make every request wait for the first look-up, stuck or not.
+            # With aiohttp's cache, every request would wait for the first lookup, even if it hangs.
             use_dns_cache=False,
         )

@@ -1,4 +1,4 @@
-"""A Secret as the place where certificates are stored."""
+"""Storage of certificates in a Secret."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from webhook.tls.dynamic_source import StoreError
 
 
 class SecretStore:
-    """One Secret, read by GET and replaced by PUT: it takes no other rights than these two.
+    """A Secret that podsettle reads and updates; it needs only the verbs `get` and `update`.
 
-    It is never created: who installs podsettle does, so that it goes away with podsettle.
+    The installation creates the Secret, so an uninstallation deletes it. podsettle never creates
+    it.
     """
 
     def __init__(self, server: ApiServer, namespace: str, name: str) -> None:
@@ -24,7 +25,10 @@ class SecretStore:
         self._last_read: Json = {}
 
     async def read(self) -> Mapping[str, bytes] | None:
-        """The data; None where there is no such Secret. Raises StoreError."""
+        """Return the Secret's data, or None where the Secret does not exist.
+
+        Raises StoreError.
+        """
         try:
             self._last_read = await self._server.request("GET", self._path)
         except ApiError as error:
@@ -36,12 +40,16 @@ class SecretStore:
         return {key: _decoded(value) for key, value in (self._last_read.get("data") or {}).items()}
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
-        """Replace these keys, in the very version that was read. Raises StoreError."""
+        """Replace these keys in the version of the Secret that was read last.
+
+        Raises StoreError, also where the Secret has changed since.
+        """
         data = {key: base64.b64encode(value).decode() for key, value in contents.items()}
         body = {**self._last_read, "data": {**(self._last_read.get("data") or {}), **data}}
         try:
-            # With the resourceVersion that was read: after anybody else's write this is a 409, so
-            # a replica that has lost its Lease without noticing cannot undo what its heir did.
+            # The body holds the resourceVersion that was read, so the API server answers 409 after
+            # another client's write. A replica that has lost the Lease without noticing therefore
+            # cannot overwrite the new leader's certificates.
             self._last_read = await self._server.request("PUT", self._path, body)
         except (ApiError, Unreachable) as error:
             raise StoreError(f"{self.title}: {error}") from None
@@ -50,5 +58,5 @@ class SecretStore:
 def _decoded(value: str) -> bytes:
     try:
         return base64.b64decode(value)
-    except Base64Error:  # The API server lets none through.
+    except Base64Error:  # The API server accepts only base64.
         return b""

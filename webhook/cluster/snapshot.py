@@ -1,4 +1,4 @@
-"""The cluster at one moment, as decisions read it."""
+"""An immutable view of the cluster, for decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhook.core.policy.coverage import PolicySet
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A ClusterView that never changes; a change of the cluster makes a new one."""
+    """An immutable ClusterView; each change of the cluster creates a new one."""
 
     policies: PolicySet = field(default_factory=PolicySet)
     namespaces: Mapping[str, Namespace] = field(default_factory=dict)
@@ -23,21 +23,21 @@ class Snapshot:
     nodes: Nodes = field(default_factory=Nodes)
     server_version: Version | None = None
     invents_namespaces: bool = True
-    """Whether a namespace that is not listed is taken to be there, with no labels but its name."""
+    """Whether an unknown namespace counts as existing, with the label of its name only."""
 
     def namespace(self, name: str) -> Namespace | None:
-        """The namespace, or None where it is not known and may not be invented."""
+        """Return a namespace; None where it is unknown and `invents_namespaces` is False."""
         known = self.namespaces.get(name)
         if known is None and self.invents_namespaces:
             return Namespace(name, {LABEL_NAMESPACE_NAME: name})
         return known
 
     def runtime_class(self, name: str) -> RuntimeClassInfo | None:
-        """The RuntimeClass, or None where it does not exist."""
+        """Return a RuntimeClass, or None where it does not exist."""
         return self.runtime_classes.get(name)
 
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> Snapshot:
-        """The same cluster, but for one namespace's labels: for a preview of what if."""
+        """Return a copy in which one namespace has other labels, for a preview."""
         known = self.namespaces.get(name)
         level = known.fixed_selinux_level if known else False
         changed = Namespace(name, {**labels, LABEL_NAMESPACE_NAME: name}, level)

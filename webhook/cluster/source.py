@@ -1,4 +1,4 @@
-"""What serves a view of the cluster: manifests on disk, or an API server."""
+"""The interface of sources of the cluster view: manifests on disk, or an API server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from webhook.core.policy.errors import ManifestProblem
 
 
 class Check(NamedTuple):
-    """One thing that readiness looks at.
+    """One readiness check.
 
-    A note is something wrong that does not keep the server from answering well.
+    A note describes a problem. Where `ready` is True, the server answers correctly despite it.
     """
 
     name: str
@@ -23,25 +23,25 @@ class Check(NamedTuple):
 
 
 class Source(Protocol):
-    """Keeps a snapshot of the cluster up to date."""
+    """A source that keeps a view of the cluster up to date."""
 
     @property
     def view(self) -> Snapshot:
-        """The cluster as it is known now."""
+        """The current view of the cluster."""
 
     @property
     def title(self) -> str:
-        """Where the view comes from, for people."""
+        """The name of the source in messages: a directory or a URL."""
 
     @property
     def problems(self) -> tuple[ManifestProblem, ...]:
-        """What is wrong with policies and manifests now; what they last said stays in force."""
+        """The current problems of policies and manifests; their last valid state is in force."""
 
     def checks(self) -> Iterable[Check]:
-        """What readiness has to look at."""
+        """Return the readiness checks of this source."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Keep the view up to date while the block runs."""
 
     async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
-        """A namespace that the view does not know, if it can be had within `timeout` seconds."""
+        """Return a namespace that is missing in the view, within `timeout` seconds, or None."""
