@@ -568,7 +568,7 @@ def test_deleted_webhook_configuration_is_not_recreated(release: Installation) -
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
     asked = replica.request("GET", "/readyz?verbose")
     await_that(
-        lambda: "nobody calls" in replica.request("GET", "/readyz?verbose").text,
+        lambda: "does not call podsettle" in replica.request("GET", "/readyz?verbose").text,
         f"podsettle sees that it is switched off: {asked.text}",
     )
     assert cluster.request("GET", CONFIGURATION).status == 404

@@ -1,8 +1,8 @@
-"""One replica of podsettle in a cluster: what it mirrors, what it serves with, and what it writes.
+"""All parts of a replica that runs in a cluster, except the HTTP server.
 
-Each replica mirrors and serves. The one that holds the Lease also writes: the certificates' Secret,
-podsettle's part of the webhook configuration, and the status of policies. What the others do not do
-is never missing from an answer to a review.
+Each replica watches the cluster and answers reviews. Only the leader writes: the Secret of
+certificates, podsettle's part of the webhook configuration, and the status of policies. Answers to
+reviews never depend on these writes.
 """
 
 from __future__ import annotations
@@ -26,22 +26,26 @@ from webhook.tls.source import CertificateSource
 
 
 class Controller:
-    """A replica that shares a namespace, a Lease and a webhook configuration with its like."""
+    """The parts of a replica, connected with each other.
+
+    All replicas of an installation share the namespace, the Lease and the webhook configuration.
+    Without a webhook configuration, podsettle neither reads nor writes one.
+    """
 
     def __init__(
         self,
         server: ApiServer,
         namespace: str,
-        lease: str,
-        webhook_configuration: str | None,
+        lease_name: str,
+        webhook_configuration_name: str | None,
         certificates: CertificateSource | StoredCertificates,
     ) -> None:
         self._server = server
         self.source = KubernetesSource(server)
         self._crd = InstalledCrd(server)
-        # Two processes with one identity would both think that they hold the Lease.
+        # Two processes with the same identity would both act as the leader.
         identity = f"{socket.gethostname()}_{os.urandom(6).hex()}"
-        self.elector = LeaderElector(server, namespace, lease, identity)
+        self.elector = LeaderElector(server, namespace, lease_name, identity)
         self.webhook_configuration: WebhookConfiguration | None = None
         if isinstance(certificates, StoredCertificates):
             certificates = DynamicSource(
@@ -53,10 +57,10 @@ class Controller:
             )
         self.certificates: CertificateSource = certificates
         self._trust_check = TrustCheck(certificates)
-        if webhook_configuration is not None:
+        if webhook_configuration_name is not None:
             self.webhook_configuration = WebhookConfiguration(
                 server,
-                webhook_configuration,
+                webhook_configuration_name,
                 selectors=lambda: self.source.webhook_selectors,
                 bundle=lambda: self.certificates.bundle,
                 may_write=lambda: self._may_write() and self.source.synced,
@@ -68,11 +72,11 @@ class Controller:
             self._crd,
             namespace,
             self._may_write,
-            owns_webhooks=webhook_configuration is not None,
+            owns_webhooks=self.webhook_configuration is not None,
         )
 
     def checks(self) -> Iterator[Check]:
-        """What readiness looks at."""
+        """Return all readiness checks of the replica."""
         yield from self.source.checks()
         yield Check("certificate", self.certificates.ready, self.certificates.problem)
         if self.webhook_configuration is not None:
@@ -83,10 +87,10 @@ class Controller:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Do all of it while the block runs."""
+        """Run all parts while the block runs."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._server)
-            # Outermost: who acts on the Lease has ended before it is given up.
+            # Parts that write as the leader stop before the elector releases the Lease.
             await stack.enter_async_context(self.elector.running())
             await stack.enter_async_context(self.source.running())
             await stack.enter_async_context(self._crd.running())
@@ -100,19 +104,20 @@ class Controller:
         return self.elector.is_leader
 
     def _registered_bundles(self) -> list[tuple[str, bytes]]:
-        entries = (
-            self.webhook_configuration.entries if self.webhook_configuration is not None else ()
-        )
-        return [(entry.host, entry.bundle) for entry in entries]
+        if self.webhook_configuration is None:
+            return []
+        webhooks = self.webhook_configuration.webhooks
+        return [(webhook.host, webhook.bundle) for webhook in webhooks]
 
 
-def _registration_check(registration: WebhookConfiguration, acceptance: TrustCheck) -> Check:
-    """Whether the API server's calls get through to what is served."""
+def _registration_check(configuration: WebhookConfiguration, trust_check: TrustCheck) -> Check:
+    """Return the check that the API server can call the registered webhooks."""
     name = "registration"
-    if not registration.synced:
-        return Check(name, False, f"{registration.title} has not been read yet")
-    if not registration.exists:
-        return Check(name, True, f"{registration.title} does not exist: nobody calls podsettle")
-    refused = acceptance.errors(registration.entries)
-    note = "; ".join((*refused, *filter(None, (registration.problem,))))
-    return Check(name, not refused, note)
+    if not configuration.synced:
+        return Check(name, False, f"{configuration.title} has not been read yet")
+    if not configuration.exists:
+        note = f"{configuration.title} does not exist: the API server does not call podsettle"
+        return Check(name, True, note)
+    errors = trust_check.errors(configuration.webhooks)
+    note = "; ".join((*errors, *filter(None, (configuration.problem,))))
+    return Check(name, not errors, note)

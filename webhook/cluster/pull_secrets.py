@@ -1,7 +1,7 @@
-"""Image pull secrets, read from the API server one by one when a pod needs them.
+"""Image pull secrets, read from the API server when a pod needs them.
 
-It takes `get` on secrets and service accounts, which the chart grants only where look-ups are
-wanted (value `imageConfig.pullSecrets`). Nothing is listed and nothing is watched.
+This needs the verb `get` on secrets and service accounts. The chart grants it only with the value
+`imageConfig.pullSecrets`. podsettle neither lists nor watches secrets.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from webhook.core.pull_secrets import (
     PullSecret,
 )
 
+# For one object. A pod that waits for an image lookup has its own, shorter limit.
 _TIMEOUT_SECONDS = 5.0
 _DATA_KEYS = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CFG: ".dockercfg"}
 
@@ -40,7 +41,7 @@ class _ServiceAccount(msgspec.Struct, rename="camel"):
 
 
 class ClusterPullSecrets:
-    """The pull secrets of a cluster's pods."""
+    """A reader of the pull secrets that a pod uses."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -48,25 +49,29 @@ class ClusterPullSecrets:
     async def read(
         self, namespace: str, names: tuple[str, ...], service_account: str
     ) -> tuple[PullSecret, ...]:
-        """The secrets of these names; where there are none, those of the service account."""
+        """Return the named secrets; without names, those of the service account.
+
+        A secret that cannot be read has a `problem` instead of a content. Where the problem
+        concerns the account, or all secrets beyond the limit, the name is empty.
+        """
         if not names:
             try:
                 names = await self._names_of_account(namespace, service_account)
             except _ReadError as error:
-                why = f"service account {service_account!r} {error}"
-                return (PullSecret("", problem=why),)
-        read = dict.fromkeys(names[:MAX_PULL_SECRETS])
+                problem = f"service account {service_account!r} {error}"
+                return (PullSecret("", problem=problem),)
+        unique_names = dict.fromkeys(names[:MAX_PULL_SECRETS])
         found: list[PullSecret] = []
-        for name in read:
+        for name in unique_names:
             secret = await self._read_secret(namespace, name)
             if sum(len(each.content) for each in (*found, secret)) > MAX_PULL_SECRETS_BYTES:
-                most = f"{MAX_PULL_SECRETS_BYTES >> 20} MiB"
-                why = f"is not read: podsettle reads {most} of the secrets of a pod"
-                secret = PullSecret(name, problem=why)
+                limit = f"{MAX_PULL_SECRETS_BYTES >> 20} MiB"
+                problem = f"is not read: podsettle reads {limit} of the secrets of a pod"
+                secret = PullSecret(name, problem=problem)
             found.append(secret)
         if len(names) > MAX_PULL_SECRETS:
-            why = f"pull secrets after the first {MAX_PULL_SECRETS} are not read"
-            found.append(PullSecret("", problem=why))
+            problem = f"pull secrets after the first {MAX_PULL_SECRETS} are not read"
+            found.append(PullSecret("", problem=problem))
         return tuple(found)
 
     async def _names_of_account(self, namespace: str, name: str) -> tuple[str, ...]:
@@ -74,7 +79,7 @@ class ClusterPullSecrets:
         try:
             account = msgspec.convert(document, _ServiceAccount)
         except msgspec.ValidationError:
-            raise _ReadError("is not readable") from None
+            raise _ReadError("is malformed") from None
         return tuple(reference.name for reference in account.image_pull_secrets or ())
 
     async def _read_secret(self, namespace: str, name: str) -> PullSecret:
@@ -86,23 +91,25 @@ class ClusterPullSecrets:
         except _ReadError as error:
             return PullSecret(name, problem=str(error))
         except (msgspec.ValidationError, ValueError):
-            return PullSecret(name, problem="is not readable")
+            return PullSecret(name, problem="is malformed")
 
     async def _get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
-        """One object. Raises _ReadError."""
-        # A pod is seen before the API server has validated it, and its names become part of a path.
+        """Return one object. Raises _ReadError."""
+        # Webhooks run before the API server validates a pod. So the name may hold anything, and
+        # here it becomes part of a path.
         if not OBJECT_NAME.fullmatch(name) or not OBJECT_NAME.fullmatch(namespace):
-            raise _ReadError("has a name that no object can have")
+            raise _ReadError("is not a valid name of an object")
         try:
             return await self._server.request(
                 "GET", f"/api/v1/namespaces/{namespace}/{kind}/{name}", timeout=_TIMEOUT_SECONDS
             )
         except ApiError as error:
-            said = {403: "may not be read by podsettle", 404: "does not exist"}
-            raise _ReadError(said.get(error.status, f"cannot be had: {error.status}")) from None
+            texts = {403: "may not be read by podsettle", 404: "does not exist"}
+            text = texts.get(error.status, f"cannot be read: HTTP status {error.status}")
+            raise _ReadError(text) from None
         except Unreachable:
-            raise _ReadError("cannot be had: no answer from the API server") from None
+            raise _ReadError("cannot be read: no answer from the API server") from None
 
 
 class _ReadError(Exception):
-    """An object that cannot be had, in words that follow its name."""
+    """An object that cannot be read; the message continues a sentence after its name."""

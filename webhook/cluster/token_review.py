@@ -1,7 +1,7 @@
-"""Who may ask podsettle: TokenReview and SubjectAccessReview, as Kubernetes' own components do.
+"""Authorization of clients by TokenReview and SubjectAccessReview, as in Kubernetes' components.
 
-A ClusterRole grants `nonResourceURLs`, as it does for the /metrics of the API server itself.
-After kubernetes `apiserver/pkg/authentication/authenticatorfactory/delegating.go`.
+A ClusterRole grants access by `nonResourceURLs`, as for /metrics of the API server itself. The code
+follows `apiserver/pkg/authentication/authenticatorfactory/delegating.go` in kubernetes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from webhook.cluster.errors import ApiError, Unreachable
 
 log = logging.getLogger(__name__)
 
+# The default of Kubernetes' delegating authenticator. A revoked grant works for this long.
 CACHE_TTL_SECONDS = 10.0
-"""For how long a decision holds, as the delegating authenticator's cache does by default: a grant
-that was taken away works for so long."""
 MAX_CACHED_DECISIONS = 1024
+# A client that sends many invalid tokens must not overload the API server.
 _MAX_CONCURRENT_REQUESTS = 8
-"""Calls under way: whoever sends many wrong tokens is not to load the API server with them."""
+# Half of the default scrape timeout of Prometheus.
 _TIMEOUT_SECONDS = 5.0
+# Tokens of service accounts have about 1 KiB.
 _MAX_TOKEN_BYTES = 16 * 1024
 
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105
@@ -36,43 +37,56 @@ _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 class _CachedDecision(NamedTuple):
     decision: AccessDecision
-    until: float
+    expires_at: float
 
 
 class ClusterAuthorizer:
-    """Asks an API server, and remembers what it said for a moment."""
+    """An authorizer that asks an API server and caches its answers.
 
-    def __init__(self, server: ApiServer, clock: Callable[[], float] = monotonic) -> None:
+    The cache holds at most `max_cached` decisions and drops the oldest.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        clock: Callable[[], float] = monotonic,
+        max_cached: int = MAX_CACHED_DECISIONS,
+    ) -> None:
         self._server = server
         self._clock = clock
+        self._max_cached = max_cached
         self._cache: OrderedDict[bytes, _CachedDecision] = OrderedDict()
-        # A dump of the memory is not to hold what a token's digest could be compared with.
+        # Keyed digests: with a plain hash, a memory dump would allow to test guessed tokens.
         self._secret = secrets.token_bytes(32)
         self._concurrency = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
 
     async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
-        """Whether the bearer of a token may use an HTTP method, in lower case, on a path."""
+        """Decide whether the token's owner may use an HTTP method, in lower case, on a path.
+
+        Returns `Access.UNKNOWN` where the API server cannot be asked. This result is not cached.
+        """
         if not token or len(token) > _MAX_TOKEN_BYTES or not token.isascii():
-            return AccessDecision(Access.UNAUTHENTICATED, "this is no token")
+            return AccessDecision(Access.UNAUTHENTICATED, "malformed bearer token")
         key = self._cache_key(token, verb, path)
         cached = self._cache.get(key)
-        if cached and self._clock() < cached.until:
+        if cached and self._clock() < cached.expires_at:
             return cached.decision
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS), self._concurrency:
                 decision = await self._request_decision(token, verb, path)
         except (ApiError, Unreachable, TimeoutError, LookupError) as error:
-            log.warning("cannot tell who may %s %s: %s", verb, path, _describe(error))
-            return AccessDecision(Access.UNKNOWN, _describe(error))
+            reason = str(error) or f"no answer in {_TIMEOUT_SECONDS:g} s"
+            log.warning("authorization: cannot authorize %s %s: %s", verb, path, reason)
+            return AccessDecision(Access.UNKNOWN, reason)
         self._store(key, decision)
         return decision
 
     async def _request_decision(self, token: str, verb: str, path: str) -> AccessDecision:
-        # No audiences: the API server then takes its own, and tokens for others are not good here.
-        found = await self._review(_TOKEN_REVIEWS, "TokenReview", {"token": token})
-        if not found.get("authenticated"):
-            return AccessDecision(Access.UNAUTHENTICATED, found.get("error", ""))
-        user = found["user"]
+        # Without `audiences`, the API server accepts only tokens for itself.
+        review = await self._review(_TOKEN_REVIEWS, "TokenReview", {"token": token})
+        if not review.get("authenticated"):
+            return AccessDecision(Access.UNAUTHENTICATED, review.get("error", ""))
+        user = review["user"]
         spec = {
             "nonResourceAttributes": {"path": path, "verb": verb},
             "user": user.get("username", ""),
@@ -80,12 +94,13 @@ class ClusterAuthorizer:
             "groups": user.get("groups", []),
             "extra": user.get("extra", {}),
         }
-        judged = await self._review(_ACCESS_REVIEWS, "SubjectAccessReview", spec)
-        if judged.get("allowed"):
+        access = await self._review(_ACCESS_REVIEWS, "SubjectAccessReview", spec)
+        if access.get("allowed"):
             return AccessDecision(Access.GRANTED)
         return AccessDecision(Access.FORBIDDEN, f"{spec['user']!r} may not {verb} {path}")
 
     async def _review(self, path: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+        """Create a review object, and return the status that the API server fills in."""
         group = path.split("/")[2]
         body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
         answer = await self._server.request("POST", path, body)
@@ -98,9 +113,5 @@ class ClusterAuthorizer:
     def _store(self, key: bytes, decision: AccessDecision) -> None:
         self._cache[key] = _CachedDecision(decision, self._clock() + CACHE_TTL_SECONDS)
         self._cache.move_to_end(key)
-        if len(self._cache) > MAX_CACHED_DECISIONS:
+        if len(self._cache) > self._max_cached:
             self._cache.popitem(last=False)
-
-
-def _describe(error: Exception) -> str:
-    return str(error) or f"no answer in {_TIMEOUT_SECONDS:g} s"

@@ -1,4 +1,4 @@
-"""Whether the API server, by what it is told to trust, accepts what is served."""
+"""Check that the API server would trust the certificate that podsettle serves."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from webhook.cluster.webhook_configuration import RegisteredWebhook
 from webhook.tls.source import CertificateSource
 from webhook.tls.verify import verify_error
 
+# A check makes a TLS handshake in memory, which takes milliseconds of the only thread, and any
+# client may request /readyz at any rate.
 MAX_AGE_SECONDS = 1.0
-"""For which a verdict holds. A handshake costs milliseconds of the only thread, and anybody may
-ask for /readyz as often as they like."""
 
 
 class TrustCheck:
-    """The verdict on the certificate served, for each webhook that is registered.
+    """A cached check of the served certificate against the registered caBundles.
 
-    It is made anew at once when either of them changes, and else when it is a second old: the
-    clock, too, can make a certificate unacceptable.
+    The check runs again when the certificate or a registration changes, and when its result is
+    older than `MAX_AGE_SECONDS`, because a certificate also expires.
     """
 
     def __init__(
@@ -26,19 +26,20 @@ class TrustCheck:
     ) -> None:
         self._certificates = certificates
         self._clock = clock
-        self._made = 0.0
-        self._of: object = None
+        self._checked_at = 0.0
+        self._checked_inputs: object = None
         self._errors: list[str] = []
 
-    def errors(self, entries: tuple[RegisteredWebhook, ...]) -> list[str]:
-        """Why calls of these webhooks would fail; empty where they would not."""
+    def errors(self, webhooks: tuple[RegisteredWebhook, ...]) -> list[str]:
+        """Return why calls to these webhooks would fail, one text per webhook that fails."""
         context = self._certificates.context
-        of = (context, self._certificates.expires, entries)
-        if self._of != of or self._clock() - self._made >= MAX_AGE_SECONDS:
+        inputs = (context, self._certificates.expires, webhooks)
+        is_old = self._clock() - self._checked_at >= MAX_AGE_SECONDS
+        if self._checked_inputs != inputs or is_old:
             self._errors = [
-                f"{entry.host}: {reason}"
-                for entry in entries
-                if (reason := verify_error(context, entry.host, entry.bundle))
+                f"{webhook.host}: {error}"
+                for webhook in webhooks
+                if (error := verify_error(context, webhook.host, webhook.bundle))
             ]
-            self._of, self._made = of, self._clock()
+            self._checked_inputs, self._checked_at = inputs, self._clock()
         return self._errors

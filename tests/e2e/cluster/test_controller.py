@@ -114,6 +114,6 @@ async def test_that_nobody_calls_it_is_told_and_does_no_harm(
     async with started(installed) as replica:
         await eventually(lambda: not unready(replica))
         assert notes(replica)["registration"] == (
-            "MutatingWebhookConfiguration podsettle does not exist: nobody calls podsettle"
+            "MutatingWebhookConfiguration podsettle does not exist: the API server does not call podsettle"
         )
     own_cluster.create(PATH, configuration(installed))

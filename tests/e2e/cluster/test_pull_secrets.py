@@ -108,7 +108,7 @@ async def test_the_secrets_of_a_pod_are_read_up_to_a_number_of_bytes(
 @pytest.mark.parametrize("name", ["..", "../../nodes", "a/b", "A", "", "a?x=y", "a#", "a%2f", "é"])
 async def test_a_name_is_never_a_path(name: str, secrets: ClusterPullSecrets) -> None:
     """A pod comes to the webhook before anybody has looked at what it names."""
-    said = "has a name that no object can have"
+    said = "is not a valid name of an object"
     assert await secrets.read("default", (name,), "default") == (PullSecret(name, problem=said),)
     assert await secrets.read(name, ("a",), "default") == (PullSecret("a", problem=said),)
     (account,) = await secrets.read("default", (), name)
@@ -119,7 +119,7 @@ async def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, cluster: KubeClus
     async with connected(cluster, monkeypatch) as server:
         server.url = "https://127.0.0.1:1"
         found = await ClusterPullSecrets(server).read("default", ("a",), "default")
-    assert found == (PullSecret("a", problem="cannot be had: no answer from the API server"),)
+    assert found == (PullSecret("a", problem="cannot be read: no answer from the API server"),)
 
 
 async def test_a_reader_without_the_right_says_so(
