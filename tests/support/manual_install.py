@@ -201,8 +201,9 @@ class Installation:
 
         def held() -> bool:
             for replica in self._replicas:
-                mine = [line for line in replica.said().splitlines() if " is held" in line]
-                if replica.process.poll() is None and mine and "no longer" not in mine[-1]:
+                lines = replica.said().splitlines()
+                states = [line for line in lines if "held by this replica" in line]
+                if replica.process.poll() is None and states and "no longer" not in states[-1]:
                     found.append(replica)
             return bool(found)
 

@@ -21,8 +21,9 @@ from webhook.client.pod import (
     waiting,
 )
 from webhook.client.retry import STOOD, Backoff, log
-from webhook.cluster.client import ApiServer, WatchLimits
+from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.watch import WatchLimits
 
 _WATCH_SECONDS = 290
 _LIMITS = WatchLimits()

@@ -1,4 +1,4 @@
-"""An API server as the cluster: four mirrors, and the snapshot that they make."""
+"""The API server as the source of the cluster view: four reflectors and their snapshot."""
 
 from __future__ import annotations
 
@@ -29,18 +29,23 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
+# A review waits for a shorter time. A late answer still serves the next review.
 _FETCH_TIMEOUT_SECONDS = 5.0
-"""Seconds; whoever asks for it waits for less, and the next one finds the answer."""
+# Concurrent requests. Reviews with invented namespaces must not overload the API server.
 _MAX_FETCHES = 16
-_NOT_FOUND_TTL_SECONDS, _MAX_NOT_FOUND = 2.0, 1000
-"""For how long a namespace that is not there is not asked for again, and how many are known."""
+# How long the result "no such namespace" is cached.
+_NOT_FOUND_TTL_SECONDS = 2.0
+_MAX_NOT_FOUND = 1000
+# A DNS label (RFC 1123), as the API server requires.
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A DNS label (RFC 1123), as every namespace's name is."""
+# Polling finds an upgrade of the API server. Nothing else announces it.
+_VERSION_POLL_SECONDS = 300
+_VERSION_RETRY_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPolicy:
-    """A SettlePolicy of the cluster: what it says, or what is wrong with it."""
+    """A SettlePolicy object: its parsed policy, or None and its problems."""
 
     name: str
     uid: str
@@ -50,12 +55,12 @@ class FoundPolicy:
 
 
 class KubernetesSource:
-    """The cluster as its API server tells it, kept up to date."""
+    """A view of the cluster, kept up to date from its API server."""
 
     def __init__(self, server: ApiServer) -> None:
         self.view = Snapshot(namespaces={}, invents_namespaces=False)
         self.webhook_selectors = WebhookSelectors({})
-        """What the API server is to ask about because of the policies in force."""
+        """The selectors of the webhooks that the policies in force need."""
         self._server = server
         self._version: Version | None = None
         self._valid: dict[str, SettlePolicy] = {}
@@ -65,9 +70,9 @@ class KubernetesSource:
         self._fetches: dict[str, asyncio.Task[Namespace | None]] = {}
         self._not_found: dict[str, float] = {}
         self.observers: list[Callable[[], None]] = []
-        """Called after each change of the view."""
+        """Callbacks, called after each change of the view."""
         self.statuses: dict[str, Json] = {}
-        """Of each policy, as the API server has it; apart, since it decides nothing."""
+        """The status of each policy in the cluster, by name; decisions do not use it."""
         self.namespaces = Reflector(
             server, "/api/v1/namespaces", read_namespace, self._schedule_rebuild, metadata_only=True
         )
@@ -98,14 +103,18 @@ class KubernetesSource:
 
     @property
     def synced(self) -> bool:
-        """Whether each kind has been listed once, and the view and the scope were made of it.
+        """Whether the view and the selectors contain a first list of every kind.
 
-        What is written by an empty scope would take the webhooks away.
+        The leader must not write before this is True: with empty selectors it would delete the
+        webhooks.
         """
         return self._synced
 
     def checks(self) -> Iterable[Check]:
-        """Ready once everything was listed; a connection that is lost later is a note."""
+        """Return one check per kind, which fails until the first list, and one for policies.
+
+        A connection that is lost later is a note only.
+        """
         for name, reflector in self.reflectors.items():
             synced = reflector.synced.is_set()
             yield Check(name, synced, reflector.problem or "not read yet" * (not synced))
@@ -113,7 +122,7 @@ class KubernetesSource:
 
     @property
     def problems(self) -> tuple[ManifestProblem, ...]:
-        """What is wrong with policies now; what each last said stays in force."""
+        """The current problems of policies; the last valid state of each is in force."""
         return tuple(
             ManifestProblem(f"{KIND}/{found.name}", 0, problem.message, json_path(problem.path))
             for found in self.policies.objects.values()
@@ -122,42 +131,42 @@ class KubernetesSource:
 
     @property
     def policies_in_force(self) -> Mapping[str, SettlePolicy]:
-        """The policies in force, by name: of each the last state that was right."""
+        """The last valid state of each policy, by name."""
         return self._valid
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Mirror the cluster while the block runs."""
+        """Keep the view up to date while the block runs."""
         runs = [reflector.run for reflector in self.reflectors.values()]
         async with supervise(*runs, self._watch_version):
             yield
 
     async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
-        """A namespace that the mirror does not have yet, asked for by one call.
+        """Return a namespace, and request it from the API server where the view lacks it.
 
-        A pod can be created before the watch has told of its namespace. None where the answer did
-        not come in `timeout` seconds, or was that there is no such namespace.
+        A review of a pod can arrive before the watch event of its new namespace. Returns None where
+        the namespace does not exist, or is not known within `timeout` seconds.
         """
         known = self.namespaces.objects.get(name)
         if known is not None:
             return known
-        # Whoever can reach the port can ask for anything; it goes into a path and into the log.
+        # The name comes from a client, and becomes part of a path and of a log line.
         if not _NAMESPACE_NAME.fullmatch(name):
             return None
         if asyncio.get_running_loop().time() < self._not_found.get(name, 0.0):
             return None
-        # One call for all the pods that a new namespace is filled with.
-        call = self._fetches.get(name)
-        if call is None:
+        # Single-flight: all reviews of a new namespace share one request.
+        fetch = self._fetches.get(name)
+        if fetch is None:
             if len(self._fetches) >= _MAX_FETCHES:
                 return None
-            call = self._fetches[name] = asyncio.create_task(self._request_namespace(name))
-            call.add_done_callback(lambda _: self._fetches.pop(name))
+            fetch = self._fetches[name] = asyncio.create_task(self._request_namespace(name))
+            fetch.add_done_callback(lambda _: self._fetches.pop(name))
         try:
             async with asyncio.timeout(timeout):
-                return await asyncio.shield(call)
+                return await asyncio.shield(fetch)
         except TimeoutError:
-            log.warning("namespace %s: no answer in %.2g s", name, timeout)
+            log.warning("fetch namespace %s: no answer in %.2g s", name, timeout)
             return None
 
     async def _request_namespace(self, name: str) -> Namespace | None:
@@ -169,7 +178,7 @@ class KubernetesSource:
                 timeout=_FETCH_TIMEOUT_SECONDS,
             )
         except (ApiError, Unreachable) as error:
-            log.warning("namespace %s: %s", name, error)
+            log.warning("fetch namespace %s: %s", name, error)
             if len(self._not_found) >= _MAX_NOT_FOUND:
                 self._not_found.clear()
             until = asyncio.get_running_loop().time() + _NOT_FOUND_TTL_SECONDS
@@ -178,7 +187,7 @@ class KubernetesSource:
         return self.namespaces.objects.setdefault(name, read_namespace(found))
 
     def _schedule_rebuild(self) -> None:
-        """Make a new snapshot soon: one for all the changes that came together."""
+        """Schedule one new snapshot for all changes of this event loop iteration."""
         if not self._rebuild_scheduled:
             self._rebuild_scheduled = True
             asyncio.get_running_loop().call_soon(self._rebuild)
@@ -193,8 +202,8 @@ class KubernetesSource:
 
     def _rebuild(self) -> None:
         self._rebuild_scheduled = False
-        # A copy where they changed, for decisions are remembered by them. Not by the namespaces, of
-        # which there are many.
+        # The decision cache compares this mapping with its previous one, so each change needs a new
+        # mapping. The cache does not compare namespaces, which would be too many to copy.
         known, classes = self.view.runtime_classes, self.runtime_classes.objects
         view = replace(
             self.view,
@@ -202,11 +211,11 @@ class KubernetesSource:
             runtime_classes=known if known == classes else dict(classes),
             server_version=self._version,
         )
-        # Thousands of nodes or policies take a while, and namespaces come and go all day.
+        # Processing thousands of nodes or policies is slow, and namespaces change all day.
         if self._nodes_stale:
             self._nodes_stale = False
             nodes = Nodes(self.nodes.objects.values())
-            if nodes != view.nodes:  # A list that is read again may say the same.
+            if nodes != view.nodes:  # A repeated list often brings no change.
                 view = replace(view, nodes=nodes)
         if self._policies_stale:
             self._policies_stale = False
@@ -219,34 +228,35 @@ class KubernetesSource:
             observer()
 
     def _update_valid_policies(self) -> None:
-        """Keep of each policy the last state that was right."""
+        """Update the last valid state of each policy, and log new problems."""
         found = self.policies.objects
         before, uids = self._valid, self._valid_uids
         self._valid, self._valid_uids = {}, {}
         for name, policy in found.items():
-            # A name may be used again: what another object said under it is not to rise again.
-            good = policy.policy or (before.get(name) if uids.get(name) == policy.uid else None)
-            if good is not None:
-                self._valid[name], self._valid_uids[name] = good, policy.uid
+            # A new object can reuse the name. The state of the old object must not apply to it.
+            is_same_object = uids.get(name) == policy.uid
+            valid = policy.policy or (before.get(name) if is_same_object else None)
+            if valid is not None:
+                self._valid[name], self._valid_uids[name] = valid, policy.uid
         self.statuses = {name: self.statuses[name] for name in found if name in self.statuses}
-        bad = {name: policy for name, policy in found.items() if policy.problems}
-        for name, policy in bad.items():
+        invalid = {name: policy for name, policy in found.items() if policy.problems}
+        for name, policy in invalid.items():
             if self._invalid.get(name) != policy:
-                verdict = accepted(policy.problems, name in self._valid)
-                log.error("%s/%s: %s", KIND, name, verdict.message)
-        self._invalid = bad
+                condition = accepted(policy.problems, name in self._valid)
+                log.error("%s/%s: %s", KIND, name, condition.message)
+        self._invalid = invalid
 
     async def _watch_version(self) -> None:
-        """The server's version, asked again now and then: an upgrade is a restart for it alone."""
+        """Request the API server's version again and again, because an upgrade changes it."""
         while True:
             try:
                 answer = await self._server.request("GET", "/version")
                 self._version = parse_version(str(answer.get("gitVersion", "")))
                 self._schedule_rebuild()
             except (ApiError, Unreachable):
-                await asyncio.sleep(5)
+                await asyncio.sleep(_VERSION_RETRY_SECONDS)
                 continue
-            await asyncio.sleep(300)
+            await asyncio.sleep(_VERSION_POLL_SECONDS)
 
     def _decode_policy(self, document: Json) -> FoundPolicy:
         metadata = document["metadata"]
@@ -254,7 +264,7 @@ class KubernetesSource:
         self.statuses[name] = document.get("status") or {}
         generation = metadata.get("generation", 0)
         try:
-            # Items of a list leave out what they are.
+            # Items of a list have no apiVersion and kind. The status is not part of the policy.
             document = {"apiVersion": API_VERSION, "kind": KIND, **document, "status": None}
             policy = parse_policy(document)
         except InvalidPolicyError as error:

@@ -1,4 +1,4 @@
-"""Manifests on disk, read: SettlePolicy, Namespace, RuntimeClass and Node documents."""
+"""The loader of manifests: SettlePolicy, Namespace, RuntimeClass and Node documents."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class ManifestsError(Exception):
-    """A directory that cannot be read at all."""
-
-
-_API_GROUPS = {"RuntimeClass": "node.k8s.io"}
+    """A directory that cannot be read."""
 
 
 class FoundObject(NamedTuple):
-    """An object that podsettle reads, as its own model of it."""
+    """An object of a manifest: podsettle's model of it, and where it stands."""
 
     kind: str
     name: str
@@ -36,12 +33,15 @@ class FoundObject(NamedTuple):
 
 
 def manifest_files(directory: Path) -> list[Path]:
-    """The manifests directly inside a directory, by name. Raises ManifestsError."""
+    """Return the manifests in a directory, sorted by name, without those in subdirectories.
+
+    Raises ManifestsError.
+    """
     try:
         return sorted(
             path
             for path in directory.iterdir()
-            # A link to nowhere is a file that cannot be read, not one that was taken away.
+            # A dangling link counts as an unreadable file. Otherwise its objects would be removed.
             if path.suffix in SUFFIXES and (path.is_file() or path.is_symlink())
         )
     except OSError as error:
@@ -49,10 +49,7 @@ def manifest_files(directory: Path) -> list[Path]:
 
 
 def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
-    """What podsettle reads of a file's documents, and everything that is wrong with them.
-
-    Objects of kinds that podsettle does not read are passed by.
-    """
+    """Return a file's objects and problems; objects of other kinds are ignored."""
     try:
         return parse_manifest(path.read_bytes(), str(path))
     except OSError as error:
@@ -62,7 +59,7 @@ def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[ManifestProblem,
 def parse_manifest(
     text: bytes, source: str
 ) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
-    """The same for a text that is already here; `source` names it in the problems."""
+    """Return a text's objects and problems; `source` names the text in the problems."""
     objects: list[FoundObject] = []
     problems: list[ManifestProblem] = []
     try:
@@ -75,13 +72,13 @@ def parse_manifest(
                 else:
                     objects.extend([found] if found else [])
     except DocumentError as error:
-        # Of a text that breaks off, nothing counts.
+        # The text may be cut off, so none of its objects is used.
         return [], (ManifestProblem(error.source, error.line, error.message),)
     return objects, tuple(problems)
 
 
 def duplicates(objects: Iterable[FoundObject]) -> tuple[ManifestProblem, ...]:
-    """What stands in more than one place: the first counts."""
+    """Return a problem for each object whose kind and name occurred before; the first counts."""
     first: dict[tuple[str, str], FoundObject] = {}
     problems = []
     for found in objects:
@@ -94,19 +91,26 @@ def duplicates(objects: Iterable[FoundObject]) -> tuple[ManifestProblem, ...]:
 
 
 class _ProblemsError(Exception):
+    """A document that is not usable, with its problems."""
+
     def __init__(self, *problems: ManifestProblem) -> None:
         super().__init__()
         self.problems = problems
 
 
+# The kinds that podsettle reads besides SettlePolicy.
 READERS: dict[str, Callable[[object], Any]] = {
     "Namespace": read_namespace,
     "Node": read_node,
     "RuntimeClass": read_runtime_class,
 }
 
+# The other kinds belong to the core group, whose name is empty.
+_API_GROUPS = {"RuntimeClass": "node.k8s.io"}
+
 
 def _items(value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
+    """Return the items of a List, else the value itself, each with its path in the document."""
     if isinstance(value, dict) and value.get("kind") == "List":
         items = value.get("items")
         if isinstance(items, list):
@@ -116,6 +120,7 @@ def _items(value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
 
 
 def _load_object(document: Document, path: tuple[str | int, ...], value: Any) -> FoundObject | None:
+    """Return podsettle's model of an object, or None for other kinds. Raises _ProblemsError."""
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise _ProblemsError(_problem_at(document, path, "is not a Kubernetes object: no kind"))
     kind = value["kind"]

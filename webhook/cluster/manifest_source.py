@@ -1,7 +1,7 @@
-"""Manifests on disk as the cluster: SettlePolicy, Namespace, RuntimeClass and Node documents.
+"""A directory of manifests as the source of the cluster view.
 
-A directory's files are read again when they change. A file that breaks keeps what it last said in
-force; the problem is there to be seen until the file is mended or gone.
+The source reads a file again when it changes. While a file has problems, its last valid objects
+stay in force, and the readiness check reports the problems.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
-_POLL_INTERVAL_SECONDS = 1.0
+# A poll costs one `stat` per file.
+POLL_INTERVAL_SECONDS = 1.0
 
 _Signature: TypeAlias = tuple[int, int, int]
 
@@ -45,15 +46,18 @@ class _LoadedFile:
 
 
 class ManifestsSource:
-    """A directory, and the snapshot that its files make."""
+    """A view of the cluster, kept up to date from the manifests of a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, poll_interval_seconds: float = POLL_INTERVAL_SECONDS
+    ) -> None:
+        self._poll_interval_seconds = poll_interval_seconds
         self.directory = directory
         self.view = Snapshot()
         self.policies_in_force: Mapping[str, SettlePolicy] = {}
-        """The policies in force, by name."""
+        """The last valid state of each policy, by name."""
         self.generation = 0
-        """Counts the changes of `view`."""
+        """The number of changes of `view`."""
         self._files: dict[Path, _LoadedFile] = {}
         self._duplicates: tuple[ManifestProblem, ...] = ()
         self._new_problems: list[ManifestProblem] = []
@@ -61,12 +65,15 @@ class ManifestsSource:
 
     @property
     def problems(self) -> tuple[ManifestProblem, ...]:
-        """What is wrong with the files now; empty while every one of them is in force."""
+        """The current problems of the files and of the directory."""
         found = tuple(p for file in self._files.values() for p in file.problems)
         return found + self._duplicates + self._directory_problems
 
     def refresh(self) -> bool:
-        """Read what has changed; whether anything had. Raises ManifestsError."""
+        """Read the files that have changed, and return whether there are any.
+
+        Raises ManifestsError.
+        """
         paths = manifest_files(self.directory)
         before = self.problems
         present = set(paths)
@@ -88,11 +95,11 @@ class ManifestsSource:
 
     @property
     def title(self) -> str:
-        """The directory."""
+        """The directory, for messages."""
         return str(self.directory)
 
     def checks(self) -> Iterable[Check]:
-        """Always ready: what a broken file last said stays in force."""
+        """Return a check that always passes, because the last valid state stays in force."""
         yield Check("manifests", ready=True, note="; ".join(map(str, self.problems)))
 
     @asynccontextmanager
@@ -102,32 +109,33 @@ class ManifestsSource:
             yield
 
     async def fetch_namespace(self, _name: str, _timeout: float) -> None:
-        """None: there is nobody to ask."""
+        """Return None: the view already holds all namespaces that the files define."""
         return
 
     async def watch(self) -> None:
-        """Look for changes once a second, until cancelled.
+        """Poll the directory for changes until cancelled.
 
-        A look costs a stat per file. It sees what a file notification misses: a ConfigMap volume
-        swaps a symbolic link above the files, and network file systems notify nobody.
+        File notifications would miss changes: a ConfigMap volume replaces a symbolic link above the
+        files, and network file systems send no notifications.
         """
         while True:
-            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+            await asyncio.sleep(self._poll_interval_seconds)
             try:
-                # In a thread: reading thousands of files takes seconds.
+                # Thousands of files take seconds, so a thread reads them.
                 changed = await asyncio.to_thread(self.refresh)
-            except Exception as error:  # Whatever it is, the next look may be better.
+            except Exception as error:  # The next poll may succeed.
                 if not self._directory_problems:
-                    log.error("%s (the last state stays in force)", str(error) or repr(error))
+                    reason = str(error) or repr(error)
+                    log.error("manifests: %s; the last valid state stays in force", reason)
                 self._directory_problems = (ManifestProblem(str(self.directory), 0, str(error)),)
                 continue
             if self._directory_problems:
-                log.info("%s is back", self.directory)
+                log.info("manifests: %s can be read again", self.directory)
             self._directory_problems = ()
             if changed:
                 for problem in self._new_problems:
-                    log.error("%s (what the file last said stays in force)", problem)
-                log.info("manifests changed: %d policies in force", len(self.view.policies))
+                    log.error("manifests: %s; the file's last valid state stays in force", problem)
+                log.info("manifests: changed; %d policies in force", len(self.view.policies))
 
     def _rebuild(self) -> None:
         by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *READERS)}
@@ -154,15 +162,14 @@ def _signature(path: Path) -> _Signature | None:
 
 
 def _reload(path: Path, file: _LoadedFile) -> None:
-    """Read a file anew; where that fails, its last objects stay.
+    """Read a file again; where it has problems, keep its last objects.
 
-    Of one that was never right, what is right in it counts.
+    Where it has no last objects, use the valid ones of the file.
     """
     objects, file.problems = read_manifest(path)
     if file.objects and not objects and not file.problems:
-        # As a file is while it is being rewritten.
-        file.problems = (
-            ManifestProblem(str(path), 0, "says nothing any more; remove it if so meant"),
-        )
+        # A file is empty for a moment while an editor rewrites it.
+        message = "is empty; its last content stays in effect until the file is deleted"
+        file.problems = (ManifestProblem(str(path), 0, message),)
     if not file.problems or not file.objects:
         file.objects = objects

@@ -1,15 +1,18 @@
-"""A mirror of one kind of object: listed once, then watched.
+"""A local copy of all objects of one kind, kept up to date by list and watch (an informer).
 
-Why not `kubernetes.informer`: it keeps whole typed objects (a Namespace costs kilobytes instead of
-a few labels), cannot ask for metadata only, does not ask for bookmarks, runs a thread per kind, and
-after a connection error it calls again without a pause. The rules here are those of client-go's
-Reflector (KEP-365, KEP-956, `tools/cache/reflector.go`):
+The rules are those of client-go's Reflector (KEP-365, KEP-956, `tools/cache/reflector.go`):
 
-- the list is paged and says where the watch begins; a watch resumes from the last version it saw;
-- bookmarks keep that version young while nothing changes;
-- 410 Gone, as a status or as an event, means: list again;
-- a silent watch is followed by another one (see `WatchLimits`); any watch is after some minutes;
-- errors back off, with jitter, up to half a minute.
+- The list is paged. The first watch starts at the list's resource version. Each later watch starts
+  at the last version that was received.
+- Bookmarks keep this version recent while no object changes.
+- After a 410 Gone, as a response or as an event, the reflector lists again.
+- The reflector replaces a watch that is silent for too long (see `WatchLimits`), and every watch
+  after some minutes.
+- Retries after errors have a back-off with jitter, up to half a minute.
+
+`kubernetes.informer` does not fit. It keeps whole typed objects, so a Namespace takes kilobytes
+instead of a few labels. It cannot request metadata only, requests no bookmarks, runs a thread per
+kind, and retries without a pause after a connection error.
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cluster.client import ApiServer, Json, WatchLimits
+from webhook.cluster.client import ApiServer, Json
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.watch import WatchLimits
 from webhook.process_memory import malloc_trim
 
 log = logging.getLogger(__name__)
@@ -38,7 +42,9 @@ METADATA_ONLY = (
     "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json;q=0.5"
 )
 
+# The page size of client-go and kubectl.
 _PAGE_ITEMS = 500
+# A little less than client-go's minimum of 5 minutes.
 _WATCH_TIMEOUT_SECONDS = 290
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
 
@@ -46,7 +52,7 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 class _Gone(Exception):  # noqa: N818
-    """The version to resume from is no longer known."""
+    """A resource version that the API server no longer has."""
 
 
 def _gone_or(error: ApiError) -> Exception:
@@ -54,19 +60,19 @@ def _gone_or(error: ApiError) -> Exception:
 
 
 class Reflector(Generic[T]):
-    """Keeps `objects` the way the API server has them, and says so on each change.
+    """A copy of the API server's objects in `objects`, by name.
 
-    `read` turns an object into what is kept of it, or None for one that is of no use; one that it
-    raises msgspec.ValidationError for is left out. `changed` is called after each change, and once
-    after each list. `name` narrows it to one object, which is how RBAC lets somebody list and watch
-    no other.
+    `decode` converts an object to the value to keep. It returns None for an object to ignore. An
+    object for which it raises msgspec.ValidationError is logged and ignored. `on_change` is called
+    after each change, and once after each list. `name` selects a single object; RBAC can grant list
+    and watch for one name.
     """
 
     def __init__(
         self,
         server: ApiServer,
         path: str,
-        read: Callable[[Json], T | None],
+        decode: Callable[[Json], T | None],
         on_change: Callable[[], None],
         *,
         metadata_only: bool = False,
@@ -76,11 +82,11 @@ class Reflector(Generic[T]):
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
         self.connected = False
-        """Whether the last call to the API server went through."""
+        """Whether the last request to the API server succeeded."""
         self.problem = ""
         self._server = server
         self._path = path
-        self._read_object = read
+        self._decode_object = decode
         self._on_change = on_change
         self._metadata_only = metadata_only
         self._field_selector = {"fieldSelector": f"metadata.name={name}"} if name else {}
@@ -95,21 +101,22 @@ class Reflector(Generic[T]):
             try:
                 if self._version is None:
                     await self._list()
-                    # What was read is many times what is kept of it.
+                    # A list takes many times the memory of the values that are kept.
                     await asyncio.to_thread(malloc_trim)
                 await self._watch()
                 backoff = _MIN_BACKOFF_SECONDS
             except _Gone:
-                log.info("%s: the version to resume from is gone; listing again", self._path)
+                log.info("watch %s: the resource version has expired; listing again", self._path)
                 self._version = None
             except (ApiError, Unreachable) as error:
                 if self.connected or not self.problem:
-                    known = "what is known stays in force" if self.synced.is_set() else "not ready"
-                    log.warning("%s: %s; %s", self._path, error, known)
+                    synced = self.synced.is_set()
+                    effect = "the last state stays in force" if synced else "not ready"
+                    log.warning("watch %s: %s; %s", self._path, error, effect)
                 self.connected, self.problem = False, str(error)
                 if time.monotonic() - began > backoff:
-                    backoff = _MIN_BACKOFF_SECONDS  # It was well for longer than it was waited for.
-                # Jitter, or all replicas come back at the same moment.
+                    backoff = _MIN_BACKOFF_SECONDS  # The connection worked for a while.
+                # Without jitter, all replicas would reconnect at the same moment.
                 await asyncio.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
                 backoff = min(backoff * 2, _MAX_BACKOFF_SECONDS)
 
@@ -146,23 +153,23 @@ class Reflector(Generic[T]):
             **self._field_selector,
         }
         path = f"{self._path}?{urlencode(query)}"
-        answered = math.inf
+        answered_at = math.inf
         try:
             async with self._server.watch(
                 path, self._accept(""), seconds + 10, self._limits
             ) as lines:
                 self._mark_connected()
-                answered = time.monotonic()
+                answered_at = time.monotonic()
                 async for line in lines:
                     self._apply_event(_decode_json(line))
         except ApiError as error:
             raise _gone_or(error) from None
         except Unreachable as error:
-            if time.monotonic() - answered < self._limits.stable_seconds:
+            if time.monotonic() - answered_at < self._limits.stable_seconds:
                 raise
-            log.debug("%s: the watch broke: %s; watching again", self._path, error)
+            log.debug("watch %s: interrupted: %s; watching again", self._path, error)
         except msgspec.DecodeError as error:
-            raise Unreachable(f"{self._path}: half an event: {error}") from None
+            raise Unreachable(f"watch {self._path}: incomplete event: {error}") from None
 
     def _apply_event(self, event: Json) -> None:
         kind, item = event["type"], event["object"]
@@ -180,23 +187,27 @@ class Reflector(Generic[T]):
             if self.objects.pop(name, None) is None:
                 return
         elif self.objects.get(name) == kept:
-            # A Node's heartbeat changes nothing that is kept of it.
+            # For example a Node's heartbeat, which changes none of the kept fields.
             return
         else:
             self.objects[name] = kept
         self._on_change()
 
     def _decode(self, item: Json) -> T | None:
-        """None also for what cannot be read: one such object must not hide all the others."""
+        """Return the value to keep, or None for an object to ignore.
+
+        An object that cannot be decoded is ignored, so that the others remain usable.
+        """
         try:
-            return self._read_object(item)
+            return self._decode_object(item)
         except msgspec.ValidationError as error:
-            log.error("%s/%s is left out: %s", self._path, item["metadata"]["name"], error)
+            name = item["metadata"]["name"]
+            log.error("watch %s: ignoring object %s: %s", self._path, name, error)
             return None
 
     def _mark_connected(self) -> None:
         if not self.connected and self.problem:
-            log.info("%s: connected again", self._path)
+            log.info("watch %s: connected again", self._path)
         self.connected, self.problem = True, ""
 
     def _accept(self, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""The status of SettlePolicies, written by the one replica that holds the lease."""
+"""The status of SettlePolicies, written by the leader."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
+# Limits the writes where the cluster changes often, for example while nodes are added.
 _WRITE_INTERVAL_SECONDS = 1.0
+# After this many namespaces, the event loop serves reviews first.
 _NAMESPACES_PER_LOOP_TICK = 20
 
 
 class StatusWriter:
-    """Keeps every policy's status as it should be, while `may_write` says so.
+    """A writer that keeps the status of every policy up to date while `may_write` returns True.
 
-    What is there is compared with what should be, whoever wrote it: a new holder of the lease
-    writes nothing that is right already, and times of transition outlive the replicas.
-    `owns_webhooks` says whether the webhook configuration is podsettle's to write, so that its
-    scope is known.
+    It compares each desired status with the one in the cluster. A new leader therefore writes
+    nothing that is up to date already, and transition times survive a change of the leader.
+
+    `owns_webhooks` is True where podsettle writes the webhook configuration. Only then does the
+    status tell which namespaces the API server sends.
     """
 
     def __init__(
@@ -56,21 +59,20 @@ class StatusWriter:
         self._crd = crd
         self._own_namespace = own_namespace
         self._may_write = may_write
-        self._registers = owns_webhooks
+        self._owns_webhooks = owns_webhooks
         self._write_requested = asyncio.Event()
         for each in (source, crd):
             each.observers.append(self._write_requested.set)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write statuses while the block runs."""
+        """Write the statuses while the block runs."""
         async with supervise(self._write_forever):
             yield
 
     async def _write_forever(self) -> None:
         done = False
         while True:
-            # What changes often, such as nodes that come and go, is written once a second at most.
             await asyncio.sleep(_WRITE_INTERVAL_SECONDS)
             if not (self._may_write() and self._source.synced and self._crd.known):
                 done = False
@@ -79,7 +81,7 @@ class StatusWriter:
                 done = await self._write_all()
 
     async def _write_all(self) -> bool:
-        """Whether all went through."""
+        """Write all statuses that have changed; return whether every write succeeded."""
         counts = await self._count_namespaces()
         problem = ""
         for found in list(self._source.policies.objects.values()):
@@ -95,14 +97,14 @@ class StatusWriter:
         return not problem
 
     async def _count_namespaces(self) -> Counter[str]:
-        """How many namespaces each policy covers."""
+        """Return the number of namespaces that each policy covers, by the policy's name."""
         counts: Counter[str] = Counter()
         view = self._source.view
         for number, namespace in enumerate(list(view.namespaces.values()), 1):
             coverage = view.policies.coverage_for(namespace, self._own_namespace)
             counts.update(policy.name for policy in coverage.policies)
             if number % _NAMESPACES_PER_LOOP_TICK == 0:
-                await asyncio.sleep(0)  # Reviews come first.
+                await asyncio.sleep(0)
         return counts
 
     async def _write(self, found: FoundPolicy, namespaces: int) -> None:
@@ -128,7 +130,7 @@ class StatusWriter:
                 runtime_classes_found(in_force, view),
                 still_needed(in_force, view),
             ]
-            if self._registers:
+            if self._owns_webhooks:
                 conditions.append(webhook_scoped(in_force, self._source.webhook_selectors))
         conditions.append(crd_current(self._crd.difference))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from time import monotonic
 
@@ -18,13 +19,18 @@ class TrustCheck:
     """A cached check of the served certificate against the registered caBundles.
 
     The check runs again when the certificate or a registration changes, and when its result is
-    older than `MAX_AGE_SECONDS`, because a certificate also expires.
+    older than `MAX_AGE_SECONDS`, because a certificate also expires. `verify` takes the served TLS
+    context, a host and a bundle, and returns an error or an empty text.
     """
 
     def __init__(
-        self, certificates: CertificateSource, clock: Callable[[], float] = monotonic
+        self,
+        certificates: CertificateSource,
+        clock: Callable[[], float] = monotonic,
+        verify: Callable[[ssl.SSLContext, str, bytes], str] = verify_error,
     ) -> None:
         self._certificates = certificates
+        self._verify = verify
         self._clock = clock
         self._checked_at = 0.0
         self._checked_inputs: object = None
@@ -39,7 +45,7 @@ class TrustCheck:
             self._errors = [
                 f"{webhook.host}: {error}"
                 for webhook in webhooks
-                if (error := verify_error(context, webhook.host, webhook.bundle))
+                if (error := self._verify(context, webhook.host, webhook.bundle))
             ]
             self._checked_inputs, self._checked_at = inputs, self._clock()
         return self._errors

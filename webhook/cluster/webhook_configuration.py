@@ -1,8 +1,9 @@
-"""The MutatingWebhookConfiguration: read by every replica, kept right by one of them.
+"""The MutatingWebhookConfiguration: every replica reads it, and the leader keeps it up to date.
 
-The chart writes it once; what follows the policies and the certificates is podsettle's own part of
-it, applied on the server's side under a field manager of its own (KEP-555), so that neither Helm
-nor GitOps and podsettle ever take each other's fields away. What somebody removes is put back.
+The chart creates the object with one webhook. podsettle adds the webhooks that the policies need,
+and the caBundles. It uses server-side apply with its own field manager (KEP-555), so podsettle and
+Helm or GitOps never remove each other's fields. podsettle restores its fields where another client
+removes them.
 """
 
 from __future__ import annotations
@@ -32,29 +33,31 @@ STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _API_VERSION = "admissionregistration.k8s.io/v1"
 _KIND = "MutatingWebhookConfiguration"
 _PATH = f"/apis/{_API_VERSION}/mutatingwebhookconfigurations"
+# Some inputs, such as the lease, change without a notification.
 _SYNC_INTERVAL_SECONDS = 1.0
+# More identical patches in a row mean that another client reverts them.
 _MAX_REPEATED_PATCHES = 3
 _MAX_BACKOFF_SECONDS = 60.0
-_CONFLICT = "something else undoes podsettle's part again and again; managedFields say who"
+_CONFLICT = "another field manager keeps reverting podsettle's fields; see metadata.managedFields"
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredWebhook:
-    """One webhook of the configuration: whom the API server calls, and which CAs it trusts."""
+    """A webhook of the configuration: the host that the API server calls, and its trusted CAs."""
 
     name: str
     host: str
     bundle: bytes
-    """PEM."""
+    """CA certificates in PEM."""
 
 
 class WebhookConfiguration:
-    """A MutatingWebhookConfiguration, and podsettle's own part in it.
+    """A MutatingWebhookConfiguration that podsettle partly owns.
 
-    `scope` and `bundle` give what it is to follow: the webhooks that the policies in force need,
-    and the CAs that are to be trusted; None where something else registers those (cert-manager,
-    OpenShift, the operator), empty while they are not known. Written only while `may_write` says
-    so.
+    `selectors` returns the selectors of the webhooks that the policies in force need. `bundle`
+    returns the CA certificates to register: None where another component registers them
+    (cert-manager, OpenShift, the operator), empty while they are unknown. podsettle writes only
+    while `may_write` returns True.
     """
 
     def __init__(
@@ -68,43 +71,43 @@ class WebhookConfiguration:
     ) -> None:
         self.name = name
         self.problem = ""
-        self.entries: tuple[RegisteredWebhook, ...] = ()
+        self.webhooks: tuple[RegisteredWebhook, ...] = ()
         self._server = server
         self._selectors = selectors
         self._bundle = bundle
         self._may_write = may_write
         self._sync_requested = asyncio.Event()
         self._backoff = _ConflictBackoff()
-        self._warned = ""
+        self._logged_merge = ""
         self._reflector = Reflector(server, _PATH, _webhooks_of, self._on_change, name=name)
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """The kind and name, for messages."""
         return f"{_KIND} {self.name}"
 
     @property
     def synced(self) -> bool:
-        """Whether it was looked for once."""
+        """Whether the configuration has been read, or is known to be missing."""
         return self._reflector.synced.is_set()
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a configuration."""
+        """Whether the configuration exists."""
         return self.name in self._reflector.objects
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch it, and keep podsettle's part in it right, while the block runs."""
+        """Watch the configuration and keep podsettle's fields up to date while the block runs."""
         async with supervise(self._reflector.run, self._reconcile_forever):
             yield
 
     def request_sync(self) -> None:
-        """Compare now, because what it follows has changed."""
+        """Compare the configuration with its inputs soon, because an input has changed."""
         self._sync_requested.set()
 
     def _on_change(self) -> None:
-        self.entries = tuple(map(_registered_webhook, self._reflector.objects.get(self.name, ())))
+        self.webhooks = tuple(map(_registered_webhook, self._reflector.objects.get(self.name, ())))
         self.request_sync()
 
     async def _reconcile_forever(self) -> None:
@@ -123,12 +126,12 @@ class WebhookConfiguration:
                 await asyncio.sleep(_SYNC_INTERVAL_SECONDS)
 
     async def _sync(self) -> str:
-        """Mend what is to be mended; why that did not succeed, where it did not."""
+        """Update the configuration where necessary; return why that failed, else an empty text."""
         if not self._may_write() or not self.exists or self._bundle() == b"":
             return ""
         found = {webhook["name"]: webhook for webhook in self._reflector.objects[self.name]}
         if OPT_IN_WEBHOOK not in found:
-            return f"has no webhook {OPT_IN_WEBHOOK}, which podsettle's scope is made from"
+            return f"has no webhook {OPT_IN_WEBHOOK}, from which podsettle derives its webhooks"
         try:
             return await self._reconcile(found)
         except (ApiError, Unreachable) as error:
@@ -136,7 +139,7 @@ class WebhookConfiguration:
 
     async def _reconcile(self, found: dict[str, Json]) -> str:
         selectors = self._selectors()
-        self._warn(selectors)
+        self._log_merged_selectors(selectors)
         own = _desired(found[OPT_IN_WEBHOOK], selectors, self._bundle())
         stale = {
             name: each
@@ -148,43 +151,44 @@ class WebhookConfiguration:
                 "apiVersion": _API_VERSION,
                 "kind": _KIND,
                 "metadata": {"name": self.name},
-                # With those that have to go: a pod that one of these was for must not be missed
-                # until the webhook that takes its place is there.
+                # Stale webhooks stay until their replacements exist. Otherwise the API server would
+                # create pods in between without a call of podsettle.
                 "webhooks": [*own.values(), *stale.values()],
             }
-            how = (f"fieldManager={FIELD_MANAGER}&force=true", APPLY)
+            query, content_type = (f"fieldManager={FIELD_MANAGER}&force=true", APPLY)
         elif stale:
-            # Not by applying the rest: what injected a caBundle there owns that, and what it owns
-            # would stay behind, too little to be a webhook.
+            # Server-side apply cannot delete a webhook whose caBundle another component has
+            # injected: that field would remain, and the API server rejects such a webhook.
             body = {"webhooks": [{"$patch": "delete", "name": name} for name in sorted(stale)]}
-            how = (f"fieldManager={FIELD_MANAGER}", STRATEGIC_MERGE)
+            query, content_type = (f"fieldManager={FIELD_MANAGER}", STRATEGIC_MERGE)
         else:
             return ""
         if not self._backoff.should_wait(body):
-            await self._patch(*how, body)
+            await self._patch(query, content_type, body)
         return _CONFLICT if self._backoff.conflicting else ""
 
-    def _warn(self, selectors: WebhookSelectors) -> None:
-        """Log once that the API server asks about more pods than policies select."""
-        if selectors.merged_because and selectors.merged_because != self._warned:
+    def _log_merged_selectors(self, selectors: WebhookSelectors) -> None:
+        """Log once that the API server sends more pods than the policies select."""
+        if selectors.merged_because and selectors.merged_because != self._logged_merge:
             log.warning(
-                "%s: %s: the API server asks about pods that no policy covers, too",
+                "%s: %s: the API server also sends pods that no policy covers",
                 self.title,
                 selectors.merged_because,
             )
-        self._warned = selectors.merged_because
+        self._logged_merge = selectors.merged_because
 
     async def _patch(self, query: str, content_type: str, body: Json) -> None:
         await self._server.request(
             "PATCH", f"{_PATH}/{self.name}?{query}", body, content_type=content_type
         )
-        log.info("%s: brought up to date", self.title)
+        log.info("%s: updated", self.title)
 
 
 class _ConflictBackoff:
-    """How often the very same was put right in a row: then something else undoes it each time.
+    """An exponential back-off for identical patches in a row.
 
-    Two that undo each other as fast as they can would wear out the API server.
+    Identical patches mean that another client reverts each of them. Without a back-off, both
+    clients would overload the API server.
     """
 
     def __init__(self) -> None:
@@ -194,11 +198,11 @@ class _ConflictBackoff:
 
     @property
     def conflicting(self) -> bool:
-        """Whether somebody should be told."""
+        """Whether another client keeps reverting the patch."""
         return self._repetitions > _MAX_REPEATED_PATCHES
 
     def should_wait(self, body: Json) -> bool:
-        """Whether to leave it as it is for now; else it counts as done."""
+        """Return whether to skip this patch for now; if not, count it as sent."""
         now = monotonic()
         pause = now - self._patched_at
         if body != self._body or pause > _MAX_BACKOFF_SECONDS:
@@ -211,7 +215,7 @@ class _ConflictBackoff:
 
 
 def _desired(opt_in: Json, selectors: WebhookSelectors, bundle: bytes | None) -> dict[str, Json]:
-    """podsettle's own fields, by webhook."""
+    """Return the fields that podsettle should own, by the name of the webhook."""
     own: dict[str, Json] = {}
     trust = {} if bundle is None else {"caBundle": base64.b64encode(bundle).decode()}
     if trust:
@@ -221,15 +225,17 @@ def _desired(opt_in: Json, selectors: WebhookSelectors, bundle: bytes | None) ->
     return own
 
 
-def _is_up_to_date(found: Json | None, wanted: Json) -> bool:
-    """Whether a webhook is as it should be.
+def _is_up_to_date(found: Json | None, desired: Json) -> bool:
+    """Return whether a webhook needs no update.
 
-    One that is podsettle's own has to be so to the last field: what the policies no longer say
-    must not stay in its scope. It is made from what the API server gave, defaults included.
+    podsettle owns every field of the webhooks that it adds, so these must be equal: a leftover
+    field would keep an old selector in force. The desired webhook contains the API server's
+    defaults, because it is a copy of the opt-in webhook. Of the opt-in webhook itself, podsettle
+    owns only the caBundle.
     """
-    if found is None or wanted["name"] != OPT_IN_WEBHOOK:
-        return found == wanted
-    return bool(found["clientConfig"].get("caBundle") == wanted["clientConfig"]["caBundle"])
+    if found is None or desired["name"] != OPT_IN_WEBHOOK:
+        return found == desired
+    return bool(found["clientConfig"].get("caBundle") == desired["clientConfig"]["caBundle"])
 
 
 def _webhooks_of(configuration: Json) -> list[Json]:
@@ -241,7 +247,7 @@ def _registered_webhook(webhook: Json) -> RegisteredWebhook:
     client = webhook["clientConfig"]
     service = client.get("service")
     host = (
-        # As the API server names it in the handshake (apiserver `util/webhook/client.go`).
+        # The API server uses this name in the TLS handshake (apiserver `util/webhook/client.go`).
         f"{service['name']}.{service['namespace']}.svc"
         if service
         else urlsplit(client.get("url", "")).hostname or ""

@@ -350,20 +350,20 @@ def test_an_answer_that_is_no_pod_is_told(tmp_path: Path, answer: str) -> None:
 
 def test_without_a_kubeconfig_it_is_said_where_one_was_looked_for(tmp_path: Path) -> None:
     env = {name: text for name, text in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
-    told = "is not there; set KUBECONFIG, or run in a pod\n"
+    told = "does not exist; set KUBECONFIG, or run in a pod\n"
     done = podsettle(*WAIT, env={**env, "KUBECONFIG": "/none/such"})
     assert done.returncode == 2
-    assert done.stderr == f"podsettle: no cluster to talk to: /none/such (KUBECONFIG) {told}"
+    assert done.stderr == f"podsettle: no cluster found: /none/such (KUBECONFIG) {told}"
     done = podsettle(*WAIT, "--kubeconfig", "/nope", env=env)
     assert done.returncode == 2
-    assert done.stderr == "podsettle: /nope (--kubeconfig) is not there\n"
+    assert done.stderr == "podsettle: /nope (--kubeconfig) does not exist\n"
     env.pop("KUBECONFIG", None)
     done = podsettle(*WAIT, env={**env, "HOME": str(tmp_path)})
-    assert done.stderr == f"podsettle: no cluster to talk to: {tmp_path}/.kube/config {told}"
+    assert done.stderr == f"podsettle: no cluster found: {tmp_path}/.kube/config {told}"
     (tmp_path / "broken").write_text("a: [\nb")
     done = podsettle(*WAIT, "--kubeconfig", tmp_path / "broken")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"podsettle: {tmp_path}/broken: no cluster to talk to: not YAML")
+    assert done.stderr.startswith(f"podsettle: {tmp_path}/broken: no cluster found: not YAML")
     assert done.stderr.count("\n") == 1
 
 
@@ -394,5 +394,5 @@ def test_what_is_not_a_pod_is_bad_usage() -> None:
 @pytest.mark.parametrize("kind", ["pod", "pods", "po"])
 def test_a_pod_may_be_named_as_kubectl_takes_it(kind: str) -> None:
     done = podsettle("wait", f"{kind}/step-1", "--kubeconfig", "/nope")
-    assert done.stderr == "podsettle: /nope (--kubeconfig) is not there\n"
+    assert done.stderr == "podsettle: /nope (--kubeconfig) does not exist\n"
     assert "'pod/x' is not a name" in podsettle("wait", "a", "-n", "pod/x").stderr

@@ -87,7 +87,7 @@ async def test_the_next_one_takes_over(own_cluster: KubeCluster, installed: str)
         await eventually(lambda: second.elector.is_leader)
         overwrite(own_cluster, configuration(installed))
         await eventually(
-            lambda: second.webhook_configuration and second.webhook_configuration.entries[0].bundle
+            lambda: second.webhook_configuration and second.webhook_configuration.webhooks[0].bundle
         )
         await eventually(lambda: not unready(second))
 
@@ -114,6 +114,7 @@ async def test_that_nobody_calls_it_is_told_and_does_no_harm(
     async with started(installed) as replica:
         await eventually(lambda: not unready(replica))
         assert notes(replica)["registration"] == (
-            "MutatingWebhookConfiguration podsettle does not exist: the API server does not call podsettle"
+            "MutatingWebhookConfiguration podsettle does not exist: "
+            "the API server does not call podsettle"
         )
     own_cluster.create(PATH, configuration(installed))

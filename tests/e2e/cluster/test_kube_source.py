@@ -206,7 +206,7 @@ async def test_one_object_that_cannot_be_read_does_not_hide_the_others(
 async def test_nobody_to_ask_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     for kubeconfig in (os.devnull, "/none/such"):
         monkeypatch.setenv("KUBECONFIG", kubeconfig)
-        with pytest.raises(Unreachable, match="no cluster to talk to"):
+        with pytest.raises(Unreachable, match="no cluster found"):
             await ApiServer.connect()
 
 
@@ -216,7 +216,7 @@ async def test_the_webhook_serves_the_cluster_that_it_runs_in(
     monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
     # There is no account here, and none is taken from the kubeconfig in its place.
-    with pytest.raises(Unreachable, match="no cluster to talk to"):
+    with pytest.raises(Unreachable, match="no cluster found"):
         await ApiServer.connect(in_cluster_first=True)
 
 

@@ -15,9 +15,10 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import ROOT
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
-from webhook.cluster.client import ApiServer, WatchLimits
+from webhook.cluster.client import ApiServer
 from webhook.cluster.decode import read_runtime_class
 from webhook.cluster.reflector import Reflector
+from webhook.cluster.watch import WatchLimits
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.tasks import supervise
 
@@ -85,7 +86,7 @@ async def test_an_api_server_that_stops_answering_is_noticed(
             tcp_proxy.frozen = True
             tcp_proxy.freeze()
             await eventually(lambda: not classes.connected)
-            assert "no answer in time; what is known stays in force" in warnings(caplog)[-1]
+            assert "no answer in time; the last state stays in force" in warnings(caplog)[-1]
             tcp_proxy.frozen = False
             create_class(own_cluster, "after-stop")
             await eventually(lambda: "after-stop" in classes.objects and classes.connected)

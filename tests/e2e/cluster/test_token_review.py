@@ -1,4 +1,4 @@
-"""Who may ask podsettle, as a real API server judges it."""
+"""Authorization of clients by a real API server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.service_accounts import await_grant, connected_as_an_account_with
-from webhook.cluster import token_review as access
 from webhook.cluster.authorizer import Access
 from webhook.cluster.client import ApiServer
 from webhook.cluster.token_review import CACHE_TTL_SECONDS, MAX_CACHED_DECISIONS, ClusterAuthorizer
@@ -30,16 +29,19 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def authorizer(
-    cluster: KubeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ClusterAuthorizer]:
+async def server(cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    async with await ApiServer.connect() as server:
-        yield ClusterAuthorizer(server, clock)
+    async with await ApiServer.connect() as connected:
+        yield connected
+
+
+@pytest.fixture
+def authorizer(server: ApiServer, clock: Clock) -> ClusterAuthorizer:
+    return ClusterAuthorizer(server, clock)
 
 
 def grant(cluster: KubeCluster, namespace: str, path: str, verb: str) -> None:
-    """Let the namespace's default account use a path; in force when this returns."""
+    """Grant a path to the namespace's default account, and wait until the grant is in force."""
     name = f"{namespace}-{verb}"
     rules = [{"nonResourceURLs": [path], "verbs": [verb]}]
     cluster.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
@@ -53,10 +55,10 @@ def grant(cluster: KubeCluster, namespace: str, path: str, verb: str) -> None:
     await_grant(cluster, f"{namespace}:default", asked)
 
 
-async def test_a_token_is_good_for_what_was_granted_and_nothing_else(
+async def test_token_gives_access_to_granted_paths_only(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
-    namespace = cluster.namespace("access-")
+    namespace = cluster.namespace("authorize-")
     grant(cluster, namespace, "/metrics", "get")
     token = cluster.token_for("default", namespace)
     assert (await authorizer.authorize(token, "get", "/metrics")).access is Access.GRANTED
@@ -66,53 +68,53 @@ async def test_a_token_is_good_for_what_was_granted_and_nothing_else(
         assert decision.note == f"'system:serviceaccount:{namespace}:default' may not {verb} {path}"
 
 
-async def test_a_member_of_a_group_gets_what_the_group_may(
+async def test_grants_of_a_group_apply_to_its_members(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
     assert (await authorizer.authorize(cluster.token, "post", "/preview")).access is Access.GRANTED
 
 
-@pytest.mark.parametrize("token", ["", "nobody's", "é", "x" * 20_000, "a b\r\nc"])
-async def test_what_is_no_token_is_nobody(token: str, authorizer: ClusterAuthorizer) -> None:
+@pytest.mark.parametrize("token", ["", "invalid", "é", "x" * 20_000, "a b\r\nc"])
+async def test_malformed_or_invalid_token_is_unauthenticated(
+    token: str, authorizer: ClusterAuthorizer
+) -> None:
     decision = await authorizer.authorize(token, "get", "/metrics")
     assert decision.access is Access.UNAUTHENTICATED
 
 
-async def test_a_token_for_someone_else_is_nobody(
+async def test_token_for_another_audience_is_unauthenticated(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
     token = cluster.token_for("default", audiences=["vault"])
     assert (await authorizer.authorize(token, "get", "/metrics")).access is Access.UNAUTHENTICATED
 
 
-async def test_a_verdict_is_kept_for_a_moment_only(
+async def test_decision_is_cached_until_its_ttl_ends(
     cluster: KubeCluster, authorizer: ClusterAuthorizer, clock: Clock
 ) -> None:
-    namespace = cluster.namespace("access-")
+    namespace = cluster.namespace("authorize-")
     token = cluster.token_for("default", namespace)
-    assert (await authorizer.authorize(token, "get", "/kept")).access is Access.FORBIDDEN
-    grant(cluster, namespace, "/kept", "get")
+    assert (await authorizer.authorize(token, "get", "/cached")).access is Access.FORBIDDEN
+    grant(cluster, namespace, "/cached", "get")
     clock.now += CACHE_TTL_SECONDS - 0.1
-    assert (await authorizer.authorize(token, "get", "/kept")).access is Access.FORBIDDEN
+    assert (await authorizer.authorize(token, "get", "/cached")).access is Access.FORBIDDEN
     clock.now += 0.2
-    assert (await authorizer.authorize(token, "get", "/kept")).access is Access.GRANTED
+    assert (await authorizer.authorize(token, "get", "/cached")).access is Access.GRANTED
     cluster.request("DELETE", f"{RBAC}/clusterrolebindings/{namespace}-get")
     clock.now += CACHE_TTL_SECONDS - 0.1
-    assert (await authorizer.authorize(token, "get", "/kept")).access is Access.GRANTED
+    assert (await authorizer.authorize(token, "get", "/cached")).access is Access.GRANTED
 
 
-async def test_no_more_is_kept_than_there_is_room_for(
-    authorizer: ClusterAuthorizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cache_is_bounded_and_contains_no_tokens(server: ApiServer) -> None:
     assert MAX_CACHED_DECISIONS == 1024
-    monkeypatch.setattr(access, "MAX_CACHED_DECISIONS", 3)
+    authorizer = ClusterAuthorizer(server, max_cached=3)
     for number in range(5):
-        await authorizer.authorize(f"nobody-{number}", "get", "/metrics")
+        await authorizer.authorize(f"invalid-{number}", "get", "/metrics")
     assert len(authorizer._cache) == 3
-    assert not any(b"nobody" in key for key in authorizer._cache)
+    assert not any(b"invalid" in key for key in authorizer._cache)
 
 
-async def test_without_an_answer_nobody_knows_and_nothing_is_kept(
+async def test_unreachable_api_server_gives_unknown_and_nothing_is_cached(
     cluster: KubeCluster, authorizer: ClusterAuthorizer
 ) -> None:
     authorizer._server.url = "https://127.0.0.1:1"
@@ -123,11 +125,11 @@ async def test_without_an_answer_nobody_knows_and_nothing_is_kept(
     assert (await authorizer.authorize(cluster.token, "get", "/metrics")).access is Access.GRANTED
 
 
-async def test_who_may_not_ask_the_api_server_does_not_know_either(
+async def test_missing_right_to_create_token_reviews_gives_unknown(
     cluster: KubeCluster, tmp_path: Path
 ) -> None:
-    """As podsettle itself, where its ClusterRole is not in force."""
-    namespace = cluster.namespace("access-")
+    """podsettle itself is such a client while its ClusterRole is missing."""
+    namespace = cluster.namespace("authorize-")
     async with connected_as_an_account_with(cluster, namespace, [], tmp_path) as server:
         decision = await ClusterAuthorizer(server).authorize(cluster.token, "get", "/metrics")
     assert decision.access is Access.UNKNOWN

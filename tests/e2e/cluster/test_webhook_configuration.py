@@ -15,8 +15,9 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.policy_objects import POLICIES, policy_object
 from tests.support.waiting import eventually
 from tests.support.webhook_configuration import PATH, as_the_chart_writes_it, overwrite
-from webhook.cluster.client import ApiServer, WatchLimits
+from webhook.cluster.client import ApiServer
 from webhook.cluster.kube_source import KubernetesSource
+from webhook.cluster.watch import WatchLimits
 from webhook.cluster.webhook_configuration import RegisteredWebhook, WebhookConfiguration
 from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
 from webhook.tls.certificates import issue_ca
@@ -72,7 +73,7 @@ async def test_the_bundle_is_put_in_replaced_and_put_back(
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     expected = (RegisteredWebhook("opt-in.podsettle.dev", "hook.settle.svc", CA),)
-    await eventually(lambda: registration.entries == expected)
+    await eventually(lambda: registration.webhooks == expected)
     wishes.bundle = OTHER_CA + CA
     await eventually(lambda: bundles(own_cluster) == [OTHER_CA + CA])
     overwrite(own_cluster, as_the_chart_writes_it())
@@ -278,7 +279,7 @@ async def test_whoever_undoes_it_again_and_again_is_told_of_and_not_raced(
     def undo() -> bool:
         if bundles(own_cluster) == [CA]:
             overwrite(own_cluster, as_the_chart_writes_it())
-        return "something else undoes" in registration.problem
+        return "keeps reverting" in registration.problem
 
     await eventually(undo)
     before = own_cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["generation"]
@@ -358,4 +359,4 @@ async def test_a_configuration_that_is_none_of_podsettle_s_is_told(
     overwrite(own_cluster, other)
     await eventually(lambda: "opt-in.podsettle.dev" in registration.problem)
     own_cluster.request("DELETE", f"{PATH}/podsettle")
-    await eventually(lambda: not registration.exists and not registration.entries)
+    await eventually(lambda: not registration.exists and not registration.webhooks)

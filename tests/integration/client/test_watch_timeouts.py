@@ -22,7 +22,7 @@ from webhook.client import (
 )
 from webhook.client import pod_watch as sight
 from webhook.client.pod import may_restart
-from webhook.cluster.client import WatchLimits
+from webhook.cluster.watch import WatchLimits
 
 ONCE = Backoff(first=0, total=0)
 PENDING = pod("Pending", waiting("ContainerCreating"), restartPolicy="Never")

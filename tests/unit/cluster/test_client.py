@@ -71,7 +71,7 @@ async def test_a_page_without_items_is_empty() -> None:
 @pytest.mark.parametrize("answer", ["not an object", {"items": []}, {"metadata": {}}])
 async def test_an_answer_that_is_no_list_is_no_answer(answer: object) -> None:
     async with serving({"": answer}) as server:
-        with pytest.raises(Unreachable, match="GET /things: the answer is no list"):
+        with pytest.raises(Unreachable, match="GET /things: the response is not a list"):
             await server.page("/things", "application/json")
 
 

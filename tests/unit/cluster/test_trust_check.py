@@ -1,4 +1,4 @@
-"""The verdict on what is served: kept for a moment, and never beyond a change."""
+"""The cached check of the served certificate against the registered caBundles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import trustme
 
-from webhook.cluster import trust_check as acceptance
 from webhook.cluster.trust_check import MAX_AGE_SECONDS, TrustCheck
 from webhook.cluster.webhook_configuration import RegisteredWebhook
 from webhook.tls.context import server_context
@@ -19,23 +18,27 @@ HOST = "podsettle.test.svc"
 
 
 class Case:
-    """A certificate that is served, and how often somebody tried it."""
+    """A served certificate, the registered webhooks, and the number of TLS handshakes."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.handshakes = 0
         self.ca = trustme.CA()
-        self.entries: tuple[RegisteredWebhook, ...] = (registered(self.ca),)
+        self.webhooks: tuple[RegisteredWebhook, ...] = (registered(self.ca),)
         expires = datetime(2027, 1, 1, tzinfo=UTC)
         self.certificates: Any = SimpleNamespace(context=server_context(), expires=expires)
         self.serve(self.ca)
-        self.acceptance = TrustCheck(self.certificates, lambda: self.now)
+        self.trust_check = TrustCheck(self.certificates, lambda: self.now, self.verify)
 
     def serve(self, ca: trustme.CA) -> None:
         ca.issue_cert(HOST).configure_cert(self.certificates.context)
 
-    def refused(self) -> bool:
-        return bool(self.acceptance.errors(self.entries))
+    def verify(self, *arguments: Any) -> str:
+        self.handshakes += 1
+        return verify_error(*arguments)
+
+    def has_errors(self) -> bool:
+        return bool(self.trust_check.errors(self.webhooks))
 
 
 def registered(ca: trustme.CA) -> RegisteredWebhook:
@@ -43,44 +46,36 @@ def registered(ca: trustme.CA) -> RegisteredWebhook:
 
 
 @pytest.fixture
-def case(monkeypatch: pytest.MonkeyPatch) -> Case:
-    made = Case()
-
-    def counted(*arguments: Any) -> str:
-        made.handshakes += 1
-        return verify_error(*arguments)
-
-    monkeypatch.setattr(acceptance, "verify_error", counted)
-    return made
+def case() -> Case:
+    return Case()
 
 
-def test_a_verdict_is_kept_for_a_moment(case: Case) -> None:
+def test_result_is_cached_until_it_is_too_old(case: Case) -> None:
     for _ in range(100):
-        assert not case.refused()
+        assert not case.has_errors()
     assert case.handshakes == 1
-    # The clock, too, can change it.
     case.now += MAX_AGE_SECONDS
-    assert not case.refused()
+    assert not case.has_errors()
     assert case.handshakes == 2
 
 
-def test_other_entries_are_seen_at_once(case: Case) -> None:
-    assert not case.refused()
-    case.entries = (*case.entries, registered(trustme.CA()))
-    assert case.refused()
-    case.entries = case.entries[:1]
-    assert not case.refused()
+def test_change_of_registered_webhooks_is_checked_at_once(case: Case) -> None:
+    assert not case.has_errors()
+    case.webhooks = (*case.webhooks, registered(trustme.CA()))
+    assert case.has_errors()
+    case.webhooks = case.webhooks[:1]
+    assert not case.has_errors()
 
 
-def test_another_certificate_is_seen_at_once(case: Case) -> None:
-    assert not case.refused()
+def test_new_certificate_is_checked_at_once(case: Case) -> None:
+    assert not case.has_errors()
     case.serve(trustme.CA())
     case.certificates.expires = datetime(2028, 1, 1, tzinfo=UTC)
-    assert case.refused()
+    assert case.has_errors()
 
 
-def test_a_refusal_is_kept_as_well(case: Case) -> None:
-    case.entries = (registered(trustme.CA()),)
+def test_errors_are_cached_too(case: Case) -> None:
+    case.webhooks = (registered(trustme.CA()),)
     for _ in range(100):
-        assert case.refused()
+        assert case.has_errors()
     assert case.handshakes == 1

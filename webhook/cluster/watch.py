@@ -1,0 +1,54 @@
+"""The limits of a watch, and its lines within the limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import aiohttp
+
+
+@dataclass(frozen=True, slots=True)
+class WatchLimits:
+    """The limits of a watch in seconds.
+
+    A watch can be silent for two reasons:
+
+    - No object changes. The API server sends a bookmark every minute, but only if an object of the
+      kind has changed since the API server started (`cacher.go` in k8s.io/apiserver). Otherwise it
+      sends nothing until etcd reports its progress, by default after 10 minutes.
+    - The connection broke without a FIN.
+
+    A client cannot distinguish these cases. So a watch that is silent for too long ends without an
+    error, and the next watch continues from the last version on a new connection. No event is lost.
+    If the connection was broken, events arrive late by this limit at most. If the API server does
+    not answer the new watch, that is an error.
+
+    Two alternatives do not work. TCP keep-alive probes are answered by the kernel of a proxy, and
+    by the kernel of an API server that hangs. Another request beside the watch shows only that the
+    API server answers, and not that it would send events on this watch.
+    """
+
+    answer_seconds: float = 10.0
+    """Until the response headers, which the API server sends at once."""
+    silent_seconds: float = 75.0
+    """More than the 60 s between bookmarks; below 90 s together with `answer_seconds`."""
+    stable_seconds: float = 15.0
+    """A watch that breaks after this time is no error: proxies close silent connections."""
+
+
+async def lines_until_silent(content: aiohttp.StreamReader, seconds: float) -> AsyncIterator[bytes]:
+    """Yield the lines of a watch until its end, or until `seconds` pass without a line."""
+    silence = asyncio.timeout(seconds)
+    try:
+        while True:
+            silence = asyncio.timeout(seconds)
+            async with silence:
+                line = await content.readline()
+            if not line:
+                return
+            yield line
+    except TimeoutError:
+        if not silence.expired():
+            raise
