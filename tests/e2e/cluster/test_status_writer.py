@@ -148,7 +148,7 @@ async def test_a_policy_says_that_the_installed_crd_is_older(
         lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("False", "Outdated")
     )
     message = status(own_cluster, "current")["conditions"][-1]["message"]
-    assert "lacks spec.description: " in message
+    assert "lacks spec.description. " in message
     own_cluster.request("PATCH", path, {"spec": whole})
     await eventually(
         lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
