@@ -51,7 +51,7 @@ def compile_policy(document: SettlePolicy) -> CompiledPolicy:
         priority=spec.priority,
         audit=spec.action == "Audit",
         namespace_selector=selector,
-        named_namespaces=selector.names(LABEL_NAMESPACE_NAME) if selector else frozenset(),
+        named_namespaces=selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset(),
         indexed_pod_selector=compile_for_index(spec.pod_selector),
         remedies=tuple(
             (name, REMEDIES[name], settings) for name, settings in spec.settings().items()

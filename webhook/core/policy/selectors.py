@@ -109,7 +109,7 @@ class LabelSelector(StrictModel):
         """Let pydantic share the default instead of copying it into every policy."""
         return hash((frozenset(self.match_labels.items()), self.match_expressions))
 
-    def names(self, key: str) -> frozenset[str]:
+    def listed_values(self, key: str) -> frozenset[str]:
         """Return the values of a label that `matchLabels` or the operator `In` list."""
         spelled = {self.match_labels[key]} if key in self.match_labels else set()
         for requirement in self.match_expressions:

@@ -89,7 +89,7 @@ def webhook_selectors(policies: Iterable[SettlePolicy]) -> WebhookSelectors:
     for policy in sorted(policies, key=lambda each: each.metadata.name):
         selector = policy.spec.namespace_selector
         if selector is not None:
-            named_namespaces = selector.names(LABEL_NAMESPACE_NAME)
+            named_namespaces = selector.listed_values(LABEL_NAMESPACE_NAME)
             pods = frozenset(_requirements(policy.spec.pod_selector))
             pair = SelectorPair(frozenset(_requirements(selector)), pods, named_namespaces)
             found.setdefault(pair, policy.metadata.name)

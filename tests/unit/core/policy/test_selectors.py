@@ -81,8 +81,8 @@ def test_listed_values_come_only_from_match_labels_and_in() -> None:
             ],
         }
     )
-    assert found.names("name") == {"a", "b", "c"}
-    assert found.names("absent") == frozenset()
+    assert found.listed_values("name") == {"a", "b", "c"}
+    assert found.listed_values("absent") == frozenset()
 
 
 def test_labels_are_parsed_from_texts() -> None:
