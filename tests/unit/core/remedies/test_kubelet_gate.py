@@ -6,7 +6,6 @@ import pytest
 
 from tests.support.factories import (
     IMAGE,
-    LINGER,
     MODERN,
     Json,
     container,
@@ -20,31 +19,18 @@ from tests.support.factories import (
     view,
     why,
 )
-from webhook.cluster.snapshot import Snapshot
+from tests.support.kubelet_gate import (
+    EQUAL,
+    GATE,
+    HOST_IP,
+    QUICK,
+    SETTLED,
+    inits,
+    names,
+    seen,
+    sidecar,
+)
 from webhook.core.admission.decide import OperatorSettings
-
-GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
-QUICK = container("prepare", "/entrypoint", "init")
-HOST_IP = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
-SETTLED = ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
-
-
-def seen(*nodes: Json, beside: Json | None = None, **settings: Any) -> Snapshot:
-    return view(policy(remedies={"kubeletGate": settings, **(beside or {})}), nodes=nodes)
-
-
-def inits(after: Json) -> list[Json]:
-    found: list[Json] = after["spec"].get("initContainers", [])
-    return found
-
-
-def names(after: Json) -> list[str]:
-    return [found["name"] for found in inits(after)]
-
-
-def sidecar(name: str) -> Json:
-    return container(name, restartPolicy="Always")
-
 
 # The gate's container.
 
@@ -115,10 +101,6 @@ def test_gate_in_a_root_pod_runs_as_the_first_containers_user() -> None:
     (gate,) = inits(settled(pod(containers=[secured], securityContext={"runAsUser": 0}), seen()))
     context = gate["securityContext"]
     assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 1000)
-
-
-SMALL = {"cpu": "5m", "memory": "5Mi"}
-EQUAL = {"limits": SMALL, "requests": SMALL}
 
 
 @pytest.mark.parametrize(
@@ -265,111 +247,3 @@ def test_gate_is_skipped_if_its_name_is_taken(before: Json) -> None:
     decision = decided(before, seen())
     assert why(decision) == ["NameConflict"]
     assert decision.operations == ()
-
-
-# Repeated calls, with changes by other webhooks in between.
-
-
-@pytest.mark.parametrize("node_", [MODERN, node()])
-def test_second_call_changes_nothing(node_: Json) -> None:
-    once = settled(pod(QUICK), seen(node_))
-    again = decided(once, seen(node_))
-    assert why(again) == ["AlreadySettled"]
-    assert again.operations == ()
-
-
-@pytest.mark.parametrize("position", [0, 1, 2])
-def test_gate_stays_in_place_when_containers_are_added(position: int) -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).insert(position, container("late", "/late"))
-    assert decided(once, seen()).operations == ()
-
-
-@pytest.mark.parametrize("position", [0, 1])
-def test_gate_moves_before_a_mesh_container_added_before_it(position: int) -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).insert(position, container("istio-init"))
-    decision = decided(once, seen())
-    assert why(decision) == ["Applied"]
-    assert [operation["op"] for operation in decision.operations] == ["add", "add", "move"]
-    after = patched(once, decision)
-    assert names(after).index(GATE) == names(after).index("istio-init") - 1 == position
-    assert decided(after, seen()).operations == ()
-
-
-def test_gate_moves_after_a_mesh_proxy_added_after_it() -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).extend([container("istio-validation"), sidecar("istio-proxy")])
-    after = settled(once, seen())
-    assert names(after) == ["prepare", "istio-validation", "istio-proxy", GATE]
-    assert decided(after, seen()).operations == ()
-
-
-# Together with postInitSleep.
-
-SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
-
-
-@pytest.mark.parametrize(
-    ("received", "expected"),
-    [
-        ([], [HELPER, GATE]),
-        ([QUICK], [HELPER, "prepare", GATE]),
-        ([QUICK, container("istio-init")], [HELPER, "prepare", GATE, "istio-init"]),
-        ([container("istio-init"), QUICK], [HELPER, GATE, "istio-init", "prepare"]),
-    ],
-)
-def test_gate_is_never_wrapped(received: list[Json], expected: list[str]) -> None:
-    look = seen(node(), beside=SLEEP)
-    once = settled(pod(*received, restartPolicy="Never"), look)
-    assert names(once) == expected
-    assert next(c for c in inits(once) if c["name"] == GATE)["command"] == SETTLED
-    assert decided(once, look).operations == ()
-
-
-def test_helper_is_put_before_an_existing_gate() -> None:
-    gated = settled(pod(QUICK), seen(node()))
-    look = seen(node(), beside=SLEEP)
-    after = settled(gated, look)
-    assert names(after) == [HELPER, "prepare", GATE]
-    assert inits(after)[2] == inits(gated)[1]
-    assert inits(after)[1]["command"] == [*LINGER, "/entrypoint", "init"]
-
-
-@pytest.mark.parametrize(
-    "between",
-    [
-        ["early", HELPER, "prepare", GATE],
-        [HELPER, "prepare", GATE, "late"],
-        ["istio-init", HELPER, "prepare", GATE],
-        ["early", "istio-init", HELPER, "prepare", GATE],
-        ["early", HELPER, "istio-init", "prepare", GATE],
-        [GATE, "early", HELPER, "prepare"],
-        ["istio-init", "early", GATE, HELPER, "prepare"],
-        ["early", "istio-init", GATE, HELPER, "prepare"],
-        ["istio-validation", GATE, "istio-proxy", "early", HELPER, "prepare"],
-    ],
-)
-def test_gate_and_helper_move_independently(between: list[str]) -> None:
-    look = seen(node(), beside=SLEEP)
-    once = settled(pod(QUICK), look)
-    known = {c["name"]: c for c in inits(once)}
-    others: Json = {"istio-proxy": sidecar("istio-proxy")}
-    before: Json = {**once, "spec": {**once["spec"]}}
-    before["spec"]["initContainers"] = [
-        known.get(name) or others.get(name) or container(name, f"/{name}") for name in between
-    ]
-    after = settled(before, look)
-    order = names(after)
-    theirs = [name for name in between if name not in (GATE, HELPER)]
-    assert [name for name in order if name not in (GATE, HELPER)] == theirs
-    wrapped = [c["name"] for c in inits(after) if (c.get("command") or [""])[0] == LINGER[0]]
-    assert wrapped
-    assert all(order.index(HELPER) < order.index(name) for name in wrapped)
-    if "istio-init" in order:
-        assert order.index(GATE) < order.index("istio-init")
-    if "istio-proxy" in order:
-        assert order.index(GATE) > order.index("istio-proxy")
-    for name in (GATE, HELPER):
-        assert next(c for c in inits(after) if c["name"] == name) == known[name]
-    assert decided(after, look).operations == ()

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.data.earlier_wrapper import EARLIER_SCRIPT
 from tests.support.factories import (
     IMAGE,
     LINGER,
-    MODERN,
     Json,
     container,
     decided,
@@ -16,37 +14,22 @@ from tests.support.factories import (
     node,
     patched,
     pod,
-    policy,
     qos,
-    runtime_class,
     settled,
-    view,
     why,
 )
-from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
-from webhook.core.defects.versions import Version
-from webhook.core.remedies import shell_wrapper
-
-QUICK = container("prepare", "/entrypoint", "init")
-SHELL = container("script", "/bin/sh", "-c", "exit 3")
-MOUNT = {"name": "podsettle-linger", "mountPath": "/podsettle", "readOnly": True}
-HELPER = "podsettle-linger"
-HELPER_VOLUME = {"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
-
-
-def seen(*nodes: Json, server: Version | None = None, **settings: Any) -> Snapshot:
-    return view(policy(remedies={"postInitSleep": settings}), nodes=nodes, server=server)
-
-
-def inits(after: Json) -> list[Json]:
-    found: list[Json] = after["spec"].get("initContainers", [])
-    return found
-
-
-def names(containers: list[Json]) -> list[str]:
-    return [found["name"] for found in containers]
-
+from tests.support.post_init_sleep import (
+    EQUAL,
+    HELPER,
+    HELPER_VOLUME,
+    MOUNT,
+    QUICK,
+    SHELL,
+    SMALL,
+    inits,
+    names,
+    seen,
+)
 
 # The wrapped command.
 
@@ -149,9 +132,6 @@ def test_copying_container_runs_as_the_user_of_the_pod(security: Any, non_root: 
 
 
 # The pod's QoS class stays the same.
-
-SMALL = {"cpu": "5m", "memory": "5Mi"}
-EQUAL = {"limits": SMALL, "requests": SMALL}
 
 
 @pytest.mark.parametrize(
@@ -294,9 +274,6 @@ def test_tekton_sidecar_among_regular_containers_is_not_wrapped() -> None:
     assert why(decided(before, seen(containers=["*"]))) == ["sidecar-db: NativeSidecar"]
 
 
-# The setting `when`.
-
-
 @pytest.mark.parametrize(
     ("when", "runtime", "reason"),
     [
@@ -319,296 +296,3 @@ def test_only_nodes_that_the_pod_could_land_on_count() -> None:
     assert why(decided(pod(QUICK, nodeSelector={"os": "old"}), seen(*nodes))) == [
         "prepare: Applied"
     ]
-
-
-# The setting `delivery`.
-
-STDIN = container("ask", "/bin/sh", stdin=True)
-TTY = container("ask", "sh", tty=True)
-
-
-@pytest.mark.parametrize(
-    ("delivery", "found", "how"),
-    [
-        ("Auto", QUICK, "helper"),
-        ("Auto", SHELL, "shell"),
-        ("Auto", STDIN, "helper"),
-        ("Auto", TTY, "helper"),
-        ("Auto", SHELL | {"stdin": False, "tty": None}, "shell"),
-        ("Shell", SHELL, "shell"),
-        ("Binary", QUICK, "helper"),
-        ("Binary", SHELL, "helper"),
-        ("ImageVolume", QUICK, "image"),
-        ("ImageVolume", SHELL, "image"),
-    ],
-)
-def test_delivery_decides_how_the_wrapper_is_injected(delivery: str, found: Json, how: str) -> None:
-    before = pod(found)
-    after = settled(before, seen(delivery=delivery))
-    wrapped = inits(after)[-1]
-    original = found["command"]
-    assert wrapped["command"][-len(original) :] == original
-    if how == "shell":
-        assert shell_wrapper.is_wrapped(wrapped["command"])
-        assert "volumes" not in after["spec"]
-        assert names(inits(after)) == [found["name"]]
-        return
-    assert wrapped["command"] == [*LINGER, *original]
-    assert wrapped["volumeMounts"] == [MOUNT]
-    if how == "helper":
-        assert after["spec"]["volumes"] == [HELPER_VOLUME]
-        assert names(inits(after)) == [HELPER, found["name"]]
-    else:
-        image = {"reference": IMAGE, "pullPolicy": "IfNotPresent"}
-        assert after["spec"]["volumes"] == [{"name": HELPER, "image": image}]
-        assert names(inits(after)) == [found["name"]]
-
-
-@pytest.mark.parametrize(
-    ("found", "reason"),
-    [
-        (QUICK, "NoShell"),
-        (STDIN, "Interactive"),
-        (TTY, "Interactive"),
-        (container("a"), "NoCommand"),
-    ],
-)
-def test_shell_delivery_never_injects_the_helper(found: Json, reason: str) -> None:
-    decision = decided(pod(found), seen(delivery="Shell"))
-    assert why(decision) == [f"{found['name']}: {reason}"]
-    assert decision.operations == ()
-    assert len(decision.warnings) == 1
-
-
-@pytest.mark.parametrize(
-    ("server", "nodes", "by_image"),
-    [
-        (Version(1, 36), [MODERN], True),
-        (Version(1, 37), [MODERN], True),
-        (None, [MODERN], True),  # A kubelet is never newer than its API server.
-        (Version(1, 35), [MODERN], False),
-        (Version(1, 36), [], False),
-        (None, [], False),
-        (Version(1, 36), [MODERN, node("old", "containerd://1.7.27", "v1.36.0")], False),
-        (Version(1, 36), [MODERN, node("old", "containerd://2.1.5", "v1.35.0")], False),
-    ],
-)
-def test_auto_uses_an_image_volume_if_every_node_supports_it(
-    server: Version | None, nodes: list[Json], by_image: bool
-) -> None:
-    after = settled(pod(QUICK), seen(*nodes, server=server, when="Always"))
-    (volume,) = after["spec"]["volumes"]
-    assert ("image" in volume) is by_image
-    assert len(inits(after)) == (1 if by_image else 2)
-
-
-def test_binary_copies_the_helper_even_if_nodes_support_image_volumes() -> None:
-    after = settled(
-        pod(QUICK), seen(MODERN, server=Version(1, 36), when="Always", delivery="Binary")
-    )
-    assert after["spec"]["volumes"] == [HELPER_VOLUME]
-
-
-@pytest.mark.parametrize(
-    ("server", "reason"),
-    [
-        (Version(1, 34, 9), "ServerTooOld"),
-        (Version(1, 35, 0, final=False), "ServerTooOld"),
-        (Version(1, 35), "Applied"),
-        (Version(1, 36), "Applied"),
-        (None, "Applied"),
-    ],
-)
-def test_image_volume_needs_a_server_that_supports_it(server: Version | None, reason: str) -> None:
-    decision = decided(pod(QUICK), seen(server=server, delivery="ImageVolume"))
-    assert why(decision) == [f"prepare: {reason}"]
-
-
-@pytest.mark.parametrize(
-    "old",
-    [
-        node("old", "containerd://1.7.27", "v1.36.0"),
-        node("old", "containerd://2.1.5", "v1.30.0"),
-        node("old", "cri-o://1.30.1", "v1.30.1"),
-    ],
-    ids=["the runtime", "the kubelet", "both"],
-)
-def test_image_volume_needs_nodes_that_support_it(old: Json) -> None:
-    """`ServerTooOld`: the API server or a node does not support what the remedy needs."""
-    look = seen(old, server=Version(1, 36), delivery="ImageVolume", when="Always")
-    decision = decided(pod(QUICK), look)
-    assert why(decision) == ["prepare: ServerTooOld"]
-    assert decision.operations == ()
-
-
-@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
-def test_only_shells_are_wrapped_without_a_helper_image(delivery: str) -> None:
-    decision = decided(pod(QUICK), seen(delivery=delivery), settings=OperatorSettings())
-    assert why(decision) == ["prepare: HelperImageMissing"]
-    assert decision.operations == ()
-    shell = decided(pod(SHELL), seen(delivery="Auto"), settings=OperatorSettings())
-    assert why(shell) == ["script: Applied"]
-
-
-# Names that the pod already uses.
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        pod(QUICK, volumes=[{"name": HELPER, "configMap": {"name": "x"}}]),
-        pod(QUICK, volumes=[{"name": HELPER, "persistentVolumeClaim": {"claimName": "x"}}]),
-        pod(container(HELPER, "/something"), QUICK),
-        pod(container(HELPER), QUICK),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle"}]}),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/"}]}),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "/podsettle/data"}]}),
-        pod(QUICK, containers=[container(HELPER, "/something")]),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "//podsettle"}]}),
-        pod(QUICK | {"volumeMounts": [{"name": "v", "mountPath": "podsettle"}]}),
-        pod(QUICK | {"volumeDevices": [{"name": "v", "devicePath": "/podsettle"}]}),
-    ],
-    ids=[
-        "a volume", "a claim", "an init container", "one without a command", "the path",
-        "the path with a slash", "a path below it", "a regular container",
-        "the path with two slashes", "a relative path", "a device",
-    ],
-)  # fmt: skip
-def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
-    decision = decided(before, seen())
-    assert why(decision) == ["prepare: NameConflict"]
-    assert decision.operations == ()
-    assert len(decision.warnings) == 1
-
-
-@pytest.mark.parametrize("wrapped_first", [False, True])
-def test_duplicate_helper_container_is_left_unchanged(wrapped_first: bool) -> None:
-    """The API server refuses such a pod, so it is not reported as an internal error."""
-    before = patched(pod(QUICK), decided(pod(QUICK), seen()))
-    helper, wrapped = before["spec"]["initContainers"]
-    late = container("late", "/x")
-    inits = [wrapped, helper, helper] if wrapped_first else [helper, helper]
-    before["spec"]["initContainers"] = [*inits, late]
-    decision = decided(before, seen())
-    assert why(decision)[-1] == "late: NameConflict"
-    assert decision.operations == ()
-
-
-def test_mount_path_with_the_same_prefix_is_no_conflict() -> None:
-    mounts = [{"name": "v", "mountPath": "/podsettle-data"}]
-    assert why(decided(pod(QUICK | {"volumeMounts": mounts}), seen())) == ["prepare: Applied"]
-
-
-def test_shell_is_wrapped_even_if_the_helpers_names_are_taken() -> None:
-    before = pod(SHELL, volumes=[{"name": HELPER, "configMap": {"name": "x"}}])
-    assert why(decided(before, seen())) == ["script: Applied"]
-
-
-# Repeated calls, with changes by other webhooks in between.
-
-
-@pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
-def test_second_call_changes_nothing(delivery: str) -> None:
-    look = seen(delivery=delivery, containers=["*"])
-    once = settled(pod(QUICK, SHELL, restartPolicy="Never"), look)
-    again = decided(once, look)
-    assert why(again) == [f"{name}: AlreadySettled" for name in ("prepare", "script", "main")]
-    assert again.operations == ()
-
-
-def test_pod_wrapped_by_an_earlier_version_is_unchanged() -> None:
-    """During an upgrade replicas of both versions answer."""
-    look = seen(delivery="Shell", containers=["*"])
-    pod_now = settled(pod(SHELL, restartPolicy="Never"), look)
-    (script,) = pod_now["spec"]["initContainers"]
-    assert script["command"][2] == shell_wrapper.SCRIPT
-    script["command"][2] = EARLIER_SCRIPT
-    again = decided(pod_now, look)
-    assert "script: AlreadySettled" in why(again)
-    assert again.operations == ()
-
-
-def test_container_added_later_uses_the_existing_helper() -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).append(container("late", "/late"))
-    twice = settled(once, seen())
-    assert names(inits(twice)) == [HELPER, "prepare", "late"]
-    assert inits(twice)[2]["command"] == [*LINGER, "/late"]
-    assert len(twice["spec"]["volumes"]) == 1
-
-
-def test_helper_moves_before_a_container_added_before_it() -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).insert(0, container("early", "/early"))
-    twice = settled(once, seen())
-    assert names(inits(twice)) == [HELPER, "early", "prepare"]
-    assert inits(twice)[0] == inits(once)[1]
-    assert inits(twice)[1]["command"] == [*LINGER, "/early"]
-    assert decided(twice, seen()).operations == ()
-
-
-def test_helper_moves_before_a_reordered_wrapped_container() -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).reverse()
-    decision = decided(once, seen())
-    assert names(inits(patched(once, decision))) == [HELPER, "prepare"]
-    assert [operation["op"] for operation in decision.operations] == ["move"]
-
-
-@pytest.mark.parametrize(
-    "early",
-    [container("istio-init"), container("proxy", "/x", restartPolicy="Always"), SHELL],
-    ids=["mesh", "sidecar", "shell"],
-)
-def test_helper_stays_after_a_container_that_is_not_wrapped(early: Json) -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).insert(0, early)
-    twice = settled(once, seen())
-    assert names(inits(twice)) == [early["name"], HELPER, "prepare"]
-
-
-def test_helper_in_an_image_volume_serves_containers_at_any_position() -> None:
-    look = seen(delivery="ImageVolume")
-    once = settled(pod(QUICK), look)
-    inits(once).insert(0, container("early", "/early"))
-    twice = settled(once, look)
-    assert names(inits(twice)) == ["early", "prepare"]
-    assert [c["command"][: len(LINGER)] for c in inits(twice)] == [LINGER, LINGER]
-    assert [c["volumeMounts"] for c in inits(twice)] == [[MOUNT], [MOUNT]]
-    assert twice["spec"]["volumes"] == once["spec"]["volumes"]
-
-
-def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
-    """The API server merges its nodeSelector into the pod. The second call must decide the same."""
-    pool = runtime_class("volatile", selector={"pool": "volatile"})
-    other = node("other", "containerd://2.1.5", labels={"pool": "other"})
-    remedies: Json = {"runtimeClass": {"name": "volatile"}, "postInitSleep": {}}
-    look = view(policy(remedies=remedies), classes=[pool], nodes=[other])
-    before = pod(QUICK)
-    decision = decided(before, look)
-    assert why(decision) == ["Applied", "prepare: Applied"]
-    merged = patched(before, decision)
-    merged["spec"]["nodeSelector"] = {"pool": "volatile"}
-    assert decided(merged, look).operations == ()
-
-
-def test_helper_in_a_root_pod_runs_as_the_user_of_its_template() -> None:
-    """PodSecurity restricted v1.22 to v1.24 accepts it on each container instead of on the pod."""
-    secured = QUICK | {"securityContext": {"runAsNonRoot": True, "runAsUser": 1000}}
-    found = settled(pod(secured, securityContext={"runAsUser": 0}), seen())
-    context = found["spec"]["initContainers"][0]["securityContext"]
-    assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 1000)
-
-
-def test_device_in_every_container_is_copied_to_the_helper() -> None:
-    """A LimitRange may require it of each container."""
-    gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    found = settled(pod(QUICK | gpu, containers=[container("main", "/main", **gpu)]), seen())
-    assert found["spec"]["initContainers"][0]["resources"] == gpu["resources"]
-
-
-def test_pod_with_full_annotations_is_unchanged() -> None:
-    before = pod(QUICK, annotations={"full": "x" * (256 * 1024 - 4)})
-    decision = decided(before, seen())
-    assert why(decision) == ["AnnotationsFull"]
-    assert decision.operations == ()

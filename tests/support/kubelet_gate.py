@@ -1,0 +1,36 @@
+"""Clusters with a kubeletGate policy, and the init containers of a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.factories import Json, container, policy, view
+from webhook.cluster.snapshot import Snapshot
+
+QUICK = container("prepare", "/entrypoint", "init")
+HOST_IP = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
+SETTLED = ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
+
+
+def seen(*nodes: Json, beside: Json | None = None, **settings: Any) -> Snapshot:
+    return view(policy(remedies={"kubeletGate": settings, **(beside or {})}), nodes=nodes)
+
+
+def inits(after: Json) -> list[Json]:
+    found: list[Json] = after["spec"].get("initContainers", [])
+    return found
+
+
+def names(after: Json) -> list[str]:
+    return [found["name"] for found in inits(after)]
+
+
+def sidecar(name: str) -> Json:
+    return container(name, restartPolicy="Always")
+
+
+GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
+
+
+SMALL = {"cpu": "5m", "memory": "5Mi"}
+EQUAL = {"limits": SMALL, "requests": SMALL}

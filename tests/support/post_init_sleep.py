@@ -1,0 +1,32 @@
+"""Clusters with a postInitSleep policy, and the init containers of a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.factories import Json, container, policy, view
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.defects.versions import Version
+
+QUICK = container("prepare", "/entrypoint", "init")
+SHELL = container("script", "/bin/sh", "-c", "exit 3")
+MOUNT = {"name": "podsettle-linger", "mountPath": "/podsettle", "readOnly": True}
+HELPER = "podsettle-linger"
+HELPER_VOLUME = {"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
+
+
+def seen(*nodes: Json, server: Version | None = None, **settings: Any) -> Snapshot:
+    return view(policy(remedies={"postInitSleep": settings}), nodes=nodes, server=server)
+
+
+def inits(after: Json) -> list[Json]:
+    found: list[Json] = after["spec"].get("initContainers", [])
+    return found
+
+
+def names(containers: list[Json]) -> list[str]:
+    return [found["name"] for found in containers]
+
+
+SMALL = {"cpu": "5m", "memory": "5Mi"}
+EQUAL = {"limits": SMALL, "requests": SMALL}

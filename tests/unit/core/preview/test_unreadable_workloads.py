@@ -1,0 +1,236 @@
+"""Tests of objects without a pod template, and of templates that cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.workloads import SPEC, TEMPLATE, custom, one, passed_over, workload
+from webhook.core.preview.workloads import PassedOver, Workload, pods_of
+
+NO_KIND = (
+    " has no kind, so it is not a Kubernetes object; for a Helm chart or a Kustomize overlay, "
+    "preview the output of helm template or kubectl kustomize"
+)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (None, "the document is not a Kubernetes object"),
+        ([], "the document is not a Kubernetes object"),
+        ({}, f"the document{NO_KIND}"),
+        ({"kind": 5}, f"the document{NO_KIND}"),
+        ({"kind": ""}, f"the document{NO_KIND}"),
+        ({"kind": "Pod"}, "spec of this Pod is missing or not a mapping"),
+        ({"kind": "Pod", "spec": []}, "spec of this Pod is missing or not a mapping"),
+        ({"kind": "Job"}, "spec of this Job is missing or not a mapping"),
+        (workload("Job"), "spec.template of this Job is missing or not a mapping"),
+        (
+            workload("CronJob", jobTemplate={"spec": 5}),
+            "spec.jobTemplate.spec of this CronJob is missing or not a mapping",
+        ),
+        (
+            workload("Deployment", template={}),
+            "spec.template.spec of this Deployment is missing or not a mapping",
+        ),
+        ({"kind": "List", "items": [5]}, "items[0] is not a Kubernetes object"),
+        ({"kind": "List", "items": [{}]}, f"items[0]{NO_KIND}"),
+        ({"kind": "List", "items": {}}, "items of this List is not a list"),
+        (
+            {"kind": "List", "items": [workload("Job")]},
+            "items[0].spec.template of this Job is missing or not a mapping",
+        ),
+        (
+            {"kind": "PodList", "items": [{}]},
+            "items[0].spec of this Pod is missing or not a mapping",
+        ),
+    ],
+)
+def test_unreadable_object_is_reported_with_its_path(document: Any, message: str) -> None:
+    found = passed_over(document)
+    assert (found.message, found.malformed) == (message, True)
+
+
+UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the template path, "
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (workload("Service"), "a Service holds no pod"),
+        (workload("ConfigMap"), "a ConfigMap holds no pod"),
+        (custom("networking.k8s.io/v1", "Ingress"), "an Ingress holds no pod"),
+        (
+            custom("tekton.dev/v1", "TaskRun"),
+            "Tekton creates the pods of a TaskRun; preview one of them: "
+            "kubectl get pod -n ns -l tekton.dev/taskRun=w -o yaml",
+        ),
+        (
+            custom("tekton.dev/v1beta1", "PipelineRun"),
+            "Tekton creates the pods of a PipelineRun; preview one of them: "
+            "kubectl get pod -n ns -l tekton.dev/pipelineRun=w -o yaml",
+        ),
+        (
+            custom("argoproj.io/v1alpha1", "Workflow"),
+            "Argo creates the pods of a Workflow; preview one of them: "
+            "kubectl get pod -n ns -l workflows.argoproj.io/workflow=w -o yaml",
+        ),
+        (
+            custom("argoproj.io/v1alpha1", "CronWorkflow"),
+            "Argo creates the pods of a CronWorkflow; preview one of them: "
+            "kubectl get pod -n ns -l workflows.argoproj.io/workflow=WORKFLOW -o yaml",
+        ),
+        (
+            custom("podsettle.dev/v1alpha1", "SettlePolicy"),
+            "a policy, not a pod: podsettle check FILE validates it, and preview reads policies "
+            "from the directory of --manifests",
+        ),
+        (
+            custom("v1", "Template"),
+            "preview its output: oc process -f FILE -o yaml | podsettle preview -",
+        ),
+        (
+            custom("example.com/v1", "Fleet"),
+            UNKNOWN.format("Fleet") + "if it has one, such as spec.template",
+        ),
+        # A kind of another group with the name of a built-in kind.
+        (
+            custom("batch.volcano.sh/v1", "Job", spec={}),
+            UNKNOWN.format("Job") + "if it has one, such as spec.template",
+        ),
+    ],
+)
+def test_object_without_a_pod_is_reported_with_an_alternative(document: Any, message: str) -> None:
+    found = passed_over(document)
+    assert (found.kind, found.name, found.namespace) == (document["kind"], "w", "ns")
+    assert (found.message, found.malformed) == (message, False)
+
+
+@pytest.mark.parametrize("name", ["a; rm -rf /", "$(id)", "x" * 300, "a\nb", ""])
+def test_suggested_command_contains_only_names_that_are_safe_in_a_shell(name: str) -> None:
+    run = custom("tekton.dev/v1", "TaskRun") | {"metadata": {"name": name, "namespace": name}}
+    assert passed_over(run).message.endswith("kubectl get pod -l tekton.dev/taskRun=NAME -o yaml")
+
+
+def test_items_after_an_object_without_a_pod_are_found() -> None:
+    items = [workload("Service"), workload("Job", template=TEMPLATE), {}, workload("Pod")]
+    items[3]["spec"] = SPEC
+    found = list(pods_of({"kind": "List", "items": items}))
+    assert [(type(each), each.kind) for each in found] == [
+        (PassedOver, "Service"),
+        (Workload, "Job"),
+        (PassedOver, ""),
+        (Workload, "Pod"),
+    ]
+    assert [each.steps for each in found if isinstance(each, PassedOver)] == [
+        ("items", 0),
+        ("items", 2),
+    ]
+
+
+def test_openshift_deployment_config_yields_its_pod() -> None:
+    found = one(custom("apps.openshift.io/v1", "DeploymentConfig", spec={"template": TEMPLATE}))
+    assert (found.kind, found.path) == ("DeploymentConfig", "spec.template")
+
+
+SCALED_JOB = custom("keda.sh/v1", "ScaledJob", spec={"jobTargetRef": {"template": TEMPLATE}})
+
+
+def test_custom_object_with_a_pod_template_is_unreadable_without_its_path() -> None:
+    found = passed_over(SCALED_JOB)
+    assert found.message == UNKNOWN.format("ScaledJob") + "which may be spec.jobTargetRef.template"
+    assert found.malformed
+    found = passed_over(SCALED_JOB, "spec.workers.template")
+    assert found.message == (
+        "spec.workers of this ScaledJob is missing or not a mapping; the template path may be "
+        "spec.jobTargetRef.template"
+    )
+    assert found.malformed
+
+
+@pytest.mark.parametrize(
+    ("held", "path"),
+    [
+        ({"spec": {"tasks": [{"name": "w", "template": TEMPLATE}]}}, "spec.tasks[0].template"),
+        (
+            {"spec": {"replicatedJobs": [{"template": {"spec": {"template": TEMPLATE}}}]}},
+            "spec.replicatedJobs[0].template.spec.template",
+        ),
+        ({"spec": {"my-workers": {"template": TEMPLATE}}}, "spec.my-workers.template"),
+    ],
+)
+def test_object_with_a_pod_template_beyond_any_path_is_unreadable(
+    held: dict[str, Any], path: str
+) -> None:
+    found = passed_over(custom("batch.volcano.sh/v1alpha1", "Job", **held))
+    assert found.message == (
+        f"podsettle does not know where a Job keeps its pod template; {path} has the shape of one, "
+        "but no template path can lead there: preview a pod that was created from it: "
+        "kubectl get pod NAME -o yaml"
+    )
+    assert found.malformed
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"status": {"template": TEMPLATE}},
+        {"metadata": {"last": {"template": TEMPLATE}}},
+        {"spec": {"template": {"spec": {"containers": []}}}},
+    ],
+)
+def test_object_without_a_pod_template_is_not_unreadable(held: dict[str, Any]) -> None:
+    found = passed_over(custom("example.com/v1", "Fleet") | held)
+    assert not found.malformed
+
+
+def test_template_path_of_another_kind_does_not_make_an_object_unreadable() -> None:
+    found = passed_over(custom("example.com/v1", "Fleet", spec={}), "spec.workers.template")
+    assert found.message == "spec.workers of this Fleet is missing or not a mapping"
+    assert not found.malformed
+
+
+def test_template_path_does_not_make_a_service_unreadable() -> None:
+    assert not passed_over(workload("Service"), "spec.workers.template").malformed
+    assert not passed_over(custom("tekton.dev/v1", "TaskRun"), "spec.workers.template").malformed
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        workload("Job", template={"metadata": {"labels": ["a"]}, "spec": SPEC}),
+        workload("Job", template={"metadata": {"labels": "a"}, "spec": SPEC}),
+        workload(
+            "StatefulSet",
+            template={"spec": {"volumes": ["a"]}},
+            volumeClaimTemplates=[{"metadata": {"name": "a"}}],
+        ),
+        workload("StatefulSet", template={"spec": {"volumes": 5}}, volumeClaimTemplates=[]),
+    ],
+)
+def test_malformed_template_raises_nothing(document: Any) -> None:
+    list(pods_of(document))
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text("ab", max_size=2)
+KEYS = st.sampled_from(
+    ["kind", "metadata", "spec", "items", "template", "jobTemplate", "labels", "name", "volumes",
+     "volumeClaimTemplates"]
+)  # fmt: skip
+KINDS = st.sampled_from(
+    ["Pod", "Job", "CronJob", "StatefulSet", "List", "PodList", "PodTemplate", "Odd"]
+)
+JUNK = st.recursive(
+    LEAVES | KINDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(kind=KINDS, fields=st.dictionaries(KEYS, JUNK, max_size=4))
+def test_any_document_raises_nothing(kind: str, fields: dict[str, Any]) -> None:
+    list(pods_of({**fields, "kind": kind}))
