@@ -4,7 +4,7 @@ WARNING: remedies see only the fields kept here. A remedy that reads another fie
 
 Omitted are the fields that differ between pods of one template: arguments, the names of pods,
 volumes and mounts, the keys and values of labels, foreign annotations, and the scripts that Tekton
-names anew for each sidecar. The image of a container with a command is omitted too, because it
+renames for each sidecar. The image of a container with a command is omitted too, because it
 differs between builds.
 """
 

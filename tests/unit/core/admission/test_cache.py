@@ -1,4 +1,4 @@
-"""Decisions that are remembered: the same as those that are made anew, and not for too long."""
+"""Tests of the decision cache: cached decisions equal new ones, and the cache is bounded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def request(document: Any, **further: Any) -> Request[Any]:
     return decode_review(json.dumps(review(document, **further)).encode()).request
 
 
-def recalled(
+def decide_cached(
     cache: DecisionCache,
     document: Any,
     seen: Snapshot = SEEN,
@@ -48,17 +48,17 @@ def recalled(
     return decide(request(document), seen.policies, seen, settings, cache=cache)
 
 
-ONE_FOR_ALL = DecisionCache()
+SHARED_CACHE = DecisionCache()
 
 
 @given(PODS, VIEWS, SOME_SETTINGS)
-def test_it_decides_as_if_it_remembered_nothing(
+def test_decisions_with_and_without_the_cache_are_equal(
     document: Any, seen: Snapshot, settings: OperatorSettings
 ) -> None:
     wanted = decide_safely(request(document), seen.policies, seen, settings)
     for _ in range(2):
         assert (
-            decide_safely(request(document), seen.policies, seen, settings, cache=ONE_FOR_ALL)
+            decide_safely(request(document), seen.policies, seen, settings, cache=SHARED_CACHE)
             == wanted
         )
 
@@ -107,11 +107,11 @@ def changed(document: Json, path: str, value: Any) -> Json:
         ("spec.schedulerName", "another"),
     ],
 )
-def test_pods_of_one_template_are_decided_on_once(path: str, value: Any) -> None:
+def test_pods_of_one_template_share_a_cached_decision(path: str, value: Any) -> None:
     cache = DecisionCache()
-    first = recalled(cache, TASK)
+    first = decide_cached(cache, TASK)
     assert first.operations
-    assert recalled(cache, changed(TASK, path, value)) is first
+    assert decide_cached(cache, changed(TASK, path, value)) is first
 
 
 INSTALLED = {"name": "podsettle-linger", "command": ["/linger"], "restartPolicy": "Always"}
@@ -144,7 +144,7 @@ WRAPPED_SIDECAR = {"name": "s", "command": ["/podsettle/linger", "x"], "restartP
         ("spec.nodeName", "elsewhere"),
     ],
 )
-def test_what_matters_is_seen(path: str, value: Any) -> None:
+def test_a_change_that_matters_changes_the_cache_key(path: str, value: Any) -> None:
     cache = DecisionCache()
     # An é stands for an e that the body writes as an escape.
     documents = TASK, changed(TASK, path, value)
@@ -177,18 +177,18 @@ def policies(**remedies: Any) -> Snapshot:
     ],
     ids=["nodes", "classes", "release", "policies", "namespace"],
 )
-def test_a_cluster_that_changed_is_looked_at_again(before: Snapshot, change: Snapshot) -> None:
+def test_a_change_of_the_cluster_invalidates_the_cache(before: Snapshot, change: Snapshot) -> None:
     cache = DecisionCache()
     after = change if len(change.policies) else replace(change, policies=before.policies)
     for seen in (before, after, before):
         wanted = decide(request(TASK), seen.policies, seen, SETTINGS)
-        assert recalled(cache, TASK, seen) == wanted
+        assert decide_cached(cache, TASK, seen) == wanted
     assert decide(request(TASK), before.policies, before, SETTINGS) != decide(
         request(TASK), after.policies, after, SETTINGS
     )
 
 
-def test_the_same_pod_in_a_namespace_of_the_cluster_itself_is_another_case() -> None:
+def test_a_pod_in_a_system_namespace_has_its_own_cache_entry() -> None:
     cache = DecisionCache()
     named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["ci", "kube-ci"]}
     gate = policy(remedies={"kubeletGate": {}}, namespaceSelector={"matchExpressions": [named]})
@@ -199,36 +199,36 @@ def test_the_same_pod_in_a_namespace_of_the_cluster_itself_is_another_case() -> 
         assert [outcome.reason for outcome in decision.outcomes] == [reason]
 
 
-def test_nodes_that_were_listed_again_are_the_same() -> None:
+def test_equal_nodes_of_a_new_listing_keep_the_cache() -> None:
     cache = DecisionCache()
     again = view(policy(), nodes=[node()])
     again = replace(again, policies=SEEN.policies)
-    first = recalled(cache, TASK)
+    first = decide_cached(cache, TASK)
     for _ in range(2):
-        assert recalled(cache, TASK, again) is first
-    # Compared once, not for each review: there may be thousands.
+        assert decide_cached(cache, TASK, again) is first
+    # Thousands of nodes must be compared once, not for each review.
     assert cache._generation[0] is again.nodes
 
 
-def test_another_image_of_the_helper_is_looked_at_again() -> None:
+def test_a_new_helper_image_invalidates_the_cache() -> None:
     cache = DecisionCache()
     for image in (IMAGE, None, "registry.example/another:1"):
         settings = OperatorSettings(linger_image=image)
         wanted = decide(request(TASK), SEEN.policies, SEEN, settings)
-        assert recalled(cache, TASK, SEEN, settings) == wanted
+        assert decide_cached(cache, TASK, SEEN, settings) == wanted
 
 
-def test_what_lacks_an_image_is_decided_on_again() -> None:
+def test_a_decision_with_missing_images_is_not_cached() -> None:
     rules = {"lookup": "Registry", "registries": ["registry.example"]}
     seen = view(policy(imageConfig=rules), nodes=[node()])
     cache = DecisionCache()
     document = pod(container("a"))
-    first = recalled(cache, document, seen)
+    first = decide_cached(cache, document, seen)
     assert first.missing_images
-    assert recalled(cache, document, seen) is not first
+    assert decide_cached(cache, document, seen) is not first
 
 
-def test_a_pod_whose_annotations_leave_no_room_is_not_taken_for_one_of_its_make() -> None:
+def test_a_pod_with_full_annotations_does_not_use_the_cache() -> None:
     cache = DecisionCache()
     slim, full = (
         json.dumps(review(pod(container("a", "sh"), annotations={"of": text}))).encode()
@@ -239,15 +239,15 @@ def test_a_pod_whose_annotations_leave_no_room_is_not_taken_for_one_of_its_make(
     assert outcome.reason == "AnnotationsFull"
 
 
-@pytest.mark.parametrize(("length", "remembered"), [(10_000, True), (70_000, False)])
-def test_reviews_of_a_usual_size_are_remembered(length: int, remembered: bool) -> None:
+@pytest.mark.parametrize(("length", "cached"), [(10_000, True), (70_000, False)])
+def test_only_reviews_up_to_64_kib_are_cached(length: int, cached: bool) -> None:
     cache = DecisionCache()
     body = json.dumps(review(pod(container("a", "sh", args=["x" * length])))).encode()
     first, again = (
         admit(body, SEEN.policies, SEEN, SETTINGS, cache=cache).decision for _ in range(2)
     )
     assert first == again
-    assert (first is again, bool(len(cache))) == (remembered, remembered)
+    assert (first is again, bool(len(cache))) == (cached, cached)
 
 
 @pytest.mark.parametrize(
@@ -258,13 +258,13 @@ def test_reviews_of_a_usual_size_are_remembered(length: int, remembered: bool) -
     ],
     ids=["long", "answered at length"],
 )
-def test_what_takes_much_memory_is_not_remembered(document: Json) -> None:
+def test_a_large_cache_entry_is_not_stored(document: Json) -> None:
     cache = DecisionCache()
-    assert recalled(cache, document).operations
+    assert decide_cached(cache, document).operations
     assert len(cache) == 0
 
 
-def test_a_namespace_that_asks_for_a_missing_policy_is_told_so_by_its_name() -> None:
+def test_a_missing_policy_is_reported_with_the_namespace_of_the_request() -> None:
     cache = DecisionCache()
     labels = {"podsettle.dev/policy": "gone"}
     seen = view(policy(), namespaces=[namespace(name, labels) for name in ("ci", "qa")])
@@ -275,18 +275,18 @@ def test_a_namespace_that_asks_for_a_missing_policy_is_told_so_by_its_name() -> 
 
 def test_distinct_pods_do_not_grow_the_cache_beyond_its_limit() -> None:
     sample = DecisionCache()
-    recalled(sample, TASK)
+    decide_cached(sample, TASK)
     size = sample.size_bytes
     cache = DecisionCache(max_bytes=3 * size + 100)
-    recalled(cache, TASK)
+    decide_cached(cache, TASK)
     for number in range(20):
-        recalled(cache, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
+        decide_cached(cache, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
         assert 0 < cache.size_bytes <= 3 * size + 100
         assert len(cache) <= 3
 
 
 BROKEN = [b"\xff", b"\\ud800", b"\\x", b"\x01", b"\xc3", b"\xed\xa0\x80"]
-"""Texts that are no UTF-8 or no JSON; what msgspec passes over it does not look at."""
+"""Texts that are invalid UTF-8 or invalid JSON. msgspec does not check the texts that it skips."""
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=repr)
@@ -308,7 +308,7 @@ BROKEN = [b"\xff", b"\\ud800", b"\\x", b"\x01", b"\xc3", b"\xed\xa0\x80"]
         "metadata.managedFields",
     ],
 )
-def test_a_text_that_is_not_utf_8_is_decided_on_alike_with_and_without_the_cache(
+def test_invalid_utf_8_gives_equal_decisions_with_and_without_the_cache(
     path: str, broken: bytes
 ) -> None:
     value = {

@@ -1,4 +1,4 @@
-"""From a request and a view to a decision: who is left alone, and whose remedy counts."""
+"""Tests of the decision: which pods are unchanged, and which policy's remedy applies."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def relabel(**fields: Any) -> dict[str, Any]:
     return {"skipSELinuxRelabel": {"pods": "All", **fields}}
 
 
-def test_no_policy_covers_the_namespace_or_the_pod() -> None:
+def test_a_pod_without_a_covering_policy_is_unchanged() -> None:
     elsewhere = policy("a", namespaceSelector={"matchLabels": {"team": "b"}})
     others = policy("b", podSelector={"matchLabels": {"app": "x"}})
     for seen in (view(), view(elsewhere), view(others), view(elsewhere, others)):
         assert why(decided(pod(QUICK), seen)) == ["NoPolicy"]
 
 
-def test_a_pod_selector_covers_the_pods_that_it_selects() -> None:
+def test_a_pod_selector_limits_the_policy_to_matching_pods() -> None:
     tekton = {"matchExpressions": [{"key": "tekton.dev/taskRun", "operator": "Exists"}]}
     seen = view(policy(podSelector=tekton))
     assert why(decided(pod(QUICK, labels={"tekton.dev/taskRun": "x"}), seen)) == [
@@ -53,14 +53,14 @@ def test_a_pod_selector_covers_the_pods_that_it_selects() -> None:
     assert why(decided(pod(QUICK), seen)) == ["NoPolicy"]
 
 
-def test_a_policy_may_want_pods_without_a_label() -> None:
+def test_a_pod_selector_may_require_the_absence_of_a_label() -> None:
     absent = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
     seen = view(policy(podSelector=absent))
     assert why(decided(pod(QUICK), seen)) == ["prepare: Applied"]
     assert why(decided(pod(QUICK, labels={"app": "x"}), seen)) == ["NoPolicy"]
 
 
-def test_a_namespace_that_asks_for_a_policy_gets_it() -> None:
+def test_the_policy_label_of_a_namespace_selects_a_policy() -> None:
     ci = namespace("ci", {"podsettle.dev/policy": "p"})
     asked = view(policy(namespaceSelector=None), namespaces=[ci])
     decision = decided(pod(QUICK), asked)
@@ -72,7 +72,7 @@ def test_a_namespace_that_asks_for_a_policy_gets_it() -> None:
     ("policies", "others"),
     [([], []), ([policy(podSelector={"matchLabels": {"a": "b"}})], []), ([policy()], ["Applied"])],
 )
-def test_a_namespace_that_asks_for_a_missing_policy_is_told_of_it(
+def test_a_policy_label_with_a_missing_policy_gives_a_warning(
     policies: list[Any], others: list[str]
 ) -> None:
     ci = namespace("ci", {"podsettle.dev/policy": "gone"})
@@ -83,7 +83,7 @@ def test_a_namespace_that_asks_for_a_missing_policy_is_told_of_it(
     ]
 
 
-def test_a_namespace_that_is_switched_off_is_left_alone() -> None:
+def test_a_disabled_namespace_is_unchanged() -> None:
     off = namespace("ci", {"podsettle.dev/enabled": "false", "podsettle.dev/policy": "p"})
     decision = decided(pod(QUICK), view(policy(), namespaces=[off]))
     assert why(decision) == ["NamespaceDisabled"]
@@ -91,7 +91,7 @@ def test_a_namespace_that_is_switched_off_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["kube-system", "openshift-etcd", "podsettle-system"])
-def test_protected_namespaces_are_left_alone(name: str) -> None:
+def test_a_protected_namespace_is_unchanged(name: str) -> None:
     asking = namespace(name, {"podsettle.dev/policy": "gone"})
     seen = view(policy(), namespaces=[asking])
     assert why(decided(pod(QUICK), seen, namespace=name)) == ["ProtectedNamespace"]
@@ -105,7 +105,7 @@ class Forgetful(Snapshot):
         return self.namespaces.get(name)
 
 
-def test_a_namespace_that_the_view_does_not_know_is_told_of() -> None:
+def test_an_unknown_namespace_gives_a_warning() -> None:
     decision = decided(pod(QUICK), Forgetful(view(policy()).policies))
     assert why(decision) == ["NamespaceUnknown"]
     assert decision.warnings == ["podsettle: NamespaceUnknown: namespace 'ci' is not known"]
@@ -145,7 +145,7 @@ def test_a_namespace_that_the_view_does_not_know_is_told_of() -> None:
         ),
     ],
 )
-def test_a_pod_is_left_alone(
+def test_an_excluded_pod_is_unchanged(
     annotations: dict[str, str], spec: dict[str, Any], reason: str
 ) -> None:
     decision = decided(pod(QUICK, annotations=annotations, **spec), view(policy()))
@@ -155,7 +155,7 @@ def test_a_pod_is_left_alone(
 
 
 @pytest.mark.parametrize("spec", [{"os": {"name": "linux"}}, {"os": None}, {"nodeSelector": None}])
-def test_a_linux_pod_is_not(spec: dict[str, Any]) -> None:
+def test_a_linux_pod_is_not_taken_for_a_windows_pod(spec: dict[str, Any]) -> None:
     assert why(decided(pod(QUICK, **spec), view(policy()))) == ["prepare: Applied"]
 
 
@@ -171,7 +171,7 @@ def test_a_linux_pod_is_not(spec: dict[str, Any]) -> None:
         ("nothing-of-ours", ["UnknownRemedy", "Applied", "prepare: Applied"]),
     ],
 )
-def test_a_pod_opts_out_of_single_remedies(skip: str, reasons: list[str]) -> None:
+def test_the_skip_annotation_excludes_single_remedies(skip: str, reasons: list[str]) -> None:
     both = policy(remedies={"postInitSleep": {}, "runtimeClass": {"name": "fast"}})
     decision = decided(pod(QUICK, annotations={SKIP: skip}), view(both, classes=FAST))
     assert why(decision) == reasons
@@ -187,7 +187,7 @@ def test_a_pod_opts_out_of_single_remedies(skip: str, reasons: list[str]) -> Non
         {"sub_resource": "status"},
     ],
 )
-def test_only_the_creation_of_a_pod_is_covered(request_fields: dict[str, str]) -> None:
+def test_a_request_other_than_pod_creation_is_unchanged(request_fields: dict[str, str]) -> None:
     seen = view(policy())
     request = make_request(pod(QUICK), "ci")
     for name, value in request_fields.items():
@@ -198,14 +198,14 @@ def test_only_the_creation_of_a_pod_is_covered(request_fields: dict[str, str]) -
 @pytest.mark.parametrize(
     ("group", "resource"), [("", "services"), ("metrics.k8s.io", "pods"), ("", "pods/log")]
 )
-def test_only_pods_of_the_core_group_are_covered(group: str, resource: str) -> None:
+def test_a_resource_other_than_core_pods_is_unchanged(group: str, resource: str) -> None:
     seen = view(policy())
     request = make_request(pod(QUICK), "ci")
     request.resource.group, request.resource.resource = group, resource
     assert why(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
 
 
-def test_the_policy_with_the_higher_priority_decides_and_then_the_name() -> None:
+def test_policies_apply_by_priority_and_then_by_name() -> None:
     def chosen(**priorities: int) -> str:
         policies = [
             policy(name, priority=priority, remedies={"runtimeClass": {"name": name}})
@@ -240,7 +240,7 @@ def test_each_remedy_comes_from_the_first_policy_that_sets_it() -> None:
     )
 
 
-def test_a_policy_that_does_not_select_the_pod_shadows_nothing() -> None:
+def test_a_policy_that_does_not_select_the_pod_hides_no_other_policy() -> None:
     policies = [
         policy("a", priority=9, podSelector={"matchLabels": {"app": "x"}}),
         policy("b"),
@@ -249,7 +249,7 @@ def test_a_policy_that_does_not_select_the_pod_shadows_nothing() -> None:
     assert [(o.policy, str(o.reason)) for o in decision.outcomes] == [("b", "Applied")]
 
 
-def test_an_audit_changes_nothing_and_reports_what_it_would_do() -> None:
+def test_an_audit_reports_remedies_without_changing_the_pod() -> None:
     remedies = {"postInitSleep": {}, "runtimeClass": {"name": "gone"}, **relabel()}
     decision = decided(pod(QUICK), view(policy(action="Audit", remedies=remedies)))
     assert why(decision) == ["RuntimeClassMissing", "WouldApply", "prepare: WouldApply"]
@@ -257,7 +257,7 @@ def test_an_audit_changes_nothing_and_reports_what_it_would_do() -> None:
     assert "applied" not in decision.audit_annotations
 
 
-def test_an_audit_never_shadows_a_policy_that_mutates() -> None:
+def test_an_audit_hides_no_policy_that_mutates() -> None:
     audit = policy(
         "audit",
         priority=100,
@@ -287,13 +287,15 @@ def test_an_audit_never_shadows_a_policy_that_mutates() -> None:
         ("old/runtimeClass", "old/runtimeClass,p/postInitSleep"),
     ],
 )
-def test_what_was_applied_is_added_to_what_the_pod_carries(before: str | None, after: str) -> None:
+def test_applied_remedies_are_added_to_the_applied_annotation(
+    before: str | None, after: str
+) -> None:
     annotations = {} if before is None else {APPLIED: before}
     found = settled(pod(QUICK, annotations=annotations), view(policy()))
     assert found["metadata"]["annotations"][APPLIED] == after
 
 
-def test_a_settled_pod_says_how_large_it_was_left() -> None:
+def test_a_settled_pod_carries_its_fingerprint() -> None:
     labels = {"a": "b", "c": "d"}
     document = pod(QUICK, container("late"), labels=labels)
     found = settled(document, view(policy()))
@@ -310,27 +312,27 @@ def test_a_settled_pod_says_how_large_it_was_left() -> None:
     )
 
 
-def test_a_pod_to_which_nothing_is_applied_carries_no_annotation() -> None:
+def test_a_pod_without_an_applied_remedy_gets_no_annotation() -> None:
     decision = decided(pod(container("a")), view(policy()))
     assert why(decision) == ["a: NoCommand"]
     assert decision.operations == ()
 
 
-def test_a_patch_applies_to_a_pod_without_metadata_too() -> None:
+def test_a_patch_applies_to_a_pod_without_metadata() -> None:
     """The API server always sends metadata; who pastes a pod into the preview may not."""
     before = pod(QUICK)
     del before["metadata"]
     patched(before, decided(before, view(policy())))
 
 
-def test_the_helper_image_is_the_one_that_the_operator_named() -> None:
+def test_the_helper_image_comes_from_the_operator_settings() -> None:
     found = settled(pod(QUICK), view(policy()))
     assert [c["image"] for c in found["spec"]["initContainers"]] == [IMAGE, QUICK["image"]]
-    nobody = decided(pod(QUICK), view(policy()), settings=OperatorSettings())
-    assert why(nobody) == ["prepare: HelperImageMissing"]
+    unset = decided(pod(QUICK), view(policy()), settings=OperatorSettings())
+    assert why(unset) == ["prepare: HelperImageMissing"]
 
 
-def test_a_pod_opts_out_of_audits_too() -> None:
+def test_the_skip_annotation_excludes_audits() -> None:
     remedies: dict[str, object] = {"postInitSleep": {}}
     audit = policy(remedies=remedies, action="Audit")
     before = pod(QUICK, annotations={"podsettle.dev/skip": "postInitSleep"})
@@ -338,7 +340,7 @@ def test_a_pod_opts_out_of_audits_too() -> None:
 
 
 @pytest.mark.parametrize(("count", "applied"), [(499, 499), (500, 0)])
-def test_a_pod_of_more_containers_than_anybody_has_is_left_alone(count: int, applied: int) -> None:
+def test_a_pod_with_more_than_500_containers_is_unchanged(count: int, applied: int) -> None:
     large = pod(*(container(f"c{n}", "/c") for n in range(count)))
     outcomes = decided(large, view(policy())).outcomes
     assert sum(outcome.changed for outcome in outcomes) == applied
@@ -346,7 +348,7 @@ def test_a_pod_of_more_containers_than_anybody_has_is_left_alone(count: int, app
         assert [outcome.reason for outcome in outcomes] == ["PodTooLarge"]
 
 
-def test_an_annotation_that_skips_what_does_not_exist_costs_one_line() -> None:
+def test_unknown_remedies_in_the_skip_annotation_give_one_short_warning() -> None:
     skip = ",".join(f"x{n}" for n in range(20_000))
     skipping = pod(QUICK, annotations={"podsettle.dev/skip": skip})
     first, *rest = decided(skipping, view(policy())).outcomes

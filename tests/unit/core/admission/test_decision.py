@@ -1,3 +1,5 @@
+"""Tests that every reason of the core is given by a decision."""
+
 from __future__ import annotations
 
 import json
@@ -26,121 +28,7 @@ from webhook.core.admission.handler import admit
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import Namespace
 from webhook.core.defects.versions import Version
-from webhook.core.reasons import Outcome, Reason
-
-
-@pytest.mark.parametrize("reason", Reason)
-def test_every_reason_is_a_camel_case_code_with_a_sentence_about_it(reason: Reason) -> None:
-    assert reason.value.isalnum()
-    assert reason.value[0].isupper()
-    assert reason.meaning.endswith(".")
-    assert isinstance(reason.warns, bool)
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "Applied", "NoPolicy", "NamespaceDisabled", "PodOptedOut", "MirrorPod", "WindowsPod",
-        "NoCommand", "NativeSidecar", "RuntimeClassMissing", "RuntimeClassConflict",
-        "RuntimeClassPreset", "UnstableSELinuxLevel", "ServerTooOld", "NotNeeded", "InternalError",
-    ],
-)  # fmt: skip
-def test_the_reasons_of_the_contract_are_there(reason: str) -> None:
-    assert reason in list(Reason)
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        Reason.APPLIED, Reason.WOULD_APPLY, Reason.ALREADY_SETTLED, Reason.NO_POLICY,
-        Reason.NAMESPACE_DISABLED, Reason.PROTECTED_NAMESPACE, Reason.NOT_POD_CREATE,
-        Reason.POD_OPTED_OUT, Reason.MIRROR_POD, Reason.WINDOWS_POD, Reason.NATIVE_SIDECAR,
-        Reason.MESH_INIT_CONTAINER, Reason.LONG_RUNNING, Reason.NOT_NEEDED,
-        Reason.NO_PERSISTENT_VOLUME,
-    ],
-)  # fmt: skip
-def test_nobody_is_warned_of_what_is_as_it_should_be(reason: Reason) -> None:
-    assert Decision((Outcome(reason, "postInitSleep", "p", "a"),)).warnings == []
-
-
-def test_a_warning_names_the_remedy_the_reason_and_the_container() -> None:
-    decision = Decision((Outcome(Reason.NO_SHELL, "postInitSleep", "p", "prepare"),))
-    assert decision.warnings == [
-        "podsettle: postInitSleep: NoShell: prepare: "
-        "`delivery: Shell` is set, but the command does not start with a known shell."
-    ]
-
-
-def test_a_message_says_more_than_the_meaning_of_the_reason() -> None:
-    missing = Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p", message="no such class")
-    assert Decision((missing,)).warnings == [
-        "podsettle: runtimeClass: RuntimeClassMissing: no such class"
-    ]
-
-
-def test_many_containers_make_one_warning() -> None:
-    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}") for n in range(40))
-    (warning,) = Decision(outcomes).warnings
-    assert warning.startswith("podsettle: postInitSleep: NoCommand: c0, c1, c2 and 37 more: ")
-
-
-def test_three_containers_are_all_named() -> None:
-    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", name) for name in "abc")
-    (warning,) = Decision(outcomes).warnings
-    assert warning.startswith("podsettle: postInitSleep: NoCommand: a, b, c: ")
-
-
-def test_each_reason_of_each_remedy_has_its_own_warning() -> None:
-    outcomes = (
-        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "a"),
-        Outcome(Reason.NO_SHELL, "postInitSleep", "p", "b"),
-        Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p"),
-        Outcome(Reason.RUNTIME_CLASS_MISSING, "skipSELinuxRelabel", "p"),
-    )
-    assert len(Decision(outcomes).warnings) == 4
-
-
-SUBJECT = "podsettle: postInitSleep: NoCommand: a: "
-
-
-@pytest.mark.parametrize("length", [1, 255, 256, 257, 10_000])
-def test_no_warning_is_longer_than_the_api_server_keeps(length: int) -> None:
-    message = "m" * (length - len(SUBJECT))
-    outcome = Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "a", message=message or "m")
-    (warning,) = Decision((outcome,)).warnings
-    if length > 256:
-        assert warning == f"{SUBJECT}{message}"[:253] + "..."
-    else:
-        assert warning == SUBJECT + (message or "m")
-
-
-def test_long_names_do_not_make_a_long_warning() -> None:
-    outcomes = tuple(
-        Outcome(Reason.NO_COMMAND, "skipSELinuxRelabel", "p", "n" * 63) for _ in range(9)
-    )
-    (warning,) = Decision(outcomes).warnings
-    assert len(warning) == 256
-
-
-def test_audit_annotations_tell_what_was_applied_and_what_was_not() -> None:
-    outcomes = (
-        Outcome(Reason.APPLIED, "postInitSleep", "p", "a", changed=True),
-        Outcome(Reason.UNSTABLE_SELINUX_LEVEL, "skipSELinuxRelabel", "q", changed=True),
-        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "b"),
-        Outcome(Reason.NO_POLICY),
-    )
-    assert Decision(outcomes).audit_annotations == {
-        "applied": "p/postInitSleep[a]=Applied q/skipSELinuxRelabel=UnstableSELinuxLevel",
-        "skipped": "p/postInitSleep[b]=NoCommand NoPolicy",
-    }
-
-
-def test_a_decision_about_nothing_says_nothing() -> None:
-    assert Decision().audit_annotations == {}
-    assert Decision().warnings == []
-
-
-# Each reason, brought about.
+from webhook.core.reasons import Reason
 
 QUICK = container("prepare", "/entrypoint")
 SLEEP = view(policy())
@@ -267,22 +155,10 @@ CASES: dict[Reason, Callable[[], Decision]] = {
 OF_THE_SERVER = {Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED}
 
 
-def test_every_reason_of_the_core_has_a_case() -> None:
+def test_every_reason_of_the_core_has_a_test_case() -> None:
     assert CASES.keys() == set(Reason) - OF_THE_SERVER
 
 
 @pytest.mark.parametrize("reason", CASES)
-def test_the_reason_comes_about(reason: Reason) -> None:
+def test_the_case_of_a_reason_gives_that_reason(reason: Reason) -> None:
     assert reason in [outcome.reason for outcome in CASES[reason]().outcomes]
-
-
-def test_what_is_told_has_an_end() -> None:
-    outcomes = tuple(
-        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}", message=f"m{n}")
-        for n in range(1000)
-    )
-    decision = Decision(outcomes)
-    assert len(decision.warnings) == 16
-    assert decision.warnings[-1] == "podsettle: 985 more"
-    assert sum(map(len, decision.warnings)) <= 4096
-    assert max(map(len, decision.audit_annotations.values())) <= 10_240

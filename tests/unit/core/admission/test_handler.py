@@ -1,4 +1,4 @@
-"""Bytes in, bytes out: always an answer, always allowed."""
+"""Tests of the review handler: every review is answered, and every pod is allowed."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def test_a_review_is_answered_with_a_patch_that_settles_the_pod() -> None:
     assert answer.request.uid == UID
 
 
-def test_a_review_of_a_pod_that_needs_nothing_is_answered_without_a_patch() -> None:
+def test_a_pod_that_needs_no_remedy_is_answered_without_a_patch() -> None:
     _, found = unpatched(review(pod()))
     assert found["response"].keys() == {"uid", "allowed"}
 
 
-def test_a_covered_pod_for_which_there_is_nothing_to_say_passes() -> None:
+def test_a_covered_pod_without_outcomes_is_allowed() -> None:
     seen = view(policy())
     found = admit(json.dumps(review(pod())).encode(), seen.policies, seen, SETTINGS)
     assert found.decision.outcomes == ()
@@ -83,7 +83,7 @@ def test_a_covered_pod_for_which_there_is_nothing_to_say_passes() -> None:
     assert json.loads(found.body)["response"] == {"uid": UID, "allowed": True}
 
 
-def test_warnings_are_passed_on_one_line_for_many_containers() -> None:
+def test_the_answer_has_one_warning_for_many_containers() -> None:
     _, found = unpatched(review(pod(*(container(f"c{n}") for n in range(40)))))
     (warning,) = found["response"]["warnings"]
     assert "c0, c1, c2 and 37 more" in warning
@@ -110,13 +110,13 @@ def test_warnings_are_passed_on_one_line_for_many_containers() -> None:
     ],
     ids=lambda body: body[:40].decode("latin-1"),
 )
-def test_what_has_no_uid_to_answer_to_is_the_one_thing_refused(body: bytes) -> None:
+def test_a_body_without_a_uid_is_refused(body: bytes) -> None:
     with pytest.raises(UnreadableReviewError, match="not an AdmissionReview"):
         admit(body, SEEN.policies, SEEN, SETTINGS)
 
 
 @pytest.mark.parametrize("rest", [b"", b"} trailing", b',"object":' + b"[" * 200_000])
-def test_a_uid_at_the_head_of_a_body_is_answered_to_whatever_follows(rest: bytes) -> None:
+def test_a_malformed_body_with_a_uid_at_its_head_is_answered(rest: bytes) -> None:
     head = b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"%s"'
     unpatched(head % UID.encode() + rest)
 
@@ -129,7 +129,7 @@ def test_a_uid_at_the_head_of_a_body_is_answered_to_whatever_follows(rest: bytes
         {"resource": "pods"},
     ],
 )
-def test_a_review_that_cannot_be_read_is_answered_by_its_uid(broken: Json) -> None:
+def test_a_malformed_review_is_answered_with_its_uid(broken: Json) -> None:
     answer, found = unpatched(review(pod(QUICK), **broken))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.UNSUPPORTED_REVIEW]
     assert found["apiVersion"] == "admission.k8s.io/v1"
@@ -145,14 +145,16 @@ def test_a_review_that_cannot_be_read_is_answered_by_its_uid(broken: Json) -> No
         ("", "admission.k8s.io/v1"),
     ],
 )
-def test_another_version_is_answered_in_it(version: str, answered: str) -> None:
+def test_a_review_of_another_version_is_answered_in_that_version(
+    version: str, answered: str
+) -> None:
     answer, found = unpatched({**review(pod(QUICK)), "apiVersion": version})
     assert [o.reason for o in answer.decision.outcomes] == [Reason.UNSUPPORTED_REVIEW]
     assert found["apiVersion"] == answered
 
 
 @pytest.mark.parametrize("kind", ["ConversionReview", "Pod", ""])
-def test_another_kind_is_no_review(kind: str) -> None:
+def test_an_object_of_another_kind_is_an_unsupported_review(kind: str) -> None:
     answer, found = unpatched({**review(pod(QUICK)), "kind": kind})
     assert [o.reason for o in answer.decision.outcomes] == [Reason.UNSUPPORTED_REVIEW]
     assert found["apiVersion"] == "admission.k8s.io/v1"
@@ -169,7 +171,7 @@ def test_another_kind_is_no_review(kind: str) -> None:
         {"resource": {}},
     ],
 )
-def test_anything_but_the_creation_of_a_pod_passes(request_fields: Json) -> None:
+def test_a_request_other_than_pod_creation_is_allowed(request_fields: Json) -> None:
     answer, found = unpatched(review(pod(QUICK), **request_fields))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.NOT_POD_CREATE]
     assert "warnings" not in found["response"]
@@ -192,20 +194,20 @@ def test_anything_but_the_creation_of_a_pod_passes(request_fields: Json) -> None
         {**pod(QUICK), "spec": []},
     ],
 )
-def test_a_pod_that_kubernetes_would_not_send_passes(document: Any) -> None:
+def test_a_malformed_pod_is_allowed(document: Any) -> None:
     answer, _ = unpatched(review(document))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
     assert answer.error is None
 
 
-def test_a_pod_that_is_absent_passes() -> None:
+def test_a_review_without_a_pod_is_allowed() -> None:
     body = review(None)
     del body["request"]["object"]
     answer, _ = unpatched(body)
     assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
 
 
-def test_a_pod_in_another_encoding_is_the_askers_fault_and_not_a_defect() -> None:
+def test_a_pod_in_another_encoding_is_not_an_internal_error() -> None:
     body = json.dumps(review(pod(container("NAME", "x")))).encode().replace(b"NAME", b"\xff")
     answer, _ = unpatched(body)
     assert [o.reason for o in answer.decision.outcomes] == [Reason.MALFORMED_POD]
@@ -218,15 +220,15 @@ def test_a_pod_in_another_encoding_is_the_askers_fault_and_not_a_defect() -> Non
         b"[" * 200_000 + b"]" * 200_000,
         b'{"metadata":{},"spec":{"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}}",
     ],
-    ids=["the pod", "a field nobody reads"],
+    ids=["the pod", "a field that is not read"],
 )
-def test_a_pod_that_is_nested_too_deeply_passes_or_is_no_review(document: bytes) -> None:
+def test_a_pod_that_is_nested_too_deeply_is_allowed_or_unsupported(document: bytes) -> None:
     body = json.dumps(review("POD")).encode().replace(b'"POD"', document)
     with suppress(UnreadableReviewError):
         unpatched(body)
 
 
-def test_fields_that_are_not_read_do_not_matter() -> None:
+def test_malformed_fields_that_podsettle_does_not_read_are_ignored() -> None:
     body = review(pod(QUICK), userInfo={"extra": {"a": [1]}}, requestKind=5)
     body["unknown"] = [{}]
     _, found = ask(body)
@@ -241,7 +243,7 @@ class Broken(Snapshot):
         raise ZeroDivisionError(f"no {name}")
 
 
-def test_a_defect_costs_the_pod_nothing_but_its_remedies() -> None:
+def test_an_internal_error_admits_the_pod_unchanged() -> None:
     document = policy(remedies={"runtimeClass": {"name": "fast"}, "postInitSleep": {}})
     answer, found = unpatched(review(pod(QUICK)), Broken(PolicySet([document])))
     (outcome,) = answer.decision.outcomes
@@ -253,14 +255,14 @@ def test_a_defect_costs_the_pod_nothing_but_its_remedies() -> None:
     )
 
 
-def test_a_long_defect_makes_a_short_warning() -> None:
+def test_a_long_internal_error_gives_a_short_warning() -> None:
     document = policy(remedies={"runtimeClass": {"name": "f" * 253}})
     _, found = unpatched(review(pod(QUICK)), Broken(PolicySet([document])))
     (warning,) = found["response"]["warnings"]
     assert len(warning) == 256
 
 
-def test_a_patch_that_the_self_check_refuses_is_not_answered(
+def test_a_patch_that_fails_the_self_check_is_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def intrude(_pod: Any, _settings: Any, _context: Any, patch: Any) -> Iterator[Outcome]:
@@ -273,7 +275,7 @@ def test_a_patch_that_the_self_check_refuses_is_not_answered(
     assert isinstance(answer.error, PatchError)
 
 
-def test_an_exotic_quantity_is_copied_as_it_is() -> None:
+def test_an_unusual_quantity_is_copied_unchanged() -> None:
     huge = {"limits": {"cpu": 10**30, "memory": 1.5}}
     document = pod(QUICK | {"resources": huge})
     answer, found = ask(review(document))

@@ -1,4 +1,4 @@
-"""What holds of every pod, every policy and every view of the cluster."""
+"""Property tests over generated pods, policies and views of the cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.handler import UnreadableReviewError, admit
 
-# Pods: every field that is read, in each way it may stand there, among fields that nobody reads.
+# Pods: every field that podsettle reads, with each kind of value, among fields that it ignores.
 
 
 # Policies and views.
@@ -174,7 +174,7 @@ def misplaced(before: Any, after: Any) -> bool:
 
 @examples(300)
 @given(document=PODS, seen=VIEWS, options=SETTINGS)
-def test_only_what_may_change_changes_and_once_is_enough(
+def test_any_pod_gets_only_allowed_changes_and_a_second_call_adds_none(
     document: Json, seen: Snapshot, options: OperatorSettings
 ) -> None:
     received = copy.deepcopy(document)
@@ -190,7 +190,7 @@ def test_only_what_may_change_changes_and_once_is_enough(
 
 @examples(300)
 @given(document=PODS, injected=INJECTED, where=st.integers(0, 6), seen=VIEWS, options=SETTINGS)
-def test_another_webhook_may_add_a_container_in_between(
+def test_a_container_added_between_two_calls_keeps_the_changes_allowed(
     document: Json, injected: Json, where: int, seen: Snapshot, options: OperatorSettings
 ) -> None:
     between = ask(document, seen, options).after
@@ -215,7 +215,7 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 
 
 @given(document=PODS, junk=JUNK, data=st.data(), seen=VIEWS, options=SETTINGS)
-def test_junk_in_any_field_costs_the_pod_nothing(
+def test_a_pod_with_junk_in_any_field_is_allowed(
     document: Json, junk: Any, data: st.DataObject, seen: Snapshot, options: OperatorSettings
 ) -> None:
     *path, last = data.draw(st.sampled_from([p for p in places(document) if p]))
@@ -228,7 +228,7 @@ def test_junk_in_any_field_costs_the_pod_nothing(
 
 
 @given(document=JUNK, seen=VIEWS, options=SETTINGS)
-def test_any_json_for_a_pod_is_answered(
+def test_any_json_as_the_pod_is_answered(
     document: Any, seen: Snapshot, options: OperatorSettings
 ) -> None:
     first = ask(document, seen, options)
@@ -265,7 +265,7 @@ SEEN = view(policy(), nodes=[node()])
 
 
 @given(body=st.binary(max_size=30) | REVIEWISH | damaged())
-def test_any_body_is_answered_or_is_no_review(body: bytes) -> None:
+def test_any_body_is_answered_or_refused_as_no_review(body: bytes) -> None:
     try:
         answer = admit(body, SEEN.policies, SEEN, OperatorSettings())
     except UnreadableReviewError:
@@ -277,7 +277,7 @@ def test_any_body_is_answered_or_is_no_review(body: bytes) -> None:
 
 
 @given(count=st.integers(50, 300), seen=VIEWS)
-def test_a_pod_may_have_very_many_containers(count: int, seen: Snapshot) -> None:
+def test_a_pod_with_very_many_containers_is_answered(count: int, seen: Snapshot) -> None:
     document = {
         "metadata": {},
         "spec": {

@@ -1,4 +1,4 @@
-"""What is read of a review beside the pod."""
+"""Tests of the review envelope and of fields that are decoded lazily."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from webhook.core.pod import DECODE_ERRORS, Container
         (None, ""),
     ],
 )
-def test_a_pod_has_a_name_for_people(metadata: Json | None, name: str) -> None:
+def test_a_generated_name_ends_in_a_star(metadata: Json | None, name: str) -> None:
     assert make_request({"metadata": metadata, "spec": {}}, "ci").pod.name == name
 
 
 @pytest.mark.parametrize("document", [None, 7, [], {}, {"spec": {"containers": 7}}])
-def test_a_review_is_read_whatever_its_object_is(document: object) -> None:
+def test_a_review_with_a_malformed_object_is_decoded(document: object) -> None:
     request = make_request(document, "ci")
     assert (request.operation, request.namespace) == ("CREATE", "ci")
     with pytest.raises(DECODE_ERRORS):
@@ -33,7 +33,7 @@ def test_a_review_is_read_whatever_its_object_is(document: object) -> None:
 
 @pytest.mark.parametrize("field", ["volumeMounts", "volumeDevices"])
 @pytest.mark.parametrize("value", ["x", 7, {}, [7]])
-def test_what_is_decoded_when_it_is_asked_for_may_be_unreadable(field: str, value: object) -> None:
+def test_a_malformed_undecoded_field_raises_when_it_is_read(field: str, value: object) -> None:
     received = make_request(pod(container("a", **{field: value})), "ci").pod
     (found,) = received.spec.init_containers or [Container()]
     with pytest.raises(DECODE_ERRORS):

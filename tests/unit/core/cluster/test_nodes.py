@@ -1,3 +1,5 @@
+"""Tests of node facts: which nodes fit a pod, and what they support."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -55,11 +57,11 @@ NOWHERE = term("nope", "Exists")["matchExpressions"]
         [{"matchExpressions": NOWHERE}] * 600,
     ],
 )
-def test_an_affinity_that_takes_too_long_is_left_out(terms: list[dict[str, Any]]) -> None:
+def test_an_affinity_with_too_many_requirements_is_ignored(terms: list[dict[str, Any]]) -> None:
     assert could_run(**affinity(*terms))
 
 
-def test_so_is_one_that_takes_too_long_for_many_nodes() -> None:
+def test_an_affinity_with_too_many_comparisons_is_ignored() -> None:
     wanted = spec(**affinity({"matchExpressions": NOWHERE * 20}))
     few, many = (nodes(*[node(f"n{i}") for i in range(count)]).all for count in (100, 2000))
     assert not any_node_fits(few, wanted)
@@ -77,7 +79,9 @@ def test_so_is_one_that_takes_too_long_for_many_nodes() -> None:
         ({"disk": "ssd", "gpu": "yes"}, False),
     ],
 )
-def test_a_node_selector_has_to_match(wanted: dict[str, str] | None, fits: bool) -> None:
+def test_a_node_fits_if_the_node_selector_matches(
+    wanted: dict[str, str] | None, fits: bool
+) -> None:
     assert could_run(nodeSelector=wanted) is fits
 
 
@@ -112,11 +116,13 @@ def test_a_node_selector_has_to_match(wanted: dict[str, str] | None, fits: bool)
         ([], False),
     ],
 )
-def test_required_node_affinity_has_to_match(terms: list[dict[str, Any]], fits: bool) -> None:
+def test_a_node_fits_if_the_required_affinity_matches(
+    terms: list[dict[str, Any]], fits: bool
+) -> None:
     assert could_run(**affinity(*terms)) is fits
 
 
-def test_all_requirements_of_a_term_have_to_hold() -> None:
+def test_a_node_must_meet_all_requirements_of_a_term() -> None:
     both = [
         {"key": "disk", "operator": "In", "values": ["ssd"]},
         {"key": "gpu", "operator": "Exists"},
@@ -124,29 +130,29 @@ def test_all_requirements_of_a_term_have_to_hold() -> None:
     assert not could_run(**affinity({"matchExpressions": both}))
 
 
-def test_node_selector_and_affinity_both_have_to_match() -> None:
+def test_a_node_must_match_both_node_selector_and_affinity() -> None:
     assert not could_run(nodeSelector={"disk": "hdd"}, **affinity(term("disk", "Exists")))
 
 
-def test_preferred_affinity_binds_nothing() -> None:
+def test_a_preferred_affinity_excludes_no_node() -> None:
     assert could_run(**affinity(term("gpu", "Exists"), kind="preferred"))
 
 
-def test_affinity_without_a_node_part_binds_nothing() -> None:
+def test_an_affinity_without_node_affinity_excludes_no_node() -> None:
     assert could_run(affinity={"podAntiAffinity": {}, "nodeAffinity": None})
 
 
-def test_a_bound_pod_looks_at_its_node_alone() -> None:
+def test_a_pod_with_a_node_name_fits_only_that_node() -> None:
     assert could_run(nodeName="worker-1", nodeSelector={"disk": "hdd"})
     assert not could_run(nodeName="worker-2")
 
 
-def test_without_any_node_known_a_pod_may_lose_exit_codes_and_has_no_image_volume() -> None:
+def test_without_known_nodes_a_pod_may_lose_exit_codes_and_gets_no_image_volume() -> None:
     assert nodes().may_lose_exit_codes(spec())
     assert not nodes().mount_image_volumes(spec())
 
 
-def test_one_affected_node_that_the_pod_could_land_on_is_enough() -> None:
+def test_one_affected_node_that_fits_the_pod_is_enough() -> None:
     mixed = nodes(node("a", AFFECTED, labels={"os": "old"}), node("b", CURED, labels={"os": "new"}))
     assert mixed.may_lose_exit_codes(spec())
     assert mixed.may_lose_exit_codes(spec(nodeSelector={"os": "old"}))
@@ -155,7 +161,7 @@ def test_one_affected_node_that_the_pod_could_land_on_is_enough() -> None:
     assert not nodes(node("b", CURED), node("c", "containerd://1.7.0")).may_lose_exit_codes(spec())
 
 
-def test_a_pod_may_run_on_the_nodes_that_its_selector_and_its_affinity_leave() -> None:
+def test_only_nodes_that_match_selector_and_affinity_count() -> None:
     crio, other = {"runtime": "crio"}, {"runtime": "other"}
     mixed = nodes(node("a", CURED, labels=crio), node("b", "containerd://2.1.5", labels=other))
     for wanted, on_cri_o, on_other in (
@@ -176,14 +182,14 @@ def test_a_pod_may_run_on_the_nodes_that_its_selector_and_its_affinity_leave() -
     assert nodes().may_lack_volatile_mounts(spec())
 
 
-def test_every_node_that_the_pod_could_land_on_has_to_mount_image_volumes() -> None:
+def test_image_volumes_are_certain_only_if_every_fitting_node_mounts_them() -> None:
     old = node("old", "containerd://1.7.0", "v1.36.0", {"os": "old"})
     assert nodes(MODERN).mount_image_volumes(spec())
     assert not nodes(MODERN, old).mount_image_volumes(spec())
     assert nodes(MODERN, old).mount_image_volumes(spec(nodeName="modern"))
 
 
-def test_nodes_that_need_restart_rules_have_to_know_them() -> None:
+def test_affected_nodes_without_restart_rules_are_reported() -> None:
     old = node("old", AFFECTED, "v1.34.9", {"os": "old"})
     cured = node("cured", CURED, "v1.34.9", {"os": "cured"})
     new = node("new", AFFECTED, "v1.35.0", {"os": "new"})
@@ -198,7 +204,7 @@ def test_nodes_that_need_restart_rules_have_to_know_them() -> None:
     assert not nodes().may_lack_restart_rules(spec(), among_all=True)
 
 
-def test_the_newest_kubelet_tells_how_old_the_server_may_be_at_most() -> None:
+def test_newest_kubelet_is_the_highest_known_version() -> None:
     kubelets = ("v1.34.9", "v1.36.0", "", "v1.35.2")
     found = nodes(*(node(f"n{n}", kubelet=text) for n, text in enumerate(kubelets)))
     assert found.newest_kubelet == Version(1, 36)
@@ -206,8 +212,8 @@ def test_the_newest_kubelet_tells_how_old_the_server_may_be_at_most() -> None:
     assert nodes().newest_kubelet is None
 
 
-# A pod that fits no known node waits for one that nobody knows: an autoscaler makes it, or it has
-# just joined. It is decided about as with no node known.
+# A pod that fits no known node waits for an unknown one: from an autoscaler, or one that has just
+# joined. podsettle decides as if it knew no nodes.
 NOWHERE = [{"nodeName": "new"}, {"nodeSelector": {"pool": "new"}}]
 
 
@@ -217,5 +223,5 @@ def test_a_pod_that_fits_no_known_node_may_lose_exit_codes(placed: dict[str, Any
 
 
 @pytest.mark.parametrize("placed", NOWHERE)
-def test_a_pod_that_fits_no_known_node_has_no_image_volume(placed: dict[str, Any]) -> None:
+def test_a_pod_that_fits_no_known_node_gets_no_image_volume(placed: dict[str, Any]) -> None:
     assert not nodes(MODERN).mount_image_volumes(spec(**placed))

@@ -1,3 +1,5 @@
+"""Tests of version parsing and of the version tables."""
+
 from __future__ import annotations
 
 import pytest
@@ -40,7 +42,7 @@ from webhook.core.defects.versions import (
         ("1.2." + "9" * 5000, Version(1, 2)),
     ],
 )
-def test_a_version_is_read_from_the_start_of_its_text(text: str, version: Version | None) -> None:
+def test_a_version_is_parsed_from_the_start_of_a_text(text: str, version: Version | None) -> None:
     assert parse_version(text) == version
 
 
@@ -80,7 +82,7 @@ def test_a_pre_release_sorts_before_its_release() -> None:
         ("", False),
     ],
 )
-def test_cri_o_loses_exit_codes_until_the_releases_that_carry_the_cure(
+def test_cri_o_is_affected_by_issue_9840_before_the_fixed_releases(
     runtime: str, loses: bool
 ) -> None:
     assert is_affected_by_cri_o_9840(parse_runtime(runtime)) is loses
@@ -99,7 +101,7 @@ def test_cri_o_loses_exit_codes_until_the_releases_that_carry_the_cure(
         ("", False),
     ],
 )
-def test_only_cri_o_is_certain_to_mount_volatile(runtime: str, mounts: bool) -> None:
+def test_only_cri_o_from_1_22_on_is_certain_to_mount_volatile(runtime: str, mounts: bool) -> None:
     assert mounts_volatile(parse_runtime(runtime)) is mounts
 
 
@@ -119,7 +121,7 @@ def test_only_cri_o_is_certain_to_mount_volatile(runtime: str, mounts: bool) -> 
         ("v1.36.0", "docker://27.0.0", False),
     ],
 )
-def test_image_volumes_need_a_kubelet_and_a_runtime_that_are_certain_to_mount_them(
+def test_image_volumes_need_a_recent_kubelet_and_a_recent_runtime(
     kubelet: str, runtime: str, mounts: bool
 ) -> None:
     assert mounts_image_volumes(parse_version(kubelet), parse_runtime(runtime), LOCKED_ON) is mounts
@@ -136,5 +138,5 @@ def test_image_volumes_need_a_kubelet_and_a_runtime_that_are_certain_to_mount_th
         ("", False),
     ],
 )
-def test_restart_rules_are_on_by_default_from_1_35(kubelet: str, knows: bool) -> None:
+def test_restart_rules_are_supported_from_1_35_on(kubelet: str, knows: bool) -> None:
     assert supports_restart_rules(parse_version(kubelet)) is knows

@@ -15,7 +15,7 @@ from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.verify import PatchError, VerifiedShapes, verify_patch
 
 
-def test_no_operation_can_fail_on_purpose() -> None:
+def test_a_patch_has_no_test_operations() -> None:
     document = pod(container("a", "x"))
     patch = patch_of(document)
     patch.annotate(OWN, "p/r")
@@ -29,7 +29,7 @@ def test_no_operation_can_fail_on_purpose() -> None:
     }  # fmt: skip
 
 
-def test_the_received_pod_is_not_changed_by_the_check() -> None:
+def test_the_self_check_does_not_mutate_the_received_pod() -> None:
     pod_ = make_request(pod(container("a", "x"), volumes=[]), "ci").pod
     patch = PodPatch(pod_)
     patch.add_volume({"name": "v"})
@@ -48,7 +48,7 @@ def test_the_received_pod_is_not_changed_by_the_check() -> None:
     ],
     ids=["replaces what is absent", "moves what is absent"],
 )
-def test_a_patch_that_does_not_apply_is_refused(edit: Callable[[PodPatch], None]) -> None:
+def test_a_patch_that_does_not_apply_is_rejected(edit: Callable[[PodPatch], None]) -> None:
     patch = patch_of(pod(container("a"), containers=[container("main")]))
     edit(patch)
     with pytest.raises(PatchError, match="does not apply"):
@@ -152,14 +152,14 @@ FORBIDDEN: dict[str, Callable[[Json], object]] = {
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_the_check_refuses(what: str) -> None:
+def test_the_self_check_rejects_a_forbidden_change(what: str) -> None:
     after = copy.deepcopy(received())
     FORBIDDEN[what](after)
     with pytest.raises(PatchError, match="patch self-check failed"):
         verify_patch(received(), after)
 
 
-def test_the_check_lets_through_all_that_podsettle_does() -> None:
+def test_the_self_check_accepts_every_kind_of_edit() -> None:
     before = received()
     del before["spec"]["runtimeClassName"]
     before["spec"]["securityContext"].clear()
@@ -183,7 +183,7 @@ def test_the_check_lets_through_all_that_podsettle_does() -> None:
     verify_patch(before, after)
 
 
-def test_the_check_lets_the_helper_be_moved_to_the_front() -> None:
+def test_the_self_check_accepts_a_helper_moved_to_the_front() -> None:
     before = received()
     before["spec"]["initContainers"].append({"name": "podsettle-linger"})
     after = copy.deepcopy(before)
@@ -192,7 +192,7 @@ def test_the_check_lets_the_helper_be_moved_to_the_front() -> None:
 
 
 @pytest.mark.parametrize("position", range(5))
-def test_the_check_lets_the_gate_be_moved_anywhere(position: int) -> None:
+def test_the_self_check_accepts_a_kubelet_gate_at_any_position(position: int) -> None:
     before = received()
     after = copy.deepcopy(before)
     after["spec"]["initContainers"].insert(position, after["spec"]["initContainers"].pop())
@@ -200,7 +200,7 @@ def test_the_check_lets_the_gate_be_moved_anywhere(position: int) -> None:
 
 
 @pytest.mark.parametrize("position", range(3))
-def test_the_check_counts_the_helpers_place_without_the_gate(position: int) -> None:
+def test_the_self_check_ignores_the_kubelet_gate_in_the_place_of_the_helper(position: int) -> None:
     before = received()
     gate = before["spec"]["initContainers"].pop()
     before["spec"]["initContainers"].insert(1, {"name": "podsettle-linger"})

@@ -1,4 +1,4 @@
-"""What a patch says, that it applies, and what the self-check lets nobody answer."""
+"""Tests of the patch builder: each kind of edit gives operations that apply."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ from webhook.core.patch.verify import VerifiedShapes
         ("", ""),
     ],
 )
-def test_a_key_is_escaped_for_a_pointer(key: str, segment: str) -> None:
+def test_escape_makes_a_key_one_segment_of_a_json_pointer(key: str, segment: str) -> None:
     assert escape(key) == segment
 
 
-def test_no_edits_make_no_operations() -> None:
+def test_a_patch_without_edits_has_no_operations() -> None:
     assert patch_of(pod()).verified_operations(VerifiedShapes()) == ()
 
 
 @pytest.mark.parametrize("annotations", [None, {}, {"a/b": "1", "c~d": "2"}])
-def test_an_annotation_is_set_whatever_is_there(annotations: dict[str, str] | None) -> None:
+def test_an_annotation_is_added_to_any_received_annotations(
+    annotations: dict[str, str] | None,
+) -> None:
     document = pod()
     document["metadata"]["annotations"] = annotations
     patch = patch_of(document)
@@ -44,7 +46,7 @@ def test_an_annotation_is_set_whatever_is_there(annotations: dict[str, str] | No
     }
 
 
-def test_an_annotation_is_set_on_a_pod_that_has_none_at_all() -> None:
+def test_an_annotation_is_added_to_a_pod_without_metadata() -> None:
     document = pod()
     patch = patch_of(document)
     patch.annotate(OWN, "p/r")
@@ -52,7 +54,7 @@ def test_an_annotation_is_set_on_a_pod_that_has_none_at_all() -> None:
 
 
 @pytest.mark.parametrize("volumes", ["absent", None, [], [{"name": "a", "emptyDir": {}}]])
-def test_several_volumes_are_appended_in_order(volumes: Any) -> None:
+def test_volumes_are_appended_in_order(volumes: Any) -> None:
     document = pod(**({} if volumes == "absent" else {"volumes": volumes}))
     patch = patch_of(document)
     for name in ("x", "y"):
@@ -63,7 +65,7 @@ def test_several_volumes_are_appended_in_order(volumes: Any) -> None:
 
 
 @pytest.mark.parametrize("mounts", ["absent", None, [], [{"name": "a", "mountPath": "/a"}]])
-def test_a_mount_is_appended(mounts: Any) -> None:
+def test_a_mount_is_appended_to_any_received_mounts(mounts: Any) -> None:
     fields = {} if mounts == "absent" else {"volumeMounts": mounts}
     document = pod(containers=[container("main", "/bin/main", **fields)])
     patch = patch_of(document)
@@ -76,7 +78,7 @@ def test_a_mount_is_appended(mounts: Any) -> None:
 
 
 @pytest.mark.parametrize("inits", ["absent", None, [], [container("a")]])
-def test_an_init_container_is_put_first(inits: Any) -> None:
+def test_an_init_container_is_inserted_before_all_others(inits: Any) -> None:
     document = pod(**({} if inits == "absent" else {"initContainers": inits}))
     patch = patch_of(document)
     patch.put_init_container_first(HELPER)
@@ -85,7 +87,7 @@ def test_an_init_container_is_put_first(inits: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["absent", None])
-def test_a_class_is_set_where_there_is_none(name: str | None) -> None:
+def test_a_runtime_class_is_set_if_the_pod_has_none(name: str | None) -> None:
     fields: Json = {} if name == "absent" else {"runtimeClassName": name}
     document = pod(**fields)
     patch = patch_of(document)
@@ -94,7 +96,7 @@ def test_a_class_is_set_where_there_is_none(name: str | None) -> None:
     assert applied(document, patch)["spec"]["runtimeClassName"] == "fast"
 
 
-def test_edits_of_containers_count_from_the_received_pod_whatever_is_put_in_front() -> None:
+def test_edits_use_received_indices_when_an_init_container_is_inserted_first() -> None:
     document = pod(container("a", "x"), container("b", "y"))
     patch = patch_of(document)
     patch.put_init_container_first(HELPER)
@@ -108,7 +110,7 @@ def test_edits_of_containers_count_from_the_received_pod_whatever_is_put_in_fron
     assert spec["containers"][0]["command"] == ["w", "/bin/main"]
 
 
-def test_so_they_do_where_the_helper_is_moved() -> None:
+def test_edits_use_received_indices_when_the_helper_is_moved_first() -> None:
     document = pod(container("a", "x"), container("b", "y"), HELPER)
     patch = patch_of(document)
     patch.move_init_container_first(2)
@@ -119,7 +121,7 @@ def test_so_they_do_where_the_helper_is_moved() -> None:
 
 
 @pytest.mark.parametrize("inits", ["absent", None, [], [container("a"), container("b")]])
-def test_an_init_container_is_put_last_behind_the_helper(inits: Any) -> None:
+def test_an_init_container_is_inserted_last_while_the_helper_is_inserted_first(inits: Any) -> None:
     document = pod(**({} if inits == "absent" else {"initContainers": inits}))
     patch = patch_of(document)
     patch.put_init_container(GATE, None)
@@ -131,7 +133,7 @@ def test_an_init_container_is_put_last_behind_the_helper(inits: Any) -> None:
 
 @pytest.mark.parametrize("helper", range(4))
 @pytest.mark.parametrize("before", [0, 1, 2, 3, None])
-def test_an_init_container_is_put_before_the_one_that_was_there(
+def test_an_init_container_is_inserted_before_a_received_one(
     before: int | None, helper: int
 ) -> None:
     """Whichever other the helper is moved across."""
@@ -154,7 +156,7 @@ def test_an_init_container_is_put_before_the_one_that_was_there(
 @pytest.mark.parametrize(
     ("index", "before"), [(1, 0), (4, 0), (3, 1), (4, 3), (0, None), (2, None), (4, None)]
 )
-def test_an_init_container_is_moved_beside_the_helper(
+def test_an_init_container_and_the_helper_are_moved_in_one_patch(
     index: int, before: int | None, helper: int
 ) -> None:
     if index == helper:
@@ -174,7 +176,7 @@ def test_an_init_container_is_moved_beside_the_helper(
     assert [c["name"] for c in applied(document, patch)["spec"]["initContainers"]] == expected
 
 
-def test_rules_go_to_the_container_that_was_received() -> None:
+def test_restart_rules_use_received_indices_when_an_init_container_is_inserted() -> None:
     document = pod(container("a", "x"), container("b", "y", restartPolicy=None))
     patch = patch_of(document)
     rules = [{"action": "Restart"}]
@@ -187,7 +189,7 @@ def test_rules_go_to_the_container_that_was_received() -> None:
 
 
 @pytest.mark.parametrize("security", ["absent", None, {}, {"fsGroup": 5}])
-def test_a_change_policy_is_set_whatever_is_there(security: Any) -> None:
+def test_a_selinux_change_policy_is_set_in_any_security_context(security: Any) -> None:
     document = pod(**({} if security == "absent" else {"securityContext": security}))
     patch = patch_of(document)
     patch.set_selinux_change_policy("Recursive")

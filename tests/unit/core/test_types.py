@@ -1,3 +1,5 @@
+"""Tests of durations and of globs on container names."""
+
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.complexity import grows_linearly
 from tests.support.factories import policy
 from webhook.core.policy.errors import InvalidPolicyError
-from webhook.core.types import compile_globs, glob_matches
+from webhook.core.types import compile_globs, format_duration, glob_matches, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_a_glob_that_can_match_no_container_name_is_refused(glob: str) -> None:
 
 
 @pytest.mark.parametrize("glob", ["*", "?*", "a*", "*a*", "a" * 63])
-def test_a_name_longer_than_kubernetes_allows_matches_no_glob(glob: str) -> None:
+def test_a_name_longer_than_63_characters_matches_no_glob(glob: str) -> None:
     wanted = compile_globs([glob])
     assert wanted("a" * 63)
     assert not wanted("a" * 64)
@@ -52,16 +54,53 @@ GLOBS = st.text("ab*?", max_size=8)
 
 
 @given(st.lists(GLOBS, max_size=3), st.text("ab\n", max_size=8))
-def test_globs_match_as_shells_match_them(globs: list[str], name: str) -> None:
+def test_globs_match_as_fnmatch_does(globs: list[str], name: str) -> None:
     assert compile_globs(globs)(name) is any(fnmatchcase(name, glob) for glob in globs)
 
 
 @pytest.mark.parametrize("glob", ["*a*b", "*a*a*a*a*a*b", "*" * 60 + "b", "?*?*?*?*b", "*a?a*b"])
-def test_matching_takes_time_in_proportion_to_the_text(glob: str) -> None:
+def test_matching_time_is_linear_in_the_text(glob: str) -> None:
     assert grows_linearly("a".__mul__, lambda text: glob_matches(glob, text))
 
 
-def test_matching_takes_time_in_proportion_to_the_glob() -> None:
+def test_matching_time_is_linear_in_the_glob() -> None:
     assert grows_linearly(
         lambda size: ("*a" * size + "*b", "a" * 2 * size), lambda pair: glob_matches(*pair)
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "milliseconds"),
+    [
+        ("0", 0),
+        ("0s", 0),
+        ("10ms", 10),
+        ("1.5s", 1500),
+        ("1m30s", 90_000),
+        ("1h", 3_600_000),
+        ("0.1s", 100),
+        ("0.0009s", 0),
+        ("1s1s", 2000),
+    ],
+)
+def test_a_duration_is_parsed_to_milliseconds(written: str, milliseconds: int) -> None:
+    assert parse_duration(written) == milliseconds
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "10", "ms", "-1s", "+1s", "1 s", "1S", "1.s", ".5s", "1d", "10us", "10ms\n", "\u0661s",
+     "1s" * 17, 10, 1.5, True, None, ["1s"]],
+)  # fmt: skip
+def test_a_malformed_duration_is_refused_with_an_example(written: object) -> None:
+    with pytest.raises(ValueError, match=r"is not a duration: write it as 10ms, 1\.5s or 1m30s"):
+        parse_duration(written)
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 10, 500, 999, 1000, 1500, 2000, 60_000])
+def test_a_formatted_duration_is_parsed_to_the_same_duration(milliseconds: int) -> None:
+    assert parse_duration(format_duration(milliseconds)) == milliseconds
+
+
+def test_whole_seconds_are_formatted_as_seconds() -> None:
+    assert [format_duration(ms) for ms in (0, 500, 1500, 2000)] == ["0ms", "500ms", "1500ms", "2s"]

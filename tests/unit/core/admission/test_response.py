@@ -1,0 +1,111 @@
+"""Tests of the warnings and audit annotations of a decision."""
+
+from __future__ import annotations
+
+import pytest
+
+from webhook.core.admission.decision import Decision
+from webhook.core.reasons import Outcome, Reason
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        Reason.APPLIED, Reason.WOULD_APPLY, Reason.ALREADY_SETTLED, Reason.NO_POLICY,
+        Reason.NAMESPACE_DISABLED, Reason.PROTECTED_NAMESPACE, Reason.NOT_POD_CREATE,
+        Reason.POD_OPTED_OUT, Reason.MIRROR_POD, Reason.WINDOWS_POD, Reason.NATIVE_SIDECAR,
+        Reason.MESH_INIT_CONTAINER, Reason.LONG_RUNNING, Reason.NOT_NEEDED,
+        Reason.NO_PERSISTENT_VOLUME,
+    ],
+)  # fmt: skip
+def test_a_reason_that_needs_no_action_gives_no_warning(reason: Reason) -> None:
+    assert Decision((Outcome(reason, "postInitSleep", "p", "a"),)).warnings == []
+
+
+def test_a_warning_names_the_remedy_the_reason_and_the_container() -> None:
+    decision = Decision((Outcome(Reason.NO_SHELL, "postInitSleep", "p", "prepare"),))
+    assert decision.warnings == [
+        "podsettle: postInitSleep: NoShell: prepare: "
+        "`delivery: Shell` is set, but the command does not start with a known shell."
+    ]
+
+
+def test_a_message_replaces_the_meaning_of_the_reason_in_a_warning() -> None:
+    missing = Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p", message="no such class")
+    assert Decision((missing,)).warnings == [
+        "podsettle: runtimeClass: RuntimeClassMissing: no such class"
+    ]
+
+
+def test_a_warning_for_many_containers_names_three_and_counts_the_rest() -> None:
+    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}") for n in range(40))
+    (warning,) = Decision(outcomes).warnings
+    assert warning.startswith("podsettle: postInitSleep: NoCommand: c0, c1, c2 and 37 more: ")
+
+
+def test_a_warning_for_three_containers_names_all_three() -> None:
+    outcomes = tuple(Outcome(Reason.NO_COMMAND, "postInitSleep", "p", name) for name in "abc")
+    (warning,) = Decision(outcomes).warnings
+    assert warning.startswith("podsettle: postInitSleep: NoCommand: a, b, c: ")
+
+
+def test_each_reason_of_each_remedy_has_its_own_warning() -> None:
+    outcomes = (
+        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "a"),
+        Outcome(Reason.NO_SHELL, "postInitSleep", "p", "b"),
+        Outcome(Reason.RUNTIME_CLASS_MISSING, "runtimeClass", "p"),
+        Outcome(Reason.RUNTIME_CLASS_MISSING, "skipSELinuxRelabel", "p"),
+    )
+    assert len(Decision(outcomes).warnings) == 4
+
+
+SUBJECT = "podsettle: postInitSleep: NoCommand: a: "
+
+
+@pytest.mark.parametrize("length", [1, 255, 256, 257, 10_000])
+def test_a_long_warning_is_cut_to_256_characters(length: int) -> None:
+    message = "m" * (length - len(SUBJECT))
+    outcome = Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "a", message=message or "m")
+    (warning,) = Decision((outcome,)).warnings
+    if length > 256:
+        assert warning == f"{SUBJECT}{message}"[:253] + "..."
+    else:
+        assert warning == SUBJECT + (message or "m")
+
+
+def test_a_warning_with_long_container_names_is_cut_to_256_characters() -> None:
+    outcomes = tuple(
+        Outcome(Reason.NO_COMMAND, "skipSELinuxRelabel", "p", "n" * 63) for _ in range(9)
+    )
+    (warning,) = Decision(outcomes).warnings
+    assert len(warning) == 256
+
+
+def test_audit_annotations_list_applied_and_skipped_remedies() -> None:
+    outcomes = (
+        Outcome(Reason.APPLIED, "postInitSleep", "p", "a", changed=True),
+        Outcome(Reason.UNSTABLE_SELINUX_LEVEL, "skipSELinuxRelabel", "q", changed=True),
+        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", "b"),
+        Outcome(Reason.NO_POLICY),
+    )
+    assert Decision(outcomes).audit_annotations == {
+        "applied": "p/postInitSleep[a]=Applied q/skipSELinuxRelabel=UnstableSELinuxLevel",
+        "skipped": "p/postInitSleep[b]=NoCommand NoPolicy",
+    }
+
+
+def test_an_empty_decision_has_no_warnings_and_no_audit_annotations() -> None:
+    assert Decision().audit_annotations == {}
+    assert Decision().warnings == []
+
+
+def test_warnings_and_audit_annotations_are_bounded() -> None:
+    outcomes = tuple(
+        Outcome(Reason.NO_COMMAND, "postInitSleep", "p", f"c{n}", message=f"m{n}")
+        for n in range(1000)
+    )
+    decision = Decision(outcomes)
+    assert len(decision.warnings) == 16
+    assert decision.warnings[-1] == "podsettle: 985 more"
+    assert sum(map(len, decision.warnings)) <= 4096
+    assert max(map(len, decision.audit_annotations.values())) <= 10_240
