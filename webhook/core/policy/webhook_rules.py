@@ -1,6 +1,6 @@
 """The cluster webhooks: entries of podsettle's MutatingWebhookConfiguration that podsettle writes.
 
-The chart registers the opt-in webhook, for namespaces that name a policy by label. Cluster webhooks
+The chart registers the opt-in webhook for namespaces that name a policy by label. Cluster webhooks
 serve the other namespaces. They exist only while policies select namespaces, one for each pair of
 selectors (`webhook_selectors`). A cluster webhook is a copy of the opt-in webhook with its own
 selectors and more match conditions. So the operator's failure policy, exclusions and timeout hold

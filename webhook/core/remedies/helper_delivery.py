@@ -28,10 +28,10 @@ class HelperDelivery:
         "_volume",
     )  # fmt: skip
 
-    def __init__(self, pod: Pod, wanted: str, context: Context, patch: PodPatch) -> None:
-        """`wanted` is the policy's setting `delivery`."""
+    def __init__(self, pod: Pod, delivery: str, context: Context, patch: PodPatch) -> None:
+        """`delivery` is the policy's setting of that name."""
         self._pod = pod
-        self._delivery = wanted
+        self._delivery = delivery
         self._context = context
         self._patch = patch
         self._volume: Volume | None = None

@@ -42,8 +42,8 @@ def apply(
     if pod.spec.runtime_class_name == settings.name:
         yield Outcome(Reason.ALREADY_SETTLED)
         return
-    # What counts are the nodes where the pod would land without the class. The nodes of the class
-    # may be the ones without the problem.
+    # The nodes where the pod would land without the class decide. The nodes of the class may be
+    # those without the problem.
     if settings.when == "NodesNeedIt" and not context.view.nodes.may_lack_volatile_mounts(
         context.spec_with_runtime_class(pod, patch)
     ):

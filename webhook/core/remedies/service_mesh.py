@@ -29,9 +29,9 @@ def intercepting_index(init_containers: Sequence[Container]) -> int | None:
 
 
 def blocks_init_containers(init_containers: Sequence[Container]) -> bool:
-    """Return whether no init container can connect to anything.
+    """Return whether the mesh prevents every init container from connecting to anything.
 
-    That is so if a CNI plugin redirects connections to a proxy that starts with the regular
+    It does if a CNI plugin redirects connections to a proxy that starts with the regular
     containers.
     """
     return _is_behind_cni(init_containers) and _proxy_index(init_containers) is None
