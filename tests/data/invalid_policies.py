@@ -1,4 +1,7 @@
-"""SettlePolicy documents, right and wrong, on which every reader of them has to agree."""
+"""SettlePolicy documents, right and wrong, on which every reader of them has to agree.
+
+Long because each rule of the model has a document that breaks it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One release of the chart: what podsettle does with the rights that the chart gives it."""
+"""One release of the chart: what podsettle does with the rights that the chart gives it.
+
+Long because its tests share one installed release, which takes long to start.
+"""
 
 from __future__ import annotations
 

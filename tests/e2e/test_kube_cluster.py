@@ -1,4 +1,7 @@
-"""The rig itself: that what the other tests rely on is real."""
+"""The rig itself: that what the other tests rely on is real.
+
+Long because each behaviour of an API server that other tests rely on has its test here.
+"""
 
 from __future__ import annotations
 

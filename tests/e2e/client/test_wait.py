@@ -1,4 +1,7 @@
-"""`podsettle wait`, on a real API server with statuses written as the reports describe."""
+"""`podsettle wait`, on a real API server with statuses written as the reports describe.
+
+Long because each way in which a pod can end, or not end, has its test here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The webhook configuration of a real API server, kept as it should be."""
+"""The webhook configuration of a real API server, kept as it should be.
+
+Long because its tests share one reconciling writer on one API server.
+"""
 
 from __future__ import annotations
 

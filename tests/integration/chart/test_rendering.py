@@ -1,4 +1,7 @@
-"""The objects that the chart renders."""
+"""The objects that the chart renders.
+
+Long because most groups of values have a test of what they render.
+"""
 
 from __future__ import annotations
 

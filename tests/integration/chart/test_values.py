@@ -1,4 +1,7 @@
-"""values.yaml and its schema: wrong values are rejected with their path."""
+"""values.yaml and its schema: wrong values are rejected with their path.
+
+Long because each value of the chart has a row with a wrong value.
+"""
 
 from __future__ import annotations
 

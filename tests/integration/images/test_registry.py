@@ -1,4 +1,7 @@
-"""Look-ups at a real registry: TLS, basic and token authentication, indexes, redirects."""
+"""Look-ups at a real registry: TLS, basic and token authentication, indexes, redirects.
+
+Long because its tests share one running registry and a token server.
+"""
 
 from __future__ import annotations
 

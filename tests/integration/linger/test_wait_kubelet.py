@@ -1,4 +1,7 @@
-"""`linger wait-kubelet` with real TLS servers, and with servers that answer differently."""
+"""`linger wait-kubelet` with real TLS servers, and with servers that answer differently.
+
+Long because each way in which a TLS server can answer has its test here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The preview page: its document, and its behaviour in a browser."""
+"""The preview page: its document, and its behaviour in a browser.
+
+Long because its tests share one browser and one server.
+"""
 
 from __future__ import annotations
 

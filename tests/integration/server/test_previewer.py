@@ -1,4 +1,7 @@
-"""The worker process for previews: its lifetime, its limits and its input, on a real server."""
+"""The worker process for previews: its lifetime, its limits and its input, on a real server.
+
+Long because its tests share the functions that observe the worker process.
+"""
 
 from __future__ import annotations
 

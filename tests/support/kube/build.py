@@ -13,6 +13,8 @@ a virtual environment would have to fetch it only to learn that nothing is to be
 An argument names other programs. `tools` builds helm and kubeconform, from a module of their own;
 `containerd-1` and `containerd-2` build a containerd of each major release; `peers` builds what the
 benchmark measures podsettle against.
+
+Long because it stands alone: it fetches Go, builds four sets of programs, and caches them.
 """
 
 from __future__ import annotations

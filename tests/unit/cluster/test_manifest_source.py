@@ -1,4 +1,7 @@
-"""A directory of manifests as the cluster, while its files come, break, are mended and go."""
+"""A directory of manifests as the cluster, while its files come, break, are mended and go.
+
+Long because each change of a file, and each error in it, has its test here.
+"""
 
 from __future__ import annotations
 

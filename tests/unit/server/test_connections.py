@@ -1,4 +1,7 @@
-"""Connections to a server: slow clients, early answers, upgrades and client certificates."""
+"""Connections to a server: slow clients, early answers, upgrades and client certificates.
+
+Long because each limit for a connection has its test here.
+"""
 
 from __future__ import annotations
 

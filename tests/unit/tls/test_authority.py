@@ -1,4 +1,7 @@
-"""The certificates to store next, for every state of the store and every time."""
+"""The certificates to store next, for every state of the store and every time.
+
+Long because each reason to renew a certificate has its test here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a replica serves, stores and registers, with a store, a network and a clock that fail."""
+"""What a replica serves, stores and registers, with a store, a network and a clock that fail.
+
+Long because each state of store, leaf and bundle has its test here.
+"""
 
 from __future__ import annotations
 

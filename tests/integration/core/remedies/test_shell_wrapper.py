@@ -1,4 +1,7 @@
-"""Tests of the shell wrapper in each installed shell. tests/integration/linger runs it as PID 1."""
+"""Tests of the shell wrapper in each installed shell. tests/integration/linger runs it as PID 1.
+
+Long because each property of the script is tested in four shells by the same helpers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of the decision cache: cached decisions equal new ones, and the cache is bounded."""
+"""Tests of the decision cache: cached decisions equal new ones, and the cache is bounded.
+
+Long because each field that a decision depends on has a row.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of the decision: which pods are unchanged, and which policy's remedy applies."""
+"""Tests of the decision: which pods are unchanged, and which policy's remedy applies.
+
+Long because each rule about who is covered, and by which policy, has its test here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests for the conditions in a policy's status."""
+"""Tests for the conditions in a policy's status.
+
+Long because each condition of a policy has its test here.
+"""
 
 from __future__ import annotations
 
