@@ -81,7 +81,7 @@ TASK = pod(
 
 
 def changed(document: Json, path: str, value: Any) -> Json:
-    """A copy with one value changed, at a path with dots."""
+    """Return a copy with one value changed, at a path with dots."""
     made: Json = json.loads(json.dumps(document))
     *steps, last = path.split(".")
     here: Any = made
@@ -149,7 +149,7 @@ WRAPPED_SIDECAR = {"name": "s", "command": ["/podsettle/linger", "x"], "restartP
 )
 def test_a_change_that_matters_changes_the_cache_key(path: str, value: Any) -> None:
     cache = DecisionCache()
-    # An é stands for an e that the body writes as an escape.
+    # The é is replaced by an e that the body writes as an escape.
     documents = TASK, changed(TASK, path, value)
     bodies = [json.dumps(review(d)).replace("\\u00e9", "\\u0065").encode() for d in documents]
     for body in (*bodies, *bodies):

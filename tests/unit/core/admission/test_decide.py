@@ -102,7 +102,7 @@ def test_a_protected_namespace_is_unchanged(name: str) -> None:
 
 @dataclass(frozen=True)
 class Forgetful(Snapshot):
-    """A view that knows only what it was told, as one on an API server does."""
+    """A view that knows only listed namespaces, like the view of an API server."""
 
     def namespace(self, name: str) -> Namespace | None:
         return self.namespaces.get(name)
@@ -307,7 +307,7 @@ def test_a_settled_pod_carries_its_fingerprint() -> None:
         str(len(part))
         for part in (spec["containers"], spec["initContainers"], spec["volumes"], labels)
     )
-    # Another webhook adds a container; once that is settled too, the annotation is true again.
+    # Another webhook adds a container. The second call updates the fingerprint.
     spec["initContainers"].append(container("later", "/later"))
     again = settled(found, view(policy()))
     assert again["metadata"]["annotations"]["podsettle.dev/settled"] == (
@@ -322,7 +322,7 @@ def test_a_pod_without_an_applied_remedy_gets_no_annotation() -> None:
 
 
 def test_a_patch_applies_to_a_pod_without_metadata() -> None:
-    """The API server always sends metadata; who pastes a pod into the preview may not."""
+    """The API server always sends metadata. A pod in a preview may have none."""
     before = pod(QUICK)
     del before["metadata"]
     patched(before, decided(before, view(policy())))

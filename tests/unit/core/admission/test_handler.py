@@ -43,7 +43,7 @@ def ask(body: Json | bytes, seen: Snapshot = SEEN) -> tuple[Answer, Json]:
 
 
 def unpatched(body: Json | bytes, seen: Snapshot = SEEN) -> tuple[Answer, Json]:
-    """An answer that lets the pod pass as it is."""
+    """Ask, and check that the answer admits the pod unchanged."""
     answer, found = ask(body, seen)
     assert found["kind"] == "AdmissionReview"
     assert found["response"]["uid"] == UID
@@ -237,7 +237,7 @@ def test_malformed_fields_that_podsettle_does_not_read_are_ignored() -> None:
 
 @dataclass(frozen=True)
 class Broken(Snapshot):
-    """A view with a defect in it."""
+    """A view that raises."""
 
     def runtime_class(self, name: str) -> RuntimeClassInfo | None:
         raise ZeroDivisionError(f"no {name}")

@@ -39,11 +39,6 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.handler import UnreadableReviewError, admit
 
-# Pods: every field that podsettle reads, with each kind of value, among fields that it ignores.
-
-
-# Policies and views.
-
 
 class Answered(NamedTuple):
     operations: list[Json]
@@ -51,7 +46,7 @@ class Answered(NamedTuple):
 
 
 def ask(document: Any, seen: Snapshot, options: OperatorSettings) -> Answered:
-    """What the API server gets to see, and the pod once it has applied the patch."""
+    """Return the operations in the answer, and the pod after the patch."""
     body = review(document, uid="u")
     answer = admit(json.dumps(body).encode(), seen.policies, seen, options)
     assert answer.error is None, answer.error
@@ -65,11 +60,11 @@ def ask(document: Any, seen: Snapshot, options: OperatorSettings) -> Answered:
     return Answered(operations, jsonpatch.apply_patch(document, operations))
 
 
-# An oracle that knows what may change, and nothing of how it is done.
+# An oracle: it lists the forbidden changes, independently of the implementation.
 
 
 def forbidden(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """Each change that podsettle must never make."""
+    """Yield each change that podsettle must never make."""
     match path:
         case "/metadata/annotations":
             before, after = before or {}, after or {}
@@ -142,7 +137,7 @@ def _containers(before: Any, after: Any, path: str) -> Iterator[str]:
 
 
 def unserved(before: Any, after: Any) -> list[str]:
-    """Init containers that were wrapped by the helper and start before it is there."""
+    """Return the wrapped init containers that start before the helper is delivered."""
     if any(
         v["name"] == HELPER and v.get("image") is not None
         for v in after["spec"].get("volumes") or ()
@@ -161,7 +156,7 @@ def unserved(before: Any, after: Any) -> list[str]:
 
 
 def misplaced(before: Any, after: Any) -> bool:
-    """Whether the gate was put where a mesh takes its connections, or before one that finishes."""
+    """Return whether the gate was inserted where a mesh redirects its connections, or not last."""
     old, new = (each["spec"].get("initContainers") or [] for each in (before, after))
     names = [c["name"] for c in new]
     if GATE not in names or GATE in [c["name"] for c in old]:

@@ -56,7 +56,7 @@ def test_a_patch_that_does_not_apply_is_rejected(edit: Callable[[PodPatch], None
 
 
 def received() -> Json:
-    """The part of a pod that a patch may touch."""
+    """Return the part of a pod that a patch may touch."""
     return {
         "metadata": {"annotations": {"theirs": "1", OWN: "p/r"}},
         "spec": {

@@ -136,7 +136,7 @@ def test_an_init_container_is_inserted_last_while_the_helper_is_inserted_first(i
 def test_an_init_container_is_inserted_before_a_received_one(
     before: int | None, helper: int
 ) -> None:
-    """Whichever other the helper is moved across."""
+    """The helper is moved across any other init container in the same patch."""
     inits = [container(name) for name in ("a", "b", "c")]
     inits.insert(helper, HELPER)
     document = pod(*inits)
