@@ -297,8 +297,7 @@ def test_a_killed_test_run_leaves_no_servers() -> None:
     script = """
 from tests.support.kube.cluster import KubeCluster
 with KubeCluster.start() as cluster:
-    servers = cluster._etcd, cluster._apiserver
-    print(cluster.directory, *(server._process.pid for server in servers), flush=True)
+    print(cluster.directory, *cluster.pids, flush=True)
     input()
 """
     with subprocess.Popen(

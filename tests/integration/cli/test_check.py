@@ -104,7 +104,7 @@ def test_of_two_policies_of_one_name_one_is_fine(tmp_path: Path) -> None:
     assert done.stderr == "podsettle: 1 problem; 1 policy is fine\n"
 
 
-def test_registries_that_nobody_asks_are_a_note() -> None:
+def test_registries_without_a_lookup_are_a_hint() -> None:
     text = HEAD + "  imageConfig: {registries: [quay.io]}\n  remedies: {postInitSleep: {}}\n"
     (note,) = notes_of("-", stdin=text)
     assert note == "one: imageConfig asks no registry: lookup is Never; write lookup: Registry"

@@ -116,7 +116,7 @@ def test_the_command_line_asks_when_it_is_told_to(
     assert init["args"] == ["run", "$$(HOME)"]
 
 
-def test_nobody_pays_for_look_ups_who_does_not_ask() -> None:
+def test_importing_the_look_up_imports_no_http_client() -> None:
 
     script = "import sys, webhook.images.lookup; print('aiohttp' in sys.modules)"
     done = subprocess.run(

@@ -258,7 +258,7 @@ async def test_a_port_that_a_mirror_cannot_have_is_said_with_the_image(lookup: I
     assert await found(lookup, asked) == Unavailable("quay.io/a:1: Port out of range 0-65535")
 
 
-async def test_nobody_listens(ca: trustme.CA, lookup: ImageLookup) -> None:
+async def test_refused_connection_is_reported(ca: trustme.CA, lookup: ImageLookup) -> None:
     async with start_server(ca, answering()) as server:
         pass
     assert await why(lookup, server) == "'SERVER': Connect call failed ('127.0.0.1', {})".format(

@@ -109,7 +109,7 @@ async def test_what_is_not_there_is_said(registry: RunningRegistry, lookup: Imag
     )
 
 
-async def test_a_certificate_that_nobody_vouches_for(
+async def test_certificate_of_an_unknown_ca_is_refused(
     registry: RunningRegistry, image: Image
 ) -> None:
     registry.push("tls", "1", image)

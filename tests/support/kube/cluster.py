@@ -45,7 +45,7 @@ from tests.support.kube.build import Programs, programs
 
 Json = dict[str, Any]
 
-_LEASH = Path(__file__).parents[1] / "die_with_parent.py"
+_DIE_WITH_PARENT = Path(__file__).parents[1] / "die_with_parent.py"
 _PATIENCE = 60.0
 _POLL = 0.02
 _TAIL = 30
@@ -125,6 +125,11 @@ class KubeCluster:
             cluster.namespace("default")
             cluster.namespace("kube-system")
             yield cluster
+
+    @property
+    def pids(self) -> tuple[int, int]:
+        """The processes of etcd and of kube-apiserver, both of which run."""
+        return self._etcd.pid, self._apiserver.pid
 
     def start_apiserver(self) -> None:
         """Start the API server at the same address as before, and wait until it is ready."""
@@ -414,12 +419,17 @@ class _Server:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
-        leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid())]
+        guard = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid())]
         with self._log.open("ab") as log:
             # A session of its own: the terminal's Ctrl-C is for pytest, which then stops the rest.
             self._process = subprocess.Popen(
-                [*leash, *self._command],
+                [*guard, *self._command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -52,7 +52,13 @@ class Coverage:
 class PolicySet:
     """All policies in force, by priority, then name. Immutable."""
 
-    def __init__(self, documents: Iterable[SettlePolicy] = ()) -> None:
+    def __init__(
+        self,
+        documents: Iterable[SettlePolicy] = (),
+        *,
+        max_coverage_cache_bytes: int = MAX_COVERAGE_CACHE_BYTES,
+    ) -> None:
+        self._max_coverage_cache_bytes = max_coverage_cache_bytes
         self.documents = tuple(documents)
         """The policies as they were parsed."""
         compiled = sorted(
@@ -112,9 +118,9 @@ class PolicySet:
         size = _NAMESPACE_OVERHEAD_BYTES + sum(
             _LABEL_OVERHEAD_BYTES + len(key) + len(value) for key, value in namespace.labels.items()
         )
-        if size > MAX_COVERAGE_CACHE_BYTES:
+        if size > self._max_coverage_cache_bytes:
             return
-        if self._coverage_cache_bytes + size > MAX_COVERAGE_CACHE_BYTES:
+        if self._coverage_cache_bytes + size > self._max_coverage_cache_bytes:
             self._coverage_cache.clear()
             self._coverage_cache_bytes = 0
         self._coverage_cache[namespace.name] = (namespace.labels, coverage, size)

@@ -11,7 +11,6 @@ import pytest
 from tests.support.factories import SETTINGS, policy
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
-from webhook.core.policy import coverage as policies_module
 from webhook.core.policy.coverage import Coverage, PolicySet
 from webhook.core.policy.model import SettlePolicy
 
@@ -221,11 +220,8 @@ def test_recent_groups_and_plans_are_cached() -> None:
     assert plans[0] is groups[0].plan(some("p", 1))
 
 
-def test_coverage_cache_is_bounded_by_the_size_of_labels(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(policies_module, "MAX_COVERAGE_CACHE_BYTES", 100_000)
-    policies = PolicySet([policy()])
+def test_coverage_cache_is_bounded_by_the_size_of_labels() -> None:
+    policies = PolicySet([policy()], max_coverage_cache_bytes=100_000)
 
     def kept(name: str, **labels: str) -> bool:
         space = Namespace(name, labels)
