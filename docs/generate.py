@@ -142,8 +142,8 @@ def reasons_page() -> str:
     lines = [
         "# Reasons",
         "",
-        "This page is for those who found a reason code and ask what it means. For each remedy and "
-        "each container, podsettle reports one code that says why it did or did not change the "
+        "This page explains the reason codes. For each remedy and each container, podsettle "
+        "reports one code that says why it did or did not change the "
         "pod. The same code is in:",
         "",
         "- the warnings that `kubectl` prints, if the column below says so;",
@@ -194,8 +194,8 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "Every command of podsettle with its options, for operators and for authors of CI scripts. "
-        "`podsettle COMMAND --help` prints the same text.",
+        "This page is for operators and for authors of CI scripts. It lists every command of "
+        "podsettle with its options. `podsettle COMMAND --help` prints the same text.",
         "",
         inspect.cleandoc(main.help or ""),
         "",

@@ -30,8 +30,8 @@ with frozen_imports():
 def main() -> None:
     """Change new pods to avoid known races in container runtimes and the kubelet.
 
-    Exit codes: 0 fine, 1 findings, 2 usage or input error. `wait` exits with the code of the
-    container.
+    Exit codes: 0 success; 1 a problem or a change was found; 2 an error. `wait` exits with the exit
+    code of the container. The help of `wait` and `logs` lists their codes.
     """
 
 

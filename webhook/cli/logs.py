@@ -47,7 +47,8 @@ def logs(
 ) -> None:
     """Print a container's log, byte for byte, and resume after a broken connection.
 
-    Exit codes: 0 if the whole log was read, 1 if the reader closed the output, else 2.
+    Exit codes: 0 if the whole log was read, 1 if the program that reads the output has
+    closed it, 2 after any other error.
     """
     log_retries()
     with report_errors(backoff, f"the rest of the log of {pod}"):

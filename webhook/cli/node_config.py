@@ -47,7 +47,7 @@ def _oldest_option(
         "--oldest",
         type=Release(check),
         help="The oldest release on these nodes. kubectl get nodes -o wide shows it. Without this "
-        "option, the output suits the oldest releases, too.",
+        "option, the output is valid for all supported releases.",
     )
 
 
@@ -74,7 +74,8 @@ node_selector_option = click.option(
     _SELECTOR,
     multiple=True,
     metavar="KEY=VALUE",
-    help="Labels of the nodes that get the configuration. Pods of the RuntimeClass run only there.",
+    help="A label of the nodes that get the configuration. Can be repeated. Pods of the "
+    "RuntimeClass run only on nodes that have all these labels.",
 )
 
 

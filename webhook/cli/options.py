@@ -221,14 +221,14 @@ _BACKOFF = (
         type=FiniteFloat(0, 1),
         default=0.5,
         show_default=True,
-        help="The random share of each pause, up or down.",
+        help="The largest random change of a pause: 0.5 makes it up to 50 % shorter or longer.",
     ),
     click.option(
         "--backoff-total",
         type=DurationType(),
         default="1m",
         show_default=True,
-        help="How long to retry the same request.",
+        help="How long to retry a request after its first failure.",
     ),
 )
 

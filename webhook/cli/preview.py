@@ -58,7 +58,7 @@ class _Found:
 @click.option(
     "--template-path",
     metavar="PATH",
-    help="The path of the pod template in a kind that podsettle does not know, such as "
+    help="The path of the pod template in objects of a kind that podsettle does not know, such as "
     "spec.template.",
 )
 @click.option(
@@ -92,13 +92,15 @@ def preview(
 ) -> None:
     """Show what would happen to the pods of workloads: files, directories, or - for standard input.
 
-    The decision is made by the same code as in the webhook. Only the cluster comes from files.
+    The same code as in the webhook makes the decision. It reads the state of the cluster from the
+    files in --manifests.
 
-    Objects without a pod, such as the Services in a list of kubectl get all, are skipped. Standard
-    error names them, and says what to preview instead. It also names objects that cannot be read,
-    and objects of kinds whose pod template needs --template-path. All other objects are shown.
+    Objects without a pod, such as the Services in a list of kubectl get all, are skipped. Messages
+    on standard error name these objects, and say what to preview instead. Other messages name
+    objects that cannot be read, and objects of kinds whose pod template needs --template-path. All
+    other objects are shown.
 
-    Exit codes: 0 fine, even if objects were skipped; 1 with --fail-on-change if any pod would
+    Exit codes: 0 success, even if objects were skipped; 1 with --fail-on-change if any pod would
     change; 2 if no object has a pod, or if a file, an object, a pod template or a policy cannot be
     read.
     """

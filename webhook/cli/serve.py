@@ -38,17 +38,17 @@ _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
     show_envvar=True,
     metavar="DIR",
     help="A directory of files that replaces a cluster: SettlePolicy, Namespace, RuntimeClass and "
-    "Node documents. Without it, podsettle uses the cluster that it runs in, else that of the "
-    "kubeconfig.",
+    "Node documents. Without it, podsettle uses the cluster in which it runs. Outside a cluster, "
+    "it uses the cluster of the kubeconfig.",
 )
 @click.option(
     "--host",
     default=lambda: "::" if in_cluster() else "127.0.0.1",
     envvar="PODSETTLE_HOST",
     show_envvar=True,
-    show_default="127.0.0.1; in a cluster ::, every address",
-    help="The address to listen on. On any address but the loopback one, /, /preview and /metrics "
-    "require a token of the cluster.",
+    show_default="127.0.0.1, or :: (all addresses) in a cluster",
+    help="The address to listen on. If it is not the loopback address, /, /preview and /metrics "
+    "require a token of the cluster. With --manifests they never require one.",
 )
 @click.option(
     "--port",

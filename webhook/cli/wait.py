@@ -62,9 +62,10 @@ def wait(
 ) -> None:
     """Wait until a container has ended, and exit with its exit code.
 
-    A line on standard output says that the exit code is the container's. Without this line, the
-    exit code is podsettle's own: 2 if the pod does not exist, was deleted too early, or had no
-    terminated state in time.
+    If there is a line on standard output, the exit code is the container's. If there is none, the
+    exit code is podsettle's own. It is 2 if the pod does not exist, if the pod was deleted before
+    the container's exit code was known, if there was still no terminated state after
+    --backoff-total, or after another error.
     """
     log_retries()
     with report_errors(backoff, f"how {pod} ended"):

@@ -80,7 +80,8 @@ class ReviewCounts(Collector):
         """Yield the metrics for a scrape."""
         reviews = CounterMetricFamily(
             "podsettle_reviews",
-            "Admission reviews that were answered, by the effect of the answer on the pod.",
+            "Answered admission reviews. `result` is `patched` if the answer contained a patch, "
+            "else `unchanged`.",
             labels=["result"],
         )
         reviews.add_metric(["patched"], self._patched)
@@ -89,8 +90,7 @@ class ReviewCounts(Collector):
         self._add_pending()
         outcomes = CounterMetricFamily(
             "podsettle_outcomes",
-            "Reasons that were reported, by remedy. The remedy is empty if the reason is for the "
-            "whole pod.",
+            "Reported reasons. `remedy` is empty if the reason is for the whole pod.",
             labels=["remedy", "reason"],
         )
         for (remedy, reason), count in self._outcomes.items():
@@ -98,7 +98,8 @@ class ReviewCounts(Collector):
         yield outcomes
         durations = HistogramMetricFamily(
             "podsettle_review_duration_seconds",
-            "Time from the last byte of a review to its answer, with waiting and look-ups.",
+            "Time from the last byte of a review to its answer, including waiting and image "
+            "look-ups.",
         )
         bounds = map(floatToGoString, (*BUCKETS, float("inf")))
         durations.add_metric(
@@ -122,8 +123,8 @@ class Metrics:
         )
         image_lookups = Counter(
             "podsettle_image_lookups",
-            "Look-ups of a tag or a digest at a registry, by result. Answers from the cache are "
-            "not counted.",
+            "Look-ups of a tag or a digest at a registry. `result` is `found` or `failed`. Answers "
+            "from the cache are not counted.",
             ["result"],
             registry=self.registry,
         )
@@ -138,21 +139,24 @@ class Metrics:
         )
         self._refused_dns_lookups = Counter(
             "podsettle_dns_lookups_refused",
-            "DNS look-ups of registries' names that were refused, because a limit for "
-            "simultaneous look-ups was reached: that of one namespace, or that of all together.",
+            "DNS look-ups of registries' names that were refused, because too many "
+            "look-ups were in progress. There is one limit for each namespace, and one for all "
+            "namespaces together.",
             registry=self.registry,
         )
         self._previews = Counter(
             "podsettle_previews",
-            "Requests to /preview whose body was read, by result. deadline and memory: the worker "
-            "process was killed at a limit. crashed: it ended unexpectedly.",
+            "Requests to /preview whose body was read, by `result`. `deadline` and `memory`: the "
+            "worker process reached this limit and was killed. `crashed`: the worker process ended "
+            "unexpectedly.",
             ["result"],
             registry=self.registry,
         )
         self.policies = Gauge("podsettle_policies", "Policies in force.", registry=self.registry)
         self.manifest_problems = Gauge(
             "podsettle_manifest_problems",
-            "Problems in policies or manifests. The last valid state of each stays in force.",
+            "Problems in policies or manifests. If an object has a problem, podsettle continues to "
+            "use its last valid state.",
             registry=self.registry,
         )
         self.certificate_expiry = Gauge(
@@ -162,9 +166,9 @@ class Metrics:
         )
         self.in_flight = Gauge(
             "podsettle_requests_in_flight",
-            "Requests to /mutate that wait for the rest of a body, for a namespace or for an "
-            "image, and all requests to other paths. A review that does not have to wait is "
-            "answered at once and never counted.",
+            "Two kinds of requests in progress: requests to /mutate that wait for the rest of a "
+            "body, for a namespace or for an image look-up, and requests to other paths. A review "
+            "that does not have to wait is answered at once, and is not counted.",
             registry=self.registry,
         )
         self._check_ready = Gauge(
@@ -175,8 +179,8 @@ class Metrics:
         )
         self._check_noted = Gauge(
             "podsettle_check_noted",
-            "1 if a check of /readyz?verbose reports a problem, else 0. podsettle can be ready "
-            "all the same: it answers reviews even if the API server is gone.",
+            "1 if a check in /readyz?verbose reports a problem, else 0. The replica can be ready "
+            "in spite of the problem. For example, it answers reviews without the API server.",
             ["check"],
             registry=self.registry,
         )
