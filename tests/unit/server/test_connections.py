@@ -1,7 +1,4 @@
-"""Connections to a server: slow clients, early answers, upgrades and client certificates.
-
-Long because each limit for a connection has its test here.
-"""
+"""Connections to a server: slow clients, early answers, pipelining and upgrades."""
 
 from __future__ import annotations
 
@@ -12,19 +9,13 @@ import ssl
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
-import trustme
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
+from tests.support.http_client import Client, InProcess, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
-from tests.support.server_fixtures import make_app
 from tests.support.waiting import await_that
-from webhook.cluster.manifest_source import ManifestsSource
-from webhook.server.client_certs import ClientCAError, ask_for_client_certificate
-from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, PreviewLimits
 from webhook.server.protocol import AdmissionProtocol
 
@@ -242,61 +233,6 @@ def test_upgrade_during_another_request_is_not_answered_in_its_place(server: InP
     with suppress(ssl.SSLError, OSError):
         found = client.socket.recv(65536)
         assert found == b"" or found.startswith(b"HTTP/1.1 200 ")
-
-
-# Client certificates
-
-
-@pytest.fixture
-def client_ca() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def guarded(source: ManifestsSource, client_ca: trustme.CA, tmp_path: Path) -> Iterator[InProcess]:
-    """A server whose /mutate requires a client certificate."""
-    file = tmp_path / "client-ca.crt"
-    client_ca.cert_pem.write_to_path(file)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ask_for_client_certificate(context, file)
-    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = make_app(source, drain, client_certificates=True)
-    with in_process(app, drain, context) as running:
-        yield running
-
-
-def test_client_with_a_certificate_gets_reviews_answered(
-    guarded: InProcess, client_ca: trustme.CA
-) -> None:
-    client = guarded.connect(client_ca.issue_cert("api-server.test"))
-    for _ in range(3):
-        assert is_settled(client)
-
-
-def test_client_without_a_certificate_gets_probes_but_no_reviews(guarded: InProcess) -> None:
-    client = guarded.connect()
-    assert client.get("/livez").status == 200
-    client.send(WHOLE)
-    answer = client.answer()
-    assert answer.status == 403
-    assert b"needs a client certificate" in answer.body  # type: ignore[attr-defined]
-    metrics = client.get("/metrics").body  # type: ignore[attr-defined]
-    assert b'podsettle_requests_refused_total{status="403"} 1.0' in metrics
-
-
-def test_client_with_a_certificate_of_another_ca_gets_nothing(guarded: InProcess) -> None:
-    with pytest.raises((ssl.SSLError, ConnectionError)):  # noqa: PT012 (TLS 1.3 fails later)
-        client = guarded.connect(trustme.CA().issue_cert("api-server.test"))
-        client.get("/livez")
-
-
-def test_client_ca_file_that_is_not_a_bundle_is_an_error(tmp_path: Path) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with pytest.raises(ClientCAError, match="No such file"):
-        ask_for_client_certificate(context, tmp_path / "none")
-    (tmp_path / "ca.crt").write_text("no certificate")
-    with pytest.raises(ClientCAError, match="is not a bundle"):
-        ask_for_client_certificate(context, tmp_path / "ca.crt")
 
 
 # Memory
