@@ -1,4 +1,4 @@
-"""A cluster for each module of tests, which they may stop, and podsettle's view of it."""
+"""Fixtures: a cluster for each test module, and connections of podsettle to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webhook.cluster.kube_source import KubernetesSource
 
 @pytest.fixture(scope="module")
 def own_cluster() -> Any:
-    """A cluster that tests may stop."""
+    """A cluster of this module only, so its tests may stop parts of it."""
     with KubeCluster.start() as cluster:
         install_crd(cluster)
         yield cluster
@@ -30,7 +30,7 @@ def own_cluster() -> Any:
 async def api(
     own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ApiServer]:
-    """A connection that may do everything."""
+    """A connection with the rights of a cluster administrator."""
     monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
     async with await ApiServer.connect() as server:
         yield server
@@ -48,7 +48,7 @@ async def source(api: ApiServer) -> AsyncIterator[KubernetesSource]:
 async def tcp_proxy(
     own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[TcpProxy]:
-    """What lies between podsettle and the API server."""
+    """A TCP proxy between podsettle and the API server."""
     configuration = yaml.safe_load(own_cluster.kubeconfig.read_text())
     far = urlsplit(configuration["clusters"][0]["cluster"]["server"])
     with TcpProxy.to(far.hostname or "", far.port or 0) as found:

@@ -1,4 +1,4 @@
-"""A replica, from nothing to ready, on a real API server."""
+"""Replicas on a real API server: start, readiness and change of the leader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CERTIFICATES = StoredCertificates("hook", "tls", Lifetimes(timedelta(hours=1), t
 
 @pytest.fixture
 def installed(own_cluster: KubeCluster) -> Iterator[str]:
-    """The namespace of an installation, with what a chart puts there."""
+    """The namespace of an installation, with the objects that the chart creates."""
     namespace = own_cluster.namespace("settle-")
     lease = {"metadata": {"name": "lease"}}
     own_cluster.create(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases", lease)
@@ -76,7 +76,9 @@ async def test_two_replicas_become_ready_with_one_certificate(installed: str) ->
             assert not notes(second)
 
 
-async def test_the_next_one_takes_over(own_cluster: KubeCluster, installed: str) -> None:
+async def test_second_replica_leads_after_the_first_leaves(
+    own_cluster: KubeCluster, installed: str
+) -> None:
     async with AsyncExitStack() as both:
         leaving = AsyncExitStack()
         first = await leaving.enter_async_context(started(installed))
@@ -92,7 +94,7 @@ async def test_the_next_one_takes_over(own_cluster: KubeCluster, installed: str)
         await eventually(lambda: not unready(second))
 
 
-async def test_it_is_not_ready_while_the_api_server_trusts_another_ca(
+async def test_replica_is_unready_while_the_api_server_trusts_another_ca(
     own_cluster: KubeCluster, installed: str
 ) -> None:
     async with started(installed) as replica:
@@ -107,7 +109,7 @@ async def test_it_is_not_ready_while_the_api_server_trusts_another_ca(
         await eventually(lambda: not unready(replica))
 
 
-async def test_that_nobody_calls_it_is_told_and_does_no_harm(
+async def test_missing_webhook_configuration_is_a_note_and_replica_is_ready(
     own_cluster: KubeCluster, installed: str
 ) -> None:
     own_cluster.request("DELETE", f"{PATH}/podsettle")

@@ -1,4 +1,4 @@
-"""Whether the CRD of a real cluster is older than podsettle, and that every replica says so."""
+"""The comparison of a cluster's CRD with the one of this release."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ async def crd(api: ApiServer) -> AsyncIterator[InstalledCrd]:
         yield found
 
 
-async def test_an_old_one_is_named_with_what_it_lacks_and_what_to_do(
+async def test_older_crd_is_a_note_with_the_missing_fields_and_the_command(
     own_cluster: KubeCluster, crd: InstalledCrd, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[None] = []
-    crd.observers.append(lambda: told.append(None))
+    calls: list[None] = []
+    crd.observers.append(lambda: calls.append(None))
     assert crd.check() == Check("crd", True)
     assert crd.difference == CrdDifference()
-    whole = own_cluster.request("GET", PATH).body["spec"]
+    spec = own_cluster.request("GET", PATH).body["spec"]
     older = own_cluster.request("PATCH", PATH, [{"op": "remove", "path": FIELD}])
     assert older.status == 200, older.body
     await eventually(lambda: crd.difference == CrdDifference(("spec.description",)))
@@ -44,15 +44,15 @@ async def test_an_old_one_is_named_with_what_it_lacks_and_what_to_do(
         "spec.description. "
     )
     assert note.endswith("kubectl apply --server-side --force-conflicts -f charts/podsettle/crds")
-    assert crd.check().ready, "it must not take the webhook away"
+    assert crd.check().ready, "an older CRD must not make a replica unready"
     own_cluster.request("PATCH", PATH, {"metadata": {"labels": {"touched": "yes"}}})
-    own_cluster.request("PATCH", PATH, {"spec": whole})
+    own_cluster.request("PATCH", PATH, {"spec": spec})
     await eventually(lambda: crd.check() == Check("crd", True))
     assert [each.levelname for each in caplog.records if note in each.message] == ["WARNING"]
-    assert told
+    assert calls
 
 
-async def test_without_the_right_to_read_it_that_is_a_note(
+async def test_missing_right_to_read_the_crd_is_a_note(
     own_cluster: KubeCluster, tmp_path: Path
 ) -> None:
     namespace = own_cluster.namespace("crd-")

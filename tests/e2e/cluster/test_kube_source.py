@@ -1,4 +1,4 @@
-"""The cluster as a real API server tells it, through restarts, cuts and versions that are gone."""
+"""The view of a real API server, also after restarts, broken watches and expired versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from webhook.core.defects.versions import Version
 from webhook.tasks import supervise
 
 
-async def test_what_is_there_is_seen_and_what_changes_follows(
+async def test_view_contains_all_objects_and_follows_their_changes(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     assert source.view.server_version == Version(1, 36, 2)
@@ -41,7 +41,7 @@ async def test_what_is_there_is_seen_and_what_changes_follows(
     own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
     before = source.view.runtime_classes
     await eventually(lambda: source.view.runtime_class("fast"))
-    # Decisions are remembered by what the classes were.
+    # The decision cache compares the old mapping with the new one.
     assert "fast" not in before
     known = source.view.runtime_classes
     own_cluster.namespace("seen-too-")
@@ -51,17 +51,17 @@ async def test_what_is_there_is_seen_and_what_changes_follows(
     await eventually(lambda: source.view.runtime_class("fast") is None)
 
 
-async def test_it_is_synced_once_the_view_and_the_scope_hold_what_was_listed(
+async def test_source_is_synced_once_view_and_selectors_contain_the_lists(
     own_cluster: KubeCluster, api: ApiServer
 ) -> None:
-    """What is written earlier is written by an empty scope: no webhook."""
+    """Written earlier, with empty selectors, the configuration would lose its webhooks."""
     own_cluster.create(POLICIES, policy_object("first"))
     own_cluster.create("/api/v1/nodes", {"metadata": {"name": "first"}})
     body = {"metadata": {"name": "first"}, "handler": "first"}
     own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
     source = KubernetesSource(api)
     async with source.running(), asyncio.timeout(60):
-        while not source.synced:  # noqa: ASYNC110 (in the very turn of the loop)
+        while not source.synced:  # noqa: ASYNC110 (checks in each iteration of the loop)
             await asyncio.sleep(0)
         assert set(source.policies_in_force) == {"first"}
         assert set(source.webhook_selectors.by_webhook) == {"cluster.podsettle.dev"}
@@ -75,7 +75,7 @@ async def test_it_is_synced_once_the_view_and_the_scope_hold_what_was_listed(
         own_cluster.request("DELETE", path)
 
 
-async def test_a_node_counts_with_what_it_runs(
+async def test_view_contains_the_runtime_of_a_node(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     own_cluster.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
@@ -86,12 +86,12 @@ async def test_a_node_counts_with_what_it_runs(
     await eventually(lambda: not source.view.nodes.all)
 
 
-async def test_a_policy_that_turns_bad_is_reported_and_what_it_said_stays(
+async def test_policy_that_becomes_invalid_keeps_its_last_valid_state(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     own_cluster.create(POLICIES, policy_object("edited", priority=1))
     await eventually(lambda: len(source.view.policies) == 1)
-    # Past the CRD's checks, as an older CRD or a write to etcd would have it.
+    # The CRD's schema prevents this. An older CRD or a write to etcd would not.
     item = source.policies.objects["edited"]
     source.policies.objects["edited"] = replace(item, generation=2, policy=None)
     source._on_policies_changed()
@@ -103,13 +103,13 @@ async def test_a_policy_that_turns_bad_is_reported_and_what_it_said_stays(
     await eventually(lambda: len(source.view.policies) == 0)
 
 
-async def test_what_was_deleted_does_not_rise_again_under_its_name(
+async def test_new_invalid_policy_does_not_get_the_state_of_a_deleted_one(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     own_cluster.create(POLICIES, policy_object("again"))
     await eventually(lambda: "again" in source.policies_in_force)
     item = source.policies.objects["again"]
-    # Another object of that name, which the watch tells of only after it was cut, and a bad one.
+    # A new invalid object with this name, as seen after a watch that missed the deletion.
     source.policies.objects["again"] = replace(item, uid="another", policy=None)
     source._on_policies_changed()
     await eventually(lambda: "again" not in source.policies_in_force)
@@ -119,19 +119,19 @@ async def test_what_was_deleted_does_not_rise_again_under_its_name(
 @pytest.mark.parametrize(
     "name", ["default?x=1", "default/../kube-system", "a\nERROR forged", "A", "-a", "a" * 64, ""]
 )
-async def test_what_is_no_namespace_is_not_asked_for(
+async def test_invalid_namespace_name_is_not_requested(
     api: ApiServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    async def ask(*_: Any, **__: Any) -> Any:
-        pytest.fail("it was asked for")
+    async def fail(*_: Any, **__: Any) -> Any:
+        pytest.fail("a request was sent")
 
-    monkeypatch.setattr(api, "request", ask)
+    monkeypatch.setattr(api, "request", fail)
     source = KubernetesSource(api)
     assert await source.fetch_namespace(name, 5) is None
     assert not source.namespaces.objects
 
 
-async def test_a_namespace_that_is_too_new_is_fetched(
+async def test_namespace_that_the_view_lacks_is_fetched(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     name = own_cluster.namespace("new-", labels={"podsettle.dev/policy": "p"})
@@ -141,29 +141,29 @@ async def test_a_namespace_that_is_too_new_is_fetched(
     assert await source.fetch_namespace("none-such", 5) is None
 
 
-async def test_many_pods_of_a_new_namespace_are_one_question(
+async def test_concurrent_fetches_of_a_namespace_share_one_request(
     own_cluster: KubeCluster, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    really_ask = api.request
+    requested: list[str] = []
+    request = api.request
 
-    async def ask(method: str, path: str, **options: Any) -> Any:
-        asked.append(path)
-        return await really_ask(method, path, **options)
+    async def counted(method: str, path: str, **options: Any) -> Any:
+        requested.append(path)
+        return await request(method, path, **options)
 
-    monkeypatch.setattr(api, "request", ask)
-    source = KubernetesSource(api)  # Not running, as if the watch were late.
+    monkeypatch.setattr(api, "request", counted)
+    source = KubernetesSource(api)  # It does not run, as if the watch were late.
     name = own_cluster.namespace("many-")
     found = await asyncio.gather(*(source.fetch_namespace(name, 5) for _ in range(50)))
     assert {namespace and namespace.name for namespace in found} == {name}
-    assert asked == [f"/api/v1/namespaces/{name}"]
+    assert requested == [f"/api/v1/namespaces/{name}"]
     for _ in range(3):
         assert await source.fetch_namespace("none-such", 5) is None
-    assert asked[1:] == ["/api/v1/namespaces/none-such"]
+    assert requested[1:] == ["/api/v1/namespaces/none-such"]
     assert not source._fetches
 
 
-async def test_a_restart_of_the_api_server_is_caught_up_with(
+async def test_view_is_up_to_date_after_a_restart_of_the_api_server(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     own_cluster.kill_apiserver()
@@ -175,18 +175,18 @@ async def test_a_restart_of_the_api_server_is_caught_up_with(
     await eventually(lambda: all(r.connected for r in source.reflectors.values()))
 
 
-async def test_a_version_that_is_gone_leads_to_a_new_list(
+async def test_expired_resource_version_leads_to_a_new_list(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     source.namespaces._version = "1"
-    # The watch that runs goes on; the next one asks for a version that nobody remembers.
+    # The restart ends the running watch. The next one starts at the expired version.
     own_cluster.kill_apiserver()
     own_cluster.start_apiserver()
     name = own_cluster.namespace("after-gone-")
     await eventually(lambda: source.view.namespace(name))
 
 
-async def test_one_object_that_cannot_be_read_does_not_hide_the_others(
+async def test_object_that_cannot_be_decoded_does_not_hide_the_others(
     own_cluster: KubeCluster, api: ApiServer
 ) -> None:
     def read(item: Any) -> str:
@@ -203,27 +203,29 @@ async def test_one_object_that_cannot_be_read_does_not_hide_the_others(
     assert not {bad, later[0]} & namespaces.objects.keys()
 
 
-async def test_nobody_to_ask_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_kubeconfig_is_an_error_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for kubeconfig in (os.devnull, "/none/such"):
         monkeypatch.setenv("KUBECONFIG", kubeconfig)
         with pytest.raises(Unreachable, match="no cluster found"):
             await ApiServer.connect()
 
 
-async def test_the_webhook_serves_the_cluster_that_it_runs_in(
+async def test_in_cluster_first_ignores_the_kubeconfig(
     own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
-    # There is no account here, and none is taken from the kubeconfig in its place.
+    # There is no service account here, and the kubeconfig does not replace it.
     with pytest.raises(Unreachable, match="no cluster found"):
         await ApiServer.connect(in_cluster_first=True)
 
 
-async def test_in_the_cluster_the_api_server_is_not_asked_through_a_proxy(
+async def test_connection_to_the_own_cluster_uses_no_proxy(
     own_cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NO_PROXY need not name it: the proxy is for registries."""
+    """HTTPS_PROXY is for registries, and NO_PROXY need not name the API server."""
     token = tmp_path / "token"
     token.write_text(own_cluster.token)
     host, port = own_cluster.url.removeprefix("https://").split(":")
@@ -242,19 +244,19 @@ async def test_in_the_cluster_the_api_server_is_not_asked_through_a_proxy(
     monkeypatch.delenv("no_proxy", raising=False)
     async with await ApiServer.connect(in_cluster_first=True) as server:
         assert (await server.request("GET", "/version"))["major"] == "1"
-    # From outside, as kubectl.
+    # A connection by a kubeconfig uses the proxy, as kubectl does.
     monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
     async with await ApiServer.connect() as server:
         with pytest.raises(Unreachable):
             await server.request("GET", "/version")
 
 
-async def test_a_refusal_is_told_with_its_message(api: ApiServer) -> None:
+async def test_error_response_is_raised_with_its_message(api: ApiServer) -> None:
     with pytest.raises(ApiError, match='404: namespaces "none" not found'):
         await api.request("GET", "/api/v1/namespaces/none")
 
 
-async def test_no_task_and_no_connection_is_left_behind(
+async def test_no_task_and_no_connection_remains(
     own_cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
@@ -269,7 +271,7 @@ async def test_no_task_and_no_connection_is_left_behind(
     await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before + 1)
 
 
-async def test_a_restart_of_etcd_is_caught_up_with(
+async def test_view_is_up_to_date_after_a_restart_of_etcd(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
     own_cluster.stop_etcd()
@@ -278,9 +280,7 @@ async def test_a_restart_of_etcd_is_caught_up_with(
     await eventually(lambda: source.view.namespace(name))
 
 
-async def test_watches_that_are_cut_go_on_where_they_were(
-    own_cluster: KubeCluster, tcp_proxy: TcpProxy
-) -> None:
+async def test_broken_watches_resume(own_cluster: KubeCluster, tcp_proxy: TcpProxy) -> None:
     async with await ApiServer.connect() as server:
         source = KubernetesSource(server)
         async with source.running():

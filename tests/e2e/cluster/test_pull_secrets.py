@@ -1,4 +1,4 @@
-"""Pull secrets as a real API server has them, and as a real registry asks for them."""
+"""The reader of pull secrets on a real API server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def create(cluster: KubeCluster, namespace: str, name: str, kind: str, **data: b
     cluster.create(f"/api/v1/namespaces/{namespace}/secrets", body)
 
 
-async def test_both_types_in_the_pods_order(
+async def test_secrets_of_both_types_are_read_in_the_order_of_the_pod(
     cluster: KubeCluster, secrets: ClusterPullSecrets
 ) -> None:
     namespace = cluster.namespace("pull-")
@@ -58,7 +58,7 @@ async def test_both_types_in_the_pods_order(
     )
 
 
-async def test_a_pod_without_secrets_has_its_service_accounts(
+async def test_pod_without_secrets_uses_those_of_its_service_account(
     cluster: KubeCluster, secrets: ClusterPullSecrets
 ) -> None:
     namespace = cluster.namespace("pull-", service_accounts=["default", "builder"])
@@ -71,7 +71,7 @@ async def test_a_pod_without_secrets_has_its_service_accounts(
     assert [s.name for s in await secrets.read(namespace, ("other",), "builder")] == ["other"]
 
 
-async def test_what_cannot_be_had_is_a_problem(
+async def test_missing_secret_or_account_is_a_problem(
     cluster: KubeCluster, secrets: ClusterPullSecrets
 ) -> None:
     namespace = cluster.namespace("pull-")
@@ -83,7 +83,7 @@ async def test_what_cannot_be_had_is_a_problem(
     )
 
 
-async def test_of_many_the_first_are_read_and_one_problem_tells_of_the_others(
+async def test_secrets_beyond_the_limit_are_one_problem(
     secrets: ClusterPullSecrets,
 ) -> None:
     many = await secrets.read("default", tuple(f"s{n}" for n in range(1000)), "default")
@@ -91,7 +91,7 @@ async def test_of_many_the_first_are_read_and_one_problem_tells_of_the_others(
     assert many[-1].problem == "pull secrets after the first 20 are not read"
 
 
-async def test_the_secrets_of_a_pod_are_read_up_to_a_number_of_bytes(
+async def test_secret_that_exceeds_the_byte_limit_of_the_pod_is_a_problem(
     cluster: KubeCluster, secrets: ClusterPullSecrets
 ) -> None:
     namespace = cluster.namespace("pull-")
@@ -106,30 +106,32 @@ async def test_the_secrets_of_a_pod_are_read_up_to_a_number_of_bytes(
 
 
 @pytest.mark.parametrize("name", ["..", "../../nodes", "a/b", "A", "", "a?x=y", "a#", "a%2f", "é"])
-async def test_a_name_is_never_a_path(name: str, secrets: ClusterPullSecrets) -> None:
-    """A pod comes to the webhook before anybody has looked at what it names."""
-    said = "is not a valid name of an object"
-    assert await secrets.read("default", (name,), "default") == (PullSecret(name, problem=said),)
-    assert await secrets.read(name, ("a",), "default") == (PullSecret("a", problem=said),)
+async def test_invalid_name_is_not_requested(name: str, secrets: ClusterPullSecrets) -> None:
+    """Webhooks run before validation, so the name could otherwise change the path."""
+    problem = "is not a valid name of an object"
+    assert await secrets.read("default", (name,), "default") == (PullSecret(name, problem=problem),)
+    assert await secrets.read(name, ("a",), "default") == (PullSecret("a", problem=problem),)
     (account,) = await secrets.read("default", (), name)
-    assert account.problem == f"service account {name!r} {said}"
+    assert account.problem == f"service account {name!r} {problem}"
 
 
-async def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, cluster: KubeCluster) -> None:
+async def test_unreachable_api_server_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, cluster: KubeCluster
+) -> None:
     async with connected(cluster, monkeypatch) as server:
         server.url = "https://127.0.0.1:1"
         found = await ClusterPullSecrets(server).read("default", ("a",), "default")
     assert found == (PullSecret("a", problem="cannot be read: no answer from the API server"),)
 
 
-async def test_a_reader_without_the_right_says_so(
+async def test_missing_right_to_read_secrets_is_a_problem(
     cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     namespace = cluster.namespace("pull-")
-    cluster.namespace(namespace, service_accounts=["nobody"])
+    cluster.namespace(namespace, service_accounts=["no-rights"])
     token = cluster.request(
         "POST",
-        f"/api/v1/namespaces/{namespace}/serviceaccounts/nobody/token",
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/no-rights/token",
         {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
     ).body["status"]["token"]
     async with connected(cluster, monkeypatch) as server:

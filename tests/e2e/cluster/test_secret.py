@@ -1,4 +1,4 @@
-"""A Secret of a real API server as a store, with the rights that the chart gives and no other."""
+"""The store of certificates on a real API server, with the rights that the chart grants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTENTS = {"tls.crt": b"a certificate", "tls.key": b"\x00\xff"}
 
 
 class Place:
-    """A namespace, and the connection of an account in it."""
+    """A namespace for a Secret, and two stores that use the rights of podsettle in it."""
 
     def __init__(self, cluster: KubeCluster, namespace: str, server: ApiServer) -> None:
         self.cluster = cluster
@@ -49,7 +49,7 @@ async def place(cluster: KubeCluster, tmp_path: Path) -> AsyncIterator[Place]:
         yield Place(cluster, namespace, server)
 
 
-async def test_what_is_written_is_read_and_everything_else_stays(place: Place) -> None:
+async def test_write_replaces_its_keys_and_keeps_everything_else(place: Place) -> None:
     place.create(type="Opaque", data={"note": base64.b64encode(b"hello").decode()})
     assert await place.store.read() == {"note": b"hello"}
     await place.store.write(CONTENTS)
@@ -59,18 +59,18 @@ async def test_what_is_written_is_read_and_everything_else_stays(place: Place) -
     assert (await place.rival.read() or {})["tls.crt"] == b"the next"
 
 
-async def test_an_empty_one_holds_nothing(place: Place) -> None:
+async def test_empty_secret_can_be_read_and_written(place: Place) -> None:
     place.create()
     assert await place.store.read() == {}
     await place.store.write(CONTENTS)
     assert await place.store.read() == CONTENTS
 
 
-async def test_one_that_is_not_there_is_not_made(place: Place) -> None:
+async def test_missing_secret_is_not_created(place: Place) -> None:
     assert await place.store.read() is None
 
 
-async def test_a_write_on_top_of_somebody_elses_is_refused(place: Place) -> None:
+async def test_write_after_a_write_of_another_client_fails(place: Place) -> None:
     place.create()
     for store in (place.store, place.rival):
         await store.read()
@@ -80,7 +80,7 @@ async def test_a_write_on_top_of_somebody_elses_is_refused(place: Place) -> None
     assert await place.store.read() == CONTENTS
 
 
-async def test_a_write_after_a_deletion_does_not_bring_it_back(place: Place) -> None:
+async def test_write_after_a_deletion_does_not_create_the_secret(place: Place) -> None:
     place.create()
     await place.store.read()
     place.cluster.request("DELETE", f"{place.path}/podsettle-tls")
@@ -93,7 +93,7 @@ async def test_a_write_after_a_deletion_does_not_bring_it_back(place: Place) -> 
     assert await place.store.read() == {}
 
 
-async def test_a_refusal_is_told(place: Place) -> None:
+async def test_error_response_is_raised_with_its_message(place: Place) -> None:
     place.create(immutable=True)
     await place.store.read()
     with pytest.raises(StoreError, match="immutable"):
@@ -103,7 +103,7 @@ async def test_a_refusal_is_told(place: Place) -> None:
         await other.read()
 
 
-async def test_no_answer_is_told(
+async def test_unreachable_api_server_is_an_error(
     cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kubeconfig = tmp_path / "kubeconfig"

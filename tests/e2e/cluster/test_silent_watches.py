@@ -1,6 +1,6 @@
-"""Watches of which nothing is heard: of a quiet cluster, and over a connection that died.
+"""Silent watches: of a cluster without changes, and over a broken connection.
 
-Limits of watches are seconds here that are minutes elsewhere; see WatchLimits.
+The limits are seconds here instead of minutes; see WatchLimits.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def create_class(cluster: KubeCluster, name: str) -> None:
     cluster.create(CLASSES, {"metadata": {"name": name}, "handler": "fast"})
 
 
-async def test_half_an_hour_of_silence_is_no_fault(
+async def test_half_an_hour_without_events_is_no_error(
     own_cluster: KubeCluster, tcp_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As many silent watches as there are in 30 minutes."""
+    """There are as many silent watches as with the default limits in 30 minutes."""
     silences = 30 * 60 / WatchLimits().silent_seconds
     async with await ApiServer.connect() as server:
         classes = runtime_classes(server, WatchLimits(silent_seconds=0.1))
@@ -58,24 +58,24 @@ async def test_half_an_hour_of_silence_is_no_fault(
     assert warnings(caplog) == []
 
 
-async def test_what_changes_on_a_connection_that_died_is_seen(
+async def test_change_is_seen_after_the_connection_of_the_watch_broke(
     own_cluster: KubeCluster, tcp_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """New connections work: no request fails, and a probe beside the watch would find nothing."""
+    """New connections work, so no request fails, and a probe would succeed."""
     async with await ApiServer.connect() as server:
         classes = runtime_classes(server, WatchLimits(silent_seconds=1))
         async with supervise(classes.run):
             await eventually(lambda: classes.synced.is_set())
-            # Seen by a watch, so one is open, and has been answered.
-            create_class(own_cluster, "before-death")
-            await eventually(lambda: "before-death" in classes.objects)
+            # A watch reports this object, so the watch is open.
+            create_class(own_cluster, "before-break")
+            await eventually(lambda: "before-break" in classes.objects)
             tcp_proxy.freeze()
-            create_class(own_cluster, "after-death")
-            await eventually(lambda: "after-death" in classes.objects)
+            create_class(own_cluster, "after-break")
+            await eventually(lambda: "after-break" in classes.objects)
     assert warnings(caplog) == []
 
 
-async def test_an_api_server_that_stops_answering_is_noticed(
+async def test_api_server_that_stops_answering_is_an_error(
     own_cluster: KubeCluster, tcp_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its kernel still accepts connections, and acknowledges what is sent."""
@@ -92,7 +92,7 @@ async def test_an_api_server_that_stops_answering_is_noticed(
             await eventually(lambda: "after-stop" in classes.objects and classes.connected)
 
 
-async def test_a_proxy_that_cuts_watches_in_silence_is_no_fault(
+async def test_proxy_that_closes_silent_watches_is_no_error(
     own_cluster: KubeCluster, tcp_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with await ApiServer.connect() as server:
@@ -100,7 +100,7 @@ async def test_a_proxy_that_cuts_watches_in_silence_is_no_fault(
         async with supervise(classes.run):
             await eventually(lambda: classes.synced.is_set())
             for number in range(3):
-                # Seen by a watch, so one is open, and has been answered.
+                # A watch reports this object, so the watch is open.
                 create_class(own_cluster, f"cut-{number}")
                 await eventually(lambda: f"cut-{number}" in classes.objects)  # noqa: B023
                 tcp_proxy.cut()
@@ -112,8 +112,8 @@ async def test_a_proxy_that_cuts_watches_in_silence_is_no_fault(
 _IN_A_NETWORK_NAMESPACE = ("unshare", "--net")
 
 
-def _why_not() -> str:
-    """Why this machine lets no process drop packets in a network namespace, if so."""
+def _skip_reason() -> str:
+    """Return why this machine cannot drop packets in a network namespace, or an empty text."""
     command = "ip link set lo up && iptables -A INPUT -p tcp --dport 9 -j DROP"
     try:
         done = subprocess.run(
@@ -124,12 +124,12 @@ def _why_not() -> str:
     return done.stderr if done.returncode else ""
 
 
-_REASON = _why_not()
+_REASON = _skip_reason()
 
 
-@pytest.mark.skipif(bool(_REASON), reason=f"no network namespace to drop packets in: {_REASON}")
-def test_a_watch_whose_packets_are_dropped_is_noticed_and_resumed() -> None:
-    """Neither end has a FIN or a reset, and new connections hang."""
+@pytest.mark.skipif(bool(_REASON), reason=f"cannot drop packets in a network namespace: {_REASON}")
+def test_watch_whose_packets_are_dropped_fails_and_resumes() -> None:
+    """Neither end receives a FIN or a reset, and new connections hang."""
     done = subprocess.run(
         [*_IN_A_NETWORK_NAMESPACE, sys.executable, "-m", "tests.support.dropped_packets"],
         cwd=ROOT,
@@ -141,8 +141,8 @@ def test_a_watch_whose_packets_are_dropped_is_noticed_and_resumed() -> None:
     assert "no answer in time" in done.stderr
 
 
-def test_a_dead_connection_is_found_within_90_seconds() -> None:
+def test_default_limits_find_a_broken_connection_within_90_seconds() -> None:
     limits = WatchLimits()
     assert limits.silent_seconds + limits.answer_seconds < 90
-    # The API server's bookmarks come about every 60 s.
+    # The API server sends a bookmark about every 60 s.
     assert limits.silent_seconds > 65

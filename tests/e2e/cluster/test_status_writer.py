@@ -1,4 +1,4 @@
-"""The status of policies, as a person reads it from a real API server."""
+"""The status of policies on a real API server."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def status(cluster: KubeCluster, name: str) -> Any:
     return cluster.request("GET", f"{POLICIES}/{name}").body.get("status", {})
 
 
-async def test_a_policy_says_what_became_of_it(
+async def test_status_follows_namespaces_runtime_classes_and_the_policy(
     own_cluster: KubeCluster, writer: StatusWriter
 ) -> None:
     remedies = {"skipSELinuxRelabel": {"runtimeClassName": "quick"}, "postInitSleep": {}}
     selector = {"matchLabels": {"team": "status"}}
     created = own_cluster.create(
-        POLICIES, policy_object("told", namespaceSelector=selector, remedies=remedies)
+        POLICIES, policy_object("described", namespaceSelector=selector, remedies=remedies)
     )
     assert created["metadata"]["generation"] == 1
-    own_cluster.namespace("told-", labels={"team": "status"})
+    own_cluster.namespace("described-", labels={"team": "status"})
     await eventually(
         lambda: (
-            conditions(own_cluster, "told")
+            conditions(own_cluster, "described")
             == {
                 "Accepted": ("True", "Valid"),
                 "RuntimeClassesFound": ("False", "RuntimeClassMissing"),
@@ -57,22 +57,22 @@ async def test_a_policy_says_what_became_of_it(
             }
         )
     )
-    await eventually(lambda: status(own_cluster, "told")["matchedNamespaces"] == 1)
-    since = status(own_cluster, "told")["conditions"][0]["lastTransitionTime"]
+    await eventually(lambda: status(own_cluster, "described")["matchedNamespaces"] == 1)
+    since = status(own_cluster, "described")["conditions"][0]["lastTransitionTime"]
 
     body = {"metadata": {"name": "quick"}, "handler": "quick"}
     own_cluster.create("/apis/node.k8s.io/v1/runtimeclasses", body)
     await eventually(
-        lambda: conditions(own_cluster, "told")["RuntimeClassesFound"] == ("True", "Found")
+        lambda: conditions(own_cluster, "described")["RuntimeClassesFound"] == ("True", "Found")
     )
-    own_cluster.request("PATCH", f"{POLICIES}/told", {"spec": {"priority": 5}})
-    await eventually(lambda: status(own_cluster, "told")["observedGeneration"] == 2)
-    assert status(own_cluster, "told")["conditions"][0]["lastTransitionTime"] == since
+    own_cluster.request("PATCH", f"{POLICIES}/described", {"spec": {"priority": 5}})
+    await eventually(lambda: status(own_cluster, "described")["observedGeneration"] == 2)
+    assert status(own_cluster, "described")["conditions"][0]["lastTransitionTime"] == since
     assert not writer.problem
-    own_cluster.request("DELETE", f"{POLICIES}/told")
+    own_cluster.request("DELETE", f"{POLICIES}/described")
 
 
-async def test_nodes_that_are_fixed_retire_the_policy(
+async def test_policy_is_not_needed_once_all_nodes_are_fixed(
     own_cluster: KubeCluster, writer: StatusWriter
 ) -> None:
     own_cluster.create(POLICIES, policy_object("retired"))
@@ -94,7 +94,7 @@ async def test_nodes_that_are_fixed_retire_the_policy(
     assert not writer.problem
 
 
-async def test_only_nodes_of_the_class_count_and_from_1_37_on_the_volumes(
+async def test_need_depends_on_nodes_of_the_class_and_on_volumes_from_1_37(
     own_cluster: KubeCluster, writer: StatusWriter
 ) -> None:
     scheduled = {
@@ -108,11 +108,11 @@ async def test_only_nodes_of_the_class_count_and_from_1_37_on_the_volumes(
     for name, pool in (("inside", "ci"), ("outside", "other")):
         body = {"metadata": {"name": name, "labels": {"pool": pool}}}
         own_cluster.create("/api/v1/nodes", body)
-    told = {
+    expected_by_kubelet = {
         "v1.36.0": ("True", "NodesAreAffected"),
         "v1.37.0": ("Unknown", "VolumesNotSeen"),
     }
-    for kubelet, expected in told.items():
+    for kubelet, expected in expected_by_kubelet.items():
         for name, version in (("inside", kubelet), ("outside", "v1.33.0")):
             info = {"containerRuntimeVersion": "cri-o://1.36.0", "kubeletVersion": version}
             body = {"status": {"nodeInfo": info}}
@@ -132,11 +132,9 @@ async def test_only_nodes_of_the_class_count_and_from_1_37_on_the_volumes(
     assert not writer.problem
 
 
-async def test_a_policy_says_that_the_installed_crd_is_older(
-    own_cluster: KubeCluster, writer: StatusWriter
-) -> None:
+async def test_status_reports_an_older_crd(own_cluster: KubeCluster, writer: StatusWriter) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
-    whole = own_cluster.request("GET", path).body["spec"]
+    spec = own_cluster.request("GET", path).body["spec"]
     own_cluster.create(POLICIES, policy_object("current"))
     await eventually(
         lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
@@ -149,7 +147,7 @@ async def test_a_policy_says_that_the_installed_crd_is_older(
     )
     message = status(own_cluster, "current")["conditions"][-1]["message"]
     assert "lacks spec.description. " in message
-    own_cluster.request("PATCH", path, {"spec": whole})
+    own_cluster.request("PATCH", path, {"spec": spec})
     await eventually(
         lambda: conditions(own_cluster, "current").get("CRDCurrent") == ("True", "Current")
     )
@@ -157,12 +155,12 @@ async def test_a_policy_says_that_the_installed_crd_is_older(
     assert not writer.problem
 
 
-BAD = policy_object("bad", remedies={"postInitSlep": {}})
+INVALID = policy_object("bad", remedies={"postInitSlep": {}})
 
 
 @pytest.fixture
 def unchecked(own_cluster: KubeCluster) -> Iterator[None]:
-    """The CRD without its schema, as an older one was that let things in."""
+    """The CRD without its schema, so that it accepts invalid policies."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
     versions = own_cluster.request("GET", path).body["spec"]["versions"]
     loose = deepcopy(versions)
@@ -171,23 +169,25 @@ def unchecked(own_cluster: KubeCluster) -> Iterator[None]:
     loose[0]["additionalPrinterColumns"] = []
     answer = own_cluster.request("PATCH", path, {"spec": {"versions": loose}})
     assert answer.status == 200, answer.body
-    await_that(lambda: _kept(own_cluster, BAD), "the schema is gone")
+    await_that(
+        lambda: _is_accepted(own_cluster, INVALID), "the API server accepts invalid policies"
+    )
     yield
     own_cluster.request("PATCH", path, {"spec": {"versions": versions}})
 
 
-def _kept(cluster: KubeCluster, body: dict[str, Any]) -> bool:
-    """Whether an object is taken as it is."""
+def _is_accepted(cluster: KubeCluster, body: dict[str, Any]) -> bool:
+    """Return whether the API server accepts an object unchanged."""
     answer = cluster.request("POST", f"{POLICIES}?dryRun=All", body)
     return bool(answer.status == 201 and answer.body["spec"] == body["spec"])
 
 
-@pytest.mark.usefixtures("unchecked")  # Before podsettle watches: an old watch goes on pruning.
-async def test_a_policy_that_got_past_the_crd_is_told_what_is_wrong_with_it(
+@pytest.mark.usefixtures("unchecked")  # First, because an earlier watch would still prune fields.
+async def test_status_reports_the_errors_of_an_invalid_policy(
     own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
 ) -> None:
     own_cluster.create(POLICIES, policy_object("good"))
-    own_cluster.create(POLICIES, BAD)
+    own_cluster.create(POLICIES, INVALID)
     await eventually(
         lambda: (
             conditions(own_cluster, "bad")
@@ -208,23 +208,27 @@ async def test_a_policy_that_got_past_the_crd_is_told_what_is_wrong_with_it(
     assert not writer.problem
 
 
-async def test_what_is_right_is_not_written_again(
+async def test_unchanged_status_is_not_written_again(
     own_cluster: KubeCluster, source: KubernetesSource, writer: StatusWriter
 ) -> None:
-    own_cluster.create(POLICIES, policy_object("quiet"))
-    await eventually(lambda: conditions(own_cluster, "quiet"))
+    own_cluster.create(POLICIES, policy_object("unchanged"))
+    await eventually(lambda: conditions(own_cluster, "unchanged"))
     name = own_cluster.namespace("more-")
     await eventually(lambda: source.view.namespace(name))
     await eventually(
-        lambda: status(own_cluster, "quiet")["matchedNamespaces"] == _covered(source, "quiet")
+        lambda: (
+            status(own_cluster, "unchanged")["matchedNamespaces"] == _covered(source, "unchanged")
+        )
     )
-    version = own_cluster.request("GET", f"{POLICIES}/quiet").body["metadata"]["resourceVersion"]
+    version = own_cluster.request("GET", f"{POLICIES}/unchanged").body["metadata"][
+        "resourceVersion"
+    ]
     writer._write_requested.set()
     await eventually(lambda: not writer._write_requested.is_set())
     await asyncio.sleep(0)
-    after = own_cluster.request("GET", f"{POLICIES}/quiet").body["metadata"]["resourceVersion"]
+    after = own_cluster.request("GET", f"{POLICIES}/unchanged").body["metadata"]["resourceVersion"]
     assert after == version
-    own_cluster.request("DELETE", f"{POLICIES}/quiet")
+    own_cluster.request("DELETE", f"{POLICIES}/unchanged")
 
 
 def _covered(source: KubernetesSource, name: str) -> int:

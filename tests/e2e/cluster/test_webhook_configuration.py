@@ -1,6 +1,6 @@
-"""The webhook configuration of a real API server, kept as it should be.
+"""The reconciliation of the webhook configuration on a real API server.
 
-Long because its tests share one reconciling writer on one API server.
+Long because all tests share the functions that read and overwrite the configuration.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from webhook.tls.certificates import issue_ca
 CA, OTHER_CA = (issue_ca(name, timedelta(days=1)).certificate_pem for name in ("one", "other"))
 
 
-class Wishes:
-    """What the registration is to follow."""
+class Inputs:
+    """The inputs that the webhook configuration follows."""
 
     bundle: bytes | None = CA
     may_write = True
 
 
 @pytest.fixture
-def wishes() -> Wishes:
-    return Wishes()
+def inputs() -> Inputs:
+    return Inputs()
 
 
 @pytest.fixture
-async def registration(
-    own_cluster: KubeCluster, source: KubernetesSource, api: ApiServer, wishes: Wishes
+async def configuration(
+    own_cluster: KubeCluster, source: KubernetesSource, api: ApiServer, inputs: Inputs
 ) -> AsyncIterator[WebhookConfiguration]:
     own_cluster.create(PATH, as_the_chart_writes_it())
     found = WebhookConfiguration(
         api,
         "podsettle",
         selectors=lambda: source.webhook_selectors,
-        bundle=lambda: wishes.bundle,
-        may_write=lambda: wishes.may_write,
+        bundle=lambda: inputs.bundle,
+        may_write=lambda: inputs.may_write,
     )
     source.observers.append(found.request_sync)
     async with found.running():
@@ -71,21 +71,21 @@ def bundles(cluster: KubeCluster) -> list[bytes]:
     ]
 
 
-async def test_the_bundle_is_put_in_replaced_and_put_back(
-    own_cluster: KubeCluster, registration: WebhookConfiguration, wishes: Wishes
+async def test_bundle_is_written_replaced_and_restored(
+    own_cluster: KubeCluster, configuration: WebhookConfiguration, inputs: Inputs
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     expected = (RegisteredWebhook("opt-in.podsettle.dev", "hook.settle.svc", CA),)
-    await eventually(lambda: registration.webhooks == expected)
-    wishes.bundle = OTHER_CA + CA
+    await eventually(lambda: configuration.webhooks == expected)
+    inputs.bundle = OTHER_CA + CA
     await eventually(lambda: bundles(own_cluster) == [OTHER_CA + CA])
     overwrite(own_cluster, as_the_chart_writes_it())
     await eventually(lambda: bundles(own_cluster) == [OTHER_CA + CA])
-    assert not registration.problem
+    assert not configuration.problem
 
 
-async def test_the_scope_follows_the_policies(
-    own_cluster: KubeCluster, registration: WebhookConfiguration
+async def test_cluster_webhook_exists_while_a_policy_needs_it(
+    own_cluster: KubeCluster, configuration: WebhookConfiguration
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     assert webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"}
@@ -95,7 +95,7 @@ async def test_the_scope_follows_the_policies(
     assert added["failurePolicy"] == "Ignore"
     assert added["timeoutSeconds"] == 2
     assert bundles(own_cluster) == [CA, CA]
-    # What the operator sets holds for both.
+    # An operator's change of the opt-in webhook applies to both webhooks.
     changed = as_the_chart_writes_it()
     changed["webhooks"][0]["timeoutSeconds"] = 3
     changed["webhooks"][0] |= {"clientConfig": added["clientConfig"]}
@@ -106,13 +106,13 @@ async def test_the_scope_follows_the_policies(
     own_cluster.request("DELETE", f"{POLICIES}/everywhere")
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
     assert bundles(own_cluster) == [CA]
-    assert not registration.problem
+    assert not configuration.problem
 
 
-async def test_conditions_that_an_earlier_chart_wrote_are_not_in_the_way(
-    own_cluster: KubeCluster, registration: WebhookConfiguration
+async def test_match_conditions_of_an_earlier_chart_are_not_duplicated(
+    own_cluster: KubeCluster, configuration: WebhookConfiguration
 ) -> None:
-    """The API server refuses a webhook with two conditions of one name."""
+    """The API server rejects a webhook with two conditions of the same name."""
 
     def names(webhook: str = "cluster.podsettle.dev") -> list[str]:
         return [each["name"] for each in webhooks(own_cluster)[webhook].get("matchConditions", ())]
@@ -122,7 +122,7 @@ async def test_conditions_that_an_earlier_chart_wrote_are_not_in_the_way(
     own_cluster.create(POLICIES, policy_object("everywhere"))
     await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
     assert names() == own
-    # In another order than podsettle has them, and one that is the operator's.
+    # An earlier chart had another order. One condition belongs to the operator.
     earlier = [
         {"name": name, "expression": "true"} for name in ("not-ours", "not-settled", "not-mirror")
     ]
@@ -131,7 +131,7 @@ async def test_conditions_that_an_earlier_chart_wrote_are_not_in_the_way(
     overwrite(own_cluster, changed)
     await eventually(lambda: "cluster.podsettle.dev" in webhooks(own_cluster))
     assert names() == [*own, "not-ours"]
-    # As podsettle of that time made the second one.
+    # The second webhook, as podsettle created it at that time.
     changed["webhooks"].append(webhooks(own_cluster)["cluster.podsettle.dev"])
     changed["webhooks"][1]["matchConditions"] = [
         *earlier,
@@ -139,18 +139,18 @@ async def test_conditions_that_an_earlier_chart_wrote_are_not_in_the_way(
     ]
     overwrite(own_cluster, changed)
     await eventually(lambda: names() == [*own, "not-ours"])
-    # The upgrade takes them away.
+    # The upgrade removes the conditions.
     change = [{"op": "remove", "path": "/webhooks/0/matchConditions"}]
     own_cluster.request("PATCH", f"{PATH}/podsettle", change)
     await eventually(lambda: names() == own)
     assert not names("opt-in.podsettle.dev")
-    assert not registration.problem
+    assert not configuration.problem
     own_cluster.request("DELETE", f"{POLICIES}/everywhere")
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
 
 
-def demands(of: list[Any] | dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
-    """What each of podsettle's own webhooks demands of namespaces beyond the defaults."""
+def required_labels(of: list[Any] | dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
+    """Return the labels that each of podsettle's webhooks requires, without the defaults."""
     each = of.values() if isinstance(of, dict) else of
     return {
         webhook["name"].removesuffix("cluster.podsettle.dev"): {
@@ -163,50 +163,50 @@ def demands(of: list[Any] | dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
     }
 
 
-def scope(cluster: KubeCluster) -> dict[str, set[tuple[str, ...]]]:
-    return demands(webhooks(cluster))
+def selected(cluster: KubeCluster) -> dict[str, set[tuple[str, ...]]]:
+    return required_labels(webhooks(cluster))
 
 
 def of_team(name: str) -> dict[str, Any]:
     return {"matchLabels": {"team": name}}
 
 
-async def test_the_scope_widens_and_narrows_with_the_policies(
-    own_cluster: KubeCluster, registration: WebhookConfiguration
+async def test_selectors_widen_and_narrow_with_the_policies(
+    own_cluster: KubeCluster, configuration: WebhookConfiguration
 ) -> None:
     own_cluster.create(POLICIES, policy_object("narrow", namespaceSelector=of_team("a")))
-    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}})
-    # To every namespace: nothing of the old selector may stay.
+    await eventually(lambda: selected(own_cluster) == {"": {("team", "a")}})
+    # The policy now covers every namespace. No part of the old selector may remain.
     change: dict[str, Any] = {"spec": {"namespaceSelector": {"matchLabels": None}}}
     assert own_cluster.request("PATCH", f"{POLICIES}/narrow", change).status == 200
-    await eventually(lambda: scope(own_cluster) == {"": set()})
+    await eventually(lambda: selected(own_cluster) == {"": set()})
     change = {"spec": {"namespaceSelector": of_team("a")}}
     own_cluster.request("PATCH", f"{POLICIES}/narrow", change)
-    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}})
+    await eventually(lambda: selected(own_cluster) == {"": {("team", "a")}})
     pods = {"podSelector": {"matchLabels": {"app": "x"}}}
     own_cluster.create(POLICIES, policy_object("other", namespaceSelector=of_team("b"), **pods))
     both = {"": {("team", "a")}, "other.": {("team", "b")}}
-    await eventually(lambda: scope(own_cluster) == both)
+    await eventually(lambda: selected(own_cluster) == both)
     found = webhooks(own_cluster)
     assert found["cluster.podsettle.dev"]["objectSelector"] == {}
     assert found["other.cluster.podsettle.dev"]["objectSelector"] == {
         "matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]
     }
-    # Nothing of the pod selector may stay either.
+    # No part of the pod selector may remain either.
     change = {"spec": {"podSelector": None}}
     assert own_cluster.request("PATCH", f"{POLICIES}/other", change).status == 200
     await eventually(
         lambda: webhooks(own_cluster)["other.cluster.podsettle.dev"]["objectSelector"] == {}
     )
     own_cluster.request("DELETE", f"{POLICIES}/narrow")
-    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    await eventually(lambda: selected(own_cluster) == {"": {("team", "b")}})
     own_cluster.request("DELETE", f"{POLICIES}/other")
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
-    assert not registration.problem
+    assert not configuration.problem
 
 
 async def versions(api: ApiServer, since: str, until: str) -> list[list[Any]]:
-    """The webhooks in each version of the configuration after one, up to another."""
+    """Return the webhooks of each version after `since`, up to `until`."""
     found: list[list[Any]] = []
     path = f"{PATH}?watch=1&resourceVersion={since}&fieldSelector=metadata.name%3Dpodsettle"
     async with api.watch(path, "application/json", 30, WatchLimits()) as lines:
@@ -223,83 +223,83 @@ def version(cluster: KubeCluster) -> str:
     return found
 
 
-async def test_no_pod_is_missed_while_the_webhooks_change(
+async def test_every_intermediate_version_selects_the_covered_pods(
     own_cluster: KubeCluster,
-    registration: WebhookConfiguration,
+    configuration: WebhookConfiguration,
     api: ApiServer,
     source: KubernetesSource,
 ) -> None:
-    """To another name, to one for all above 20, and back: each step asks about team b."""
+    """A webhook gets another name, then merges with others above the limit, and back."""
     names = [f"p{number:02}" for number in range(MAX_WEBHOOKS)]
     own_cluster.create(POLICIES, policy_object("b", namespaceSelector=of_team("b")))
-    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    await eventually(lambda: selected(own_cluster) == {"": {("team", "b")}})
     before = version(own_cluster)
     own_cluster.create(POLICIES, policy_object("a", namespaceSelector=of_team("a")))
-    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
+    await eventually(lambda: selected(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
     for name in names:
         own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
-    await eventually(lambda: scope(own_cluster) == {"": set()})
+    await eventually(lambda: selected(own_cluster) == {"": set()})
     await eventually(lambda: len(source.policies_in_force) == len(names) + 2)
     assert "more than 20" in source.webhook_selectors.merged_because
     for name in names:
         own_cluster.request("DELETE", f"{POLICIES}/{name}")
-    await eventually(lambda: scope(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
+    await eventually(lambda: selected(own_cluster) == {"": {("team", "a")}, "b.": {("team", "b")}})
     own_cluster.request("DELETE", f"{POLICIES}/a")
-    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    await eventually(lambda: selected(own_cluster) == {"": {("team", "b")}})
     for each in await versions(api, before, version(own_cluster)):
-        asked = demands(each).values()
-        assert set() in asked or {("team", "b")} in asked, asked
-        assert 1 <= len(asked) <= 2 * MAX_WEBHOOKS
+        selectors = required_labels(each).values()
+        assert set() in selectors or {("team", "b")} in selectors, selectors
+        assert 1 <= len(selectors) <= 2 * MAX_WEBHOOKS
     own_cluster.request("DELETE", f"{POLICIES}/b")
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
-    assert not registration.problem
+    assert not configuration.problem
 
 
-async def test_one_webhook_for_all_is_logged_once(
-    own_cluster: KubeCluster, registration: WebhookConfiguration, caplog: pytest.LogCaptureFixture
+async def test_merge_of_all_webhooks_is_logged_once(
+    own_cluster: KubeCluster, configuration: WebhookConfiguration, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = [f"p{number:02}" for number in range(MAX_WEBHOOKS + 1)]
     for name in names:
         own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
-    await eventually(lambda: scope(own_cluster) == {"": set()})
+    await eventually(lambda: selected(own_cluster) == {"": set()})
     own_cluster.create(POLICIES, policy_object("more", namespaceSelector=of_team("more")))
     own_cluster.request("PATCH", f"{PATH}/podsettle", {"webhooks": []})
     overwrite(own_cluster, as_the_chart_writes_it())
-    await eventually(lambda: scope(own_cluster) == {"": set()})
-    said = [each.message for each in caplog.records if "more than 20 pairs" in each.message]
-    assert len(said) == 1, said
+    await eventually(lambda: selected(own_cluster) == {"": set()})
+    merges = [each.message for each in caplog.records if "more than 20 pairs" in each.message]
+    assert len(merges) == 1, merges
     for name in (*names, "more"):
         own_cluster.request("DELETE", f"{POLICIES}/{name}")
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
-    assert not registration.problem
+    assert not configuration.problem
 
 
-async def test_whoever_undoes_it_again_and_again_is_told_of_and_not_raced(
-    own_cluster: KubeCluster, registration: WebhookConfiguration
+async def test_client_that_keeps_reverting_is_reported_and_patched_rarely(
+    own_cluster: KubeCluster, configuration: WebhookConfiguration
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
 
     def undo() -> bool:
         if bundles(own_cluster) == [CA]:
             overwrite(own_cluster, as_the_chart_writes_it())
-        return "keeps reverting" in registration.problem
+        return "keeps reverting" in configuration.problem
 
     await eventually(undo)
     before = own_cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["generation"]
     for _ in range(50):
-        registration.request_sync()
+        configuration.request_sync()
         await asyncio.sleep(0)
     after = own_cluster.request("GET", f"{PATH}/podsettle").body["metadata"]["generation"]
     assert after - before <= 1
-    # Once it is left alone it is put right again, and all is well.
-    await eventually(lambda: bundles(own_cluster) == [CA] and not registration.problem)
+    # Without further reverts, the next patch lasts and the problem ends.
+    await eventually(lambda: bundles(own_cluster) == [CA] and not configuration.problem)
 
 
 def inject(cluster: KubeCluster, bundle: bytes, *, applied: bool) -> None:
     """Write a bundle into every webhook, as cert-manager's ca-injector does.
 
-    With an update; or by server-side apply, as its feature gate ServerSideApply makes it do: then
-    the injector owns the entry of the list, too.
+    The injector uses an update. With its feature gate ServerSideApply it uses server-side apply,
+    and then it also owns the webhook's entry in the list.
     """
     encoded = base64.b64encode(bundle).decode()
     if not applied:
@@ -322,44 +322,44 @@ def inject(cluster: KubeCluster, bundle: bytes, *, applied: bool) -> None:
 
 
 @pytest.mark.parametrize("applied", [False, True])
-async def test_somebody_else_s_bundle_is_left_alone_and_does_not_hold_the_scope(
-    own_cluster: KubeCluster, registration: WebhookConfiguration, wishes: Wishes, applied: bool
+async def test_injected_bundle_stays_and_does_not_block_deletion_of_webhooks(
+    own_cluster: KubeCluster, configuration: WebhookConfiguration, inputs: Inputs, applied: bool
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
-    wishes.bundle = None
+    inputs.bundle = None
     for name in ("a", "b"):
         own_cluster.create(POLICIES, policy_object(name, namespaceSelector=of_team(name)))
     await eventually(lambda: len(webhooks(own_cluster)) == 3)
     inject(own_cluster, OTHER_CA, applied=applied)
     await eventually(lambda: bundles(own_cluster) == [OTHER_CA] * 3)
     own_cluster.request("DELETE", f"{POLICIES}/a")
-    await eventually(lambda: scope(own_cluster) == {"": {("team", "b")}})
+    await eventually(lambda: selected(own_cluster) == {"": {("team", "b")}})
     own_cluster.request("DELETE", f"{POLICIES}/b")
     await eventually(lambda: webhooks(own_cluster).keys() == {"opt-in.podsettle.dev"})
     assert bundles(own_cluster) == [OTHER_CA]
-    assert not registration.problem
+    assert not configuration.problem
 
 
-async def test_without_the_lease_nothing_is_written(
-    own_cluster: KubeCluster, registration: WebhookConfiguration, wishes: Wishes
+async def test_nothing_is_written_without_the_lease(
+    own_cluster: KubeCluster, configuration: WebhookConfiguration, inputs: Inputs
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
-    wishes.may_write = False
-    wishes.bundle = OTHER_CA
+    inputs.may_write = False
+    inputs.bundle = OTHER_CA
     own_cluster.create(POLICIES, policy_object("everywhere"))
     own_cluster.request("DELETE", f"{POLICIES}/everywhere")
-    registration.request_sync()
-    await eventually(lambda: not registration._sync_requested.is_set())
+    configuration.request_sync()
+    await eventually(lambda: not configuration._sync_requested.is_set())
     assert bundles(own_cluster) == [CA]
 
 
-async def test_a_configuration_that_is_none_of_podsettle_s_is_told(
-    own_cluster: KubeCluster, registration: WebhookConfiguration
+async def test_configuration_without_the_opt_in_webhook_is_a_problem(
+    own_cluster: KubeCluster, configuration: WebhookConfiguration
 ) -> None:
     await eventually(lambda: bundles(own_cluster) == [CA])
     other = as_the_chart_writes_it()
     other["webhooks"][0]["name"] = "other.podsettle.dev"
     overwrite(own_cluster, other)
-    await eventually(lambda: "opt-in.podsettle.dev" in registration.problem)
+    await eventually(lambda: "opt-in.podsettle.dev" in configuration.problem)
     own_cluster.request("DELETE", f"{PATH}/podsettle")
-    await eventually(lambda: not registration.exists and not registration.webhooks)
+    await eventually(lambda: not configuration.exists and not configuration.webhooks)

@@ -1,4 +1,4 @@
-"""What the API server answers, as podsettle takes it."""
+"""Pages of lists from the API server, and the reflector that reads them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGES: dict[str, dict[str, Any]] = {
 
 @asynccontextmanager
 async def serving(pages: Mapping[str, object]) -> AsyncIterator[ApiServer]:
-    """A server of one list, each page by the token that it is asked for with."""
+    """Serve one list; `pages` maps each continue token to its page."""
 
     async def answer(request: web.Request) -> web.Response:
         if "watch" in request.query:
@@ -52,7 +52,7 @@ async def serving(pages: Mapping[str, object]) -> AsyncIterator[ApiServer]:
         await runner.cleanup()
 
 
-async def test_a_page_says_what_is_on_it_and_how_to_get_the_next() -> None:
+async def test_page_has_its_items_and_the_token_of_the_next_page() -> None:
     async with serving(PAGES) as server:
         page = await server.page("/things", "application/json")
 
@@ -60,7 +60,7 @@ async def test_a_page_says_what_is_on_it_and_how_to_get_the_next() -> None:
     assert (page.metadata.resource_version, page.metadata.next) == ("7", "on")
 
 
-async def test_a_page_without_items_is_empty() -> None:
+async def test_page_without_items_is_empty() -> None:
     async with serving({"": {"metadata": {"resourceVersion": "7"}, "items": None}}) as server:
         page = await server.page("/things", "application/json")
 
@@ -69,13 +69,13 @@ async def test_a_page_without_items_is_empty() -> None:
 
 
 @pytest.mark.parametrize("answer", ["not an object", {"items": []}, {"metadata": {}}])
-async def test_an_answer_that_is_no_list_is_no_answer(answer: object) -> None:
+async def test_response_that_is_not_a_list_is_an_error(answer: object) -> None:
     async with serving({"": answer}) as server:
         with pytest.raises(Unreachable, match="GET /things: the response is not a list"):
             await server.page("/things", "application/json")
 
 
-async def test_a_mirror_has_what_is_on_every_page() -> None:
+async def test_reflector_contains_the_objects_of_all_pages() -> None:
     async with serving(PAGES) as server:
         listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
         await listed._list()
@@ -83,12 +83,12 @@ async def test_a_mirror_has_what_is_on_every_page() -> None:
     assert listed.objects == {"a": "a", "b": "b", "c": "c"}
 
 
-async def test_the_memory_of_a_list_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    given_back = asyncio.Event()
-    monkeypatch.setattr(reflector, "malloc_trim", given_back.set)
+async def test_reflector_trims_the_heap_after_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed = asyncio.Event()
+    monkeypatch.setattr(reflector, "malloc_trim", trimmed.set)
     async with serving(PAGES) as server:
         listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
         async with supervise(listed.run), asyncio.timeout(10):
-            await given_back.wait()
+            await trimmed.wait()
 
     assert listed.synced.is_set()

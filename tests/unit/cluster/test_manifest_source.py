@@ -1,7 +1,4 @@
-"""A directory of manifests as the cluster, while its files come, break, are mended and go.
-
-Long because each change of a file, and each error in it, has its test here.
-"""
+"""A directory of manifests as the source of the cluster view, while its files change."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ import yaml
 
 from tests.support.factories import namespace, node, policy_document, runtime_class
 from tests.support.paths import EXAMPLES
-from webhook.cluster.manifest_loader import ManifestsError, parse_manifest, read_manifest
+from webhook.cluster.manifest_loader import ManifestsError
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.defects.versions import Runtime, Version
 from webhook.core.policy.plan import CompiledPolicy
 
-BROKEN = "kind: SettlePolicy\napiVersion: podsettle.dev/v1alpha1\nmetadata: {name: a}\nspec: {}\n"
+INVALID = "kind: SettlePolicy\napiVersion: podsettle.dev/v1alpha1\nmetadata: {name: a}\nspec: {}\n"
 
 
 def document(name: str, priority: int = 0) -> str:
@@ -45,7 +42,7 @@ def source(tmp_path: Path) -> ManifestsSource:
     return found
 
 
-def test_the_examples_are_without_a_mistake() -> None:
+def test_examples_have_no_problems() -> None:
     found = ManifestsSource(EXAMPLES)
     found.refresh()
     assert found.problems == ()
@@ -54,13 +51,13 @@ def test_the_examples_are_without_a_mistake() -> None:
     assert len(found.view.nodes.all) > 0
 
 
-def test_every_kind_that_podsettle_reads_is_in_the_view(tmp_path: Path) -> None:
+def test_view_contains_every_kind_that_podsettle_reads(tmp_path: Path) -> None:
     documents = [
         policy_document("a"),
         {"kind": "Namespace", **namespace("ci", {"team": "a"}, {"openshift.io/sa.scc.mcs": "s0"})},
         {"kind": "Node", **node("worker", "cri-o://1.33.12", "v1.33.4", {"disk": "ssd"})},
         {"kind": "RuntimeClass", **runtime_class("fast", {"cpu": "1"}, {"disk": "ssd"})},
-        {"kind": "ConfigMap", "metadata": {"name": "passed-by"}, "data": 5},
+        {"kind": "ConfigMap", "metadata": {"name": "ignored"}, "data": 5},
     ]
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(documents))
     found = ManifestsSource(tmp_path)
@@ -81,98 +78,13 @@ def test_every_kind_that_podsettle_reads_is_in_the_view(tmp_path: Path) -> None:
     assert found.view.server_version is None
 
 
-def test_a_namespace_without_a_manifest_has_no_labels_but_its_name() -> None:
-    space = ManifestsSource(EXAMPLES).view.namespace("nobody-knows")
+def test_namespace_without_a_manifest_has_the_label_of_its_name_only() -> None:
+    space = ManifestsSource(EXAMPLES).view.namespace("unknown")
     assert space is not None
-    assert space.labels == {"kubernetes.io/metadata.name": "nobody-knows"}
+    assert space.labels == {"kubernetes.io/metadata.name": "unknown"}
 
 
-def test_a_list_holds_documents_too() -> None:
-    items = [policy_document("a"), {"kind": "Namespace", **namespace("ci")}]
-    found, problems = parse_manifest(yaml.safe_dump({"kind": "List", "items": items}).encode(), "f")
-    assert [(f.kind, f.name) for f in found] == [("SettlePolicy", "a"), ("Namespace", "ci")]
-    assert problems == ()
-
-
-@pytest.mark.parametrize("items", ["", "[]", "null"])
-def test_a_list_may_be_empty(items: str) -> None:
-    assert parse_manifest(f"kind: List\nitems: {items}\n".encode(), "f") == ([], ())
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("a: 1\n", "f:1: is not a Kubernetes object: no kind"),
-        ("- a\n", "f:1: is not a Kubernetes object: no kind"),
-        ("kind: 5\n", "f:1: is not a Kubernetes object: no kind"),
-        ("x: 1\n---\n\nkind: [a]\n", "f:1: is not a Kubernetes object: no kind"),
-        (
-            "kind: List\nitems:\n  - kind: Namespace\n    metadata: {name: ci}\n  - a: 1\n",
-            "f:5: items[1]: is not a Kubernetes object: no kind",
-        ),
-        (
-            "kind: Namespace\nmetadata: {}\n",
-            "f:1: Namespace: Object missing required field `name` - at `$.metadata`",
-        ),
-        (
-            "kind: Node\nmetadata: {name: n1, labels: {a: 1}}\n",
-            "f:1: Node: Expected `str`, got `int` - at `$.metadata.labels[...]`",
-        ),
-        (
-            "kind: RuntimeClass\nmetadata: {name: n1}\noverhead: x\n",
-            "f:1: RuntimeClass: Expected `object | null`, got `str` - at `$.overhead`",
-        ),
-        (
-            "apiVersion: podsettle.dev/v1alpha1\nkind: Settle\n",
-            "f:2: kind: is 'Settle'; the only kind of podsettle.dev is SettlePolicy",
-        ),
-        ("a: [\n", "f:2: not YAML: "),
-        ("a: 1\na: 2\n", "f:2: duplicate key 'a'"),
-    ],
-)
-def test_a_problem_names_the_file_the_line_and_the_cause(text: str, problem: str) -> None:
-    _, problems = parse_manifest(text.encode(), "f")
-    assert str(problems[0]).startswith(problem)
-
-
-@pytest.mark.parametrize("items", ["5", "true", "text", "{a: b}"])
-def test_a_list_of_what_is_no_list_is_a_problem(items: str) -> None:
-    found, problems = parse_manifest(f"kind: List\nitems: {items}\n".encode(), "f")
-    assert found == []
-    assert problems
-
-
-def test_a_kind_of_another_group_is_not_the_one_of_kubernetes() -> None:
-    text = b"apiVersion: management.cattle.io/v3\nkind: Node\nmetadata: {name: machine-1}\n"
-    assert parse_manifest(text, "f") == ([], ())
-
-
-def test_a_key_that_is_called_key_is_a_problem() -> None:
-    text = document("a").replace("spec:", '"[key]": 1\nspec:', 1).encode()
-    _, problems = parse_manifest(text, "f")
-    assert "unknown key" in str(problems[0])
-
-
-def test_a_kind_that_is_nearly_ours_is_a_problem() -> None:
-    _, problems = parse_manifest(b"kind: Settlepolicy\nmetadata: {name: a1}\n", "f")
-    assert "did you mean SettlePolicy?" in str(problems[0])
-
-
-def test_every_problem_of_every_document_is_told() -> None:
-    text = document("a") + "---\n" + BROKEN + "---\nkind: Namespace\n---\n" + document("b")
-    found, problems = parse_manifest(text.encode(), "f")
-    assert [f.name for f in found] == ["a", "b"]
-    assert len(problems) == 2
-
-
-def test_of_a_text_that_is_not_yaml_to_its_end_nothing_counts() -> None:
-    text = "kind: Namespace\nmetadata: {name: ci}\n---\nkind: 5\n---\na: {\n"
-    found, (problem,) = parse_manifest(text.encode(), "f")
-    assert found == []
-    assert str(problem).startswith("f:7: not YAML")
-
-
-def test_only_manifests_directly_inside_are_read(tmp_path: Path) -> None:
+def test_other_files_and_subdirectories_are_ignored(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yml", "c.json", "d.txt", "e.yaml.bak", ".f"):
         (tmp_path / name).write_text(document(name[0]))
     (tmp_path / "sub").mkdir()
@@ -183,14 +95,14 @@ def test_only_manifests_directly_inside_are_read(tmp_path: Path) -> None:
     assert names(found) == ["a", "b", "c"]
 
 
-def test_nothing_changes_while_the_files_do_not(source: ManifestsSource) -> None:
+def test_refresh_without_a_change_keeps_the_view(source: ManifestsSource) -> None:
     view, generation = source.view, source.generation
     assert not source.refresh()
     assert source.view is view
     assert source.generation == generation
 
 
-def test_a_change_is_seen_and_makes_a_new_view(source: ManifestsSource, tmp_path: Path) -> None:
+def test_refresh_after_a_change_creates_a_new_view(source: ManifestsSource, tmp_path: Path) -> None:
     view, generation = source.view, source.generation
     (tmp_path / "a.yaml").write_text(document("changed"))
     (tmp_path / "b.yaml").write_text(document("new"))
@@ -200,10 +112,10 @@ def test_a_change_is_seen_and_makes_a_new_view(source: ManifestsSource, tmp_path
     assert source.generation == generation + 1
 
 
-def test_a_file_that_breaks_keeps_what_it_last_said_in_force(
+def test_file_that_becomes_invalid_keeps_its_last_valid_objects(
     source: ManifestsSource, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.yaml").write_text(document("b") + "---\n" + BROKEN)
+    (tmp_path / "a.yaml").write_text(document("b") + "---\n" + INVALID)
     assert source.refresh()
     assert names(source) == ["a"]
     (problem,) = source.problems
@@ -212,7 +124,7 @@ def test_a_file_that_breaks_keeps_what_it_last_said_in_force(
     assert source.problems == (problem,)
 
 
-def test_a_file_that_breaks_does_not_keep_others_from_changing(
+def test_invalid_file_does_not_block_changes_of_other_files(
     source: ManifestsSource, tmp_path: Path
 ) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
@@ -221,17 +133,17 @@ def test_a_file_that_breaks_does_not_keep_others_from_changing(
     assert names(source) == ["a", "b"]
 
 
-def test_a_file_that_is_mended_is_in_force_again(source: ManifestsSource, tmp_path: Path) -> None:
+def test_corrected_file_is_in_force_again(source: ManifestsSource, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
     source.refresh()
-    (tmp_path / "a.yaml").write_text(document("mended"))
+    (tmp_path / "a.yaml").write_text(document("corrected"))
     assert source.refresh()
-    assert names(source) == ["mended"]
+    assert names(source) == ["corrected"]
     assert source.problems == ()
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_a_file_that_is_removed_takes_its_documents_and_problems_along(
+def test_removed_file_loses_its_objects_and_problems(
     source: ManifestsSource, tmp_path: Path, broken: bool
 ) -> None:
     if broken:
@@ -244,15 +156,15 @@ def test_a_file_that_is_removed_takes_its_documents_and_problems_along(
     assert source.problems == ()
 
 
-def test_of_a_file_that_was_never_right_what_is_right_counts(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(document("b") + "---\n" + BROKEN)
+def test_valid_objects_of_a_file_that_was_never_valid_are_in_force(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(document("b") + "---\n" + INVALID)
     found = ManifestsSource(tmp_path)
     found.refresh()
     assert names(found) == ["b"]
     assert len(found.problems) == 1
 
 
-def test_of_two_objects_with_one_name_the_first_counts_until_it_is_gone(
+def test_first_of_two_objects_with_the_same_name_is_in_force(
     source: ManifestsSource, tmp_path: Path
 ) -> None:
     (tmp_path / "b.yaml").write_text(document("a", priority=7))
@@ -271,7 +183,7 @@ def test_of_two_objects_with_one_name_the_first_counts_until_it_is_gone(
     assert found.priority == 7
 
 
-def test_one_name_may_stand_for_objects_of_two_kinds(tmp_path: Path) -> None:
+def test_objects_of_two_kinds_may_have_the_same_name(tmp_path: Path) -> None:
     documents = [policy_document("x"), {"kind": "Namespace", **namespace("x")}]
     (tmp_path / "a.yaml").write_text(yaml.safe_dump_all(documents))
     found = ManifestsSource(tmp_path)
@@ -279,8 +191,8 @@ def test_one_name_may_stand_for_objects_of_two_kinds(tmp_path: Path) -> None:
     assert found.problems == ()
 
 
-def test_a_config_map_volume_that_swaps_its_link_is_seen(tmp_path: Path) -> None:
-    """The kubelet writes a new directory and renames a symbolic link onto `..data`."""
+def test_update_of_a_config_map_volume_is_found(tmp_path: Path) -> None:
+    """The kubelet creates a new directory, and renames a symbolic link to `..data`."""
     for version in ("1", "2"):
         (tmp_path / f"..{version}").mkdir()
         file = tmp_path / f"..{version}" / "a.yaml"
@@ -298,10 +210,10 @@ def test_a_config_map_volume_that_swaps_its_link_is_seen(tmp_path: Path) -> None
     assert not source.refresh()
 
 
-def test_a_directory_that_cannot_be_read_is_an_error_and_the_last_state_stays(
+def test_missing_directory_is_an_error_and_the_last_state_stays(
     source: ManifestsSource, tmp_path: Path
 ) -> None:
-    moved = tmp_path.rename(tmp_path.with_name("elsewhere"))
+    moved = tmp_path.rename(tmp_path.with_name("moved-away"))
     with pytest.raises(ManifestsError, match="No such file or directory"):
         source.refresh()
     assert names(source) == ["a"]
@@ -309,17 +221,11 @@ def test_a_directory_that_cannot_be_read_is_an_error_and_the_last_state_stays(
     assert not source.refresh()
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_file_instead_of_a_directory_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(document("a"))
     with pytest.raises(ManifestsError, match="Not a directory"):
         ManifestsSource(file).refresh()
-
-
-def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    found, (problem,) = read_manifest(tmp_path / "gone.yaml")
-    assert found == []
-    assert str(problem) == f"{tmp_path / 'gone.yaml'}: No such file or directory"
 
 
 async def test_watch_finds_a_change_after_the_directory_was_missing(tmp_path: Path) -> None:
@@ -327,10 +233,10 @@ async def test_watch_finds_a_change_after_the_directory_was_missing(tmp_path: Pa
     source = ManifestsSource(tmp_path, poll_interval_seconds=0.01)
     assert source.refresh()
     watching = asyncio.create_task(source.watch())
-    elsewhere = tmp_path.with_name("elsewhere")
-    os.rename(tmp_path, elsewhere)
+    moved = tmp_path.with_name("moved-away")
+    os.rename(tmp_path, moved)
     await asyncio.sleep(0.05)
-    os.rename(elsewhere, tmp_path)
+    os.rename(moved, tmp_path)
     (tmp_path / "a.yaml").write_text(document("changed"))
     for _ in range(500):
         await asyncio.sleep(0.01)
