@@ -211,7 +211,8 @@ class KubernetesSource:
             runtime_classes=known if known == classes else dict(classes),
             server_version=self._version,
         )
-        # Processing thousands of nodes or policies is slow, and namespaces change all day.
+        # Nodes and policies are processed only after they change: thousands of them take long, and
+        # namespaces change often.
         if self._nodes_stale:
             self._nodes_stale = False
             nodes = Nodes(self.nodes.objects.values())

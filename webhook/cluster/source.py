@@ -44,4 +44,4 @@ class Source(Protocol):
         """Keep the view up to date while the block runs."""
 
     async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
-        """Return a namespace that is missing in the view, within `timeout` seconds, or None."""
+        """Return a namespace that the view lacks; None if it is unknown after `timeout` seconds."""

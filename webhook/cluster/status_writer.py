@@ -39,8 +39,8 @@ class StatusWriter:
     It compares each desired status with the one in the cluster. A new leader therefore writes
     nothing that is up to date already, and transition times survive a change of the leader.
 
-    `owns_webhooks` is True where podsettle writes the webhook configuration. Only then does the
-    status tell which namespaces the API server sends.
+    `owns_webhooks` is True where podsettle writes the webhook configuration. Only then the status
+    has the condition `WebhookScoped`.
     """
 
     def __init__(
