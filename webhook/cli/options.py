@@ -157,8 +157,8 @@ namespace_option = click.option(
     "--namespace",
     metavar="NAME",
     callback=_object_name,
-    help="The pod's namespace. Without it: that of the kubeconfig's context, or the one in which "
-    "podsettle runs.",
+    help="The pod's namespace. The default is the namespace of the kubeconfig's context, or the "
+    "namespace in which podsettle runs.",
 )
 
 
