@@ -1,6 +1,8 @@
 """Reference pages and schemas, generated from the code by `make docs`.
 
 A test compares the files with what this module generates.
+
+Long because each generated page has its function here.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import os
 import signal
 
 if os.getpid() == 1:
-    # The first process of a container never sees a signal that nobody handles. Until the server
-    # handles it (which takes a second to import), SIGTERM is to end this as it ends any other.
+    # Linux discards a signal for the first process of a container if the process has no handler.
+    # The server's own handler is set after about a second of imports, so this one comes first.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 from webhook.process_memory import frozen_imports

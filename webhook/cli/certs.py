@@ -47,4 +47,4 @@ def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
     click.echo(f"{verb} {directory.certificate} for {hosts}, good until {expiry:%Y-%m-%d}")
     click.echo(f"clients trust {directory.ca}")
     if made and replaces:
-        click.echo("the CA is a new one: give it to clients and webhook configurations anew")
+        click.echo("the CA is new: distribute it to clients and webhook configurations again")

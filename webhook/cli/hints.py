@@ -1,4 +1,4 @@
-"""What is no mistake, and is perhaps not what somebody meant."""
+"""Hints about policies that are valid and perhaps not meant so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""podsettle serve: the webhook."""
+"""podsettle serve: the webhook.
+
+Long because all options of the server, and the components that they choose, stand here.
+"""
 
 from __future__ import annotations
 
@@ -209,10 +212,10 @@ def serve(
             if in_cluster_only:
                 raise InputError(f"{in_cluster_only} needs a cluster: leave --manifests out")
             components = build_offline(manifests, certs_dir)
-            # Nothing runs these pods, so an image that nobody can pull does no harm.
+            # Nothing runs these pods, so an image that cannot be pulled does no harm.
             linger_image = linger_image or PLACEHOLDER_IMAGE
             if beyond_loopback:
-                warning = f"warning: whoever reaches {host}:{port} may use /preview and /metrics"
+                warning = f"warning: any client of {host}:{port} may use /preview and /metrics"
                 click.echo(f"podsettle: {warning}", err=True)
         elif own_namespace is not None:
             certificates = (

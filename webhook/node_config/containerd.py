@@ -42,9 +42,9 @@ _FIRST = {6: 24, 7: 4}
 """The first 1.x releases with `mount_options` (PRs 8961 and 9005); every 2.x has it.
 There is no 1.8."""
 _KUBERNETES = 20
-"""From this minor on, 1.N is a Kubernetes that somebody may still run."""
+"""From this minor on, 1.N is a release of Kubernetes that may still be in use."""
 _FAR_OFF = 30
-"""Two minors of 2.x come a year: nobody has a later one."""
+"""A later minor release of 2.x does not exist yet. There are two a year."""
 
 
 def caveats(config_version: int) -> Iterator[str]:

@@ -26,7 +26,7 @@ _COMPARES_WELL = Version(1, 24)
 
 
 _FAR_OFF = 60
-"""Minors come with Kubernetes', three a year: nobody has this one."""
+"""A minor release from this one on does not exist yet. CRI-O has three a year, as Kubernetes."""
 _OPENSHIFT = 22
 """The last minor of OpenShift 4 whose CRI-O is known: 1.35."""
 _DEFAULT_HANDLERS = ("runc", "crun")
