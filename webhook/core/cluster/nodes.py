@@ -11,8 +11,8 @@ from webhook.core.defects.versions import (
     Runtime,
     Version,
     is_affected_by_cri_o_9840,
+    makes_volatile_mounts,
     mounts_image_volumes,
-    mounts_volatile,
     parse_runtime,
     parse_version,
     supports_restart_rules,
@@ -74,8 +74,8 @@ class Nodes:
         )
         crio = tuple(n for n in known if n.runtime.name == "cri-o")
         object.__setattr__(self, "running_cri_o", crio)
-        slow = tuple(n for n in known if not mounts_volatile(n.runtime))
-        object.__setattr__(self, "without_volatile_mounts", slow)
+        without_volatile = tuple(n for n in known if not makes_volatile_mounts(n.runtime))
+        object.__setattr__(self, "without_volatile_mounts", without_volatile)
         for name, least in (
             ("image_volumes_uncertain", IMAGE_VOLUMES_LOCKED_ON),
             ("without_image_volumes", IMAGE_VOLUMES_ON_BY_DEFAULT),
@@ -102,7 +102,7 @@ class Nodes:
         return any_node_fits(self.running_cri_o, pod) or not any_node_fits(self.all, pod)
 
     def may_lack_volatile_mounts(self, pod: PodSpec) -> bool:
-        """Return whether the pod could land on a node that is not certain to mount volatile.
+        """Return whether the pod could land on a node that is not certain to make volatile mounts.
 
         If no known node fits, the answer is True.
         """

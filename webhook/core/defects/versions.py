@@ -99,9 +99,9 @@ SELINUX_CHANGE_POLICY_ON_BY_DEFAULT = Version(1, 33)
 # CSIDriver.
 SELINUX_MOUNT_LOCKED_ON = Version(1, 37)
 
-# cri-o commit 322a18e9aa. containerd mounts volatile only if an option of the overlayfs snapshotter
-# is set (containerd PR 8676), and a Node object does not show that option.
-_CRI_O_MOUNTS_VOLATILE_SINCE = Version(1, 22)
+# cri-o commit 322a18e9aa. containerd makes volatile mounts only if an option of the overlayfs
+# snapshotter is set (containerd PR 8676), and a Node object does not show that option.
+_CRI_O_VOLATILE_MOUNTS_SINCE = Version(1, 22)
 
 # The first runtime releases that mount image volumes: cri-o PR 8317, containerd PR 10579.
 _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
@@ -112,12 +112,12 @@ def supports_restart_rules(kubelet: Version | None) -> bool:
     return kubelet is not None and kubelet >= RESTART_RULES_ON_BY_DEFAULT
 
 
-def mounts_volatile(runtime: Runtime) -> bool:
-    """Return whether a runtime is certain to mount root filesystems volatile by default."""
+def makes_volatile_mounts(runtime: Runtime) -> bool:
+    """Return whether a runtime is certain to mount root filesystems with `volatile` by default."""
     return (
         runtime.name == "cri-o"
         and runtime.version is not None
-        and runtime.version >= _CRI_O_MOUNTS_VOLATILE_SINCE
+        and runtime.version >= _CRI_O_VOLATILE_MOUNTS_SINCE
     )
 
 

@@ -34,7 +34,8 @@ class CrdComparison:
     def difference(self, installed: Json) -> CrdDifference:
         """Return how an installed CustomResourceDefinition differs from this release's.
 
-        The result is empty for a CRD with additional fields: it is newer, whatever its defaults.
+        Defaults are compared only if both have the same fields and values. A CRD with additional
+        fields is newer, so its defaults may be newer too.
         """
         name = self._version["name"]
         served = [

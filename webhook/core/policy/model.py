@@ -211,7 +211,7 @@ class SettlePolicy(StrictModel):
 
 
 def is_policy(document: object) -> bool:
-    """Return whether a document's kind is SettlePolicy, whatever its version."""
+    """Return whether a document's kind is SettlePolicy. The version may be any."""
     return isinstance(document, Mapping) and document.get("kind") == KIND
 
 

@@ -84,10 +84,10 @@ class Plan(NamedTuple):
 
 
 class PlanCache:
-    """Plans by the set of policies that they combine.
+    """A cache of plans. The key is the set of policies that cover a pod.
 
-    The cache is bounded: tenants choose the labels of pods and namespaces, and with them which
-    sets of policies occur.
+    The cache is bounded because tenants choose the labels of pods and namespaces. With these labels
+    they can cause many sets of policies.
     """
 
     def __init__(self, policies: tuple[CompiledPolicy, ...] = ()) -> None:
@@ -119,7 +119,7 @@ class PolicyGroup:
         ranks: tuple[int, ...] = (),
         plans: PlanCache | None = None,
     ) -> None:
-        """`ranks` are the ranks of `policies` among all policies, as `plans` expects them."""
+        """`ranks` holds the rank of each policy: its index among all policies (see PlanCache)."""
         self.policies = policies
         self._pod_selectors = SelectorIndex(
             (rank, policy.indexed_pod_selector)

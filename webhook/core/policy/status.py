@@ -11,7 +11,7 @@ from webhook.core.constants import LABEL_POLICY
 from webhook.core.defects.versions import (
     SELINUX_MOUNT_LOCKED_ON,
     is_affected_by_cri_o_9840,
-    mounts_volatile,
+    makes_volatile_mounts,
 )
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdDifference
@@ -186,35 +186,42 @@ class _NodeSet(NamedTuple):
 
 
 def _needs(policy: SettlePolicy, view: ClusterView) -> Iterator[_Need]:
+    """Yield the need for each remedy of a policy. Remedies with the same problem share one."""
     names = list(policy.spec.settings())
-    of_class = policy.spec.remedies.runtime_class
+    runtime_class = policy.spec.remedies.runtime_class
     relabel = policy.spec.remedies.skip_selinux_relabel
     all_nodes = _NodeSet(view.nodes.all)
-    retires = of_class is not None and of_class.when == "NodesNeedIt"
-    # With `when: Always` pods land on the nodes of the class. A pod that names another class lands
-    # elsewhere, but that changes nothing: such a policy is always needed, for its class.
-    nodes = _nodes_of_class(of_class.name, view) if of_class and not retires else all_nodes
-    cured: list[str] = []
+    only_volatile = runtime_class is not None and runtime_class.when == "NodesNeedIt"
+    # With `when: Always` pods land on the nodes of the class, except pods that name another class.
+    # The exception does not matter: the remedy runtimeClass alone then keeps the policy needed.
+    nodes = (
+        _nodes_of_class(runtime_class.name, view)
+        if runtime_class and not only_volatile
+        else all_nodes
+    )
+    judged: list[str] = []
 
     remedies = tuple(name for name in names if name in ("postInitSleep", "retryInitExit255"))
     if remedies:
         yield nodes.need(
             remedies, lambda n: is_affected_by_cri_o_9840(n.runtime), "an affected CRI-O"
         )
-        cured += remedies
+        judged += remedies
     if relabel:
         # The remedy annotates only pods that run under its class.
-        brought = relabel.runtime_class_name
-        yield _relabelling_need(_nodes_of_class(brought, view) if brought else nodes)
-        cured.append("skipSELinuxRelabel")
-    if retires:
-        what = "a runtime other than a CRI-O that mounts volatile"
-        yield all_nodes.need(("runtimeClass",), lambda n: not mounts_volatile(n.runtime), what)
-        cured.append("runtimeClass")
+        class_name = relabel.runtime_class_name
+        yield _relabelling_need(_nodes_of_class(class_name, view) if class_name else nodes)
+        judged.append("skipSELinuxRelabel")
+    if only_volatile:
+        what = "a runtime other than CRI-O 1.22 or later"
+        yield all_nodes.need(
+            ("runtimeClass",), lambda n: not makes_volatile_mounts(n.runtime), what
+        )
+        judged.append("runtimeClass")
 
-    kept = [name for name in names if name not in cured]
-    if kept:
-        message = f"no release that podsettle knows makes {', '.join(kept)} unnecessary"
+    others = [name for name in names if name not in judged]
+    if others:
+        message = f"no release that podsettle knows makes {', '.join(others)} unnecessary"
         yield _Need("True", "NoReleaseCures", message)
 
 
@@ -259,14 +266,14 @@ def _nodes_of_class(name: str, view: ClusterView) -> _NodeSet:
 
 
 def merge_conditions(
-    wanted: Iterable[Condition], found: Iterable[Mapping[str, Any]], generation: int, now: str
+    wanted: Iterable[Condition], stored: Iterable[Mapping[str, Any]], generation: int, now: str
 ) -> list[Json]:
-    """Return conditions as the API stores them.
+    """Return the wanted conditions in the form in which the API stores them.
 
-    `found` are the stored conditions. A condition whose status is unchanged keeps its
-    lastTransitionTime; another gets `now`.
+    A condition with the same status as the stored one keeps its lastTransitionTime. Any other
+    condition gets `now`.
     """
-    before = {condition.get("type"): condition for condition in found}
+    before = {condition.get("type"): condition for condition in stored}
     return [
         {
             "type": condition.type,

@@ -112,7 +112,10 @@ def _cluster_webhook(
 def _namespace_selector(
     opt_in: Mapping[str, Any], excluded: Iterable[str], requirements: Iterable[LabelRequirement]
 ) -> Json:
-    """Return the opt-in webhook's selector, changed to match namespaces that name no policy."""
+    """Return the opt-in webhook's selector, changed to match namespaces that name no policy.
+
+    `excluded` are names of namespaces, `requirements` those of a policy's `namespaceSelector`.
+    """
     selector: Json = deepcopy(opt_in.get("namespaceSelector") or {})
     selector["matchExpressions"] = [
         {"key": LABEL_POLICY, "operator": "DoesNotExist"},
@@ -122,7 +125,8 @@ def _namespace_selector(
         expression = {"key": LABEL_NAMESPACE_NAME, "operator": "NotIn", "values": names}
         selector["matchExpressions"].append(expression)
     selector["matchExpressions"] += [
-        # Platforms add expressions to the selector of every webhook. They would add them again.
+        # Some platforms add expressions to the selector of every webhook. The copy keeps them:
+        # otherwise the platform would add them again after each write of podsettle.
         deepcopy(expression)
         for expression in _namespace_expressions(opt_in)
         if expression["key"] not in (LABEL_POLICY, LABEL_ENABLED, LABEL_NAMESPACE_NAME)

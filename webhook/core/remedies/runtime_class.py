@@ -48,7 +48,8 @@ def apply(
         context.spec_with_runtime_class(pod, patch)
     ):
         message = (
-            "every node that the pod could land on runs CRI-O, which mounts volatile by itself"
+            "every node that the pod could land on runs CRI-O 1.22 or later, which makes "
+            "volatile mounts without the class"
         )
         yield Outcome(Reason.NOT_NEEDED, message=message)
         return

@@ -10,8 +10,8 @@ from webhook.core.defects.versions import (
 from webhook.core.defects.versions import (
     Version,
     is_affected_by_cri_o_9840,
+    makes_volatile_mounts,
     mounts_image_volumes,
-    mounts_volatile,
     parse_runtime,
     parse_version,
     supports_restart_rules,
@@ -101,8 +101,10 @@ def test_cri_o_is_affected_by_issue_9840_before_the_fixed_releases(
         ("", False),
     ],
 )
-def test_only_cri_o_from_1_22_on_is_certain_to_mount_volatile(runtime: str, mounts: bool) -> None:
-    assert mounts_volatile(parse_runtime(runtime)) is mounts
+def test_only_cri_o_from_1_22_on_is_certain_to_make_volatile_mounts(
+    runtime: str, mounts: bool
+) -> None:
+    assert makes_volatile_mounts(parse_runtime(runtime)) is mounts
 
 
 @pytest.mark.parametrize(

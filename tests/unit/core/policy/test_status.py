@@ -204,7 +204,7 @@ def test_skip_relabel_need_is_unknown_once_selinux_mount_is_locked_on() -> None:
 
 def test_class_for_volatile_mounts_is_needed_until_all_nodes_run_cri_o() -> None:
     volatile = policy(runtimeClass={"name": "volatile", "when": "NodesNeedIt"})
-    what = "a runtime other than a CRI-O that mounts volatile"
+    what = "a runtime other than CRI-O 1.22 or later"
     assert still_needed(volatile, nodes(AFFECTED, OTHER)) == Condition(
         "StillNeeded",
         "True",
