@@ -82,7 +82,7 @@ def to_measurements(
 
 
 def concatenate_rounds(rounds: Sequence[Rows]) -> Rows:
-    """Return rows with the values of all rounds, from rows that were measured in one round each."""
+    """Join the rows of separate rounds. Each figure then has the values of all rounds."""
     return {
         row: {
             name: Measurement(tuple(chain(*(each[row][name].values for each in rounds))), one.unit)

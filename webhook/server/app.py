@@ -93,7 +93,8 @@ def create_app(
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.in_flight.set_function(lambda: in_flight.count)
 
-    # A second resolver for previews: a preview can name any namespace, and use up its share.
+    # Previews have a resolver of their own. A preview can name any namespace, so with a common
+    # resolver it could use up the look-ups of that namespace's pods.
     resolver, preview_resolver = (new_resolver(metrics.count_refused_dns_lookup) for _ in range(2))
     metrics.stuck_dns_lookups.set_function(lambda: resolver.stuck + preview_resolver.stuck)
     images = ImageLookup(pull_secrets, count=metrics.count_image_lookup, resolver=resolver)
@@ -138,7 +139,8 @@ def create_app(
         RequireClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
     )
     guarded = [Depends(guard(authorizer))]
-    # Not the budget of reviews: previews are queued, each with a body of up to 4 MiB.
+    # Previews have a budget of their own. They are queued, each with a body of up to 4 MiB, and
+    # would use up the budget of reviews.
     app.state.preview_budget = MemoryBudget()
     app.include_router(
         preview_router(previewer, app.state.preview_budget, limits.preview), dependencies=guarded

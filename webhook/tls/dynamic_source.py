@@ -240,7 +240,8 @@ class DynamicSource:
     def _serve_placeholder(self) -> datetime:
         """Serve a certificate that no client trusts, and return its expiry.
 
-        Probes, which do not verify certificates, are answered before the store was read.
+        With it the server can answer probes before the store is read. Probes do not verify
+        certificates.
         """
         ca = issue_ca("podsettle has no certificate yet", self._lifetimes.ca)
         leaf = issue_leaf(ca, self._names, self._lifetimes.leaf)
