@@ -21,7 +21,7 @@ from tests.support.waiting import await_that
 from webhook.tls.authority import Authority
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-_PATIENCE = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 class Balancer:
@@ -112,7 +112,7 @@ class Replica:
         self._client.close()
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(_PATIENCE)
+        self.process.wait(_TIMEOUT_SECONDS)
 
 
 class Installation:

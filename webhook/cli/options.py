@@ -266,7 +266,8 @@ def report_errors(backoff: Backoff, unknown: str) -> Iterator[None]:
     """What is wrong with the pod or the way to it, as exit code 2.
 
     Where the back-off was spent, that is said, and that therefore something is `unknown`.
-    So is what nobody foresaw: Python's exit code 1 would look like the container's.
+    An unexpected error is reported in the same way, because Python's exit code 1 would look like
+    the exit code of the container.
     """
     from webhook.client import ApiError, GaveUpError, PodError, Unreachable, may_pass
     from webhook.cluster.errors import NoClusterError

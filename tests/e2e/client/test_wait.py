@@ -320,7 +320,7 @@ def kubeconfig_to(server: str, directory: Path) -> Path:
     return path
 
 
-def test_nobody_who_listens_is_told_by_its_address(tmp_path: Path) -> None:
+def test_unreachable_api_server_is_reported_with_its_address(tmp_path: Path) -> None:
     port = free_port()
     path = kubeconfig_to(f"https://127.0.0.1:{port}", tmp_path)
     done = podsettle(*WAIT, "--kubeconfig", path, "--backoff-total", "0s")

@@ -189,7 +189,7 @@ async def test_a_watch_that_says_what_it_may_not_is_no_exit_code(
 
 
 @pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
-async def test_what_nobody_foresaw_is_no_exit_code(
+async def test_unexpected_error_is_not_taken_for_an_exit_code(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
     async with FakeApiServer.started(STARTED | {"status": 7}) as quiet:

@@ -46,7 +46,7 @@ from tests.support.kube.build import Programs, programs
 Json = dict[str, Any]
 
 _DIE_WITH_PARENT = Path(__file__).parents[1] / "die_with_parent.py"
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 _POLL = 0.02
 _TAIL = 30
 _ISSUER = "https://kubernetes.default.svc"
@@ -295,7 +295,7 @@ class KubeCluster:
             env={**os.environ, "HOME": str(self.directory)},
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT_SECONDS,
             check=False,
         )
 
@@ -333,7 +333,7 @@ class KubeCluster:
 
     def _etcd_is_healthy(self) -> bool:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(_PATIENCE)
+            connection.settimeout(_TIMEOUT_SECONDS)
             try:
                 connection.connect(str(self._etcd_http))
                 connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
@@ -443,12 +443,14 @@ class _Server:
         self._end(signal.SIGKILL)
 
     def await_that(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not condition():
             if not self.running:
                 raise ServerError(f"{self._name} ended:\n{self._tail()}")
             if time.monotonic() > deadline:
-                raise ServerError(f"waited {_PATIENCE:.0f} s for {self._name}:\n{self._tail()}")
+                raise ServerError(
+                    f"waited {_TIMEOUT_SECONDS:.0f} s for {self._name}:\n{self._tail()}"
+                )
             time.sleep(_POLL)
 
     def _end(self, how: signal.Signals) -> None:
@@ -456,7 +458,7 @@ class _Server:
             return
         self._process.send_signal(how)
         try:
-            self._process.wait(_PATIENCE)
+            self._process.wait(_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -23,7 +23,7 @@ from tests.support.process import process_status
 from tests.support.waiting import await_that
 from webhook.core.remedies.shell_wrapper import SCRIPT, wrapper
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 SHELLS = {
     "dash": ["dash"],
     "bash": ["bash"],
@@ -58,7 +58,7 @@ def run(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
         executable=shutil.which(command[0]),
         env={"PATH": os.environ["PATH"] if path is None else path, **variables},
@@ -75,7 +75,7 @@ class Running:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
         )
         # A read from a command without output would block without end.
-        self.watchdog = threading.Timer(PATIENCE, self._kill)
+        self.watchdog = threading.Timer(TIMEOUT_SECONDS, self._kill)
         self.watchdog.start()
 
     def __enter__(self) -> Running:
@@ -88,7 +88,7 @@ class Running:
         assert self.process.stdout is not None
         self.watchdog.cancel()
         self._kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT_SECONDS)
         self.process.stdout.close()
 
     def read_line(self) -> str:
@@ -110,7 +110,7 @@ class Running:
 
     def end(self) -> int:
         """Return the exit code."""
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT_SECONDS)
 
     def _has_traps(self) -> bool:
         """Return whether the last trap is set. At its end the script ignores that signal."""
