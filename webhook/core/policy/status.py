@@ -1,4 +1,7 @@
-"""The conditions in a SettlePolicy's status, in the form of KEP-1623."""
+"""The conditions in a SettlePolicy's status, in the form of KEP-1623.
+
+Long because each condition has its function, and the functions share the search for nodes.
+"""
 
 from __future__ import annotations
 
