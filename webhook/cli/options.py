@@ -269,7 +269,7 @@ def report_errors(backoff: Backoff, unknown: str) -> Iterator[None]:
     An unexpected error is reported in the same way, because Python's exit code 1 would look like
     the exit code of the container.
     """
-    from webhook.client import ApiError, GaveUpError, PodError, Unreachable, may_pass
+    from webhook.client import ApiError, GaveUpError, PodError, Unreachable, is_retryable
     from webhook.cluster.errors import NoClusterError
 
     try:
@@ -278,7 +278,7 @@ def report_errors(backoff: Backoff, unknown: str) -> Iterator[None]:
         text = f"the API server said {error}" if isinstance(error, ApiError) else str(error)
         # What may pass comes this far only once the back-off is spent.
         if isinstance(error, GaveUpError) or (
-            may_pass(error) and not isinstance(error, NoClusterError)
+            is_retryable(error) and not isinstance(error, NoClusterError)
         ):
             total = format_duration(round(backoff.total * 1000))
             text = f"gave up after {total} (--backoff-total): {unknown} is not known: {text}"

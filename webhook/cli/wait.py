@@ -21,7 +21,7 @@ from webhook.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from webhook.client import Backoff, Ended
+    from webhook.client import Backoff, Termination
 
 _HIGHEST = 255
 """What a process can end with. Windows has larger codes, and 256 must not become 0."""
@@ -45,7 +45,7 @@ _HIGHEST = 255
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="The format of the line that is printed when the container has ended.",
+    help="The format of the line that is printed when the container has termination.",
 )
 @cluster_options
 @backoff_options
@@ -69,14 +69,14 @@ def wait(
     """
     log_retries()
     with report_errors(backoff, f"how {pod} ended"):
-        ended = asyncio.run(_wait(pod, namespace, container, cluster, backoff))
-    click.echo(_as_json(pod, ended) if output == "json" else _as_text(pod, ended))
-    context.exit(ended.exit_code if 0 <= ended.exit_code <= _HIGHEST else _HIGHEST)
+        termination = asyncio.run(_wait(pod, namespace, container, cluster, backoff))
+    click.echo(_as_json(pod, termination) if output == "json" else _as_text(pod, termination))
+    context.exit(termination.exit_code if 0 <= termination.exit_code <= _HIGHEST else _HIGHEST)
 
 
 async def _wait(
     pod: str, namespace: str | None, container: str | None, cluster: Cluster, backoff: Backoff
-) -> Ended:
+) -> Termination:
     from webhook.client import ApiServer, PodName, wait_terminated
 
     async with await ApiServer.connect(**cluster) as server:
@@ -84,13 +84,13 @@ async def _wait(
         return await wait_terminated(server, name, container, backoff)
 
 
-def _as_text(pod: str, ended: Ended) -> str:
-    reason = f" ({ended.reason})" if ended.reason else ""
-    return f"{pod}/{ended.container}: exit code {ended.exit_code}{reason}"
+def _as_text(pod: str, termination: Termination) -> str:
+    reason = f" ({termination.reason})" if termination.reason else ""
+    return f"{pod}/{termination.container}: exit code {termination.exit_code}{reason}"
 
 
-def _as_json(pod: str, ended: Ended) -> str:
-    found = dataclasses.asdict(ended)
+def _as_json(pod: str, termination: Termination) -> str:
+    found = dataclasses.asdict(termination)
     return json.dumps({"pod": pod} | {_camel(key): value for key, value in found.items()})
 
 

@@ -1,19 +1,20 @@
-"""Reading from a cluster in spite of its races: what a program does that starts pods and wants to
-know how they ended.
+"""Functions for programs that start pods, read their logs and wait for their exit codes.
 
     async with await ApiServer.connect() as server:
         pod = PodName("ci", "step-1")
         await copy_logs(server, pod, sys.stdout.buffer.write, follow=True)
-        ended = await wait_terminated(server, pod)
-        print(ended.exit_code)
+        termination = await wait_terminated(server, pod)
+        print(termination.exit_code)
 
-`connect` takes the cluster that kubectl would take. Both functions take the name of a container,
-for pods that have several, and a `Backoff`. What they raise: `PodError` for what is wrong with the
-pod, `ApiError` for what the API server refused, `Unreachable` where it cannot be reached any more;
-the last two only once the back-off is spent or there is no sense in trying again. What is tried
-again meanwhile is logged to `webhook.client`.
+Both functions retry through races of the kubelet and broken connections. `connect` uses the same
+cluster as kubectl. Both functions take the name of a container, which pods with several containers
+require, and a `Backoff`.
 
-`podsettle wait` and `podsettle logs` are these two functions on a command line.
+They raise `PodError` if the pod is the cause, `ApiError` if the API server refuses a request, and
+`Unreachable` if the API server cannot be reached. They raise the last two once the back-off is
+spent, or at once if a retry cannot help. Retries are logged to the logger `webhook.client`.
+
+`podsettle wait` and `podsettle logs` call these two functions.
 """
 
 from webhook.client.logs import copy_logs
@@ -28,8 +29,8 @@ from webhook.client.pod import (
     PodName,
     PodNotFoundError,
 )
-from webhook.client.retry import Backoff, may_pass
-from webhook.client.wait import Ended, wait_terminated
+from webhook.client.retry import Backoff, StreamSettings, is_retryable
+from webhook.client.wait import Termination, wait_terminated
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 
@@ -38,7 +39,6 @@ __all__ = [
     "ApiServer",
     "Backoff",
     "ContainerError",
-    "Ended",
     "GaveUpError",
     "NeverTerminatedError",
     "NotAPodError",
@@ -47,8 +47,10 @@ __all__ = [
     "PodError",
     "PodName",
     "PodNotFoundError",
+    "StreamSettings",
+    "Termination",
     "Unreachable",
     "copy_logs",
-    "may_pass",
+    "is_retryable",
     "wait_terminated",
 ]

@@ -1,4 +1,4 @@
-"""What a pod's document says about one of its containers."""
+"""Reads the state of one container from a Pod object."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ class PodName(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of the pod on the API server."""
+        """The path of the pod on the API server."""
         return f"/api/v1/namespaces/{quote(self.namespace, '')}/pods/{quote(self.name, '')}"
 
 
 class PodError(Exception):
-    """Something about the pod that no patience will change."""
+    """An error of the pod that no retry can cure."""
 
 
 class PodNotFoundError(PodError):
-    """There was no such pod when it was first asked for."""
+    """The pod did not exist at the first request."""
 
 
 class PodDeletedError(PodError):
-    """The pod went away before what was waited for had come."""
+    """The pod was deleted before its container had ended or its log was complete."""
 
 
 class ContainerError(PodError):
-    """No such container; or several, and none was named."""
+    """The pod has no such container, or has several and none was named."""
 
 
 class NotAPodError(PodError):
-    """Whatever answers, it is no API server: its answer is not a Pod."""
+    """The answer is not a Pod, so the server is not an API server."""
 
 
 class NotStartedError(PodError):
-    """The container has not run yet, and nobody wanted to wait for it."""
+    """The container has not run yet, and the caller did not want to wait for it."""
 
 
 class GaveUpError(PodError):
-    """The back-off was spent, and what was asked for had not come."""
+    """The back-off was spent before the request succeeded."""
 
 
 class NeverTerminatedError(GaveUpError):
-    """The pod is over, and its container's terminated state did not come."""
+    """The pod has ended, but its container's terminated state was never written."""
 
 
 def check_pod(found: object, name: PodName) -> None:
-    """Raise NotAPodError for a document that is none: a proxy answers with what it likes."""
+    """Raise NotAPodError if a document is not a Pod, for example the error page of a proxy."""
     if not (
         isinstance(found, dict)
         and isinstance(metadata := found.get("metadata"), dict)
@@ -73,7 +73,7 @@ def check_pod(found: object, name: PodName) -> None:
 
 
 def choose_container(pod: Json, wanted: str | None) -> str:
-    """The container that was named, else the only regular one. Raises ContainerError."""
+    """Return the named container, else the only regular one. Raises ContainerError."""
     regular = [container["name"] for container in pod["spec"]["containers"]]
     if wanted is None:
         if len(regular) == 1:
@@ -87,34 +87,34 @@ def choose_container(pod: Json, wanted: str | None) -> str:
 
 
 def phase(pod: Json) -> str:
-    """The pod's phase; a pod that nobody has said anything of yet is Pending."""
+    """Return the pod's phase. A pod without a status is Pending."""
     return pod.get("status", {}).get("phase") or "Pending"
 
 
 def status(pod: Json, container: str) -> Json:
-    """The container's status; empty before the kubelet has written one.
+    """Return the container's status. It is empty until the kubelet has written one.
 
-    By name: the kubelet sorts the list, so the first one may be of an injected container.
+    The kubelet sorts statuses by name, so the first may be that of an injected container.
     """
     return next((found for found in _statuses(pod) if found["name"] == container), {})
 
 
 def terminated(pod: Json, container: str) -> Json | None:
-    """The terminated state that the container is in now."""
+    """Return the container's terminated state, or None if it is in another state now."""
     found: Json | None = (status(pod, container).get("state") or {}).get("terminated")
     return found
 
 
 def may_restart(pod: Json, container: str, exit_code: int) -> bool:
-    """Whether the kubelet may start a container anew that ended so, while the pod is not over.
+    """Return whether the kubelet may restart a container with this exit code.
 
-    `ContainerShouldRestart` in kubernetes `pkg/api/v1/pod`, and for init containers
+    Source: `ContainerShouldRestart` in kubernetes `pkg/api/v1/pod`, and for init containers
     `computeInitContainerActions` in `pkg/kubelet/kuberuntime`.
     """
     kind, spec = _find(pod, container)
     if kind == "ephemeralContainer":
         return False
-    if any(_covers(rule, exit_code) for rule in spec.get("restartPolicyRules") or ()):
+    if any(_matches(rule, exit_code) for rule in spec.get("restartPolicyRules") or ()):
         return True
     policy = spec.get("restartPolicy")
     if policy is None:
@@ -124,12 +124,12 @@ def may_restart(pod: Json, container: str, exit_code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
-def ended_well_if_succeeded(pod: Json, container: str) -> bool:
-    """Whether a pod in phase Succeeded means that this container's last exit code was 0.
+def succeeded_implies_zero(pod: Json, container: str) -> bool:
+    """Return whether the phase Succeeded implies that this container's last exit code was 0.
 
-    True of regular containers, and of init containers, without which those would not have started.
-    Of native sidecars the phase says only that they have stopped, of ephemeral containers nothing
-    (`getPhase` in kubernetes `pkg/kubelet`).
+    It does for regular containers, and for init containers, which precede them. For native
+    sidecars the phase implies only that they have stopped. For ephemeral containers it implies
+    nothing (`getPhase` in kubernetes `pkg/kubelet`).
     """
     kind, spec = _find(pod, container)
     is_sidecar = kind == "initContainer" and spec.get("restartPolicy") == "Always"
@@ -137,7 +137,7 @@ def ended_well_if_succeeded(pod: Json, container: str) -> bool:
 
 
 def _find(pod: Json, container: str) -> tuple[str, Json]:
-    """The kind and the spec of a container that the pod has."""
+    """Return the kind and the spec of a container. The pod must have it."""
     return next(
         (kind, found)
         for kind in _KINDS
@@ -146,13 +146,13 @@ def _find(pod: Json, container: str) -> tuple[str, Json]:
     )
 
 
-def _covers(rule: Json, exit_code: int) -> bool:
+def _matches(rule: Json, exit_code: int) -> bool:
     codes = rule.get("exitCodes") or {}
     return (exit_code in (codes.get("values") or ())) == (codes.get("operator") == "In")
 
 
 def last_terminated(pod: Json, container: str) -> Json | None:
-    """The end of the run before the present one, of a container that waits for its next."""
+    """Return the terminated state of the previous run, if the container waits for its next run."""
     found = status(pod, container)
     if "waiting" not in (found.get("state") or {}):
         return None
@@ -161,7 +161,7 @@ def last_terminated(pod: Json, container: str) -> Json | None:
 
 
 def has_run(pod: Json, container: str) -> bool:
-    """Whether there may be a log."""
+    """Return whether the container has run, so that a log may exist."""
     state = status(pod, container).get("state") or {}
     return (
         "running" in state
@@ -172,13 +172,13 @@ def has_run(pod: Json, container: str) -> bool:
 
 
 def waiting(pod: Json, container: str) -> str:
-    """Why the container does not run yet, in the kubelet's words; empty where it does not say."""
+    """Return the kubelet's reason and message for a container that waits, or an empty text."""
     state = (status(pod, container).get("state") or {}).get("waiting") or {}
     return ": ".join(filter(None, (state.get("reason"), state.get("message"))))
 
 
 def run_id(pod: Json, container: str) -> str:
-    """Which run of the container this is: the runtime's ID of it; empty before it has one."""
+    """Return the runtime's ID of the container's last run, or an empty text before the first."""
     found = status(pod, container)
     if last_terminated(pod, container) is not None:
         found = found["lastState"]["terminated"]

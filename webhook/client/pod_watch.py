@@ -1,4 +1,4 @@
-"""One pod in sight: read once, then watched."""
+"""A watch on one pod, which resumes after it breaks or expires."""
 
 from __future__ import annotations
 
@@ -20,54 +20,61 @@ from webhook.client.pod import (
     phase,
     waiting,
 )
-from webhook.client.retry import STOOD, Backoff, log
+from webhook.client.retry import Backoff, StreamSettings, log
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
-from webhook.cluster.watch import WatchLimits
 
+# The API server ends a watch after this time. The next watch resumes from its version.
 _WATCH_SECONDS = 290
-_LIMITS = WatchLimits()
-_USUAL = ("ContainerCreating", "PodInitializing")
+# Reasons for which every container waits for a while. They are not logged.
+_ORDINARY_REASONS = ("ContainerCreating", "PodInitializing")
 
-_pause = asyncio.sleep
 _decode = msgspec.json.Decoder().decode
 
 
-class Sight:
-    """A pod as it was last seen. `keep_in_sight` makes one."""
+class PodWatch:
+    """The last known state of a pod. `watch_pod` creates one and keeps it up to date."""
 
     pod: Json
-    """Of a pod that is gone, what was last known of it."""
+    """The pod. If it was deleted, its last known state."""
 
-    def __init__(self, server: ApiServer, name: PodName, backoff: Backoff) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        name: PodName,
+        backoff: Backoff,
+        settings: StreamSettings = StreamSettings(),  # noqa: B008 (it is frozen)
+    ) -> None:
         self.name = name
-        self.gone = False
-        """Deleted, perhaps with another one in its place."""
+        self.deleted = False
+        """Whether the pod was deleted. Another pod may have its name by now."""
         self.has_final_state = False
-        """Whether `pod` is the pod as it was when it was deleted, not only some time before."""
+        """Whether `pod` is the pod's state at its deletion, not an earlier one."""
+        self.resource_version: str | None = None
+        """The version from which the next watch resumes. None makes it read the pod first."""
         self._server = server
         self._backoff = backoff
+        self._settings = settings
         self._changed = asyncio.Event()
         self._failure: Exception | None = None
-        self._version: str | None = None
         self._uid = ""
-        self._said = ""
+        self._logged_reason = ""
 
     async def refresh(self) -> None:
-        """Look at once, at what is written rather than at what has been heard of."""
+        """Read the pod from the API server now."""
         try:
             pod = await self._server.request("GET", self.name.path)
         except ApiError as error:
             if error.status != 404:
                 raise
-            self.gone = True
+            self.deleted = True
         else:
-            self._see(pod)
+            self._update(pod)
 
     async def change(self, seconds: float | None = None) -> None:
-        """Return once something has changed, or `seconds` have passed.
+        """Wait until the pod has changed, at most `seconds`.
 
-        Raises what ended the watch for good.
+        Raises the error of the watch if it failed and is not retried.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -78,29 +85,30 @@ class Sight:
         if self._failure is not None:
             raise self._failure
 
-    def say_why(self, container: str) -> None:
-        """Log what keeps the pod or the container from running, once, where a person may care."""
-        why = waiting(self.pod, container)
+    def log_waiting_reason(self, container: str) -> None:
+        """Log why a container does not run, once per reason. Ordinary reasons are not logged."""
+        reason = waiting(self.pod, container)
         if phase(self.pod) == "Unknown":
-            why = "phase Unknown: its node has not been heard of"
-        if why and why != self._said and not why.startswith(_USUAL):
-            log.info("%s, container %s: %s; waiting on", self.name, container, why)
-        self._said = why
+            reason = "phase Unknown: its node does not report"
+        is_new = reason and reason != self._logged_reason
+        if is_new and not reason.startswith(_ORDINARY_REASONS):
+            log.info("%s, container %s: %s; still waiting", self.name, container, reason)
+        self._logged_reason = reason
 
-    async def begin(self) -> None:
-        """Look for the first time. Raises PodNotFoundError."""
+    async def start(self) -> None:
+        """Read the pod for the first time. Raises PodNotFoundError."""
         await self._backoff(self.refresh)
-        if self.gone:
+        if self.deleted:
             raise PodNotFoundError(f"{self.name} does not exist")
 
-    async def follow(self) -> None:
-        """Watch until the pod is gone."""
+    async def run(self) -> None:
+        """Watch until the pod is deleted."""
         try:
-            while not self.gone:
+            while not self.deleted:
                 await self._backoff(self._watch)
-                if not self.gone:
-                    # Whatever ends watches early, and however often: it is not asked in a rush.
-                    await _pause(self._backoff.first)
+                if not self.deleted:
+                    # A proxy may end every watch at once. Do not send requests without a pause.
+                    await self._settings.sleep(self._backoff.first)
         except Exception as error:
             self._fail(error)
 
@@ -109,51 +117,56 @@ class Sight:
         self._changed.set()
 
     async def _watch(self) -> None:
-        """One watch. Raises where it was refused or broke, unless it was of use until then.
+        """Run one watch until it ends. Raises an error if the watch is a failed attempt.
 
-        Of a pod that does not change there is nothing to hear, and a proxy may end a quiet watch.
-        An end in good order is no failure: else a quiet pod would spend all of the back-off.
+        A watch that ends without an error is not a failed attempt. A proxy may end the watch of a
+        pod that does not change, and such a pod must not spend the back-off. A watch that breaks
+        counts as failed only if it sent no event and broke early.
         """
-        if self._version is None:
+        if self.resource_version is None:
             await self.refresh()
             self._changed.set()
-            if self.gone:
+            if self.deleted:
                 return
         query = {
             "watch": "1",
             "fieldSelector": f"metadata.name={self.name.name}",
             "allowWatchBookmarks": "1",
-            "resourceVersion": self._version,
+            "resourceVersion": self.resource_version,
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
         pods, _, _ = self.name.path.rpartition("/")
         path = f"{pods}?{urlencode(query)}"
-        answered, heard = math.inf, False
+        answered, any_event = math.inf, False
         try:
             async with self._server.watch(
-                path, "application/json", _WATCH_SECONDS + 10, _LIMITS
+                path, "application/json", _WATCH_SECONDS + 10, self._settings.watch_limits
             ) as lines:
                 answered = time.monotonic()
                 async for line in lines:
-                    heard |= self._take(_decode(line))
-                    if self.gone:
+                    any_event |= self._apply_event(_decode(line))
+                    if self.deleted:
                         return
         except ApiError as error:
             if error.status != 410:
                 raise
-            # The version to resume from is no longer known (KEP-365): look again.
-            self._version = None
+            # The API server no longer has this version (KEP-365). Read the pod again.
+            self.resource_version = None
         except (msgspec.DecodeError, Unreachable) as error:
-            if not heard and time.monotonic() - answered < STOOD:
-                raise self._broken(error) from None
+            lasted = time.monotonic() - answered
+            if not any_event and lasted < self._settings.stable_after_seconds:
+                raise self._as_unreachable(error) from None
 
-    def _broken(self, error: Exception) -> Unreachable:
+    def _as_unreachable(self, error: Exception) -> Unreachable:
         if isinstance(error, Unreachable):
             return error
-        return Unreachable(f"{self.name}: the watch says what is not JSON")
+        return Unreachable(f"{self.name}: the watch sent a line that is not JSON")
 
-    def _take(self, event: object) -> bool:
-        """Whether the event says something of the pod. Raises NotAPodError and ApiError."""
+    def _apply_event(self, event: object) -> bool:
+        """Apply a watch event. Return whether it contains the pod.
+
+        Raises NotAPodError for a malformed event and ApiError for an error event.
+        """
         item = event.get("object") if isinstance(event, dict) else None
         if not isinstance(event, dict) or not isinstance(item, dict):
             raise NotAPodError(f"{self.name}: the answer is not a Pod")
@@ -161,24 +174,25 @@ class Sight:
         if kind == "ERROR" and isinstance(code := item.get("code"), int):
             raise ApiError(code, str(item.get("message") or ""))
         if kind == "BOOKMARK" and (version := _version(item)):
-            # It has no more of a pod than this.
-            self._version = version
+            # A bookmark contains nothing but the version.
+            self.resource_version = version
             return False
-        self._see(item)
+        self._update(item)
         if kind == "DELETED":
-            self.has_final_state = not self.gone
-            self.gone = True
+            self.has_final_state = not self.deleted
+            self.deleted = True
         self._changed.set()
         return True
 
-    def _see(self, pod: Json) -> None:
+    def _update(self, pod: Json) -> None:
+        """Store a state of the pod. Another UID means that the watched pod was deleted."""
         check_pod(pod, self.name)
         metadata = pod["metadata"]
         if metadata["uid"] != (self._uid or metadata["uid"]):
-            self.gone = True
+            self.deleted = True
             return
         self.pod, self._uid = pod, metadata["uid"]
-        self._version = metadata["resourceVersion"]
+        self.resource_version = metadata["resourceVersion"]
 
 
 def _version(item: Json) -> str | None:
@@ -188,16 +202,18 @@ def _version(item: Json) -> str | None:
 
 
 @asynccontextmanager
-async def keep_in_sight(server: ApiServer, name: PodName, backoff: Backoff) -> AsyncIterator[Sight]:
-    """A pod that exists, watched while the block runs.
+async def watch_pod(
+    server: ApiServer, name: PodName, backoff: Backoff, settings: StreamSettings
+) -> AsyncIterator[PodWatch]:
+    """Watch a pod while the block runs.
 
     Raises PodNotFoundError, ApiError and Unreachable.
     """
-    sight = Sight(server, name, backoff)
-    await sight.begin()
-    task = asyncio.create_task(sight.follow())
+    watch = PodWatch(server, name, backoff, settings)
+    await watch.start()
+    task = asyncio.create_task(watch.run())
     try:
-        yield sight
+        yield watch
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

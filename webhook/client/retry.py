@@ -1,4 +1,4 @@
-"""When to try again, and for how long."""
+"""Retries with exponential back-off, and the timeouts of watches and log streams."""
 
 from __future__ import annotations
 
@@ -14,47 +14,62 @@ from tenacity.stop import stop_before_delay
 from tenacity.wait import wait_exponential
 
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.watch import WatchLimits
 
 log = logging.getLogger("webhook.client")
 
 T = TypeVar("T")
 
-STOOD = 15.0
-"""Seconds after which a stream that breaks is no failed attempt: longer than a connection attempt
-takes. Of a watch they count from its answer."""
-_WORTH_ANOTHER_TRY = (408, 429)
+_RETRYABLE_CLIENT_ERRORS = (408, 429)
 
 
 class NotYetError(Exception):
-    """What is asked for is not there yet, and may soon be."""
+    """The requested state or log does not exist yet. A retry may find it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """The timeouts of watches and log streams. The defaults suit every cluster."""
+
+    stable_after_seconds: float = 15.0
+    """A stream that breaks after this time is not a failed attempt. It is longer than a connection
+    attempt takes. For a watch, the time counts from the server's answer."""
+    log_silence_seconds: float = 120.0
+    """A log stream without a byte for this long is opened again: its connection may be dead."""
+    watch_limits: WatchLimits = WatchLimits()  # noqa: RUF009 (it is frozen)
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    """Waits between two watches, for the given number of seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential back-off with jitter. The defaults are Woodpecker's, which are those of Go's
-    `cenkalti/backoff` with one minute in all."""
+    """Exponential back-off with jitter.
+
+    The defaults are those of Woodpecker: Go's `cenkalti/backoff`, with one minute in total.
+    """
 
     first: float = 0.5
-    """Seconds before the second attempt."""
+    """The pause before the second attempt, in seconds."""
     factor: float = 1.5
-    """By which each pause is longer than the one before."""
+    """The ratio between a pause and the pause before it."""
     jitter: float = 0.5
-    """The share of a pause by which chance makes it longer or shorter, 0 to 1."""
+    """The share of a pause that is random, up or down: 0 to 1."""
     total: float = 60.0
-    """Seconds, from the first attempt, after which none is begun; 0 for one attempt."""
+    """The seconds after the first attempt during which retries may start. 0 means no retry."""
 
     def __post_init__(self) -> None:
         if self.first < 0 or self.total < 0 or self.factor < 1 or not 0 <= self.jitter <= 1:
-            raise ValueError("back-off: pauses may not be negative, nor shrink; jitter is 0 to 1")
+            raise ValueError("back-off: pauses must not be negative or shrink; jitter is 0 to 1")
 
     async def __call__(
         self,
         attempt: Callable[[], Awaitable[T]],
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> T:
-        """What `attempt` returns once it fails no more in a way that may pass; else its last error.
+        """Return the result of `attempt`. Retry it while its error is retryable.
 
-        `pause` may return before its seconds are over, where there is reason to look at once.
+        `pause` may return early if there is a reason to retry at once. Raises the last error once
+        the back-off is spent, and an error that is not retryable at once.
         """
 
         async def _pause(seconds: float) -> None:
@@ -67,8 +82,8 @@ class Backoff:
             sleep=_pause,
             wait=self._next_pause,
             stop=stop_before_delay(self.total),
-            retry=retry_if_exception(may_pass),
-            before_sleep=_say,
+            retry=retry_if_exception(is_retryable),
+            before_sleep=_log_retry,
             reraise=True,
         )
         return await retrying(_attempt)
@@ -78,17 +93,17 @@ class Backoff:
         return pause * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether another attempt makes sense.
+def is_retryable(error: BaseException) -> bool:
+    """Return whether another attempt may succeed.
 
-    A kubelet without a serving certificate shows up as 500 of the API server, whose text ends in
-    `remote error: tls: internal error`; a kubelet that cannot be reached as 500, 502 or 503.
+    The API server answers 500 if a kubelet has no serving certificate yet; the message then ends
+    in `remote error: tls: internal error`. It answers 500, 502 or 503 if it cannot reach a kubelet.
     """
     if isinstance(error, ApiError):
-        return error.status >= 500 or error.status in _WORTH_ANOTHER_TRY
+        return error.status >= 500 or error.status in _RETRYABLE_CLIENT_ERRORS
     return isinstance(error, Unreachable | NotYetError)
 
 
-def _say(state: RetryCallState) -> None:
+def _log_retry(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     log.info("%s; trying again in %.1f s", error, state.upcoming_sleep)

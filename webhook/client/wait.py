@@ -1,7 +1,7 @@
-"""Waiting for a container's exit code until it is really there.
+"""Waits for a container's exit code, until the kubelet has written it.
 
-The kubelet may say of a pod that it has succeeded before it says how its containers ended, and what
-ends a pod without the kubelet (pod garbage collection, a lost node) never says it.
+The kubelet may write the pod's phase Succeeded before the terminated states of its containers. If a
+pod ends without its kubelet (pod garbage collection, a lost node), the states are never written.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from webhook.client.pod import (
     PodDeletedError,
     PodName,
     choose_container,
-    ended_well_if_succeeded,
     last_terminated,
     may_restart,
     phase,
     status,
+    succeeded_implies_zero,
     terminated,
 )
-from webhook.client.pod_watch import Sight, keep_in_sight
-from webhook.client.retry import Backoff, NotYetError
+from webhook.client.pod_watch import PodWatch, watch_pod
+from webhook.client.retry import Backoff, NotYetError, StreamSettings
 from webhook.cluster.client import ApiServer
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a container ended."""
+class Termination:
+    """The end of a container's last run."""
 
     container: str
     exit_code: int
     reason: str
-    """The kubelet's word, such as `Completed`, `Error` or `OOMKilled`; `PodDeleted` where the pod
-    was deleted after its phase was Succeeded and before the container's state was seen."""
+    """The kubelet's reason, such as `Completed`, `Error` or `OOMKilled`. `PodDeleted` means that
+    the pod was deleted in phase Succeeded before the container's state was seen."""
     finished_at: str | None
 
 
@@ -45,80 +45,84 @@ async def wait_terminated(
     name: PodName,
     container: str | None = None,
     backoff: Backoff = Backoff(),  # noqa: B008 (it is frozen)
-) -> Ended:
-    """How the container ended, once it has. Waits for a running container without limit.
+    settings: StreamSettings = StreamSettings(),  # noqa: B008 (it is frozen)
+) -> Termination:
+    """Wait without a limit until a container has ended, and return its termination.
 
-    Of a container that the kubelet may start again, this is how its last run ended, once the pod is
-    over: whoever looks a moment later is told the same.
+    If the kubelet may restart the container, this waits until the pod has ended and returns the
+    last run. The result does not depend on when the caller asks.
 
-    Once the pod is over (Succeeded or Failed), the terminated state is asked for by `backoff`. In a
-    pod that was Succeeded when it was last seen, and is then deleted, a regular or init container
-    counts as exit code 0, which the phase implies. It implies nothing of the exit code of a native
-    sidecar or an ephemeral container: PodDeletedError.
+    Once the pod has ended (Succeeded or Failed), the terminated state is requested with `backoff`.
+    If the pod was Succeeded when it was last seen and is then deleted, the exit code of a regular
+    or init container is 0, because the phase implies it. The phase implies nothing about a native
+    sidecar or an ephemeral container: these raise PodDeletedError.
 
-    Raises PodNotFoundError, ContainerError, PodDeletedError and NeverTerminatedError; ApiError and
-    Unreachable where the API server refuses, or cannot be reached for as long as `backoff` lasts.
+    Raises PodNotFoundError, ContainerError, PodDeletedError and NeverTerminatedError. Raises
+    ApiError if the API server refuses a request, and Unreachable if it cannot be reached until
+    `backoff` is spent.
     """
-    async with keep_in_sight(server, name, backoff) as sight:
-        chosen = choose_container(sight.pod, container)
+    async with watch_pod(server, name, backoff, settings) as watch:
+        chosen = choose_container(watch.pod, container)
 
-        async def settled() -> Ended:
-            await sight.refresh()
-            ended = _ended(sight, chosen)
-            if ended is None:
-                raise NotYetError(_nothing_yet(sight, chosen))
-            return ended
+        async def read_termination() -> Termination:
+            await watch.refresh()
+            termination = _termination(watch, chosen)
+            if termination is None:
+                raise NotYetError(_no_state_message(watch, chosen))
+            return termination
 
         while True:
-            ended = _ended(sight, chosen)
-            if ended is not None:
-                return ended
-            if phase(sight.pod) in FINAL:
+            termination = _termination(watch, chosen)
+            if termination is not None:
+                return termination
+            if phase(watch.pod) in FINAL:
                 try:
-                    return await backoff(settled, sight.change)
+                    return await backoff(read_termination, watch.change)
                 except NotYetError:
-                    last = last_terminated(sight.pod, chosen)
+                    last = last_terminated(watch.pod, chosen)
                     if last is None:
-                        raise NeverTerminatedError(_nothing_yet(sight, chosen)) from None
-                    return _read(chosen, last)
-            sight.say_why(chosen)
-            await sight.change()
+                        message = _no_state_message(watch, chosen)
+                        raise NeverTerminatedError(message) from None
+                    return _parse(chosen, last)
+            watch.log_waiting_reason(chosen)
+            await watch.change()
 
 
-def _ended(sight: Sight, container: str) -> Ended | None:
-    """How the container ended, or None where that is not known yet.
+def _termination(watch: PodWatch, container: str) -> Termination | None:
+    """Return the container's termination, or None if it is not known yet.
 
-    Raises PodDeletedError where it can no longer become known.
+    Raises PodDeletedError if it can no longer become known.
     """
-    state = terminated(sight.pod, container)
+    state = terminated(watch.pod, container)
     if state is not None:
-        over = sight.has_final_state or phase(sight.pod) in FINAL
-        # The kubelet starts nothing again in a pod that is being deleted.
-        over |= sight.gone and "deletionTimestamp" in sight.pod["metadata"]
-        ended = _read(container, state)
-        if over or not may_restart(sight.pod, container, ended.exit_code):
-            return ended
-    if not sight.gone:
+        pod_ended = watch.has_final_state or phase(watch.pod) in FINAL
+        # The kubelet restarts nothing in a pod that is being deleted.
+        pod_ended |= watch.deleted and "deletionTimestamp" in watch.pod["metadata"]
+        termination = _parse(container, state)
+        if pod_ended or not may_restart(watch.pod, container, termination.exit_code):
+            return termination
+    if not watch.deleted:
         return None
-    last_phase = phase(sight.pod)
-    if last_phase == "Succeeded" and ended_well_if_succeeded(sight.pod, container):
-        return Ended(container, 0, "PodDeleted", None)
+    last_phase = phase(watch.pod)
+    if last_phase == "Succeeded" and succeeded_implies_zero(watch.pod, container):
+        return Termination(container, 0, "PodDeleted", None)
     if state is not None:
         raise PodDeletedError(
-            f"{sight.name} was deleted, and its container {container} may have been started again "
+            f"{watch.name} was deleted, and its container {container} may have been started again "
             f"after the exit code {state.get('exitCode', 0)} that was last seen"
         )
     raise PodDeletedError(
-        f"{sight.name} was deleted before its container {container} was seen to end; "
+        f"{watch.name} was deleted before its container {container} was seen to end; "
         f"its phase was {last_phase}"
     )
 
 
-def _read(container: str, state: Json) -> Ended:
+def _parse(container: str, state: Json) -> Termination:
+    """Return the termination in a terminated state. Raises NotAPodError if it is malformed."""
     code = state.get("exitCode", 0)
     if not isinstance(code, int):
         raise NotAPodError(f"container {container}: {code!r} is not an exit code")
-    return Ended(
+    return Termination(
         container,
         code,
         state.get("reason") or "",
@@ -126,9 +130,9 @@ def _read(container: str, state: Json) -> Ended:
     )
 
 
-def _nothing_yet(sight: Sight, container: str) -> str:
-    state = ", ".join(status(sight.pod, container).get("state") or ()) or "unknown"
+def _no_state_message(watch: PodWatch, container: str) -> str:
+    state = ", ".join(status(watch.pod, container).get("state") or ()) or "unknown"
     return (
-        f"{sight.name} is {phase(sight.pod)}, and its container {container} has no terminated "
+        f"{watch.name} is {phase(watch.pod)}, and its container {container} has no terminated "
         f"state; its state is {state}"
     )

@@ -15,15 +15,15 @@ from webhook.client import (
     ApiError,
     ApiServer,
     Backoff,
-    Ended,
     PodName,
     PodNotFoundError,
+    Termination,
     Unreachable,
     copy_logs,
     wait_terminated,
 )
-from webhook.client.pod_watch import Sight, keep_in_sight
-from webhook.client.retry import may_pass
+from webhook.client.pod_watch import PodWatch, watch_pod
+from webhook.client.retry import StreamSettings, is_retryable
 
 T = 1_780_000_000_000_000_000
 ONCE = Backoff(total=0)
@@ -44,7 +44,7 @@ async def test_log_and_end_of_a_pod(cluster: KubeCluster, namespace: str, kubele
         await copy_logs(server, pod, got.append, follow=True)
         ended = await wait_terminated(server, pod)
     assert b"".join(got) == b"out of\nmemory\n"
-    assert ended == Ended("step", 3, "OOMKilled", "2026-05-30T10:01:00Z")
+    assert ended == Termination("step", 3, "OOMKilled", "2026-05-30T10:01:00Z")
 
 
 async def test_what_write_raises_ends_it_at_once(
@@ -78,15 +78,17 @@ async def test_a_watch_whose_version_is_gone_looks_again(monkeypatch: pytest.Mon
         pod = Pod(own, "default")
         async with (
             await ApiServer.connect() as server,
-            keep_in_sight(server, PodName("default", "step-1"), Backoff(first=0.05)) as sight,
+            watch_pod(
+                server, PodName("default", "step-1"), Backoff(first=0.05), StreamSettings()
+            ) as watch,
         ):
-            sight._version = "1"
+            watch.resource_version = "1"
             own.kill_apiserver()
             own.start_apiserver()
             pod.say("Failed", {"step": terminated(1)})
             async with asyncio.timeout(60):
-                while sight.pod["status"]["phase"] != "Failed":
-                    await sight.change()
+                while watch.pod["status"]["phase"] != "Failed":
+                    await watch.change()
 
 
 async def test_another_pod_of_the_same_name_is_told_by_its_uid(
@@ -95,14 +97,14 @@ async def test_another_pod_of_the_same_name_is_told_by_its_uid(
     """Where the watch was down meanwhile, nothing else tells."""
     pod = Pod(cluster, namespace)
     async with await ApiServer.connect() as server:
-        sight = Sight(server, PodName(namespace, "step-1"), ONCE)
-        await sight.begin()
+        watch = PodWatch(server, PodName(namespace, "step-1"), ONCE)
+        await watch.start()
         pod.delete()
         Pod(cluster, namespace).say("Succeeded", {"step": terminated(0)})
-        await sight.refresh()
-        assert sight.gone
-        assert sight.pod["status"]["phase"] == "Pending"
-        assert not sight.has_final_state
+        await watch.refresh()
+        assert watch.deleted
+        assert watch.pod["status"]["phase"] == "Pending"
+        assert not watch.has_final_state
 
 
 async def test_a_kubeconfig_that_is_named_comes_before_the_pod_that_this_runs_in(
@@ -130,8 +132,8 @@ async def test_a_kubeconfig_that_is_named_comes_before_the_pod_that_this_runs_in
         (ValueError(), False),
     ],
 )
-def test_what_may_pass(error: Exception, passes: bool) -> None:
-    assert may_pass(error) == passes
+def test_what_is_retryable(error: Exception, passes: bool) -> None:
+    assert is_retryable(error) == passes
 
 
 async def test_the_back_off_is_woodpecker_s() -> None:

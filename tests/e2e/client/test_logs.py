@@ -178,7 +178,7 @@ def test_a_container_that_has_not_started_is_waited_for(
         assert "container step has not started: Pending" in command.stderr
     with run(*FOLLOW) as command:
         pod.say("Pending", {"step": waiting("ImagePullBackOff")})
-        command.await_word("ImagePullBackOff; waiting on")
+        command.await_word("ImagePullBackOff; still waiting")
         assert not kubelet.queries
         kubelet.current.write(*lines(1))
         pod.say("Running", {"step": RUNNING})
@@ -269,7 +269,7 @@ def test_the_rest_of_a_run_that_is_two_runs_ago_is_known_to_be_lost(
         pod.say("Running", {"step": RUNNING}, run="containerd://3", last=last, restarts=2)
         kubelet.current.end()
         assert command.end() == 2
-        assert "the log of the run before is gone" in command.stderr
+        assert "the log of the previous run is lost" in command.stderr
 
 
 @pytest.mark.usefixtures("pod")

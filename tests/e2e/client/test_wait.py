@@ -92,7 +92,7 @@ def test_of_a_deleted_pod_only_what_its_phase_implies_is_claimed(
     pod = pod_of_every_kind(cluster, namespace)
     pod.say("Pending", {container: waiting("ErrImagePull")})
     with run(*WAIT, "-c", container) as command:
-        command.await_word("ErrImagePull; waiting on")
+        command.await_word("ErrImagePull; still waiting")
         pod.say(phase, dict.fromkeys(KINDS, RUNNING))
         if phase != "Running":
             command.await_word("has no terminated state")
@@ -125,7 +125,7 @@ def test_a_sidecar_of_a_deleted_pod_has_the_exit_code_that_the_deletion_tells(
     pod = pod_of_every_kind(cluster, namespace)
     pod.say("Running", {"step": waiting("ErrImagePull"), "proxy": waiting("ErrImagePull")})
     with run(*WAIT, "-c", "proxy") as command:
-        command.await_word("ErrImagePull; waiting on")
+        command.await_word("ErrImagePull; still waiting")
         pod.say("Running", {"proxy": terminated(5)})
         pod.delete()
         assert command.end() == 5
@@ -137,7 +137,7 @@ def test_a_pod_deleted_before_it_ended_is_an_error(
     pod = Pod(cluster, namespace)
     with run(*WAIT) as command:
         pod.say("Pending", {"step": waiting("ImagePullBackOff", "no such image")})
-        command.await_word("ImagePullBackOff: no such image; waiting on")
+        command.await_word("ImagePullBackOff: no such image; still waiting")
         pod.delete()
         assert command.end() == 2
         assert command.stdout == b""

@@ -15,16 +15,16 @@ from webhook.client import (
     Backoff,
     PodDeletedError,
     PodName,
+    StreamSettings,
     Unreachable,
     copy_logs,
-    logs,
     wait_terminated,
 )
-from webhook.client import pod_watch as sight
 from webhook.client.pod import may_restart
 from webhook.cluster.watch import WatchLimits
 
 ONCE = Backoff(first=0, total=0)
+ALWAYS_STABLE = StreamSettings(stable_after_seconds=0)
 PENDING = pod("Pending", waiting("ContainerCreating"), restartPolicy="Never")
 STARTED = pod("Running", RUNNING, restartPolicy="Never")
 ENDED = pod("Failed", terminated(3), restartPolicy="Never")
@@ -32,42 +32,36 @@ ends = pytest.mark.parametrize("abort", [False, True], ids=["in good order", "br
 
 
 @ends
-async def test_wait_outlives_watches_that_are_cut_in_silence(
-    abort: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_wait_outlives_watches_that_are_cut_in_silence(abort: bool) -> None:
     """With a back-off that is spent by one failed attempt."""
-    monkeypatch.setattr(sight, "STOOD", 0)
     async with (
         FakeApiServer.started(STARTED, ENDED, quiet=3, abort=abort) as quiet,
         quiet.client() as server,
     ):
-        assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == 3
+        waited = await wait_terminated(server, POD, backoff=ONCE, settings=ALWAYS_STABLE)
+        assert waited.exit_code == 3
         assert quiet.watches == 4
 
 
 @ends
-async def test_logs_of_a_pending_pod_outlive_watches_that_are_cut_in_silence(
-    abort: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sight, "STOOD", 0)
+async def test_logs_of_a_pending_pod_outlive_watches_that_are_cut_in_silence(abort: bool) -> None:
     got: list[bytes] = []
     async with (
         FakeApiServer.started(PENDING, STARTED, ENDED, quiet=3, abort=abort) as quiet,
         quiet.client() as server,
     ):
-        await copy_logs(server, POD, got.append, follow=True, backoff=ONCE)
+        await copy_logs(server, POD, got.append, follow=True, backoff=ONCE, settings=ALWAYS_STABLE)
         assert quiet.watches == 4
     assert got == [b"text\n"]
 
 
-async def test_watches_that_stay_silent_are_followed_by_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_watches_that_stay_silent_are_followed_by_others() -> None:
     """With a back-off that is spent by one failed attempt."""
-    monkeypatch.setattr(sight, "_LIMITS", WatchLimits(silent_seconds=0.05))
+    settings = StreamSettings(watch_limits=WatchLimits(silent_seconds=0.05))
     async with FakeApiServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
         quiet.silent = True
-        assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == 3
+        waited = await wait_terminated(server, POD, backoff=ONCE, settings=settings)
+        assert waited.exit_code == 3
         assert quiet.watches == 4
 
 
@@ -107,18 +101,18 @@ EXPIRED = b'{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'
 
 
 @pytest.mark.parametrize("line", [None, BOOKMARK, TOLD, EXPIRED])
-async def test_between_two_watches_there_is_a_pause(
-    line: bytes | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_between_two_watches_there_is_a_pause(line: bytes | None) -> None:
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(sight, "_pause", pause)
+    settings = StreamSettings(sleep=pause)
     async with FakeApiServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
         quiet.lines = [line] if line else []
-        ended = await wait_terminated(server, POD, backoff=Backoff(first=7, total=0))
+        ended = await wait_terminated(
+            server, POD, backoff=Backoff(first=7, total=0), settings=settings
+        )
         assert ended.exit_code == 3
         assert quiet.watches == 4
     assert pauses[:3] == [7, 7, 7]
@@ -133,29 +127,25 @@ async def test_a_watch_that_breaks_early_and_told_nothing_is_a_failed_attempt(li
                 await wait_terminated(server, POD, backoff=ONCE)
 
 
-async def test_a_watch_that_is_not_answered_is_a_failed_attempt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_watch_that_is_not_answered_is_a_failed_attempt() -> None:
     """However long that took."""
-    monkeypatch.setattr(sight, "_LIMITS", WatchLimits(answer_seconds=0.05))
-    monkeypatch.setattr(sight, "STOOD", 0)
+    settings = StreamSettings(stable_after_seconds=0, watch_limits=WatchLimits(answer_seconds=0.05))
     async with FakeApiServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
         quiet.unanswered = 99
         with pytest.raises(Unreachable, match=r"/pods.*: no answer in time"):
-            await wait_terminated(server, POD, backoff=ONCE)
+            await wait_terminated(server, POD, backoff=ONCE, settings=settings)
 
 
 @pytest.mark.parametrize("follow", [False, True])
 async def test_the_log_of_an_ended_container_that_is_not_answered_is_a_failed_attempt(
-    follow: bool, monkeypatch: pytest.MonkeyPatch
+    follow: bool,
 ) -> None:
-    monkeypatch.setattr(logs, "_SILENCE", 0.05)
-    monkeypatch.setattr(logs, "STOOD", 0)
+    settings = StreamSettings(stable_after_seconds=0, log_silence_seconds=0.05)
     async with FakeApiServer.started(ENDED) as quiet, quiet.client() as server:
         quiet.unanswered = 9
         got: list[bytes] = []
         with pytest.raises(Unreachable):
-            await copy_logs(server, POD, got.append, follow=follow, backoff=ONCE)
+            await copy_logs(server, POD, got.append, follow=follow, backoff=ONCE, settings=settings)
         assert quiet.logs < 9
         assert got == []
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.fake_kubelet import Record, read_logs, stamp
-from webhook.client.log_cursor import Position
+from webhook.client.log_cursor import LogCursor
 
 T = 1_780_000_000_000_000_000
 MS = 1_000_000
@@ -56,11 +56,11 @@ def plain(records: list[Record]) -> bytes:
     return b"".join(read_logs(records, 0, stamps=False))
 
 
-def read(position: Position, sent: bytes, size: int) -> bytes:
+def read(cursor: LogCursor, sent: bytes, size: int) -> bytes:
     """What is new in one stream that comes in chunks of this size."""
-    position.rewind()
+    cursor.rewind()
     chunks = [sent[at : at + size] for at in range(0, len(sent), size)]
-    return b"".join(map(position.feed, chunks))
+    return b"".join(map(cursor.feed, chunks))
 
 
 breaks = st.lists(
@@ -73,24 +73,24 @@ breaks = st.lists(
 def test_each_byte_is_delivered_once(
     records: list[Record], broken: list[tuple[int, int, int]]
 ) -> None:
-    position = Position()
+    cursor = LogCursor()
     got = b""
     present = 0
     for written, length, size in broken:
         present = max(present, min(written, len(records)))
-        got += read(position, stream(records[:present], position.since)[:length], size)
-    got += read(position, stream(records, position.since), 1000)
+        got += read(cursor, stream(records[:present], cursor.since)[:length], size)
+    got += read(cursor, stream(records, cursor.since), 1000)
     assert got == plain(records)
-    assert read(position, stream(records, position.since), 1000) == b""
+    assert read(cursor, stream(records, cursor.since), 1000) == b""
 
 
 @given(files(), st.integers(0, 400), st.integers(1, 50))
 def test_stamps_are_left_where_they_are_wanted(
     records: list[Record], length: int, size: int
 ) -> None:
-    position = Position(keep_stamps=True)
-    got = read(position, stream(records, None)[:length], size)
-    got += read(position, stream(records, position.since), size)
+    cursor = LogCursor(keep_timestamps=True)
+    got = read(cursor, stream(records, None)[:length], size)
+    got += read(cursor, stream(records, cursor.since), size)
     assert got == stream(records, None)
 
 
@@ -102,15 +102,15 @@ def test_stamps_are_left_where_they_are_wanted(
 def test_a_server_that_does_not_stamp_is_read_from_the_start_each_time(
     log: bytes, broken: list[int], size: int
 ) -> None:
-    position = Position()
-    got = b"".join(read(position, log[:length], size) for length in broken)
-    assert position.since is None
-    assert got + read(position, log + b"\n", size) == log + b"\n"
+    cursor = LogCursor()
+    got = b"".join(read(cursor, log[:length], size) for length in broken)
+    assert cursor.since is None
+    assert got + read(cursor, log + b"\n", size) == log + b"\n"
 
 
 def test_a_moment_that_none_is_is_text() -> None:
-    position = Position()
-    assert read(position, b"2026-13-45T99:00:00Z text\n", 99) == b"2026-13-45T99:00:00Z text\n"
+    cursor = LogCursor()
+    assert read(cursor, b"2026-13-45T99:00:00Z text\n", 99) == b"2026-13-45T99:00:00Z text\n"
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_a_moment_that_none_is_is_text() -> None:
     ],
 )
 def test_the_log_is_asked_for_from_a_second_before(sent: bytes, since: str) -> None:
-    position = Position()
-    read(position, sent, 99)
-    assert position.since == since
+    cursor = LogCursor()
+    read(cursor, sent, 99)
+    assert cursor.since == since
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    position = Position()
+    cursor = LogCursor()
     for second in range(100):
         lines = [Record(T + second * SECOND + n, b"") for n in range(10)]
-        read(position, stream(lines, None), 9999)
-    assert len(position._begun) <= 30
+        read(cursor, stream(lines, None), 9999)
+    assert len(cursor.record_counts) <= 30
