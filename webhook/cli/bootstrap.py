@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Components(NamedTuple):
-    """What a server is made of, wherever it runs."""
+    """The components of a server, in a cluster or outside one."""
 
     source: Source
     certificates: CertificateSource
@@ -34,7 +34,7 @@ class Components(NamedTuple):
 
 
 def build_offline(manifests: Path, certs_dir: Path) -> Components:
-    """Everything from files."""
+    """Build a server without a cluster. All its input comes from files."""
     source = load_manifests(manifests)
     for problem in source.problems:
         click.echo(f"podsettle: {problem}", err=True)
@@ -49,8 +49,8 @@ def build_offline(manifests: Path, certs_dir: Path) -> Components:
 
 
 def build_dev(certs_dir: Path, beyond_loopback: bool) -> Components:
-    """For a developer: a cluster that is read and not written to."""
-    # The client takes a quarter of a second to import: only those who need it pay.
+    """Build a server for development, which reads a cluster and writes nothing to it."""
+    # The import takes a quarter of a second, which other commands need not spend.
     from webhook.cluster.kube_source import KubernetesSource
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.token_review import ClusterAuthorizer
@@ -76,7 +76,7 @@ def build_in_cluster(
     certificates: FileSource | StoredCertificates,
     beyond_loopback: bool,
 ) -> Components:
-    """A replica of an installation."""
+    """Build one replica of an installation in a cluster."""
     from webhook.cluster.controller import Controller
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.token_review import ClusterAuthorizer
@@ -95,7 +95,7 @@ def build_in_cluster(
 
 
 def _connect() -> ApiServer:
-    """The cluster, its address and credentials read; the connection is made by the server."""
+    """Return a client with the cluster's address and credentials. It does not connect yet."""
     from webhook.cluster.client import ApiServer
     from webhook.cluster.errors import Unreachable
 

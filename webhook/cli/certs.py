@@ -1,4 +1,4 @@
-"""podsettle certs: a development CA and server certificate."""
+"""The command `podsettle certs`: creates a development CA and a server certificate."""
 
 from __future__ import annotations
 

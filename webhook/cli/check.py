@@ -1,4 +1,4 @@
-"""podsettle check: are these policies right?"""
+"""The command `podsettle check`: reports errors in policies and other manifests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
 
 
 def _notes(objects: Iterable[FoundObject], policies: Mapping[str, SettlePolicy]) -> Iterator[str]:
-    """What is no finding, and is perhaps not what was meant."""
+    """Yield hints about valid policies that may not do what their author wants."""
     found = list(policies.values())[::-1]
     for policy in found:
         yield from notes_on_policy(policy)

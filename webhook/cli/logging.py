@@ -1,4 +1,4 @@
-"""How the log of a server looks."""
+"""Logging setup of the commands."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import logging
 
 
 class LinesFormatter(logging.Formatter):
-    """Time and level in front of each line of a message, since a message may be several lines."""
+    """A formatter that puts time and level in front of each line of a message."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        """One message, as it goes into the log."""
+        """Return a message with the prefix on each of its lines."""
         prefix = f"{record.asctime} {record.levelname} "
         return prefix + record.message.replace("\n", f"\n{prefix}")
 
     def usesTime(self) -> bool:  # noqa: N802 (logging's name)
-        """Whether `asctime` is wanted: always."""
+        """Return True, so that `asctime` is always set."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""podsettle logs: what did this container write?"""
+"""The command `podsettle logs`: prints the log of a container."""
 
 from __future__ import annotations
 

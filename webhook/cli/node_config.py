@@ -1,4 +1,4 @@
-"""podsettle node-config: what to put onto nodes, and the RuntimeClass that leads pods there."""
+"""The command `podsettle node-config`: prints configuration for nodes and a RuntimeClass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webhook.node_config.crio import Mode
 
 
 class Release(click.ParamType[Version]):
-    """A release such as `1.33.12`, also as nodes state it: `cri-o://1.33.5-3.rhaos4.20`."""
+    """A release such as `1.33.12`, or as nodes report it: `cri-o://1.33.5-3.rhaos4.20`."""
 
     name = "version"
 
@@ -31,7 +31,7 @@ class Release(click.ParamType[Version]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Version:
-        """The release in a text."""
+        """Return the release in a text."""
         if isinstance(value, Version):
             return value
         try:
@@ -155,7 +155,7 @@ def crio(
     if volatile:
         raise InputError("CRI-O mounts every container volatile since 1.22: there is nothing to do")
     if not selinux:
-        raise InputError("say what for: --selinux")
+        raise InputError("missing option: --selinux")
     _refuse_options_without_effect(context, Mode(mode), oldest)
     try:
         drop_in = crio_nodes.selinux_drop_in(Mode(mode), handler, oldest, oci_runtime)
@@ -225,7 +225,7 @@ def containerd(
 ) -> None:
     """Print configuration for containerd."""
     if not volatile:
-        raise InputError("say what for: --volatile")
+        raise InputError("missing option: --volatile")
     if output != "dropin" and not node_selector:
         raise InputError(
             "the option holds for a whole node: give --node-selector KEY=VALUE, a label of the "
@@ -280,10 +280,10 @@ def _labels(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def _yaml(about: Iterable[str], objects: Iterable[dict[str, Any]]) -> str:
-    """Objects for `kubectl apply`, after a comment."""
+    """Return objects for `kubectl apply`, after a comment."""
     lines: list[str] = []
     for paragraph in about:
-        # What is to be copied keeps its lines; sentences are folded.
+        # A paragraph with line breaks is to be copied. Only sentences are folded.
         folded = paragraph.splitlines() if "\n" in paragraph else textwrap.wrap(paragraph, 98)
         lines += folded or [""]
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Options that more than one command takes, and the errors they end in."""
+"""Options that several commands share, and the errors of these commands."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from webhook.core.types import format_duration, parse_duration
 if TYPE_CHECKING:
     from webhook.client import Backoff
 
+# RFC 2606 reserves the domain, so an attacker cannot publish an image with this name.
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"
-"""Below a top-level domain that RFC 2606 reserves: no one can publish an image of this name."""
 
 
 class InputError(click.ClickException):
-    """Input that cannot be used: exit code 2."""
+    """An error in the input. It ends the command with exit code 2."""
 
     exit_code = 2
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message as it is, for people and for tools that parse it."""
+        """Print the message without the prefix and the usage that click adds."""
         click.echo(f"podsettle: {self.format_message()}", file=file, err=True)
 
 
@@ -45,7 +45,7 @@ _REFERENCE = re.compile(
 def image_reference(
     _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """The reference, or None for an empty one: a container without an image would be refused."""
+    """Return the reference, or None for an empty text."""
     if value and not _REFERENCE.fullmatch(value):
         raise click.BadParameter(f"{value!r} is not an image reference", param=parameter)
     return value or None
@@ -59,7 +59,7 @@ class DurationType(click.ParamType[timedelta]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """The duration in a text."""
+        """Return the duration in a text."""
         if isinstance(value, timedelta):
             return value
         try:
@@ -72,12 +72,12 @@ class DurationType(click.ParamType[timedelta]):
 
 
 class FiniteFloat(click.FloatRange):
-    """A number in a range, whose comparisons alone would let NaN and infinity pass."""
+    """A finite number in a range. click's FloatRange accepts NaN and infinity."""
 
     def convert(
         self, value: float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number in a text."""
+        """Return the number in a text."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)
@@ -124,7 +124,7 @@ linger_image_option = click.option(
 
 
 def load_manifests(directory: Path) -> ManifestsSource:
-    """The manifests in a directory, read once."""
+    """Read the manifests in a directory once."""
     source = ManifestsSource(directory)
     try:
         source.refresh()
@@ -139,10 +139,10 @@ _KIND = re.compile(r"^(pods?|po)/")
 def _object_name(
     _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """A name as Kubernetes allows it: a script whose variable is empty asks for no pod at all."""
+    """Return a valid object name. An empty one, as from an unset variable, is an error."""
     name = value
     if value and parameter.name == "pod":
-        # `kubectl create -o name` prints pod/NAME; kubectl also takes the others.
+        # `kubectl create -o name` prints pod/NAME. kubectl also accepts the other two prefixes.
         name = _KIND.sub("", value)
     if name and "/" in name and parameter.name == "pod":
         raise click.BadParameter(f"{value!r}: only pods: POD or pod/NAME", param=parameter)
@@ -163,7 +163,7 @@ namespace_option = click.option(
 
 
 class Cluster(TypedDict):
-    """Which cluster, where the command line says so."""
+    """The cluster that the command line names, if any."""
 
     kubeconfig: str | None
     context: str | None
@@ -181,7 +181,7 @@ _CLUSTER = (
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """kubectl's flags that choose a cluster, which the command takes as `cluster`."""
+    """Add kubectl's flags for a cluster to a command, which gets them as `cluster`."""
 
     @functools.wraps(command)
     def wrapped(
@@ -234,7 +234,7 @@ _BACKOFF = (
 
 
 def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The four flags of a back-off, which the command takes as `backoff`."""
+    """Add the four flags of a back-off to a command, which gets them as `backoff`."""
 
     @functools.wraps(command)
     def wrapped(
@@ -245,7 +245,7 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
         backoff_total: timedelta,
         **options: Any,
     ) -> None:
-        # The client takes a quarter of a second to import: only those who need it pay.
+        # The import takes a quarter of a second, which other commands need not spend.
         from webhook.client import Backoff
 
         backoff = Backoff(
@@ -263,11 +263,10 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def report_errors(backoff: Backoff, unknown: str) -> Iterator[None]:
-    """What is wrong with the pod or the way to it, as exit code 2.
+    """Report errors of the block as InputError, so that the exit code is 2.
 
-    Where the back-off was spent, that is said, and that therefore something is `unknown`.
-    An unexpected error is reported in the same way, because Python's exit code 1 would look like
-    the exit code of the container.
+    `unknown` is what the user asked for and does not learn, such as "how POD ended". Unexpected
+    errors are reported too, because Python's exit code 1 would look like the container's.
     """
     from webhook.client import ApiError, GaveUpError, PodError, Unreachable, is_retryable
     from webhook.cluster.errors import NoClusterError
@@ -276,7 +275,7 @@ def report_errors(backoff: Backoff, unknown: str) -> Iterator[None]:
         yield
     except (ApiError, PodError, Unreachable) as error:
         text = f"the API server said {error}" if isinstance(error, ApiError) else str(error)
-        # What may pass comes this far only once the back-off is spent.
+        # A retryable error is raised only once the back-off is spent.
         if isinstance(error, GaveUpError) or (
             is_retryable(error) and not isinstance(error, NoClusterError)
         ):

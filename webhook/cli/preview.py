@@ -1,4 +1,4 @@
-"""podsettle preview: what would happen to these pods?"""
+"""The command `podsettle preview`: shows how podsettle would change pods."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ from webhook.core.preview.yaml_documents import load_documents
 from webhook.core.reasons import Outcome
 from webhook.images.lookup import ImageLookup
 
-_SECONDS_FOR_IMAGES = 30.0
+# No API server waits for a preview, so look-ups may take longer than in the webhook.
+_IMAGE_LOOKUP_SECONDS = 30.0
 
 
 @dataclass(slots=True)
 class _Found:
-    """What came of all documents."""
+    """The results of all documents."""
 
     previews: list[Preview] = field(default_factory=list)
     passed_over: list[ObjectWithoutPod] = field(default_factory=list)
@@ -152,7 +153,7 @@ def _say(text: str) -> None:
 
 
 def _load(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]:
-    """The documents of all files that can be read, and what is wrong with the others."""
+    """Return the documents of all readable files, and the errors of the others."""
     documents: list[Document] = []
     errors: list[str] = []
     for path in paths:
@@ -199,7 +200,7 @@ def _previews(
 async def _look_up(lacking: Iterable[ImageQuery]) -> KnownImages:
     lookup = ImageLookup()
     try:
-        return await lookup.find(lacking, _SECONDS_FOR_IMAGES, max_images=None)
+        return await lookup.find(lacking, _IMAGE_LOOKUP_SECONDS, max_images=None)
     finally:
         await lookup.aclose()
 
@@ -218,7 +219,7 @@ def _pod_text(found: Preview) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text from outside without what a terminal would obey."""
+    """Return a text with escaped control characters, because a terminal would execute them."""
     return text if text.isprintable() else ascii(text)
 
 
@@ -250,7 +251,7 @@ def _as_json(found: _Found) -> str:
 
 
 def _as_patch(previews: list[Preview]) -> str:
-    """The patch of one pod as it is; of several, a list of patches in their order."""
+    """Return the patch of one pod, or a list of patches for several pods."""
     if not previews:
         return ""
     patches = [list(found.decision.operations) for found in previews]

@@ -1,6 +1,6 @@
-"""podsettle serve: the webhook.
+"""The command `podsettle serve`: runs the webhook.
 
-Long because all options of the server, and the components that they choose, stand here.
+Long because it declares all options of the server and checks how they depend on each other.
 """
 
 from __future__ import annotations
@@ -206,13 +206,13 @@ def serve(
     if webhook_configuration and not in_cluster_only:
         in_cluster_only = "--webhook-configuration"
     if drain_quiet > drain_limit:
-        raise InputError("--drain-quiet is longer than --drain-limit: it would never come to it")
+        raise InputError("--drain-quiet is longer than --drain-limit, so it would have no effect")
     try:
         if manifests is not None:
             if in_cluster_only:
                 raise InputError(f"{in_cluster_only} needs a cluster: leave --manifests out")
             components = build_offline(manifests, certs_dir)
-            # Nothing runs these pods, so an image that cannot be pulled does no harm.
+            # These pods never run, so their helper image need not exist.
             linger_image = linger_image or PLACEHOLDER_IMAGE
             if beyond_loopback:
                 warning = f"warning: any client of {host}:{port} may use /preview and /metrics"
@@ -274,8 +274,8 @@ def _url(host: str, port: int) -> str:
 
 
 def _listening_line(host: str, listener: socket.socket, source: Source, name: str | None) -> str:
-    """`name` is the Service's, where the certificate is known to be for it."""
-    # What is listened on: `::` becomes 0.0.0.0 where there is no IPv6.
+    """Return the first line of output. `name` is the Service's name in the certificate, if any."""
+    # The listener's address, because `::` becomes 0.0.0.0 on a machine without IPv6.
     address, port = listener.getsockname()[:2]
     where = f"{_url(address, port)} (every address)" if host in _WILDCARDS else _url(host, port)
     service = f" as https://{name}" if name else ""
@@ -285,7 +285,7 @@ def _listening_line(host: str, listener: socket.socket, source: Source, name: st
 def _banner(
     host: str, listener: socket.socket, certs_dir: Path, source: Source, manifests: Path
 ) -> str:
-    # A wildcard is no name that a client could check the certificate against.
+    # The certificate has no wildcard address, so clients could not verify one.
     url = _url("localhost" if host in _WILDCARDS else host, listener.getsockname()[1])
     curl = f"curl --cacert {CertificateDirectory(certs_dir).ca}"
     policies = len(source.view.policies)

@@ -1,4 +1,4 @@
-"""podsettle wait: how did this container end?"""
+"""The command `podsettle wait`: waits for the exit code of a container."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from webhook.cli.options import (
 if TYPE_CHECKING:
     from webhook.client import Backoff, Termination
 
-_HIGHEST = 255
-"""What a process can end with. Windows has larger codes, and 256 must not become 0."""
+# A process cannot exit with more. Windows containers have larger codes, and the exit code 256 must
+# not become 0.
+_MAX_EXIT_CODE = 255
 
 
 @click.command()
@@ -45,7 +46,7 @@ _HIGHEST = 255
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="The format of the line that is printed when the container has termination.",
+    help="The format of the line that is printed when the container has ended.",
 )
 @cluster_options
 @backoff_options
@@ -71,7 +72,9 @@ def wait(
     with report_errors(backoff, f"how {pod} ended"):
         termination = asyncio.run(_wait(pod, namespace, container, cluster, backoff))
     click.echo(_as_json(pod, termination) if output == "json" else _as_text(pod, termination))
-    context.exit(termination.exit_code if 0 <= termination.exit_code <= _HIGHEST else _HIGHEST)
+    context.exit(
+        termination.exit_code if 0 <= termination.exit_code <= _MAX_EXIT_CODE else _MAX_EXIT_CODE
+    )
 
 
 async def _wait(

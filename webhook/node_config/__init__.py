@@ -1,1 +1,1 @@
-"""What nodes have to be configured with for a RuntimeClass to do what a policy wants of it."""
+"""Configuration for nodes and the RuntimeClass that leads pods to them."""

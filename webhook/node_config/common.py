@@ -11,23 +11,23 @@ from webhook.core.defects.versions import Version, parse_version
 Json: TypeAlias = dict[str, Any]
 
 _RELEASE = re.compile(r"v?\d+\.\d+(\.\d+)?([-+~].*)?", re.ASCII)
-"""Whole, with what vendors add; not `1.7.x`."""
 
 
 class UnsupportedError(ValueError):
-    """What the runtime cannot do, and what to do about it."""
+    """The runtime does not support a setting. The message says what to do."""
 
 
 class ImpossibleReleaseError(ValueError):
-    """A text that is no release of the runtime in question."""
+    """The text is not a release of the runtime."""
 
 
 def check_release(
     text: str, runtime: str, *, example: str, patch_matters: Collection[tuple[int, int]]
 ) -> Version:
-    """The release in a text such as `example`, or with `cri-o://` before it, as nodes state it.
+    """Return the release in a text such as `example`, also with a prefix such as `cri-o://`.
 
-    Within the minors of `patch_matters` it has to be whole. Raises ImpossibleReleaseError.
+    The text must include a patch number for the minors in `patch_matters`. Raises
+    ImpossibleReleaseError for another text.
     """
     name, separator, rest = text.rpartition("://")
     if separator and name != runtime:
@@ -41,7 +41,7 @@ def check_release(
 
 
 def runtime_class_manifest(name: str, handler: str, node_selector: Mapping[str, str]) -> Json:
-    """The RuntimeClass `name`. With a nodeSelector its pods go to matching nodes only."""
+    """Return a RuntimeClass. With a node selector, its pods run only on matching nodes."""
     made: Json = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",

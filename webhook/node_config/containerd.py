@@ -1,7 +1,7 @@
-"""containerd: nodes whose overlayfs mounts are volatile: unmounting one writes nothing back.
+"""Configuration for containerd that makes overlayfs mounts volatile: an umount writes nothing back.
 
-One option of the one overlayfs snapshotter: it holds for the whole node, so a RuntimeClass can only
-choose the node (containerd PR 8676; a choice per container was asked for in issues 6406 and 8402).
+The option is set on the overlayfs snapshotter and so applies to the whole node. A RuntimeClass can
+only choose the node (containerd PR 8676; issues 6406 and 8402 ask for an option per container).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from webhook.node_config.common import ImpossibleReleaseError, UnsupportedError,
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 
+# Version 2 suits a main file of any version. With a drop-in of version 3, containerd 2.1.9 does not
+# migrate a main file of version 2. It ignores the table `io.containerd.grpc.v1.cri`, and with it
+# SystemdCgroup, registries and CNI. containerd 2.4.2 migrates each file separately.
 DEFAULT_CONFIG_VERSION = 2
-"""Right beside a main file of any version. Beside a drop-in of version 3, containerd 2.1.9 does not
-migrate a main file of version 2: it ignores the table `io.containerd.grpc.v1.cri`, and with it
-SystemdCgroup, registries and CNI. 2.4.2 migrates each file alone."""
 
 _CAVEATS = (
     "It holds for every container and pause container on the node, not only for pods of the class.",
@@ -32,30 +32,30 @@ _CAVEATS = (
     "Bottlerocket removes the drop-in when it renders its settings, and has no setting for it "
     "(bottlerocket issue 4885).",
 )
-_BESIDE_VERSION_2 = (
+_VERSION_3_CAVEAT = (
     "With this drop-in of version 3, containerd 2.1 ignores the CRI tables of a main configuration "
     "of version 2: SystemdCgroup, registries, CNI. Leave --config-version out unless the main "
     "configuration begins with version = 3."
 )
 
-_FIRST = {6: 24, 7: 4}
-"""The first 1.x releases with `mount_options` (PRs 8961 and 9005); every 2.x has it.
-There is no 1.8."""
-_KUBERNETES = 20
-"""From this minor on, 1.N is a release of Kubernetes that may still be in use."""
-_FAR_OFF = 30
-"""A later minor release of 2.x does not exist yet. There are two a year."""
+# The first patch release with `mount_options` for each minor of 1.x (PRs 8961 and 9005). Every 2.x
+# has the option. There is no 1.8.
+_FIRST_PATCH_BY_MINOR = {6: 24, 7: 4}
+# From this minor on, 1.N is a release of Kubernetes that may still be in use.
+_FIRST_KUBERNETES_MINOR = 20
+# containerd 2.x has two minors a year, so a larger minor is a mistake.
+_MAX_MINOR = 30
 
 
 def caveats(config_version: int) -> Iterator[str]:
-    """What to know before a drop-in of this version is applied."""
+    """Yield what an operator must know before applying a drop-in of this version."""
     if config_version != DEFAULT_CONFIG_VERSION:
-        yield _BESIDE_VERSION_2
+        yield _VERSION_3_CAVEAT
     yield from _CAVEATS
 
 
 def volatile_drop_in(config_version: int = DEFAULT_CONFIG_VERSION) -> str:
-    """A file for containerd's `imports`, in version 2 or 3 of its configuration."""
+    """Return a file for containerd's `imports`, in version 2 or 3 of the configuration format."""
     return (
         f"version = {config_version}\n\n"
         '[plugins."io.containerd.snapshotter.v1.overlayfs"]\n'
@@ -64,15 +64,15 @@ def volatile_drop_in(config_version: int = DEFAULT_CONFIG_VERSION) -> str:
 
 
 def release(text: str) -> Version:
-    """The release of containerd in a text. Raises ImpossibleReleaseError for one that is none."""
-    matters = tuple((1, minor) for minor in _FIRST)
+    """Return the containerd release in a text. Raises ImpossibleReleaseError for another text."""
+    matters = tuple((1, minor) for minor in _FIRST_PATCH_BY_MINOR)
     found = check_release(text, "containerd", example="2.1.5", patch_matters=matters)
-    if found.major == 1 and found.minor >= _KUBERNETES:
+    if found.major == 1 and found.minor >= _FIRST_KUBERNETES_MINOR:
         raise ImpossibleReleaseError(
             f"{text} looks like Kubernetes' version; the runtime's is under CONTAINER-RUNTIME: "
             "see kubectl get nodes -o wide"
         )
-    last = {1: max(_FIRST), 2: _FAR_OFF}.get(found.major, -1)
+    last = {1: max(_FIRST_PATCH_BY_MINOR), 2: _MAX_MINOR}.get(found.major, -1)
     if found.minor > last:
         raise ImpossibleReleaseError(
             f"there is no containerd {text} that podsettle knows, only 1.N.N up to 1.7 and 2.N.N: "
@@ -82,7 +82,7 @@ def release(text: str) -> Version:
 
 
 def config_version(oldest: Version | None, wanted: int | None = None) -> int:
-    """The version of the drop-in's configuration: `wanted`, else 2, which every release can read.
+    """Return the drop-in's format version: `wanted`, else 2, which every release can read.
 
     Raises UnsupportedError if the oldest release lacks the option or cannot read `wanted`.
     """
@@ -90,8 +90,10 @@ def config_version(oldest: Version | None, wanted: int | None = None) -> int:
     if oldest is None:
         return version
     if oldest.major == 1:
-        first = _FIRST.get(oldest.minor)
-        if oldest.minor < min(_FIRST) or (first is not None and oldest.patch < first):
+        first = _FIRST_PATCH_BY_MINOR.get(oldest.minor)
+        if oldest.minor < min(_FIRST_PATCH_BY_MINOR) or (
+            first is not None and oldest.patch < first
+        ):
             raise UnsupportedError(
                 f"containerd {'.'.join(map(str, oldest[:3]))} has no mount_options: 1.6.24, 1.7.4 "
                 "and 2.0 are the first that have"

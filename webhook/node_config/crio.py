@@ -1,7 +1,7 @@
-"""CRI-O: nodes on which TrySkipVolumeSELinuxLabel may be asked for.
+"""Configuration for CRI-O that allows the annotation TrySkipVolumeSELinuxLabel.
 
-CRI-O deletes the annotation from a pod unless the runtime handler or a workload allows it (cri-o
-`pkg/config/config.go`, `pkg/config/workloads.go`). There are three ways to say so.
+CRI-O removes the annotation from a pod unless its runtime handler or a workload allows it (cri-o
+`pkg/config/config.go`, `pkg/config/workloads.go`). `Mode` lists the three ways to allow it.
 """
 
 from __future__ import annotations
@@ -17,46 +17,43 @@ from webhook.node_config.common import ImpossibleReleaseError, Json, Unsupported
 DROP_IN = "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
 
 _OLD, _NEW = SKIP_RELABEL_ANNOTATIONS
-_NEW_SPELLING = Version(1, 35)
-"""cri-o PR 9537. With a spelling in `allowed_annotations` that it does not know, an older CRI-O
-ignores a handler and refuses to start with a workload (`ValidateRuntimes`, `Workloads.Validate`).
-"""
-_COMPARES_WELL = Version(1, 24)
-"""cri-o PR 5775: before it, OpenShift's levels never compare as equal."""
-
-
-_FAR_OFF = 60
-"""A minor release from this one on does not exist yet. CRI-O has three a year, as Kubernetes."""
-_OPENSHIFT = 22
-"""The last minor of OpenShift 4 whose CRI-O is known: 1.35."""
+# The first release that knows the new spelling (cri-o PR 9537). An older CRI-O ignores a handler
+# with an unknown spelling in `allowed_annotations`, and does not start with such a workload
+# (`ValidateRuntimes`, `Workloads.Validate`).
+_NEW_SPELLING_SINCE = Version(1, 35)
+# Before cri-o PR 5775, OpenShift's SELinux levels never compare as equal.
+_LEVEL_COMPARISON_SINCE = Version(1, 24)
+# CRI-O has three minors a year, like Kubernetes, so a larger minor is a mistake.
+_MAX_MINOR = 60
+# The last minor of OpenShift 4 whose CRI-O is known: 1.35.
+_LAST_OPENSHIFT_MINOR = 22
 _DEFAULT_HANDLERS = ("runc", "crun")
 
 
 class Mode(StrEnum):
-    """Who gets what."""
+    """How the annotation is enabled."""
 
     HANDLER = "handler"
-    """Pods of a RuntimeClass that carry the annotation: `runtimeClassName` in the policy."""
+    """For pods with the annotation and the RuntimeClass (`runtimeClassName` in the policy)."""
     WORKLOAD = "workload"
-    """Pods that carry the annotation, whatever their RuntimeClass."""
+    """For pods with the annotation, with any RuntimeClass."""
     DEFAULT_ANNOTATIONS = "default-annotations"
-    """Every pod of a RuntimeClass, annotation or not: the remedy `runtimeClass` is enough."""
+    """For every pod with the RuntimeClass. The remedy `runtimeClass` is enough."""
 
 
 def release(text: str) -> Version:
-    """The release of CRI-O in a text.
+    """Return the CRI-O release in a text. Raises ImpossibleReleaseError for another text.
 
-    Raises ImpossibleReleaseError for one that is none: a configuration for a later CRI-O than the
-    nodes have would keep it from starting.
+    The check is strict, because CRI-O may not start with a configuration for a later release.
     """
     found = check_release(text, "cri-o", example="1.33.12", patch_matters=((1, 31),))
     if found.major == 4:
-        known = found.minor <= _OPENSHIFT
+        known = found.minor <= _LAST_OPENSHIFT_MINOR
         its = f"its CRI-O is 1.{found.minor + 13}" if known else "CRI-O's is another"
         raise ImpossibleReleaseError(
             f"{text} looks like OpenShift's version; {its}: see kubectl get nodes -o wide"
         )
-    if found.major == 1 and found.minor >= _FAR_OFF:
+    if found.major == 1 and found.minor >= _MAX_MINOR:
         raise ImpossibleReleaseError(f"there is no CRI-O {text} yet: see kubectl get nodes -o wide")
     if found.major != 1:
         raise ImpossibleReleaseError(
@@ -66,8 +63,8 @@ def release(text: str) -> Version:
 
 
 def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
-    """What to know before it is applied."""
-    if oldest is not None and oldest >= _NEW_SPELLING:
+    """Yield what an operator must know before applying the configuration."""
+    if oldest is not None and oldest >= _NEW_SPELLING_SINCE:
         if mode is Mode.WORKLOAD:
             yield "CRI-O before 1.35 does not start with this drop-in."
         if mode is Mode.HANDLER:
@@ -98,24 +95,24 @@ def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
 
 
 def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtime: str) -> str:
-    """A file for /etc/crio/crio.conf.d.
+    """Return a file for /etc/crio/crio.conf.d.
 
-    `oldest` is the oldest CRI-O that it has to work on; None is one of unknown age. `oci_runtime`,
-    runc or crun, is named where CRI-O cannot take over what its default handler has.
+    `oldest` is the oldest CRI-O on the nodes, or None if it is unknown. `oci_runtime`, runc or
+    crun, is used if CRI-O cannot inherit the settings of its default handler.
 
-    Raises UnsupportedError where that CRI-O cannot do it.
+    Raises UnsupportedError if that CRI-O does not support the mode.
     """
     if handler in _DEFAULT_HANDLERS and mode is not Mode.WORKLOAD:
         raise UnsupportedError(
             f"--handler {handler} may be the nodes' default handler, which every pod runs under: "
             "give a name of its own"
         )
-    if oldest is not None and oldest < _COMPARES_WELL:
+    if oldest is not None and oldest < _LEVEL_COMPARISON_SINCE:
         raise UnsupportedError(
             f"CRI-O {_text(oldest)} relabels volumes on OpenShift all the same; 1.24 is the first "
             "that compares levels as it should"
         )
-    spellings = [_NEW, _OLD] if oldest is not None and oldest >= _NEW_SPELLING else [_OLD]
+    spellings = [_NEW, _OLD] if oldest is not None and oldest >= _NEW_SPELLING_SINCE else [_OLD]
     allowed = "[" + ", ".join(f'"{key}"' for key in spellings) + "]"
     if mode is Mode.WORKLOAD:
         return _lines(
@@ -139,7 +136,7 @@ def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtim
 
 
 def machine_config(role: str, drop_in: str) -> Json:
-    """The MachineConfig that puts a drop-in onto the nodes of a role (OpenShift, Ignition 3.2)."""
+    """Return the MachineConfig that installs a drop-in on the nodes of a role (Ignition 3.2)."""
     content = base64.b64encode(drop_in.encode()).decode()
     file = {
         "path": DROP_IN,
@@ -159,7 +156,7 @@ def machine_config(role: str, drop_in: str) -> Json:
 
 
 def inherits_default_runtime(oldest: Version | None) -> bool:
-    """Whether a handler can take over what the nodes' default handler has."""
+    """Return whether a handler can inherit the settings of the default handler."""
     return _has(oldest, since=Version(1, 32), backports={31: 3})
 
 
