@@ -266,7 +266,7 @@ def test_what_the_api_server_refuses_is_told_at_once(
     with running(kubeconfig, tmp_path, *WAIT) as command:
         assert command.end() == 2
         assert "podsettle: the API server said 403: " in command.stderr
-        # Nobody said which namespace but the kubeconfig's context.
+        # Only the kubeconfig's context names the namespace.
         assert f'in the namespace "{namespace}"' in command.stderr
         assert "trying again" not in command.stderr
 

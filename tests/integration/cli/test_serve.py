@@ -117,7 +117,7 @@ PID_NAMESPACE = ("--pid", "--fork", "--mount-proc", "--kill-child")
 
 
 def _why_not() -> str:
-    """Why this machine lets nobody start a process in a PID namespace, if so."""
+    """Return why this machine cannot start a process in a PID namespace, or nothing."""
     try:
         done = subprocess.run(["unshare", *PID_NAMESPACE, "true"], capture_output=True, text=True)
     except FileNotFoundError as error:
@@ -170,7 +170,7 @@ def test_sigterm_ends_the_first_process_while_it_imports(tmp_path: Path, held_up
     ends: list[int] = []
 
     def is_held_up() -> bool:
-        with suppress(OSError):  # Nobody reads yet.
+        with suppress(OSError):  # The reader has not started yet.
             ends.append(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
         return bool(ends)
 

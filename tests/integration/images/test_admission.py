@@ -121,7 +121,7 @@ async def test_what_registries_were_asked_is_counted(
         for _ in range(3):
             await client.post("/mutate?timeout=30s", json=review(missing))
         assert await counted() == {"found": 2, "failed": 1}
-        # A preview remembers for itself: it asks as nobody.
+        # A preview has its own cache and uses no credentials.
         shown = await client.post(
             "/preview?namespace=ci", json=new(registry.host)["request"]["object"]
         )

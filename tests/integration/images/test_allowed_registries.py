@@ -56,7 +56,7 @@ async def test_an_address_that_the_operator_did_not_spell_out_is_not_asked(
         answer = await found(lookup, query(f"{server.host}/a:1", *registries))
         assert isinstance(answer, Unavailable)
         assert bool(server.seen) is asked
-        # A name that stands for such an address does not help, whoever wrote it.
+        # A name that stands for such an address does not help, even if the policy names it.
         name = f"localhost:{server.host.rpartition(':')[2]}"
         answer = await found(lookup, query(f"{name}/a:1", name))
         assert isinstance(answer, Unavailable)

@@ -1,4 +1,4 @@
-"""The preview endpoint and the command line look images up as the webhook does, as nobody."""
+"""The preview endpoint and the command line look images up without credentials."""
 
 from __future__ import annotations
 

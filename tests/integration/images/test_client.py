@@ -49,7 +49,7 @@ async def test_a_manifest_of_40_mebibytes_is_not_read(
             while sent < total and request.transport and not request.transport.is_closing():
                 await response.write(b" " * 65536)
                 sent += 65536
-                await asyncio.sleep(0)  # The loop may see now that nobody reads any more.
+                await asyncio.sleep(0)  # Let the loop notice that the client has stopped reading.
         return response
 
     async with start_server(ca, handle) as server:

@@ -271,8 +271,8 @@ async def test_token_authentication(
             allowed = query(name, registry.host, server.host)
             assert await found(new_lookup(secrets), allowed) == APP
             assert tokens.asked == [{"service": "registry", "scope": "repository:secret/app:pull"}]
-            nobody = await found(new_lookup(), allowed)
-            assert nobody == Unavailable(f"{name}: the registry's token server answers 401")
+            anonymous = await found(new_lookup(), allowed)
+            assert anonymous == Unavailable(f"{name}: the registry's token server answers 401")
             # The token server is on the loopback address, and the policy does not say so.
             unseen = await found(new_lookup(secrets), query(name))
             assert unseen == Unavailable(

@@ -1,4 +1,4 @@
-"""The memory of look-ups: one question per key, bounded, and nobody's to cancel."""
+"""Tests of the single-flight cache of image look-ups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cache(
     )
 
 
-async def test_everyone_waits_for_one_question(clock: Clock) -> None:
+async def test_concurrent_callers_share_one_fetch(clock: Clock) -> None:
     memory, asked = cache(clock), Asked()
     waiting = [asyncio.create_task(memory.get("k", asked)) for _ in range(500)]
     await asked.started.wait()
@@ -46,7 +46,7 @@ async def test_everyone_waits_for_one_question(clock: Clock) -> None:
     assert await memory.get("k", asked) == 1
 
 
-async def test_giving_up_ends_no_question(clock: Clock) -> None:
+async def test_fetch_continues_when_a_caller_is_cancelled(clock: Clock) -> None:
     memory, asked = cache(clock), Asked()
     first = asyncio.create_task(memory.get("k", asked))
     await asked.started.wait()
@@ -64,7 +64,7 @@ async def test_giving_up_ends_no_question(clock: Clock) -> None:
     assert len(asyncio.all_tasks()) == 1 + (not third.done())
 
 
-async def test_an_answer_holds_for_as_long_as_its_kind(clock: Clock) -> None:
+async def test_a_value_expires_after_its_ttl(clock: Clock) -> None:
     memory, asked = cache(clock), Asked()
     asked.go.set()
     assert await memory.get("k", asked) == 1
@@ -76,7 +76,7 @@ async def test_an_answer_holds_for_as_long_as_its_kind(clock: Clock) -> None:
     assert await memory.get("k", asked) == 2
 
 
-async def test_what_was_used_last_stays(clock: Clock) -> None:
+async def test_the_least_recently_used_value_is_evicted(clock: Clock) -> None:
     memory, asked = cache(clock, max_entries=2), Asked()
     asked.go.set()
     for key in ("a", "b", "a", "c"):
@@ -88,7 +88,7 @@ async def test_what_was_used_last_stays(clock: Clock) -> None:
     assert asked.times == 4
 
 
-async def test_what_raises_is_asked_again(clock: Clock) -> None:
+async def test_an_error_is_not_cached(clock: Clock) -> None:
     memory = cache(clock)
 
     async def fail() -> int:
@@ -100,7 +100,7 @@ async def test_what_raises_is_asked_again(clock: Clock) -> None:
     assert len(memory) == 0
 
 
-async def test_there_is_an_end_to_questions(clock: Clock) -> None:
+async def test_fetches_are_limited_in_total(clock: Clock) -> None:
     memory, asked = cache(clock, max_in_flight=2), Asked()
     waiting = [asyncio.create_task(memory.get(key, asked)) for key in "ab"]
     await asked.started.wait()
@@ -111,21 +111,21 @@ async def test_there_is_an_end_to_questions(clock: Clock) -> None:
     assert await memory.get("c", asked) == 3
 
 
-async def test_one_owners_questions_leave_room_for_anothers(clock: Clock) -> None:
+async def test_fetches_are_limited_per_owner(clock: Clock) -> None:
     memory, asked = cache(clock, max_per_owner=2), Asked()
     waiting = [asyncio.create_task(memory.get(key, asked, "mine")) for key in "ab"]
     await asked.started.wait()
     with pytest.raises(TooManyError, match="2 look-ups for mine are under way"):
         await memory.get("c", asked, "mine")
     waiting.append(asyncio.create_task(memory.get("c", asked, "theirs")))
-    # Whoever asks what is asked already takes no room.
+    # A caller that joins a fetch in flight takes no capacity.
     waiting.append(asyncio.create_task(memory.get("c", asked, "mine")))
     asked.go.set()
     await asyncio.gather(*waiting)
     assert asked.times == 3
 
 
-async def test_answers_are_kept_up_to_a_number_of_bytes(clock: Clock) -> None:
+async def test_cached_values_are_limited_in_bytes(clock: Clock) -> None:
     def kept_bytes(value: int) -> int:
         return value
 
@@ -162,7 +162,7 @@ async def test_answers_are_kept_up_to_a_number_of_bytes(clock: Clock) -> None:
     assert not await ask("b", 50)
 
 
-async def test_what_has_expired_is_not_kept(clock: Clock) -> None:
+async def test_expired_values_are_evicted(clock: Clock) -> None:
     memory, asked = cache(clock), Asked()
     asked.go.set()
     for key in "abc":
@@ -173,7 +173,7 @@ async def test_what_has_expired_is_not_kept(clock: Clock) -> None:
     assert len(memory) == 2
 
 
-async def test_closing_ends_what_is_under_way(clock: Clock) -> None:
+async def test_closing_cancels_fetches(clock: Clock) -> None:
     memory, asked = cache(clock), Asked()
     waiting = asyncio.create_task(memory.get("k", asked))
     await asked.started.wait()

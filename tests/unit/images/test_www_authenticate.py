@@ -1,4 +1,4 @@
-"""`WWW-Authenticate` as registries write it, and as nobody should."""
+"""Tests of `WWW-Authenticate` headers, valid and malformed."""
 
 from __future__ import annotations
 
