@@ -32,7 +32,7 @@ writes both, because a release ignores the spelling that it does not know."""
 
 OWN_ANNOTATIONS = frozenset({ANNOTATION_APPLIED, ANNOTATION_SETTLED, *SKIP_RELABEL_ANNOTATIONS})
 
-SYSTEM_NAMESPACES = ("kube-", "openshift-")
+SYSTEM_NAMESPACE_PREFIXES = ("kube-", "openshift-")
 """The prefixes of namespaces that belong to the cluster itself. podsettle changes no pods in them,
 unless a policy's selector names the namespace."""
 

@@ -229,14 +229,15 @@ class PodSpec(WireStruct):
     image_pull_secrets: list[LocalObjectReference] | None = None
     affinity: Affinity | None = None
     tolerations: Raw = UNSET
-    """Kept undecoded, because every pod has them and one remedy reads them. Use `tolerated`."""
+    """Kept undecoded, because every pod has them and one remedy reads them. Use
+    `decoded_tolerations`."""
     priority_class_name: str | None = None
     runtime_class_name: str | None = None
     overhead: dict[str, Any] | None = None
     os: PodOS | None = None
 
     @property
-    def tolerated(self) -> list[Toleration]:
+    def decoded_tolerations(self) -> list[Toleration]:
         """The decoded `tolerations`. Raises one of DECODE_ERRORS."""
         return _decode_tolerations(self.tolerations) if is_set(self.tolerations) else []
 

@@ -17,7 +17,7 @@ import msgspec
 from webhook.core.admission.cache_key import key_pod_of
 from webhook.core.admission.decision import Decision
 from webhook.core.cluster.view import ClusterView, Namespace
-from webhook.core.constants import SYSTEM_NAMESPACES
+from webhook.core.constants import SYSTEM_NAMESPACE_PREFIXES
 from webhook.core.patch.verify import VerifiedShapes
 from webhook.core.pod import Pod
 from webhook.core.policy.plan import Plan
@@ -77,7 +77,7 @@ class DecisionCache:
         key_pod = key_pod_of(pod, wraps_containers=plan.wraps_containers)
         namespace_facts = (
             namespace.fixed_selinux_level,
-            namespace.name.startswith(SYSTEM_NAMESPACES),
+            namespace.name.startswith(SYSTEM_NAMESPACE_PREFIXES),
         )
         key = _encode((plan.number, namespace_facts, key_pod))
         decision = self._decisions.get(key)

@@ -77,30 +77,35 @@ def decide(
         message = f"namespace {request.namespace!r} is not known"
         return _pod_decision(Reason.NAMESPACE_UNKNOWN, message)
     coverage = policies.coverage_for(namespace, settings.own_namespace)
-    notes: tuple[Outcome, ...] = ()
+    coverage_outcomes: tuple[Outcome, ...] = ()
     if coverage.missing_policy:
         message = f"namespace {namespace.name!r} asks for policy {coverage.missing_policy!r}"
-        notes = (Outcome(Reason.POLICY_NOT_FOUND, message=f"{message}, which does not exist"),)
+        coverage_outcomes = (
+            Outcome(Reason.POLICY_NOT_FOUND, message=f"{message}, which does not exist"),
+        )
     if coverage.disabled:
         return _pod_decision(Reason.NAMESPACE_DISABLED)
     if coverage.protected:
         return _pod_decision(Reason.PROTECTED_NAMESPACE)
     if not coverage.policies:
-        return Decision(notes or (Outcome(Reason.NO_POLICY),))
+        return Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),))
 
     pod = request.pod
     plan = coverage.group.plan(pod.labels or {})
     if plan is None:
         reason = _exclusion_reason(pod)
-        return _pod_decision(reason) if reason else Decision(notes or (Outcome(Reason.NO_POLICY),))
+        if reason:
+            return _pod_decision(reason)
+        return Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),))
 
     def apply_plan(pod: Pod) -> Decision:
         context = Context(view, namespace, settings.linger_image, Images(images))
         verified = VerifiedShapes() if cache is None else cache.verified_shapes
-        return _apply_plan(pod, plan, context, notes, verified)
+        return _apply_plan(pod, plan, context, coverage_outcomes, verified)
 
-    # Not cacheable: neither image lookups nor notes, which name the namespace, are part of the key.
-    if cache is None or images or notes or not cacheable:
+    # The cache key contains neither the results of image look-ups nor the names of namespaces,
+    # which coverage_outcomes mention.
+    if cache is None or images or coverage_outcomes or not cacheable:
         return apply_plan(pod)
     return cache.get_or_decide(pod, plan, namespace, view, settings.linger_image, apply_plan)
 
@@ -109,7 +114,7 @@ def _apply_plan(
     pod: Pod,
     plan: Plan,
     context: Context,
-    notes: tuple[Outcome, ...],
+    coverage_outcomes: tuple[Outcome, ...],
     verified_shapes: VerifiedShapes,
 ) -> Decision:
     """Decide about a pod that policies cover."""
@@ -117,7 +122,9 @@ def _apply_plan(
     if reason is not None:
         return _pod_decision(reason)
     skipped = _skipped_remedies(pod)
-    outcomes = [*notes, *_unknown_remedies(skipped)] if skipped else list(notes)
+    outcomes = list(coverage_outcomes)
+    if skipped:
+        outcomes += _unknown_remedies(skipped)
     patch = PodPatch(pod)
     _run_steps(plan.mutating, pod, context, patch, skipped, outcomes)
     if any(outcome.changed for outcome in outcomes):

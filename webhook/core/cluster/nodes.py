@@ -160,25 +160,25 @@ def runs_on_windows(pod: PodSpec) -> bool:
 def any_node_fits(nodes: Iterable[Node], pod: PodSpec) -> bool:
     """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
 
-    Taints, resources and scheduler scores are ignored, because they change by the minute. An
-    affinity that takes too long to evaluate is ignored too.
+    Taints, resources and scheduler scores are ignored, because they can change at any moment.
+    An affinity that takes too long to evaluate is ignored too.
     """
     if pod.node_name:
         return any(node.name == pod.node_name for node in nodes)
     terms = _required_terms(pod)
-    known = nodes if isinstance(nodes, tuple) else tuple(nodes)
+    candidates = nodes if isinstance(nodes, tuple) else tuple(nodes)
     if terms is not None:
         size = _affinity_size(terms)
-        if size > _MAX_AFFINITY_SIZE or size * len(known) > _MAX_AFFINITY_COMPARISONS:
-            return bool(known)
+        if size > _MAX_AFFINITY_SIZE or size * len(candidates) > _MAX_AFFINITY_COMPARISONS:
+            return bool(candidates)
     wanted = pod.node_selector
     if not wanted and terms is None:
-        return bool(known)
+        return bool(candidates)
     matchers = [_term_matcher(term) for term in terms] if terms is not None else None
     return any(
         (not wanted or wanted.items() <= node.labels.items())
         and (matchers is None or any(matches(node) for matches in matchers))
-        for node in known
+        for node in candidates
     )
 
 

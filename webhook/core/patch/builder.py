@@ -98,7 +98,7 @@ class PodPatch:
         edit = {"op": "replace", "path": path, "value": [*wrapper, *(command or ())]}
         self._edit(edit, command is None)
 
-    def wrap_image(
+    def wrap_image_command(
         self,
         where: ContainerList,
         index: int,
@@ -106,17 +106,17 @@ class PodPatch:
         command: list[str],
         args: list[str],
     ) -> None:
-        """Set the command of a container without one: a wrapper and the image's command.
+        """Set the command of a container without one: the wrapper, followed by the image's command.
 
-        Also set `args` if the image has any, because the runtime ignores the image's own once a
-        command is set.
+        `command` and `args` come from the image. If there are `args`, set them too, because the
+        runtime ignores the arguments of an image if the container has a command.
         """
         container = self._container(where, index)
         path = f"/spec/{where}/{index}"
-        received = (container.command is None, container.has_args)
-        self._edit(_add(f"{path}/command", [*wrapper, *command]), received)
+        received_facts = (container.command is None, container.has_args)
+        self._edit(_add(f"{path}/command", [*wrapper, *command]), received_facts)
         if args:
-            self._edit(_add(f"{path}/args", args), received)
+            self._edit(_add(f"{path}/args", args), received_facts)
         self._image_commands.append((where, index, command, args))
 
     def add_mount(self, where: ContainerList, index: int, mount: dict[str, Any]) -> None:
@@ -242,9 +242,10 @@ class PodPatch:
             first["name"] if first else None,
         )
 
-    def _edit(self, operation: Operation, received: Hashable) -> None:
+    def _edit(self, operation: Operation, received_facts: Hashable) -> None:
+        """Add an edit. The self-check's result depends on its path and on `received_facts`."""
         self._edits.append(operation)
-        self._edit_shapes.append((operation["path"], received))
+        self._edit_shapes.append((operation["path"], received_facts))
 
     def _annotation_ops(self) -> Iterable[Operation]:
         if not self._annotations:

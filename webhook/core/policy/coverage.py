@@ -10,7 +10,7 @@ from webhook.core.cluster.view import Namespace
 from webhook.core.constants import (
     LABEL_ENABLED,
     LABEL_POLICY,
-    SYSTEM_NAMESPACES,
+    SYSTEM_NAMESPACE_PREFIXES,
 )
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.plan import CompiledPolicy, PlanCache, PolicyGroup, compile_policy
@@ -146,7 +146,7 @@ class PolicySet:
             return Coverage(disabled=True)
         if name == own_namespace:
             return Coverage(protected=True)
-        protected = name.startswith(SYSTEM_NAMESPACES)
+        protected = name.startswith(SYSTEM_NAMESPACE_PREFIXES)
         ranks = self._namespace_selectors.matching(labels)
         if protected:
             ranks = tuple(rank for rank in ranks if name in self._policies[rank].named_namespaces)

@@ -30,7 +30,7 @@ from webhook.core.constants import (
     LABEL_ENABLED,
     LABEL_NAMESPACE_NAME,
     LABEL_POLICY,
-    SYSTEM_NAMESPACES,
+    SYSTEM_NAMESPACE_PREFIXES,
 )
 from webhook.core.policy.webhook_selectors import LabelRequirement, SelectorPair, WebhookSelectors
 
@@ -170,14 +170,19 @@ def _match_conditions(opt_in: Mapping[str, Any], named: frozenset[str]) -> list[
     Earlier charts gave the opt-in webhook three conditions with podsettle's names. They are left
     out, because the API server refuses two conditions with one name.
     """
-    own = {
+    expressions = {
         "not-mirror": _NOT_MIRROR,
         "not-windows": _NOT_WINDOWS,
         "not-settled": _NOT_SETTLED,
         "not-protected": _not_protected(named),
     }
-    others = [each for each in opt_in.get("matchConditions") or () if each["name"] not in own]
-    return [*({"name": name, "expression": own[name]} for name in own), *deepcopy(others)]
+    others = [
+        each for each in opt_in.get("matchConditions") or () if each["name"] not in expressions
+    ]
+    return [
+        *({"name": name, "expression": expressions[name]} for name in expressions),
+        *deepcopy(others),
+    ]
 
 
 def _not_protected(named: frozenset[str]) -> str:
@@ -185,7 +190,9 @@ def _not_protected(named: frozenset[str]) -> str:
 
     A label selector cannot match a prefix, but a match condition can (KEP-3716).
     """
-    prefixes = " || ".join(f'request.namespace.startsWith("{p}")' for p in SYSTEM_NAMESPACES)
-    protected = sorted(name for name in named if name.startswith(SYSTEM_NAMESPACES))
+    prefixes = " || ".join(
+        f'request.namespace.startsWith("{p}")' for p in SYSTEM_NAMESPACE_PREFIXES
+    )
+    protected = sorted(name for name in named if name.startswith(SYSTEM_NAMESPACE_PREFIXES))
     names = ", ".join(f'"{name}"' for name in protected)
     return f"!({prefixes})" + (f" || request.namespace in [{names}]" if names else "")

@@ -139,11 +139,12 @@ def _find_pod(
         if built_in and (steps is None or _first_missing(document, steps)):
             return passed_over(f"{with_article(kind)} holds no pod")
         if steps is None or (not built_in and _first_missing(document, (*steps, "spec"))):
-            # A template path is meant for one kind. Other kinds, such as a Certificate, may have no
-            # pod.
-            held = _find_template(document)
-            message = _no_template_message(document, kind, at, steps, held)
-            return passed_over(message, malformed=held is not None)
+            # The object is malformed only if it contains a pod template in another place. If it
+            # contains none, its kind may have no pods, as a Certificate, and the template path may
+            # be meant for other objects of the input.
+            found = _find_template(document)
+            message = _no_template_message(document, kind, at, steps, found)
+            return passed_over(message, malformed=found is not None)
     missing = _first_missing(document, (*steps, "spec"))
     if missing:
         return passed_over(_missing_message(missing, kind, at), malformed=True)

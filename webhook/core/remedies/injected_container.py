@@ -43,13 +43,13 @@ def _security_context(pod: Pod, template: Container | None) -> dict[str, Any]:
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     pod_security = pod.spec.security_context
-    own = template.security_context if template else None
+    template_security = template.security_context if template else None
     if pod_security is None or pod_security.run_as_user != 0:
         security["runAsNonRoot"] = True
-    elif own is not None and own.run_as_non_root and own.run_as_user:
+    elif template_security and template_security.run_as_non_root and template_security.run_as_user:
         # The pod's user is root, which the template overrides. As root the container could not
         # start with runAsNonRoot.
-        security |= {"runAsNonRoot": True, "runAsUser": own.run_as_user}
+        security |= {"runAsNonRoot": True, "runAsUser": template_security.run_as_user}
     return security
 
 
@@ -62,26 +62,27 @@ class _Resources(msgspec.Struct):
 
 
 def _resources(pod: Pod, template: Container | None) -> dict[str, dict[str, Any]]:
-    """Return the limits and requests of the template.
+    """Return the limits and requests of the template that the injected container also gets.
 
-    Devices and huge pages are copied only if every container of the pod has them: then a LimitRange
-    may require them. Otherwise the helper does not need them.
+    CPU, memory and ephemeral storage are always copied. Devices and huge pages are copied only if
+    every container of the pod has limits for them. A LimitRange may then require them of each
+    container, although the helper does not use them.
     """
     if template is None or not is_set(template.resources):
         return {}
-    own = _decode_resources(template)
-    wanted = _COMMON_RESOURCES
-    if own.limits and not own.limits.keys() <= _COMMON_RESOURCES:
+    resources = _decode_resources(template)
+    copied_names = _COMMON_RESOURCES
+    if resources.limits and not resources.limits.keys() <= _COMMON_RESOURCES:
         containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
-        wanted = wanted.union(own.limits).intersection(
+        copied_names = copied_names.union(resources.limits).intersection(
             *(
                 _COMMON_RESOURCES.union(_decode_resources(container).limits or ())
                 for container in containers
             )
         )
     copied = {
-        "limits": {k: v for k, v in (own.limits or {}).items() if k in wanted},
-        "requests": {k: v for k, v in (own.requests or {}).items() if k in wanted},
+        "limits": {k: v for k, v in (resources.limits or {}).items() if k in copied_names},
+        "requests": {k: v for k, v in (resources.requests or {}).items() if k in copied_names},
     }
     return {key: values for key, values in copied.items() if values}
 

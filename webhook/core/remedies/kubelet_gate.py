@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACES
+from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACE_PREFIXES
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, Toleration
 from webhook.core.reasons import Outcome, Reason
@@ -65,7 +65,7 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
         (i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None
     )
     mesh_index = service_mesh.intercepting_index(inits)
-    if _is_needed_before_node_is_ready(pod, context.namespace.name):
+    if _is_needed_before_certificate(pod, context.namespace.name):
         yield Outcome(Reason.SYSTEM_POD)
     elif _is_name_taken(pod, inits):
         yield Outcome(Reason.NAME_CONFLICT)
@@ -89,14 +89,14 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
         yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 
-def _is_needed_before_node_is_ready(pod: Pod, namespace: str) -> bool:
-    """Return whether a node may need the pod before its kubelet gets a certificate."""
+def _is_needed_before_certificate(pod: Pod, namespace: str) -> bool:
+    """Return whether a node may need the pod before its kubelet has a serving certificate."""
     owners = (pod.metadata and pod.metadata.owner_references) or ()
     return (
         any(owner.kind == "DaemonSet" for owner in owners)
-        or any(map(_tolerates_everything, pod.spec.tolerated))
+        or any(map(_tolerates_everything, pod.spec.decoded_tolerations))
         or pod.spec.priority_class_name == "system-node-critical"
-        or (bool(pod.spec.host_network) and namespace.startswith(SYSTEM_NAMESPACES))
+        or (bool(pod.spec.host_network) and namespace.startswith(SYSTEM_NAMESPACE_PREFIXES))
     )
 
 

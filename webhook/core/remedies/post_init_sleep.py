@@ -236,7 +236,9 @@ def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:
     if image_command is None:
         patch.wrap(container_list, index, wrapper)
     else:
-        patch.wrap_image(container_list, index, wrapper, image_command.command, image_command.args)
+        patch.wrap_image_command(
+            container_list, index, wrapper, image_command.command, image_command.args
+        )
 
 
 def _applied(target: _Target, message: str) -> Outcome:

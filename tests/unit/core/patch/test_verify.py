@@ -31,7 +31,7 @@ CLASS: Edit = lambda patch: patch.set_runtime_class("fast")  # noqa: E731
 RULES: Edit = lambda patch: patch.set_restart_rules(0, [{"action": "Restart"}])  # noqa: E731
 SELINUX: Edit = lambda patch: patch.set_selinux_change_policy("Recursive")  # noqa: E731
 VOLUME: Edit = lambda patch: patch.add_volume({"name": "podsettle-linger"})  # noqa: E731
-IMAGE: Edit = lambda patch: patch.wrap_image(  # noqa: E731
+IMAGE: Edit = lambda patch: patch.wrap_image_command(  # noqa: E731
     "initContainers", 0, ["w"], ["e"], ["c"]
 )
 MOVE: Edit = lambda patch: patch.move_init_container_first(1)  # noqa: E731
