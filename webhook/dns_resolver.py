@@ -46,6 +46,7 @@ class LookupLimitError(OSError):
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lookup:
     owner: str
+    """The key of the limit that the look-up counts for, such as a namespace."""
     started_at: float
     answer: asyncio.Future[list[Address]]
 
@@ -65,7 +66,7 @@ def resolve(host: str, port: int, family: int) -> list[Address]:
 
 
 class Resolver:
-    """Look-ups for owners, such as namespaces. Each owner may use a share of the threads.
+    """DNS look-ups with a limit per owner. The owner of a look-up is, for example, a namespace.
 
     Use it on one event loop at a time.
     """
@@ -146,13 +147,13 @@ class Resolver:
         few look-ups.
         """
         free = self._max_lookups - len(self._in_flight)
-        own = self._owners[owner]
-        if own < min(self._max_lookups_per_owner, free):
+        in_flight = self._owners[owner]
+        if in_flight < min(self._max_lookups_per_owner, free):
             return
         self._count_refused()
         if free > 0:
             raise LookupLimitError(
-                f"{own} DNS look-ups for {owner} are in flight; no more start until one ends"
+                f"{in_flight} DNS look-ups for {owner} are in flight; no more start until one ends"
             )
         raise LookupLimitError(
             f"{self._max_lookups} DNS look-ups are in flight; no more start until one ends"

@@ -140,20 +140,20 @@ class WebhookConfiguration:
     async def _reconcile(self, found: dict[str, Json]) -> str:
         selectors = self._selectors()
         self._log_merged_selectors(selectors)
-        own = _desired(found[OPT_IN_WEBHOOK], selectors, self._bundle())
+        desired = _desired(found[OPT_IN_WEBHOOK], selectors, self._bundle())
         stale = {
             name: each
             for name, each in found.items()
-            if is_cluster_webhook(name) and name not in own
+            if is_cluster_webhook(name) and name not in desired
         }
-        if any(not _is_up_to_date(found.get(name), webhook) for name, webhook in own.items()):
+        if any(not _is_up_to_date(found.get(name), webhook) for name, webhook in desired.items()):
             body: Json = {
                 "apiVersion": _API_VERSION,
                 "kind": _KIND,
                 "metadata": {"name": self.name},
                 # Stale webhooks stay until their replacements exist. Otherwise the API server would
                 # create pods in between without a call of podsettle.
-                "webhooks": [*own.values(), *stale.values()],
+                "webhooks": [*desired.values(), *stale.values()],
             }
             query, content_type = (f"fieldManager={FIELD_MANAGER}&force=true", APPLY)
         elif stale:
@@ -204,10 +204,12 @@ class _ConflictBackoff:
     def should_wait(self, body: Json) -> bool:
         """Return whether to skip this patch for now; if not, count it as sent."""
         now = monotonic()
-        pause = now - self._patched_at
-        if body != self._body or pause > _MAX_BACKOFF_SECONDS:
+        elapsed = now - self._patched_at
+        if body != self._body or elapsed > _MAX_BACKOFF_SECONDS:
             self._body, self._repetitions = body, 0
-        elif self.conflicting and pause < min(2.0 ** (self._repetitions - 1), _MAX_BACKOFF_SECONDS):
+        elif self.conflicting and elapsed < min(
+            2.0 ** (self._repetitions - 1), _MAX_BACKOFF_SECONDS
+        ):
             return True
         self._repetitions += 1
         self._patched_at = now
@@ -216,13 +218,13 @@ class _ConflictBackoff:
 
 def _desired(opt_in: Json, selectors: WebhookSelectors, bundle: bytes | None) -> dict[str, Json]:
     """Return the fields that podsettle should own, by the name of the webhook."""
-    own: dict[str, Json] = {}
+    desired: dict[str, Json] = {}
     trust = {} if bundle is None else {"caBundle": base64.b64encode(bundle).decode()}
     if trust:
-        own[OPT_IN_WEBHOOK] = {"name": OPT_IN_WEBHOOK, "clientConfig": trust}
+        desired[OPT_IN_WEBHOOK] = {"name": OPT_IN_WEBHOOK, "clientConfig": trust}
     for webhook in cluster_webhooks(opt_in, selectors):
-        own[webhook["name"]] = {**webhook, "clientConfig": {**webhook["clientConfig"], **trust}}
-    return own
+        desired[webhook["name"]] = {**webhook, "clientConfig": {**webhook["clientConfig"], **trust}}
+    return desired
 
 
 def _is_up_to_date(found: Json | None, desired: Json) -> bool:

@@ -62,7 +62,7 @@ class SingleFlightCache(Generic[K, V]):
         return len(self._entries)
 
     async def get(self, key: K, fetch: Callable[[], Awaitable[V]], owner: Hashable = None) -> V:
-        """Return the cached value, or call `fetch` at the expense of `owner`.
+        """Return the cached value, or call `fetch`, which counts for the limit of `owner`.
 
         All callers that want the same key wait for one fetch. The fetch continues if they are
         cancelled, because the next caller will want its value.
@@ -88,7 +88,7 @@ class SingleFlightCache(Generic[K, V]):
             except TooManyError:
                 if in_flight.owner == owner:
                     raise
-                # Another owner's share is used up. Fetch again at the expense of this owner.
+                # The limit of another owner was reached. Fetch again, counted for this owner.
 
     async def aclose(self) -> None:
         """Cancel all fetches."""
@@ -101,9 +101,9 @@ class SingleFlightCache(Generic[K, V]):
         """Raise TooManyError if one more fetch for `owner` would exceed a limit."""
         if len(self._in_flight) >= self._max_in_flight:
             raise TooManyError(f"{self._max_in_flight} look-ups are under way")
-        own = sum(in_flight.owner == owner for in_flight in self._in_flight.values())
-        if own >= self._max_per_owner:
-            raise TooManyError(f"{own} look-ups for {owner} are under way")
+        owned = sum(in_flight.owner == owner for in_flight in self._in_flight.values())
+        if owned >= self._max_per_owner:
+            raise TooManyError(f"{owned} look-ups for {owner} are under way")
 
     async def _run(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
         """Fetch a value and cache it. A value larger than the cache is returned but not cached."""

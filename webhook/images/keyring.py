@@ -58,14 +58,16 @@ class _Location(NamedTuple):
     """The host, port and path of a credential's key or of an image's name."""
 
     labels: tuple[str, ...]
-    """The labels of the host. Each label of a credential's key may be a glob with `*`."""
+    """The DNS labels of the host. Each label of a credential's key may be a glob with `*`."""
     port: str
     path: str
 
     def covers(self, image: _Location) -> bool:
-        """Return whether the labels match, the port is equal, and the path is a prefix.
+        """Return whether a credential with this location is valid for an image.
 
-        Like the kubelet, this compares paths as text: `quay.io/core` covers `quay.io/coreos/etcd`.
+        The labels of the host must match, the ports must be equal, and the image's path must begin
+        with this path. Paths are compared as text, as by the kubelet: `quay.io/core` covers
+        `quay.io/coreos/etcd`.
         """
         return (
             self.port == image.port
@@ -200,7 +202,7 @@ def _location(name: str) -> _Location | None:
 
 
 def _label_matches(glob: str, label: str) -> bool:
-    """Return whether a label of a host matches a glob, as in Go's `filepath.Match`.
+    """Return whether a DNS label of a host matches a glob, as in Go's `filepath.Match`.
 
     Of its syntax, only `*` can appear in a host. A `?` begins a URL's query. `url.Parse` rejects
     backslashes, and accepts brackets only around an IPv6 address (Go 1.26). `net.SplitHostPort`

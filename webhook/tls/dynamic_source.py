@@ -84,8 +84,8 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
 class DynamicSource:
     """A source that serves the stored leaf and renews the stored certificates in time.
 
-    `may_write` returns whether this replica is the one that writes. `registered` returns the CA
-    bundles of the webhook configuration as it was last read, and nothing before the first read.
+    `may_write` returns whether this replica is the writer. `registered` returns the CA bundles of
+    the webhook configuration as it was last read, and nothing before the first read.
     The store is read every `sync_interval`, and more often where leaves are valid for a short time.
     """
 
@@ -106,7 +106,7 @@ class DynamicSource:
         self._registered = registered
         self._interval = min(sync_interval, lifetimes.leaf / 20)
         self._synced_at: datetime | None = None
-        # Whether this replica was the one that writes when it last read the store.
+        # Whether this replica was the writer at its last read of the store.
         self._was_writer = False
         self._stored = Authority()
         self._served: KeyPair | None = None
@@ -114,8 +114,9 @@ class DynamicSource:
         self._distrusted = False
         self._failure = ""
         self._waiting = ""
-        # When each CA was last seen in the store, and since when each is registered everywhere.
+        # For each CA (PEM), when it was last in the store.
         self._in_store: dict[bytes, float] = {}
+        # For each CA (fingerprint), since when all entries of the webhook configuration contain it.
         self._registered_since: dict[str, float] = {}
         self.expires = self._serve_placeholder()
 
@@ -208,7 +209,12 @@ class DynamicSource:
             self._in_store |= {ca: last for ca, last in gone.items() if ca not in self._in_store}
 
     def _serve_stored_leaf(self) -> None:
-        """Switch to the stored leaf, unless clients trust the served one better."""
+        """Serve the stored leaf, unless it is invalid or a client may not trust it yet.
+
+        Each entry of the webhook configuration that trusts the served leaf must also trust the
+        stored one. If all entries trust the served leaf, the API servers must also have had the
+        time to receive the CA of the stored one, unless the served leaf is due for renewal.
+        """
         self._waiting = ""
         leaf, served = self._stored.leaf, self._served
         if leaf is None or (served and served.certificate == leaf.certificate):
@@ -222,13 +228,14 @@ class DynamicSource:
             return
         entries = tuple(self._registered())
         trusting = [entry for entry in entries if not verify_error(self.context, *entry)]
-        if lost := _trust_errors(candidate, trusting):
+        if errors := _trust_errors(candidate, trusting):
             self._waiting = (
-                f"a new certificate is not served until it is trusted: {'; '.join(lost)}"
+                f"a new certificate is not served until it is trusted: {'; '.join(errors)}"
             )
             return
         if served and entries and len(trusting) == len(entries):
-            # This API server trusts the new CA; another one may receive it later.
+            # The webhook configuration contains the new CA, but some API servers may not have
+            # received it yet.
             due = self._lifetimes.is_due(served.certificate, datetime.now(UTC))
             if not due and self._stored.issuer not in self._trusted():
                 return

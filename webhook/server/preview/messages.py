@@ -119,13 +119,13 @@ class ImageNeeded(msgspec.Struct):
     """Identifies the image in KnownImage."""
     image: str
     rules: int
-    """Index of its RulesNeeded in this run."""
+    """Which RulesForImages of this run apply to the image. They are numbered from 0, as sent."""
     architectures: frozenset[str]
     namespace: str
 
 
-class RulesNeeded(msgspec.Struct, tag=True):
-    """Look-up rules that later ImagesNeeded refer to."""
+class RulesForImages(msgspec.Struct, tag=True):
+    """Look-up rules for images in later ImagesNeeded."""
 
     rules: LookupRules
 
@@ -159,7 +159,7 @@ ToWorker: TypeAlias = (
     | NamespaceFound
 )  # fmt: skip
 ToServer: TypeAlias = (
-    Ready | NamespaceNeeded | RulesNeeded | ImagesNeeded | AnswerPiece | Finished | Refused
+    Ready | NamespaceNeeded | RulesForImages | ImagesNeeded | AnswerPiece | Finished | Refused
 )
 
 _encode = msgspec.msgpack.Encoder().encode

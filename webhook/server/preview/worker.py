@@ -40,7 +40,7 @@ from webhook.server.preview.messages import (
     PoliciesPart,
     Ready,
     Refused,
-    RulesNeeded,
+    RulesForImages,
     Run,
     ToWorker,
     ViewComplete,
@@ -162,7 +162,7 @@ class _Worker:
         for key, query in islice(missing.items(), MAX_IMAGES):
             if query.rules not in rules:
                 rules[query.rules] = len(rules)
-                self._channel.send(RulesNeeded(query.rules))
+                self._channel.send(RulesForImages(query.rules))
             namespace = query.namespace[:MAX_NAMESPACE_CHARACTERS]
             index = rules[query.rules]
             images.append(ImageNeeded(key, query.image, index, query.architectures, namespace))

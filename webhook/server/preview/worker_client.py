@@ -25,7 +25,7 @@ from webhook.server.preview.messages import (
     NamespaceNeeded,
     Ready,
     Refused,
-    RulesNeeded,
+    RulesForImages,
     Run,
     ToServer,
     ToWorker,
@@ -153,7 +153,7 @@ class PreviewProcess:
                 case NamespaceNeeded(name):
                     known = self._view.namespaces.get(name) if self._view else None
                     await self._send(NamespaceFound(known))
-                case RulesNeeded(found):
+                case RulesForImages(found):
                     rules.append(found)
                 case ImagesNeeded(needed):
                     result.missing_images += [
@@ -214,14 +214,14 @@ def _spawn(connection: socket.socket, memory_bytes: int) -> subprocess.Popen[byt
             # Ctrl-C in a terminal then reaches only the server, which ends the worker.
             process_group=0,
         )
-    own = os.getpriority(os.PRIO_PROCESS, 0)
-    os.setpriority(os.PRIO_PROCESS, process.pid, worker_niceness(own))
+    server_niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, process.pid, worker_niceness(server_niceness))
     return process
 
 
-def worker_niceness(own: int) -> int:
-    """Return the niceness of a worker of a server with niceness `own`. Always lower priority."""
-    return min(max(_NICENESS, own + 1), _MAX_NICENESS)
+def worker_niceness(server_niceness: int) -> int:
+    """Return the niceness of a worker: above that of the server, unless that is the maximum."""
+    return min(max(_NICENESS, server_niceness + 1), _MAX_NICENESS)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:
