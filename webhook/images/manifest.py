@@ -35,8 +35,8 @@ _CONFIGS = (
 _REFERENCE_TYPE = "vnd.docker.reference.type"
 # Each platform costs two requests.
 _MAX_PLATFORMS = 16
-# The number of words in Entrypoint and Cmd. Real images have about ten. A word takes more memory
-# than its text.
+# The number of arguments in Entrypoint and Cmd. Real images have about ten. An argument takes more
+# memory than its text.
 MAX_ARGUMENTS = 1_000
 
 
@@ -131,10 +131,10 @@ def parse_config(config: bytes) -> ImageConfig:
     if found.os not in ("", "linux"):
         raise LookupFailedError("the image is not for Linux")
     process = found.config or _Process()
-    read = ImageConfig(tuple(process.entrypoint or ()), tuple(process.cmd or ()))
-    if sum(map(len, read)) > MAX_ARGUMENTS:
-        raise LookupFailedError(f"the image starts a command of more than {MAX_ARGUMENTS} words")
-    return read
+    result = ImageConfig(tuple(process.entrypoint or ()), tuple(process.cmd or ()))
+    if sum(map(len, result)) > MAX_ARGUMENTS:
+        raise LookupFailedError(f"the image's command has more than {MAX_ARGUMENTS} arguments")
+    return result
 
 
 def _document(manifest: bytes) -> _Document:

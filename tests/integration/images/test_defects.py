@@ -107,14 +107,14 @@ async def test_1_configurations_are_remembered_up_to_a_number_of_bytes(
     assert len(registry.requests(path="/large/")) == 80 * 3 + 2
 
 
-async def test_1_a_command_of_too_many_words_is_not_read(
+async def test_1_a_command_of_too_many_arguments_is_not_read(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("words", "1", with_command(image, ["x"] * 1_000))
     registry.push("words", "2", with_command(image, ["x"] * 1_001))
     assert await found(lookup, query(f"{registry.host}/words:1")) == ((), ("x",) * 1_000)
     refused = await found(lookup, query(f"{registry.host}/words:2"))
-    assert "a command of more than 1000 words" in str(refused)
+    assert "the image's command has more than 1000 arguments" in str(refused)
 
 
 async def test_2_one_namespace_does_not_see_what_anothers_credentials_opened(

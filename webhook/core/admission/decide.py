@@ -174,7 +174,7 @@ def _unknown_remedies(skipped: frozenset[str]) -> Iterator[Outcome]:
         known = ", ".join(REMEDIES)
         message = f"{ANNOTATION_SKIP} names {', '.join(map(repr, names[:3]))}{more}"
         yield Outcome(
-            Reason.UNKNOWN_REMEDY, message=f"{message}; remedies are {known}, or true for all"
+            Reason.UNKNOWN_REMEDY, message=f"{message}; use true, or names of remedies: {known}"
         )
 
 
