@@ -30,7 +30,7 @@ _HOST = re.compile(r"[A-Za-z0-9*]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.
 def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
     """Make ca.crt, tls.crt and tls.key for this machine, unless valid ones exist.
 
-    They are for development: the CA's key is discarded after it has signed.
+    They are for development. The CA's key is discarded after it has signed the certificate.
     """
     for name in names:
         if not _HOST.fullmatch(name):

@@ -114,7 +114,7 @@ def preview(
         raise InputError(str(error)) from None
     documents, errors = _load(paths)
 
-    def previewed(document: Document, images: KnownImages) -> Iterator[Preview | PassedOver]:
+    def preview_pods(document: Document, images: KnownImages) -> Iterator[Preview | PassedOver]:
         return preview_all(
             document.value,
             source.view.policies,
@@ -126,14 +126,14 @@ def preview(
             images=images,
         )
 
-    found = _previews(documents, previewed, NO_IMAGES)
+    found = _preview_documents(documents, preview_pods, NO_IMAGES)
     if look_up_images:
         lacking = {query for preview in found.previews for query in preview.decision.missing_images}
-        found = _previews(documents, previewed, asyncio.run(_look_up(lacking)))
+        found = _preview_documents(documents, preview_pods, asyncio.run(_look_up(lacking)))
     for text in (*errors, *map(str, found.unreadable), *map(str, found.passed_over)):
         _say(_plain(text))
     if not found.previews and not errors:
-        _say("there is no pod in what was given")
+        _say("no object in the input has a pod")
     for name in dict.fromkeys(preview.namespace for preview in found.previews):
         if name not in source.view.namespaces and not labels:
             _say(f"namespace {name!r} is not in {manifests}: decided as one without labels")
@@ -181,19 +181,19 @@ def _read(file: Path) -> tuple[str, bytes]:
     return str(file), file.read_bytes()
 
 
-def _previews(
+def _preview_documents(
     documents: list[Document],
-    previewed: Callable[[Document, KnownImages], Iterator[Preview | PassedOver]],
+    preview_pods: Callable[[Document, KnownImages], Iterator[Preview | PassedOver]],
     images: KnownImages,
 ) -> _Found:
     found = _Found()
     for document in documents:
-        for each in previewed(document, images):
+        for each in preview_pods(document, images):
             if isinstance(each, Preview):
                 found.previews.append(each)
             else:
-                listed = found.unreadable if each.malformed else found.passed_over
-                listed.append(render_passed_over(each, document))
+                without_pod = found.unreadable if each.malformed else found.passed_over
+                without_pod.append(render_passed_over(each, document))
     return found
 
 
