@@ -81,7 +81,7 @@ def test_the_environment_stands_in_for_options() -> None:
     [
         (
             "kind: Service",
-            "stdin:1: Service/(unnamed): a Service holds no pod\npodsettle: there is",
+            "stdin:1: Service/(unnamed): a Service holds no pod\npodsettle: no object",
         ),
         ("kind: List\nitems: []", "no object in the input has a pod\n"),
         ("# nothing", "no object in the input has a pod\n"),
