@@ -146,7 +146,7 @@ def test_value_that_only_the_api_server_accepts_has_no_effect(
 
 
 @pytest.mark.parametrize("name", STRICT)
-def test_value_that_only_the_api_server_refuses(name: str, served: KubeCluster) -> None:
+def test_model_accepts_a_value_that_the_api_server_refuses(name: str, served: KubeCluster) -> None:
     assert parsed(STRICT[name]) is not None
     assert judged(served, STRICT[name]).status in (400, 422)
 

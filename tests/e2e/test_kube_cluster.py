@@ -141,7 +141,7 @@ def test_pod_security_restricted_is_enforced(cluster: KubeCluster) -> None:
     assert cluster.create_pod(pod(namespace, securityContext=settled)).status == 201
 
 
-def test_a_runtime_class_that_does_not_exist_refuses_the_pod(cluster: KubeCluster) -> None:
+def test_pod_with_a_missing_runtime_class_is_refused(cluster: KubeCluster) -> None:
     refused = pod(cluster.namespace("runtime-"))
     refused["spec"]["runtimeClassName"] = "nowhere"
     status, answer, _ = cluster.create_pod(refused)
@@ -284,7 +284,7 @@ def test_restarted_servers_keep_their_data() -> None:
         assert own.create_pod(pod(namespace, "second")).status == 201
 
 
-def test_a_start_that_fails_shows_the_log() -> None:
+def test_failed_start_shows_the_log() -> None:
     with (
         pytest.raises(ServerError, match="unknown flag: --no-such-flag"),
         KubeCluster.start("--no-such-flag"),

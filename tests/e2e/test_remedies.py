@@ -132,7 +132,7 @@ def test_retry_rule_is_set_on_one_fixture_pod() -> None:
     assert any("prepare" in init_names(p) and p["spec"]["restartPolicy"] == "Never" for p in pods)
 
 
-def test_the_gate_reads_the_nodes_address_and_is_not_wrapped(settling: KubeCluster) -> None:
+def test_gate_gets_the_address_of_the_node_and_is_not_wrapped(settling: KubeCluster) -> None:
     gate = create(settling, fresh(simple_pod("a")))["spec"]["initContainers"][-1]
     assert gate["name"] == GATE
     field = {"apiVersion": "v1", "fieldPath": "status.hostIP"}

@@ -213,7 +213,7 @@ def test_more_than_twenty_selectors_share_one_webhook_and_policies_report_it(
         )
 
 
-def test_with_fail_and_no_replica_only_pods_that_a_policy_selects_are_refused(
+def test_failure_policy_fail_without_a_replica_refuses_only_selected_pods(
     release: Installation,
 ) -> None:
     cluster = release.cluster

@@ -31,7 +31,7 @@ def by_command_line() -> dict[Path, dict[str, Any]]:
     return dict(zip(ALL, pods, strict=True))
 
 
-def test_each_remedy_is_applied_to_one_of_these_pods(
+def test_each_remedy_is_applied_to_one_of_the_sample_pods(
     by_command_line: dict[Path, dict[str, Any]],
 ) -> None:
     outcomes = [o for pod in by_command_line.values() for o in pod["outcomes"]]
@@ -39,7 +39,7 @@ def test_each_remedy_is_applied_to_one_of_these_pods(
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
-def test_every_channel_agrees(
+def test_all_channels_give_the_same_result_for_a_pod(
     path: Path, server: RunningServer, by_command_line: dict[Path, dict[str, Any]]
 ) -> None:
     pod = load_pod(path)

@@ -37,7 +37,7 @@ def denied_words(text: str) -> Iterator[tuple[int, str]]:
             yield number, match.group()
 
 
-def test_texts_hold_no_denied_word() -> None:
+def test_texts_contain_no_denied_word() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {word}"
         for path in files("webhook", "docs", "charts", "README.md", "CONTRIBUTING.md")
@@ -46,7 +46,7 @@ def test_texts_hold_no_denied_word() -> None:
     assert not found, "\n".join(found)
 
 
-def test_names_of_tests_hold_no_denied_word() -> None:
+def test_names_of_tests_contain_no_denied_word() -> None:
     found = []
     for path in files("tests"):
         if path.suffix != ".py" or not path.name.startswith("test_"):

@@ -47,7 +47,9 @@ def short(out: Path, part: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("load_tool", "go_webhook")
-def test_part_throughput_measures_three_servers_and_can_be_shown_again(tmp_path: Path) -> None:
+def test_part_throughput_measures_three_servers_and_its_results_can_be_printed_again(
+    tmp_path: Path,
+) -> None:
     results = short(tmp_path, "throughput")
     rows = results["parts"]["throughput"]["rows"]
     names = {row.partition(",")[0] for row in rows}

@@ -34,7 +34,9 @@ def kubeconfig(cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
 
 
-async def test_log_and_end_of_a_pod(cluster: KubeCluster, namespace: str, kubelet: Kubelet) -> None:
+async def test_library_copies_the_log_and_returns_the_termination(
+    cluster: KubeCluster, namespace: str, kubelet: Kubelet
+) -> None:
     Pod(cluster, namespace, node=kubelet.node).say("Failed", {"step": terminated(3, "OOMKilled")})
     kubelet.current.write(Record(T, b"out of"), Record(T, b"memory"))
     kubelet.current.end()
@@ -47,7 +49,7 @@ async def test_log_and_end_of_a_pod(cluster: KubeCluster, namespace: str, kubele
     assert ended == Termination("step", 3, "OOMKilled", "2026-05-30T10:01:00Z")
 
 
-async def test_what_write_raises_ends_it_at_once(
+async def test_copy_logs_raises_the_error_of_its_write_function_without_a_retry(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet
 ) -> None:
     """An OSError too, which is what a broken connection raises."""
@@ -63,7 +65,7 @@ async def test_what_write_raises_ends_it_at_once(
     assert len(kubelet.queries) == 1
 
 
-async def test_what_is_wrong_with_a_name_stays_in_its_place(
+async def test_pod_name_with_slashes_or_a_query_cannot_change_the_request_path(
     namespace: str,
 ) -> None:
     async with await ApiServer.connect() as server:
@@ -72,7 +74,9 @@ async def test_what_is_wrong_with_a_name_stays_in_its_place(
                 await wait_terminated(server, PodName(namespace, name), backoff=ONCE)
 
 
-async def test_a_watch_whose_version_is_gone_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watch_with_an_expired_resource_version_reads_the_pod_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with KubeCluster.start() as own:
         monkeypatch.setenv("KUBECONFIG", str(own.kubeconfig))
         pod = Pod(own, "default")
@@ -91,7 +95,7 @@ async def test_a_watch_whose_version_is_gone_looks_again(monkeypatch: pytest.Mon
                     await watch.change()
 
 
-async def test_another_pod_of_the_same_name_is_told_by_its_uid(
+async def test_replaced_pod_with_the_same_name_is_detected_by_its_uid(
     cluster: KubeCluster, namespace: str
 ) -> None:
     """Where the watch was down meanwhile, nothing else tells."""
@@ -107,7 +111,7 @@ async def test_another_pod_of_the_same_name_is_told_by_its_uid(
         assert not watch.has_final_state
 
 
-async def test_a_kubeconfig_that_is_named_comes_before_the_pod_that_this_runs_in(
+async def test_kubeconfig_variable_overrides_the_in_cluster_configuration(
     cluster: KubeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = json.loads(cluster.kubeconfig.read_text())
@@ -132,11 +136,11 @@ async def test_a_kubeconfig_that_is_named_comes_before_the_pod_that_this_runs_in
         (ValueError(), False),
     ],
 )
-def test_what_is_retryable(error: Exception, passes: bool) -> None:
+def test_only_temporary_errors_are_retryable(error: Exception, passes: bool) -> None:
     assert is_retryable(error) == passes
 
 
-async def test_the_back_off_is_woodpecker_s() -> None:
+async def test_default_back_off_has_the_parameters_of_woodpecker() -> None:
     """500 ms, half as long again each time, 50 % up and down, a minute in all."""
     pauses: list[float] = []
 
@@ -158,6 +162,6 @@ async def test_the_back_off_is_woodpecker_s() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"first": -1}, {"factor": 0.9}, {"jitter": 1.5}, {"total": -1}])
-def test_a_back_off_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+def test_back_off_with_an_invalid_parameter_is_an_error(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="back-off"):
         Backoff(**wrong)

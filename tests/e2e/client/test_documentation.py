@@ -40,7 +40,7 @@ def kubeconfig_of(cluster: KubeCluster, namespace: str, directory: Path, token: 
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_the_script_tells_a_failed_step_from_a_lost_one(
+def test_script_of_the_page_distinguishes_a_failed_step_from_an_unknown_exit_code(
     cluster: KubeCluster,
     namespace: str,
     kubelet: Kubelet,
@@ -87,7 +87,7 @@ def _check_output(command: Command, known: bool) -> None:
     assert ("is not known" in command.stderr) is not known
 
 
-def test_the_rights_that_it_names_are_enough(
+def test_role_of_the_page_is_sufficient_for_wait_and_logs(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"

@@ -45,7 +45,7 @@ def finish(kubelet: Kubelet, pod: Pod, code: int = 0) -> None:
     pod.say(phase, {"step": terminated(code, containerID="containerd://1")}, run="containerd://1")
 
 
-def test_woodpecker_tailstep_on_a_node_without_a_serving_certificate(
+def test_log_is_complete_although_the_kubelet_has_no_serving_certificate_at_first(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, pod: Pod, run: Run
 ) -> None:
     kubelet.certificate_issued = False
@@ -69,7 +69,7 @@ def test_woodpecker_tailstep_on_a_node_without_a_serving_certificate(
         assert command.stdout == text(written)
 
 
-def test_woodpecker_tailstep_where_the_api_server_itself_alerts_and_breaks(
+def test_log_is_complete_although_the_api_server_connection_fails_and_breaks(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, pod: Pod, tmp_path: Path
 ) -> None:
     config = json.loads(cluster.kubeconfig.read_text())
@@ -96,9 +96,7 @@ def test_woodpecker_tailstep_where_the_api_server_itself_alerts_and_breaks(
             assert command.stdout == text(written)
 
 
-def test_a_stream_that_breaks_anywhere_loses_and_repeats_nothing(
-    kubelet: Kubelet, pod: Pod, run: Run
-) -> None:
+def test_broken_streams_lose_and_repeat_no_line(kubelet: Kubelet, pod: Pod, run: Run) -> None:
     written = [
         Record(T, b"two of"),
         Record(T, b"one moment"),
@@ -122,9 +120,7 @@ def test_a_stream_that_breaks_anywhere_loses_and_repeats_nothing(
     assert kubelet.queries[-1]["sinceTime"] == f"{begun + timedelta(seconds=5):%FT%TZ}"
 
 
-def test_a_huge_line_and_binary_output_come_through_unchanged(
-    kubelet: Kubelet, pod: Pod, run: Run
-) -> None:
+def test_long_line_of_binary_output_is_unchanged(kubelet: Kubelet, pod: Pod, run: Run) -> None:
     noise = random.Random(1).randbytes(3_000_000)
     parts = [noise[at : at + 16384].replace(b"\n", b" ") for at in range(0, len(noise), 16384)]
     written = [Record(T + n, part, partial=True) for n, part in enumerate(parts)]
@@ -138,7 +134,7 @@ def test_a_huge_line_and_binary_output_come_through_unchanged(
         assert command.stdout == text(written)
 
 
-def test_the_log_is_at_its_end_only_when_the_container_is(
+def test_ended_stream_is_opened_again_until_the_container_has_terminated(
     kubelet: Kubelet, pod: Pod, run: Run
 ) -> None:
     """The API server ends its answer well although its connection to the kubelet broke."""
@@ -156,7 +152,7 @@ def test_the_log_is_at_its_end_only_when_the_container_is(
         assert command.stdout == text([*written, late])
 
 
-def test_lines_that_came_between_the_last_stream_and_the_end_are_fetched(
+def test_lines_written_after_the_last_stream_broke_are_fetched(
     kubelet: Kubelet, pod: Pod, run: Run
 ) -> None:
     first, last = lines(2)
@@ -169,7 +165,7 @@ def test_lines_that_came_between_the_last_stream_and_the_end_are_fetched(
     assert "follow" not in kubelet.queries[-1]
 
 
-def test_a_container_that_has_not_started_is_waited_for(
+def test_logs_with_follow_wait_until_the_container_starts(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, run: Run
 ) -> None:
     pod = Pod(cluster, namespace, node=kubelet.node)
@@ -187,9 +183,7 @@ def test_a_container_that_has_not_started_is_waited_for(
         assert command.end() == 0
 
 
-def test_a_kubelet_that_does_not_know_the_container_yet_is_asked_again(
-    kubelet: Kubelet, pod: Pod, run: Run
-) -> None:
+def test_temporary_errors_of_the_kubelet_are_retried(kubelet: Kubelet, pod: Pod, run: Run) -> None:
     kubelet.refuse = (404, 'pod "step-1" does not exist')
     with run(*FOLLOW) as command:
         command.await_word("404: ", times=2)
@@ -205,7 +199,7 @@ def test_a_kubelet_that_does_not_know_the_container_yet_is_asked_again(
 
 
 @pytest.mark.usefixtures("pod")
-def test_what_never_gets_better_is_an_error_in_time(kubelet: Kubelet, run: Run) -> None:
+def test_persistent_errors_exit_with_2_within_the_back_off(kubelet: Kubelet, run: Run) -> None:
     kubelet.certificate_issued = False
     with run(*FOLLOW, "--backoff-total", "3s") as command:
         assert command.end() == 2
@@ -219,7 +213,9 @@ def test_what_never_gets_better_is_an_error_in_time(kubelet: Kubelet, run: Run) 
         assert "trying again" not in command.stderr
 
 
-def test_a_pod_deleted_at_the_end_of_its_log(kubelet: Kubelet, pod: Pod, run: Run) -> None:
+def test_pod_deleted_at_the_end_of_its_log_exits_with_0(
+    kubelet: Kubelet, pod: Pod, run: Run
+) -> None:
     with run(*FOLLOW) as command:
         kubelet.current.write(*lines(1))
         command.await_output(b"line 0\n")
@@ -229,7 +225,7 @@ def test_a_pod_deleted_at_the_end_of_its_log(kubelet: Kubelet, pod: Pod, run: Ru
         assert "the pod was deleted" in command.stderr
 
 
-def test_a_pod_deleted_while_its_log_could_not_be_read_is_an_error(
+def test_pod_deleted_while_its_log_is_unreadable_is_an_error(
     kubelet: Kubelet, pod: Pod, run: Run
 ) -> None:
     kubelet.certificate_issued = False
@@ -240,7 +236,7 @@ def test_a_pod_deleted_while_its_log_could_not_be_read_is_an_error(
         assert "was deleted before its log was read to the end" in command.stderr
 
 
-def test_of_a_container_that_starts_again_the_run_is_read_that_was_there(
+def test_restart_of_the_container_ends_the_log_after_the_first_run(
     kubelet: Kubelet, pod: Pod, run: Run
 ) -> None:
     written = lines(4)
@@ -259,7 +255,7 @@ def test_of_a_container_that_starts_again_the_run_is_read_that_was_there(
         assert command.stdout == text(written)
 
 
-def test_the_rest_of_a_run_that_is_two_runs_ago_is_known_to_be_lost(
+def test_log_of_a_run_before_the_previous_one_is_reported_as_lost(
     kubelet: Kubelet, pod: Pod, run: Run
 ) -> None:
     kubelet.current.write(*lines(1))
@@ -273,7 +269,7 @@ def test_the_rest_of_a_run_that_is_two_runs_ago_is_known_to_be_lost(
 
 
 @pytest.mark.usefixtures("pod")
-def test_without_follow_the_log_ends_where_it_is(kubelet: Kubelet, run: Run) -> None:
+def test_logs_without_follow_end_at_the_last_written_line(kubelet: Kubelet, run: Run) -> None:
     written = lines(3)
     kubelet.current.write(*written)
     with run("logs", "step-1", "--timestamps") as command:
@@ -283,7 +279,7 @@ def test_without_follow_the_log_ends_where_it_is(kubelet: Kubelet, run: Run) -> 
 
 
 @pytest.mark.usefixtures("pod")
-def test_a_reader_that_goes_away_ends_it_quietly(
+def test_closed_standard_output_ends_logs_without_a_message(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     reading, writing = os.pipe()

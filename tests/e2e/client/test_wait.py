@@ -24,7 +24,7 @@ WAIT = ("wait", "step-1", "--for=terminated")
 QUICK = ("--backoff-first", "10ms", "--backoff-total", "200ms")
 
 
-def test_woodpecker_waitstep_phase_runs_ahead_of_the_terminated_state(
+def test_wait_continues_after_phase_succeeded_until_the_terminated_state(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     pod = Pod(cluster, namespace)
@@ -37,7 +37,7 @@ def test_woodpecker_waitstep_phase_runs_ahead_of_the_terminated_state(
         assert command.stdout == b"step-1/step: exit code 0 (Completed)\n"
 
 
-def test_woodpecker_waitstep_of_a_failed_step(
+def test_wait_returns_the_exit_code_of_a_failed_container(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     pod = Pod(cluster, namespace)
@@ -49,7 +49,7 @@ def test_woodpecker_waitstep_of_a_failed_step(
         assert command.stdout == b"step-1/step: exit code 3 (Error)\n"
 
 
-def test_woodpecker_waitstep_pod_deleted_once_it_was_seen_to_succeed(
+def test_pod_deleted_after_phase_succeeded_exits_with_0(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     pod = Pod(cluster, namespace)
@@ -61,7 +61,7 @@ def test_woodpecker_waitstep_pod_deleted_once_it_was_seen_to_succeed(
         assert command.stdout == b"step-1/step: exit code 0 (PodDeleted)\n"
 
 
-def test_a_pod_that_failed_and_is_deleted_without_an_exit_code_is_no_success(
+def test_pod_deleted_after_phase_failed_without_an_exit_code_exits_with_2(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     pod = Pod(cluster, namespace)
@@ -85,7 +85,7 @@ def pod_of_every_kind(cluster: KubeCluster, namespace: str) -> Pod:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
 @pytest.mark.parametrize("container", KINDS)
-def test_of_a_deleted_pod_only_what_its_phase_implies_is_claimed(
+def test_exit_code_of_a_deleted_pod_is_0_only_if_its_phase_implies_success(
     cluster: KubeCluster, namespace: str, run: Run, container: str, phase: str
 ) -> None:
     """Succeeded: the regular containers ended with 0, and the init containers before them."""
@@ -109,7 +109,7 @@ def test_of_a_deleted_pod_only_what_its_phase_implies_is_claimed(
 
 @pytest.mark.parametrize("container", KINDS)
 @pytest.mark.parametrize("code", [0, 5])
-def test_an_exit_code_that_was_seen_outweighs_the_phase(
+def test_exit_code_in_the_status_has_precedence_over_the_phase(
     cluster: KubeCluster, namespace: str, run: Run, container: str, code: int
 ) -> None:
     pod = pod_of_every_kind(cluster, namespace)
@@ -118,7 +118,7 @@ def test_an_exit_code_that_was_seen_outweighs_the_phase(
         assert command.end() == code
 
 
-def test_a_sidecar_of_a_deleted_pod_has_the_exit_code_that_the_deletion_tells(
+def test_sidecar_of_a_deleted_pod_has_its_last_reported_exit_code(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     """It may be started again until then, so it is waited for."""
@@ -131,7 +131,7 @@ def test_a_sidecar_of_a_deleted_pod_has_the_exit_code_that_the_deletion_tells(
         assert command.end() == 5
 
 
-def test_a_pod_deleted_before_it_ended_is_an_error(
+def test_pod_deleted_before_its_container_ended_is_an_error(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     pod = Pod(cluster, namespace)
@@ -144,7 +144,7 @@ def test_a_pod_deleted_before_it_ended_is_an_error(
         assert "was deleted before its container step was seen to end" in command.stderr
 
 
-def test_a_pod_in_the_place_of_a_deleted_one_is_another(
+def test_pod_with_the_name_of_a_deleted_pod_does_not_change_the_exit_code(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     pod = Pod(cluster, namespace)
@@ -156,7 +156,7 @@ def test_a_pod_in_the_place_of_a_deleted_one_is_another(
         assert command.end() == 0
 
 
-def test_a_pod_that_never_existed_is_an_error(cluster: KubeCluster, namespace: str) -> None:
+def test_missing_pod_is_an_error(cluster: KubeCluster, namespace: str) -> None:
     env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
     done = podsettle(*WAIT, "-n", namespace, env=env)
     assert done.returncode == 2
@@ -164,7 +164,7 @@ def test_a_pod_that_never_existed_is_an_error(cluster: KubeCluster, namespace: s
     assert done.stderr == f"podsettle: pod {namespace}/step-1 does not exist\n"
 
 
-def test_of_several_containers_one_has_to_be_named(
+def test_pod_with_several_containers_needs_a_container_name(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     # Sorted by name, a mesh's container comes before the step's.
@@ -182,7 +182,7 @@ def test_of_several_containers_one_has_to_be_named(
         assert "no container 'none', only wp-step, istio-proxy, clone" in command.stderr
 
 
-def test_phase_unknown_is_no_end(cluster: KubeCluster, namespace: str, run: Run) -> None:
+def test_wait_continues_in_phase_unknown(cluster: KubeCluster, namespace: str, run: Run) -> None:
     pod = Pod(cluster, namespace)
     with run(*WAIT) as command:
         pod.say("Unknown", {"step": RUNNING})
@@ -192,7 +192,7 @@ def test_phase_unknown_is_no_end(cluster: KubeCluster, namespace: str, run: Run)
         assert command.stdout == b"step-1/step: exit code 137 (ContainerStatusUnknown)\n"
 
 
-def test_a_terminated_state_that_never_comes_is_an_error_in_time(
+def test_missing_terminated_state_is_an_error_within_the_back_off(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     Pod(cluster, namespace).say("Failed", {})
@@ -204,7 +204,7 @@ def test_a_terminated_state_that_never_comes_is_an_error_in_time(
                              "its state is unknown")  # fmt: skip
 
 
-def test_a_pod_that_ends_between_two_runs_has_the_exit_code_of_the_last(
+def test_pod_that_fails_before_a_restart_has_the_exit_code_of_the_last_run(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
     pod = Pod(cluster, namespace)
@@ -214,7 +214,7 @@ def test_a_pod_that_ends_between_two_runs_has_the_exit_code_of_the_last(
 
 
 @pytest.mark.parametrize("code", [256, -1073741510])
-def test_an_exit_code_that_no_process_can_have_is_not_cut_to_success(
+def test_exit_code_outside_0_to_255_exits_with_255(
     cluster: KubeCluster, namespace: str, run: Run, code: int
 ) -> None:
     Pod(cluster, namespace).say("Failed", {"step": terminated(code)})
@@ -241,7 +241,7 @@ def test_pauses_grow_by_the_factor_and_vary_by_the_jitter(
         assert said
 
 
-def test_a_restart_of_the_api_server_is_waited_out(tmp_path: Path) -> None:
+def test_wait_survives_a_restart_of_the_api_server(tmp_path: Path) -> None:
     with KubeCluster.start() as own:
         pod = Pod(own, "default")
         pod.say("Pending", {"step": waiting("ErrImagePull")})
@@ -254,7 +254,7 @@ def test_a_restart_of_the_api_server_is_waited_out(tmp_path: Path) -> None:
             assert command.end() == 5
 
 
-def test_what_the_api_server_refuses_is_told_at_once(
+def test_forbidden_request_is_reported_without_a_retry(
     cluster: KubeCluster, namespace: str, tmp_path: Path
 ) -> None:
     Pod(cluster, namespace)
@@ -271,7 +271,7 @@ def test_what_the_api_server_refuses_is_told_at_once(
         assert "trying again" not in command.stderr
 
 
-def test_an_empty_name_is_bad_usage() -> None:
+def test_empty_name_or_invalid_namespace_exits_with_2() -> None:
     for arguments in (
         ("wait", ""),
         ("logs", ""),
@@ -283,7 +283,9 @@ def test_an_empty_name_is_bad_usage() -> None:
         assert "is not a name" in done.stderr
 
 
-def test_kubectl_settle_wait(cluster: KubeCluster, namespace: str) -> None:
+def test_kubectl_plugin_waits_and_returns_the_exit_code(
+    cluster: KubeCluster, namespace: str
+) -> None:
     Pod(cluster, namespace).say("Failed", {"step": terminated(6)})
     kubectl = programs().kubectl
     assert kubectl is not None
@@ -298,7 +300,9 @@ def test_kubectl_settle_wait(cluster: KubeCluster, namespace: str) -> None:
     assert done.stdout == b"step-1/step: exit code 6 (Error)\n"
 
 
-def test_giving_up_says_how_to_wait_longer(cluster: KubeCluster, namespace: str, run: Run) -> None:
+def test_exhausted_back_off_names_the_option_that_prolongs_the_wait(
+    cluster: KubeCluster, namespace: str, run: Run
+) -> None:
     Pod(cluster, namespace).say("Failed", {})
     with run(*WAIT, *QUICK, "--backoff-total", "200ms") as command:
         assert command.end() == 2
@@ -331,7 +335,7 @@ def test_unreachable_api_server_is_reported_with_its_address(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("answer", ['{"kind": "Status"}', "[]", '{"metadata": {"uid": "a"}}'])
-def test_an_answer_that_is_no_pod_is_told(tmp_path: Path, answer: str) -> None:
+def test_response_that_is_not_a_pod_is_reported(tmp_path: Path, answer: str) -> None:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -351,7 +355,7 @@ def test_an_answer_that_is_no_pod_is_told(tmp_path: Path, answer: str) -> None:
         server.shutdown()
 
 
-def test_without_a_kubeconfig_it_is_said_where_one_was_looked_for(tmp_path: Path) -> None:
+def test_missing_or_invalid_kubeconfig_is_reported_with_its_path(tmp_path: Path) -> None:
     env = {name: text for name, text in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
     told = "does not exist; set KUBECONFIG, or run in a pod\n"
     done = podsettle(*WAIT, env={**env, "KUBECONFIG": "/none/such"})
@@ -370,7 +374,7 @@ def test_without_a_kubeconfig_it_is_said_where_one_was_looked_for(tmp_path: Path
     assert done.stderr.count("\n") == 1
 
 
-def test_another_context_of_the_kubeconfig_can_be_chosen(
+def test_context_option_selects_the_context_of_the_kubeconfig(
     cluster: KubeCluster, namespace: str, tmp_path: Path
 ) -> None:
     Pod(cluster, namespace).say("Failed", {"step": terminated(6)})
@@ -388,14 +392,14 @@ def test_another_context_of_the_kubeconfig_can_be_chosen(
     assert "none" in done.stderr
 
 
-def test_what_is_not_a_pod_is_bad_usage() -> None:
+def test_resource_other_than_a_pod_exits_with_2() -> None:
     done = podsettle("wait", "deployment/foo")
     assert done.returncode == 2
     assert "'deployment/foo': only pods: POD or pod/NAME" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["pod", "pods", "po"])
-def test_a_pod_may_be_named_as_kubectl_takes_it(kind: str) -> None:
+def test_pod_name_with_a_kubectl_resource_prefix_is_accepted(kind: str) -> None:
     done = podsettle("wait", f"{kind}/step-1", "--kubeconfig", "/nope")
     assert done.stderr == "podsettle: /nope (--kubeconfig) does not exist\n"
     assert "'pod/x' is not a name" in podsettle("wait", "a", "-n", "pod/x").stderr

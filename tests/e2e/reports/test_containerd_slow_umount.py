@@ -44,13 +44,13 @@ def printed(trial: Trial) -> Json:
     return found
 
 
-def test_the_page_says_what_the_report_says(trial: Trial) -> None:
+def test_page_quotes_the_report(trial: Trial) -> None:
     symptom = trial.page.sections["Symptom"]
     assert 'msg="failed to delete task" error="context deadline exceeded"' in symptom
     assert "failed to stop container" in symptom
 
 
-def test_the_node_s_overlay_mounts_become_volatile(trial: Trial) -> None:
+def test_node_config_of_the_page_makes_overlay_mounts_volatile(trial: Trial) -> None:
     drop_in = tomllib.loads(trial.run("node-config", "containerd"))
     overlayfs = drop_in["plugins"]["io.containerd.snapshotter.v1.overlayfs"]
     assert overlayfs == {"mount_options": ["volatile"]}
@@ -121,7 +121,7 @@ def test_runtime_class_schedules_the_pod_onto_configured_nodes(trial: Trial, pri
     trial.preview(PROXIED)
 
 
-def test_the_api_server_adds_the_node_selector_of_the_class(
+def test_api_server_adds_the_node_selector_of_the_class(
     trial: Trial, printed: Json, cluster: KubeCluster, namespace: str
 ) -> None:
     classes = "/apis/node.k8s.io/v1/runtimeclasses"

@@ -48,14 +48,14 @@ def printed(trial: Trial) -> dict[str, Json]:
     return {document["kind"]: document for document in documents}
 
 
-def test_the_page_says_what_the_report_says(trial: Trial) -> None:
+def test_page_quotes_the_report(trial: Trial) -> None:
     symptom = trial.page.sections["Symptom"]
     assert "Error: context deadline exceeded" in symptom
     assert "CreateContainerError" in symptom
     assert "requests that are timing out in CRI-O due to system load. Currently at stage" in symptom
 
 
-def test_the_machine_config_s_handler_allows_the_annotation(
+def test_handler_in_the_machine_config_allows_the_annotation(
     trial: Trial, printed: dict[str, Json]
 ) -> None:
     machine_config, made = printed["MachineConfig"], printed["RuntimeClass"]
@@ -69,7 +69,7 @@ def test_the_machine_config_s_handler_allows_the_annotation(
     assert content == "\n".join(drop_in.output) + "\n"
 
 
-def test_the_cron_job_s_pod_asks_not_to_be_relabelled(
+def test_pod_of_the_cron_job_gets_the_annotations_that_skip_relabelling(
     trial: Trial, printed: dict[str, Json], cron: Json
 ) -> None:
     trial.apply(OPENSHIFT, NODE, printed["RuntimeClass"])

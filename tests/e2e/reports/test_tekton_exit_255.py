@@ -37,14 +37,14 @@ def taskrun() -> Json:
     return load_pod(PODS / "tekton-taskrun-sidecar.yaml")
 
 
-def test_the_page_says_what_the_report_says(trial: Trial) -> None:
+def test_page_quotes_the_report(trial: Trial) -> None:
     symptom = trial.page.sections["Symptom"]
     assert 'init container failed, "prepare" exited with code 255' in symptom
     assert "Entrypoint initialization" in symptom
     assert "Failed to update container state for <container-id>: stdout: , stderr: " in symptom
 
 
-def test_option_a_keeps_prepare_and_place_scripts_alive(trial: Trial, taskrun: Json) -> None:
+def test_option_a_wraps_prepare_and_place_scripts(trial: Trial, taskrun: Json) -> None:
     trial.apply(AFFECTED)
     found = trial.admit(taskrun)
     before, after = containers(taskrun), containers(found.after)
@@ -70,7 +70,9 @@ def test_option_a_command_runs_for_500_ms_and_keeps_the_exit_code(
     assert time.monotonic() - begin >= 0.5
 
 
-def test_option_b_has_the_kubelet_run_prepare_again(trial: Trial, taskrun: Json) -> None:
+def test_option_b_adds_a_restart_rule_for_exit_code_255_to_prepare(
+    trial: Trial, taskrun: Json
+) -> None:
     trial.apply(NEXT, policies=slice(1, 2))
     found = trial.admit(taskrun)
     assert found.reasons == {"retryInitExit255 prepare": "Applied"}
@@ -82,7 +84,7 @@ def test_option_b_has_the_kubelet_run_prepare_again(trial: Trial, taskrun: Json)
     }
 
 
-def test_option_b_before_kubernetes_1_35_changes_nothing_and_says_so(
+def test_option_b_before_kubernetes_1_35_changes_nothing_and_gives_a_warning(
     trial: Trial, taskrun: Json
 ) -> None:
     trial.apply(AFFECTED, policies=slice(1, 2))
@@ -116,7 +118,7 @@ def test_one_affected_node_is_enough_to_apply_the_remedy(trial: Trial, taskrun: 
     assert trial.admit(taskrun).reasons["postInitSleep prepare"] == "Applied"
 
 
-def test_the_releases_that_the_page_names_are_the_first_with_the_fix(trial: Trial) -> None:
+def test_page_names_the_first_releases_with_the_fix(trial: Trial) -> None:
     named = re.findall(r"1\.3\d\.\d+", trial.page.sections["Node configuration"])
     assert sorted(named) == ["1.33.13", "1.34.9", "1.35.3", "1.36.0"]
     for text in named:

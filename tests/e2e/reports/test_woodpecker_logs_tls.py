@@ -28,7 +28,7 @@ def page_name() -> str:
     return "woodpecker-logs-tls"
 
 
-def test_the_page_says_what_the_report_says(trial: Trial) -> None:
+def test_page_quotes_the_report(trial: Trial) -> None:
     assert (
         'workflow finished with error Get "https://10.0.9.147:10250/containerLogs/...": remote '
         "error: tls: internal error"
@@ -36,7 +36,7 @@ def test_the_page_says_what_the_report_says(trial: Trial) -> None:
 
 
 @pytest.mark.parametrize("name", ["woodpecker-step", "woodpecker-plugin-init-permission"])
-def test_a_step_stays_pending_until_its_kubelet_completes_a_handshake(
+def test_gated_step_stays_pending_until_its_kubelet_completes_a_handshake(
     trial: Trial, name: str
 ) -> None:
     pod = load_pod(PODS / f"{name}.yaml")
@@ -55,7 +55,7 @@ def test_a_step_stays_pending_until_its_kubelet_completes_a_handshake(
     trial.preview(pod)
 
 
-def test_pods_that_a_node_needs_to_start_get_no_gate(trial: Trial) -> None:
+def test_pods_that_a_node_needs_at_its_start_get_no_gate(trial: Trial) -> None:
     pod = load_pod(PODS / "hostnetwork-daemonset.yaml")
     pod["metadata"]["namespace"] = "woodpecker"
     pod["metadata"]["labels"]["woodpecker-ci.org/step"] = "x"
@@ -65,7 +65,7 @@ def test_pods_that_a_node_needs_to_start_get_no_gate(trial: Trial) -> None:
     assert found.reasons == {"kubeletGate": "SystemPod"}
 
 
-def test_the_command_reads_the_log_once_the_certificate_is_there(
+def test_logs_command_prints_the_log_once_the_kubelet_has_a_certificate(
     trial: Trial, cluster: KubeCluster, namespace: str, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     step = Pod(cluster, namespace, STEP, (STEP,), node=kubelet.node)

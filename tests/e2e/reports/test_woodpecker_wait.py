@@ -27,11 +27,11 @@ def step(cluster: KubeCluster, namespace: str) -> Pod:
     return Pod(cluster, namespace, STEP, (STEP,))
 
 
-def test_the_page_says_what_the_report_says(trial: Trial) -> None:
+def test_page_quotes_the_report(trial: Trial) -> None:
     assert "no terminated state found for container wp-XXX/wp-XXX" in trial.page.sections["Symptom"]
 
 
-def test_the_page_promises_no_policy(trial: Trial) -> None:
+def test_page_contains_no_policy(trial: Trial) -> None:
     assert trial.page.policies == []
     assert trial.page.sections["Policy"].strip().startswith("None.")
     assert "A changed pod cannot cure this" in trial.page.sections["Policy"]
@@ -54,7 +54,7 @@ def test_wait_returns_the_exit_code_that_is_reported_after_the_phase(
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_script_distinguishes_an_exit_code_from_a_missing_one(
+def test_script_distinguishes_a_known_exit_code_from_an_unknown_one(
     trial: Trial,
     cluster: KubeCluster,
     namespace: str,

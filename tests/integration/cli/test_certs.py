@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.process import podsettle
 
 
-def test_made_then_kept(tmp_path: Path) -> None:
+def test_certs_creates_certificates_once_and_keeps_them(tmp_path: Path) -> None:
     first = podsettle("certs", "--certs-dir", tmp_path)
     assert first.returncode == 0
     assert first.stdout.startswith(f"made {tmp_path / 'tls.crt'} for localhost, 127.0.0.1, ::1,")
@@ -16,12 +16,12 @@ def test_made_then_kept(tmp_path: Path) -> None:
     assert second.stdout.startswith("kept ")
 
 
-def test_a_further_name(tmp_path: Path) -> None:
+def test_name_option_adds_a_name_to_the_certificate(tmp_path: Path) -> None:
     done = podsettle("certs", "--certs-dir", tmp_path, "--name", "podsettle.podsettle.svc")
     assert "::1, podsettle.podsettle.svc," in done.stdout
 
 
-def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_created_exits_with_2(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = podsettle("certs", "--certs-dir", tmp_path / "file" / "certs")
     assert done.returncode == 2

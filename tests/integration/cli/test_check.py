@@ -29,7 +29,7 @@ spec:
 """
 
 
-def test_the_examples_are_fine() -> None:
+def test_examples_have_no_problem() -> None:
     done = podsettle("check", EXAMPLES)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "podsettle: 10 policies are fine\n"
@@ -50,7 +50,7 @@ def test_every_problem_has_file_line_and_path(tmp_path: Path) -> None:
     assert done.stderr == "podsettle: 3 problems; 0 policies are fine\n"
 
 
-def test_json_for_tools() -> None:
+def test_json_output_has_source_line_and_path() -> None:
     done = podsettle("check", "-o", "json", "-", stdin=BROKEN)
     assert done.returncode == 1
     problems = json.loads(done.stdout)
@@ -62,7 +62,7 @@ def test_json_for_tools() -> None:
     assert problems[0]["path"].startswith("spec.remedies.postInitSleep.")
 
 
-def test_two_policies_of_one_name_in_two_files(tmp_path: Path) -> None:
+def test_second_policy_with_the_same_name_is_a_problem(tmp_path: Path) -> None:
     text = (EXAMPLES / "policies.yaml").read_text()
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(text.partition("---")[0])
@@ -74,13 +74,13 @@ def test_two_policies_of_one_name_in_two_files(tmp_path: Path) -> None:
     )
 
 
-def test_a_place_without_policies_is_a_finding(tmp_path: Path) -> None:
+def test_directory_without_policies_is_a_problem(tmp_path: Path) -> None:
     done = podsettle("check", tmp_path)
     assert done.returncode == 1
     assert done.stdout.startswith(f"{tmp_path}: no SettlePolicy found (*.yaml, ")
 
 
-def test_a_missing_file_is_exit_code_2(tmp_path: Path) -> None:
+def test_missing_file_exits_with_2(tmp_path: Path) -> None:
     done = podsettle("check", tmp_path / "none.yaml")
     assert done.returncode == 2
     assert "no such file" in done.stderr.lower()
@@ -97,21 +97,21 @@ def notes_of(*arguments: str | Path, stdin: str | None = None) -> list[str]:
     return [note.removeprefix("podsettle: ") for note in notes]
 
 
-def test_of_two_policies_of_one_name_one_is_fine(tmp_path: Path) -> None:
+def test_only_the_first_policy_with_the_same_name_counts_as_fine(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(HEAD + "  remedies: {kubeletGate: {}}\n")
     done = podsettle("check", tmp_path)
     assert done.stderr == "podsettle: 1 problem; 1 policy is fine\n"
 
 
-def test_registries_without_a_lookup_are_a_hint() -> None:
+def test_registries_without_lookup_registry_give_a_note() -> None:
     text = HEAD + "  imageConfig: {registries: [quay.io]}\n  remedies: {postInitSleep: {}}\n"
     (note,) = notes_of("-", stdin=text)
     assert note == "one: imageConfig asks no registry: lookup is Never; write lookup: Registry"
     assert notes_of("-", stdin=text.replace("{reg", "{lookup: Registry, reg")) == []
 
 
-def test_a_short_life_is_a_note_with_what_was_measured() -> None:
+def test_short_minimum_lifetime_gives_a_note_with_the_measured_share() -> None:
     text = HEAD + "  remedies: {postInitSleep: {minLifetime: 100ms}}\n"
     (note,) = notes_of("-", stdin=text)
     assert "minLifetime 100ms is short" in note
@@ -119,7 +119,7 @@ def test_a_short_life_is_a_note_with_what_was_measured() -> None:
     assert notes_of("-", stdin=text.replace("100ms", "250ms")) == []
 
 
-def test_a_class_that_is_not_beside_the_others_is_a_note(tmp_path: Path) -> None:
+def test_runtime_class_missing_from_the_manifests_gives_a_note(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(HEAD + "  remedies: {runtimeClass: {name: fast}}\n")
     assert notes_of(tmp_path) == []
     made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "runc"}
@@ -127,7 +127,7 @@ def test_a_class_that_is_not_beside_the_others_is_a_note(tmp_path: Path) -> None
     assert notes_of(tmp_path) == ["one: RuntimeClass 'fast' is not among the manifests"]
 
 
-def test_nodes_are_not_missed(tmp_path: Path) -> None:
+def test_manifests_without_nodes_give_no_note(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(HEAD + "  remedies: {postInitSleep: {}}\n")
     assert notes_of(file) == notes_of(tmp_path) == []

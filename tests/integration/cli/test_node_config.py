@@ -13,7 +13,7 @@ V1 = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
 V2 = "try-skip-volume-selinux-label.crio.io"
 
 
-def test_a_handler_allows_the_annotation_in_the_spelling_that_the_oldest_node_knows() -> None:
+def test_handler_allows_the_annotation_keys_that_the_oldest_crio_supports() -> None:
     runtimes = toml(*CRIO, "--oldest", "1.33.12")["crio"]["runtime"]["runtimes"]
     assert runtimes == {
         "selinux-fix-runtime": {"inherit_default_runtime": True, "allowed_annotations": [V1]}
@@ -23,7 +23,7 @@ def test_a_handler_allows_the_annotation_in_the_spelling_that_the_oldest_node_kn
 
 
 @pytest.mark.parametrize("arguments", [(), ("--oldest", "1.31.2"), ("--oldest", "1.29.0")])
-def test_an_older_crio_is_told_its_runtime(arguments: tuple[str, ...]) -> None:
+def test_handler_for_an_older_crio_names_its_oci_runtime(arguments: tuple[str, ...]) -> None:
     runtimes = toml(*CRIO, *arguments, "--oci-runtime", "crun")["crio"]["runtime"]["runtimes"]
     assert runtimes["selinux-fix-runtime"] == {
         "runtime_path": "/usr/bin/crun",
@@ -33,7 +33,7 @@ def test_an_older_crio_is_told_its_runtime(arguments: tuple[str, ...]) -> None:
     }
 
 
-def test_a_workload_is_switched_on_by_the_annotation_itself() -> None:
+def test_workload_mode_is_activated_by_the_annotation() -> None:
     workloads = toml(*CRIO, "--mode", "workload", "--handler", "w")["crio"]["runtime"]["workloads"]
     assert workloads == {"w": {"activation_annotation": V1, "allowed_annotations": [V1]}}
     (only,) = yaml.safe_load_all(printed(*CRIO, "--mode", "workload"))
@@ -41,7 +41,7 @@ def test_a_workload_is_switched_on_by_the_annotation_itself() -> None:
     assert "needs no RuntimeClass" in refused(*CRIO, "--mode", "workload", "-o", "runtimeclass")
 
 
-def test_default_annotations_need_a_crio_that_has_them() -> None:
+def test_default_annotations_need_a_crio_that_supports_them() -> None:
     mode = ("--mode", "default-annotations")
     runtimes = toml(*CRIO, *mode, "--oldest", "1.31.4")["crio"]["runtime"]["runtimes"]
     assert runtimes["selinux-fix-runtime"]["default_annotations"] == {V1: "true"}
@@ -49,11 +49,11 @@ def test_default_annotations_need_a_crio_that_has_them() -> None:
         assert "1.31.4 and 1.32.0" in refused(*CRIO, *mode, *arguments)
 
 
-def test_a_crio_that_cannot_compare_levels_is_refused() -> None:
+def test_crio_before_1_24_is_refused() -> None:
     assert "1.24 is the first" in refused(*CRIO, "--oldest", "1.23.3")
 
 
-def test_the_machine_config_holds_the_drop_in() -> None:
+def test_machine_config_contains_the_drop_in() -> None:
     documents = list(yaml.safe_load_all(printed(*CRIO, "--role", "infra")))
     assert [document["kind"] for document in documents] == ["MachineConfig", "RuntimeClass"]
     machine_config = documents[0]
@@ -69,7 +69,7 @@ def test_the_machine_config_holds_the_drop_in() -> None:
     assert base64.b64decode(content).decode() == printed(*CRIO, "-o", "dropin")
 
 
-def test_the_comment_shows_the_drop_in_as_it_is() -> None:
+def test_comment_contains_every_line_of_the_drop_in() -> None:
     comment = [line for line in printed(*CRIO).splitlines() if line.startswith("#")]
     for line in printed(*CRIO, "-o", "dropin").splitlines():
         assert f"# {line}" in comment
@@ -86,7 +86,9 @@ def test_the_comment_shows_the_drop_in_as_it_is() -> None:
         (("--config-version", "3"), 3),
     ],
 )
-def test_containerd_s_mounts_become_volatile(arguments: tuple[str, ...], version: int) -> None:
+def test_containerd_drop_in_sets_the_volatile_mount_option(
+    arguments: tuple[str, ...], version: int
+) -> None:
     assert toml(*CONTAINERD, *arguments) == {
         "version": version,
         "plugins": {"io.containerd.snapshotter.v1.overlayfs": {"mount_options": ["volatile"]}},
@@ -94,12 +96,12 @@ def test_containerd_s_mounts_become_volatile(arguments: tuple[str, ...], version
 
 
 @pytest.mark.parametrize("oldest", ["1.5.9", "1.6.23", "1.7.3"])
-def test_a_containerd_without_the_option_is_refused(oldest: str) -> None:
+def test_containerd_without_the_mount_option_is_refused(oldest: str) -> None:
     assert "1.6.24, 1.7.4 and 2.0" in refused(*CONTAINERD, "--oldest", oldest)
     assert "1.6.24" in refused(*CONTAINERD, "--oldest", oldest, "--config-version", "2")
 
 
-def test_a_containerd_that_cannot_read_the_configuration_is_refused() -> None:
+def test_containerd_that_cannot_read_the_configuration_version_is_refused() -> None:
     message = refused(*CONTAINERD, "--oldest", "1.7.29", "--config-version", "3")
     assert "cannot read --config-version 3" in message
 
@@ -123,7 +125,7 @@ def test_a_containerd_that_cannot_read_the_configuration_is_refused() -> None:
         ("new", "'new' is not a version"),
     ],
 )
-def test_what_is_no_release_of_crio_is_refused(oldest: str, message: str) -> None:
+def test_invalid_release_of_crio_is_refused(oldest: str, message: str) -> None:
     assert message in refused(*CRIO, "--oldest", oldest)
 
 
@@ -143,11 +145,11 @@ def test_what_is_no_release_of_crio_is_refused(oldest: str, message: str) -> Non
         ("cri-o://1.33.5", "'cri-o://1.33.5' is not a release of containerd"),
     ],
 )
-def test_what_is_no_release_of_containerd_is_refused(oldest: str, message: str) -> None:
+def test_invalid_release_of_containerd_is_refused(oldest: str, message: str) -> None:
     assert message in refused(*CONTAINERD, "--oldest", oldest)
 
 
-def test_a_release_may_be_given_as_nodes_state_it() -> None:
+def test_release_is_accepted_in_the_form_of_the_node_status() -> None:
     as_stated = printed(*CRIO, "--oldest", "cri-o://1.33.5-3.rhaos4.20.gitabcdef.el9")
     assert as_stated == printed(*CRIO, "--oldest", "1.33.5") == printed(*CRIO, "--oldest", "1.33")
     as_stated = printed(*CONTAINERD, "--oldest", "containerd://2.1.5")
@@ -164,7 +166,7 @@ def test_a_release_may_be_given_as_nodes_state_it() -> None:
         ("--runtime-class", "a..b"),
     ],
 )
-def test_names_that_the_api_server_or_crio_would_not_take_are_refused(
+def test_names_that_the_api_server_or_crio_would_refuse_are_refused(
     wrong: tuple[str, str],
 ) -> None:
     assert wrong[0] in refused(*CRIO, *wrong)
@@ -173,7 +175,7 @@ def test_names_that_the_api_server_or_crio_would_not_take_are_refused(
 
 
 @pytest.mark.parametrize("name", ["runc", "crun"])
-def test_the_handler_of_every_pod_is_not_replaced(name: str) -> None:
+def test_default_handler_of_crio_is_not_replaced(name: str) -> None:
     assert "may be the nodes' default handler" in refused(*CRIO, "--handler", name)
     assert printed(*CONTAINERD, "--handler", name)
 
@@ -187,11 +189,11 @@ def test_the_handler_of_every_pod_is_not_replaced(name: str) -> None:
         ("--oldest", "1.33.12", "--oci-runtime", "crun"),
     ],
 )
-def test_an_option_without_effect_is_refused(arguments: tuple[str, ...]) -> None:
+def test_option_without_effect_is_refused(arguments: tuple[str, ...]) -> None:
     assert f"{arguments[2]} has no effect" in refused(*CRIO, *arguments)
 
 
-def test_what_volatile_costs_is_said() -> None:
+def test_containerd_output_explains_the_risks_of_volatile_mounts() -> None:
     text = printed(*CONTAINERD)
     for caveat in ("every container", "5.10", "crash", "VOLUME", "imports", "in the place of"):
         assert caveat in text
@@ -200,7 +202,7 @@ def test_what_volatile_costs_is_said() -> None:
     assert "SystemdCgroup" in printed(*CONTAINERD, "--config-version", "3")
 
 
-def test_what_skipping_the_relabelling_takes_is_said() -> None:
+def test_crio_output_explains_the_conditions_of_skipping_the_relabelling() -> None:
     text = printed(*CRIO, "--role", "infra", "--oldest", "1.35.0")
     for caveat in ("before 1.35", "drains", "'infra'", "compact", "ContainerCreating", "deeper"):
         assert caveat in text
@@ -213,13 +215,13 @@ def test_what_skipping_the_relabelling_takes_is_said() -> None:
         assert other not in text
 
 
-def test_the_workers_can_be_chosen_by_their_label() -> None:
+def test_node_selector_may_have_an_empty_value() -> None:
     selector = ("--node-selector", "node-role.kubernetes.io/worker=")
     made = yaml.safe_load(printed(*CRIO, *selector, "-o", "runtimeclass"))
     assert made["scheduling"] == {"nodeSelector": {"node-role.kubernetes.io/worker": ""}}
 
 
-def test_a_choice_that_is_none_is_refused_in_words() -> None:
+def test_missing_or_unsupported_option_is_refused_with_its_name() -> None:
     assert "since 1.22" in refused("crio", "--volatile")
     assert "--selinux" in refused("crio")
     assert "--volatile" in refused("containerd")

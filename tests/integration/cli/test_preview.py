@@ -15,7 +15,7 @@ TEKTON = EXAMPLES / "pods" / "tekton-taskrun.yaml"
 UNCOVERED = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a}]}}"
 
 
-def test_text_gives_reasons_and_the_difference() -> None:
+def test_text_output_contains_reasons_and_the_diff() -> None:
     done = podsettle("preview", "--manifests", EXAMPLES, TEKTON)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Pod/build-run-8k2mz-unit-pod in namespace ci  policies: tekton")
@@ -25,7 +25,7 @@ def test_text_gives_reasons_and_the_difference() -> None:
     assert "\x1b[" not in done.stdout
 
 
-def test_diff_patch_yaml_and_json_say_the_same() -> None:
+def test_all_output_formats_contain_the_same_change() -> None:
     outputs = {
         kind: podsettle("preview", "--manifests", EXAMPLES, "-o", kind, TEKTON).stdout
         for kind in ("text", "diff", "patch", "yaml", "json")
@@ -37,7 +37,7 @@ def test_diff_patch_yaml_and_json_say_the_same() -> None:
     assert outputs["diff"] == pod["diff"]
 
 
-def test_a_directory_and_standard_input() -> None:
+def test_directory_and_standard_input_are_read_together() -> None:
     done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", EXAMPLES / "pods", "-",
                      stdin=UNCOVERED)  # fmt: skip
     pods = json.loads(done.stdout)["pods"]
@@ -46,13 +46,13 @@ def test_a_directory_and_standard_input() -> None:
     assert pods[-1]["patch"] == []
 
 
-def test_fail_on_change() -> None:
+def test_fail_on_change_exits_with_1_only_if_a_pod_would_change() -> None:
     arguments = ("preview", "--manifests", EXAMPLES, "--fail-on-change")
     assert podsettle(*arguments, TEKTON).returncode == 1
     assert podsettle(*arguments, "-", stdin=UNCOVERED).returncode == 0
 
 
-def test_namespace_and_labels_can_be_given() -> None:
+def test_options_set_the_namespace_and_its_labels() -> None:
     arguments = ("preview", "--manifests", EXAMPLES, "-o", "json", "-n", "kube-system", TEKTON)
     (pod,) = json.loads(podsettle(*arguments).stdout)["pods"]
     assert pod["outcomes"][0]["reason"] == "ProtectedNamespace"
@@ -61,7 +61,7 @@ def test_namespace_and_labels_can_be_given() -> None:
     assert pod["outcomes"][0]["reason"] == "NamespaceDisabled"
 
 
-def test_other_labels_leave_the_namespace_s_selinux_level_as_it_is() -> None:
+def test_namespace_label_option_keeps_the_selinux_level_of_the_namespace() -> None:
     volumes = "volumes: [{name: a, persistentVolumeClaim: {claimName: a}}]"
     spec = f"{{containers: [{{name: a}}], {volumes}}}"
     pod = f"{{kind: Pod, metadata: {{name: a, namespace: sample-namespace}}, spec: {spec}}}"
@@ -70,7 +70,7 @@ def test_other_labels_leave_the_namespace_s_selinux_level_as_it_is() -> None:
     assert "Applied skipSELinuxRelabel: annotated, put under selinux-fix" in done.stdout
 
 
-def test_the_environment_stands_in_for_options() -> None:
+def test_environment_variables_set_options() -> None:
     env = {"PODSETTLE_MANIFESTS": str(EXAMPLES), "PODSETTLE_LINGER_IMAGE": "image.example/l"}
     done = podsettle("preview", TEKTON, env=env)
     assert "wrapped by the helper from image.example/l" in done.stdout
@@ -89,20 +89,20 @@ def test_the_environment_stands_in_for_options() -> None:
         ("kind: Pod\nmetadata: {}", "stdin:1: Pod/(unnamed): spec of this Pod is missing"),
     ],
 )
-def test_bad_input_is_exit_code_2_with_file_and_line(stdin: str, words: str) -> None:
+def test_invalid_input_exits_with_2_and_names_file_and_line(stdin: str, words: str) -> None:
     done = podsettle("preview", "--manifests", EXAMPLES, "-", stdin=stdin)
     assert done.returncode == 2
     assert done.stderr.startswith(f"podsettle: {words}")
     assert done.stdout == ""
 
 
-def test_a_missing_file_is_exit_code_2(tmp_path: Path) -> None:
+def test_missing_file_exits_with_2(tmp_path: Path) -> None:
     done = podsettle("preview", "--manifests", EXAMPLES, tmp_path / "none.yaml")
     assert done.returncode == 2
     assert done.stderr == f"podsettle: {tmp_path / 'none.yaml'}: No such file or directory\n"
 
 
-def test_a_broken_policy_is_said_and_the_others_count(tmp_path: Path) -> None:
+def test_invalid_policy_is_reported_and_the_others_apply(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text((EXAMPLES / "policies.yaml").read_text())
     (tmp_path / "bad.yaml").write_text("apiVersion: podsettle.dev/v1alpha1\nkind: SettlePolicy\n")
     done = podsettle("preview", "--manifests", tmp_path, TEKTON)
@@ -111,7 +111,7 @@ def test_a_broken_policy_is_said_and_the_others_count(tmp_path: Path) -> None:
     assert "Applied postInitSleep" in done.stdout
 
 
-def test_a_view_without_a_node_is_said_once(tmp_path: Path) -> None:
+def test_manifests_without_a_node_are_reported_once(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text((EXAMPLES / "policies.yaml").read_text())
     done = podsettle("preview", "--manifests", tmp_path, TEKTON, TEKTON, "-n", "x",
                      "--namespace-label", "a=b")  # fmt: skip
@@ -140,7 +140,7 @@ def mixed(*items: str) -> str:
     return "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- {item}\n" for item in items)
 
 
-def test_every_pod_of_a_mixed_list_is_shown_and_the_rest_is_named() -> None:
+def test_pods_of_a_mixed_list_are_previewed_and_other_objects_are_named() -> None:
     """As of `kubectl get all -o yaml` and `oc process`."""
     text = mixed(SERVICE, UNCOVERED, TASK_RUN, SETTLED)
     arguments = ("preview", "--manifests", EXAMPLES, "-n", "ci", "-")
@@ -161,7 +161,7 @@ def test_every_pod_of_a_mixed_list_is_shown_and_the_rest_is_named() -> None:
     assert "Pod/settled" in podsettle(*arguments, stdin=text).stdout
 
 
-def test_fail_on_change_sees_pods_behind_objects_without_one() -> None:
+def test_fail_on_change_finds_pods_behind_objects_without_a_pod() -> None:
     arguments = ("preview", "--manifests", EXAMPLES, "--fail-on-change", "-")
     assert podsettle(*arguments, stdin=mixed(SERVICE, UNCOVERED, SETTLED)).returncode == 1
     assert podsettle(*arguments, stdin=mixed(SERVICE, UNCOVERED)).returncode == 0
@@ -172,7 +172,7 @@ def test_fail_on_change_sees_pods_behind_objects_without_one() -> None:
     assert podsettle(*by_path, stdin=mixed(CERTIFICATE, ROLLOUT, UNCOVERED)).returncode == 1
 
 
-def test_an_object_that_cannot_be_read_is_exit_code_2_and_the_rest_is_shown() -> None:
+def test_unreadable_object_exits_with_2_and_the_others_are_previewed() -> None:
     text = mixed("{metadata: {name: nothing}}", "{kind: Job, metadata: {name: j}}", UNCOVERED)
     done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", "-", stdin=text)
     assert done.returncode == 2
@@ -183,7 +183,7 @@ def test_an_object_that_cannot_be_read_is_exit_code_2_and_the_rest_is_shown() ->
     assert [found["line"] for found in answer["unreadable"]] == [4, 5]
 
 
-def test_a_file_that_cannot_be_read_does_not_silence_the_others(tmp_path: Path) -> None:
+def test_unreadable_file_exits_with_2_and_the_others_are_previewed(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(UNCOVERED)
     (tmp_path / "broken.yaml").write_text("a: [}")
     (tmp_path / "values.yaml").write_text("image: {tag: v1}")
@@ -198,7 +198,7 @@ def test_a_file_that_cannot_be_read_does_not_silence_the_others(tmp_path: Path) 
     assert f"podsettle: {tmp_path / 'z.yaml'}:1: Service/web: a Service" in done.stderr
 
 
-def test_a_name_cannot_send_escape_sequences_to_the_terminal() -> None:
+def test_escape_sequences_in_a_name_are_not_printed() -> None:
     hostile = r'{kind: Service, metadata: {name: "\e[31mred"}}'
     done = podsettle("preview", "--manifests", EXAMPLES, "-", stdin=hostile)
     assert "\x1b" not in done.stderr

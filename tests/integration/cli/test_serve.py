@@ -41,7 +41,7 @@ SERVE = ("serve", "--port", "0")
         (("--manifests", ".", "--client-ca", "/none/such"), "/none/such: No such file"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused_in_words(
+def test_conflicting_or_invalid_options_exit_with_2_and_a_reason(
     tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
@@ -51,7 +51,7 @@ def test_options_that_do_not_go_together_are_refused_in_words(
     assert "Traceback" not in found.stderr
 
 
-def test_policies_that_are_left_out_are_counted_where_it_starts(tmp_path: Path) -> None:
+def test_start_message_counts_policies_with_problems(tmp_path: Path) -> None:
     assert podsettle("certs", "--certs-dir", tmp_path / "certs").returncode == 0
     head = "apiVersion: podsettle.dev/v1alpha1\nkind: SettlePolicy\nmetadata: {name: a}\n"
     (tmp_path / "good.yaml").write_text(head + "spec: {remedies: {kubeletGate: {}}}\n")
@@ -81,7 +81,7 @@ def test_policies_that_are_left_out_are_counted_where_it_starts(tmp_path: Path) 
         ),
     ],
 )
-def test_the_first_line_beside_a_cluster_names_the_address_that_is_listened_on(
+def test_start_message_names_the_listening_address_and_the_cluster(
     arguments: tuple[str, ...], where: str, tmp_path: Path
 ) -> None:
     assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
@@ -156,7 +156,7 @@ def terminate(unshare: subprocess.Popen[str]) -> None:
 
 @first_process
 @pytest.mark.parametrize("held_up_by", ["click", "fastapi"])
-def test_sigterm_ends_the_first_process_while_it_imports(tmp_path: Path, held_up_by: str) -> None:
+def test_sigterm_ends_process_1_during_its_imports(tmp_path: Path, held_up_by: str) -> None:
     assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -182,7 +182,7 @@ def test_sigterm_ends_the_first_process_while_it_imports(tmp_path: Path, held_up
 
 
 @first_process
-def test_sigterm_drains_the_first_process_once_it_serves(tmp_path: Path) -> None:
+def test_sigterm_drains_process_1_once_it_serves(tmp_path: Path) -> None:
     assert podsettle("certs", "--certs-dir", tmp_path).returncode == 0
     port = free_port()
     serve = ("serve", "--port", port, "--certs-dir", tmp_path, "--manifests", tmp_path)

@@ -12,7 +12,7 @@ from tests.support.silent_dns import silent_dns, silent_dns_needed
 
 
 @silent_dns_needed
-def test_a_command_ends_though_the_look_up_of_the_api_servers_name_goes_on(
+def test_command_exits_although_a_dns_look_up_hangs(
     tmp_path: Path,
 ) -> None:
     cluster = {"server": "https://api.example:6443"}

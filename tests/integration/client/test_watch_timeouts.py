@@ -32,7 +32,7 @@ ends = pytest.mark.parametrize("abort", [False, True], ids=["in good order", "br
 
 
 @ends
-async def test_wait_outlives_watches_that_are_cut_in_silence(abort: bool) -> None:
+async def test_wait_survives_idle_watches_that_are_closed(abort: bool) -> None:
     """With a back-off that is spent by one failed attempt."""
     async with (
         FakeApiServer.started(STARTED, ENDED, quiet=3, abort=abort) as quiet,
@@ -44,7 +44,7 @@ async def test_wait_outlives_watches_that_are_cut_in_silence(abort: bool) -> Non
 
 
 @ends
-async def test_logs_of_a_pending_pod_outlive_watches_that_are_cut_in_silence(abort: bool) -> None:
+async def test_logs_of_a_pending_pod_survive_idle_watches_that_are_closed(abort: bool) -> None:
     got: list[bytes] = []
     async with (
         FakeApiServer.started(PENDING, STARTED, ENDED, quiet=3, abort=abort) as quiet,
@@ -55,7 +55,7 @@ async def test_logs_of_a_pending_pod_outlive_watches_that_are_cut_in_silence(abo
     assert got == [b"text\n"]
 
 
-async def test_watches_that_stay_silent_are_followed_by_others() -> None:
+async def test_idle_watch_is_replaced_after_its_timeout() -> None:
     """With a back-off that is spent by one failed attempt."""
     settings = StreamSettings(watch_limits=WatchLimits(silent_seconds=0.05))
     async with FakeApiServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
@@ -65,13 +65,13 @@ async def test_watches_that_stay_silent_are_followed_by_others() -> None:
         assert quiet.watches == 4
 
 
-async def test_a_namespace_is_one_part_of_a_path() -> None:
+async def test_namespace_is_escaped_in_the_request_path() -> None:
     async with FakeApiServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
         odd = PodName("ci?x=y/..", "step-1")
         assert (await wait_terminated(server, odd, backoff=ONCE)).exit_code == 3
 
 
-async def test_watches_that_always_break_are_an_error_of_the_way() -> None:
+async def test_watches_that_always_break_raise_unreachable() -> None:
     async with (
         FakeApiServer.started(PENDING, quiet=99, abort=True) as quiet,
         quiet.client() as server,
@@ -82,7 +82,7 @@ async def test_watches_that_always_break_are_an_error_of_the_way() -> None:
             await copy_logs(server, POD, print, follow=True, backoff=ONCE)
 
 
-async def test_watches_that_always_break_are_no_exit_code(tmp_path: Path) -> None:
+async def test_watches_that_always_break_exit_with_2(tmp_path: Path) -> None:
     async with FakeApiServer.started(PENDING, quiet=99, abort=True) as quiet:
         kubeconfig = quiet.kubeconfig(tmp_path)
         for command in (("wait",), ("logs", "-f")):
@@ -101,7 +101,7 @@ EXPIRED = b'{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'
 
 
 @pytest.mark.parametrize("line", [None, BOOKMARK, TOLD, EXPIRED])
-async def test_between_two_watches_there_is_a_pause(line: bytes | None) -> None:
+async def test_next_watch_starts_after_the_back_off(line: bytes | None) -> None:
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -119,7 +119,7 @@ async def test_between_two_watches_there_is_a_pause(line: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("line", [BOOKMARK, b"<html>"])
-async def test_a_watch_that_breaks_early_and_told_nothing_is_a_failed_attempt(line: bytes) -> None:
+async def test_watch_that_breaks_early_without_an_event_is_a_failed_attempt(line: bytes) -> None:
     async with FakeApiServer.started(STARTED, ENDED, quiet=1, abort=True) as quiet:
         quiet.lines = [line]
         async with quiet.client() as server:
@@ -127,7 +127,7 @@ async def test_a_watch_that_breaks_early_and_told_nothing_is_a_failed_attempt(li
                 await wait_terminated(server, POD, backoff=ONCE)
 
 
-async def test_a_watch_that_is_not_answered_is_a_failed_attempt() -> None:
+async def test_watch_without_a_response_is_a_failed_attempt() -> None:
     """However long that took."""
     settings = StreamSettings(stable_after_seconds=0, watch_limits=WatchLimits(answer_seconds=0.05))
     async with FakeApiServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
@@ -137,7 +137,7 @@ async def test_a_watch_that_is_not_answered_is_a_failed_attempt() -> None:
 
 
 @pytest.mark.parametrize("follow", [False, True])
-async def test_the_log_of_an_ended_container_that_is_not_answered_is_a_failed_attempt(
+async def test_log_request_without_a_response_is_a_failed_attempt(
     follow: bool,
 ) -> None:
     settings = StreamSettings(stable_after_seconds=0, log_silence_seconds=0.05)
@@ -167,9 +167,7 @@ NOT_A_POD = "podsettle: pod ci/step-1: the answer is not a Pod\n"
         ),
     ],
 )
-async def test_a_watch_that_says_what_it_may_not_is_no_exit_code(
-    line: str, told: str, tmp_path: Path
-) -> None:
+async def test_malformed_watch_event_exits_with_2(line: str, told: str, tmp_path: Path) -> None:
     async with FakeApiServer.started(STARTED, ENDED, quiet=1) as quiet:
         quiet.lines = [line.encode()]
         kubeconfig = quiet.kubeconfig(tmp_path)
@@ -179,9 +177,7 @@ async def test_a_watch_that_says_what_it_may_not_is_no_exit_code(
 
 
 @pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
-async def test_unexpected_error_is_not_taken_for_an_exit_code(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
+async def test_unexpected_error_exits_with_2(command: tuple[str, ...], tmp_path: Path) -> None:
     async with FakeApiServer.started(STARTED | {"status": 7}) as quiet:
         kubeconfig = quiet.kubeconfig(tmp_path)
         with running(kubeconfig, tmp_path, *command, "step-1", "-n", "ci") as ran:
@@ -191,7 +187,7 @@ async def test_unexpected_error_is_not_taken_for_an_exit_code(
             assert " is not known: AttributeError: " in ran.stderr
 
 
-async def test_an_exit_code_that_is_no_number_is_none(tmp_path: Path) -> None:
+async def test_exit_code_that_is_not_a_number_exits_with_2(tmp_path: Path) -> None:
     odd = pod("Failed", {"terminated": {"exitCode": None}}, restartPolicy="Never")
     async with FakeApiServer.started(odd) as quiet:
         kubeconfig = quiet.kubeconfig(tmp_path)
@@ -214,7 +210,7 @@ RESTARTED: list[tuple[str, Json, Json | None]] = [
 @pytest.mark.parametrize(
     ("policy", "code", "phase"), [("OnFailure", 0, "Succeeded"), ("Always", 137, "Failed")]
 )
-async def test_of_a_container_that_restarts_the_last_run_counts_whenever_one_looks(
+async def test_exit_code_of_a_restarting_container_is_that_of_its_last_run(
     policy: str, code: int, phase: str, first: int
 ) -> None:
     end = [("Running", terminated(code), LAST), (phase, terminated(code), LAST)]
@@ -225,7 +221,7 @@ async def test_of_a_container_that_restarts_the_last_run_counts_whenever_one_loo
 
 @pytest.mark.parametrize(("policy", "code"), [("Always", 7), ("OnFailure", 7), ("Never", 7)])
 @pytest.mark.parametrize("deleting", [False, True])
-async def test_of_a_pod_whose_deletion_was_missed_no_code_counts_that_a_run_may_have_followed(
+async def test_exit_code_of_a_missed_deletion_counts_only_without_a_possible_restart(
     policy: str, code: int, deleting: bool
 ) -> None:
     """Another pod has its name by now; nothing tells what the first was like in the end."""
@@ -265,7 +261,7 @@ OTHERS = {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [255
         ("ephemeralContainers", "Always", {}, []),
     ],
 )
-def test_what_the_kubelet_may_start_again(
+def test_may_restart_follows_restart_policies_and_rules(
     kind: str, policy: str | None, own: Json, codes: list[int]
 ) -> None:
     found = {"spec": {"restartPolicy": policy, "containers": [], kind: [{"name": "c", **own}]}}

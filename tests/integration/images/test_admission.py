@@ -60,7 +60,7 @@ def new(host: str) -> dict[str, Any]:
     return review(pod(containers=[quick], restartPolicy="Never"))
 
 
-async def test_five_hundred_reviews_at_once_are_one_look_up(
+async def test_concurrent_reviews_share_one_look_up(
     registry: RunningRegistry, image: Image, tmp_path: Path
 ) -> None:
     registry.push("mutated", "1", image)
@@ -77,7 +77,7 @@ async def test_five_hundred_reviews_at_once_are_one_look_up(
     assert methods == ["HEAD", "GET", "GET"]
 
 
-async def test_a_registry_that_hangs_costs_its_container_the_wrapper(
+async def test_container_with_a_hanging_registry_is_admitted_unwrapped_within_the_deadline(
     ca: trustme.CA, image: Image, tmp_path: Path
 ) -> None:
     go = asyncio.Event()
@@ -98,7 +98,7 @@ async def test_a_registry_that_hangs_costs_its_container_the_wrapper(
         assert patch_of(later)
 
 
-async def test_what_registries_were_asked_is_counted(
+async def test_look_ups_are_counted_by_result_and_cached_ones_are_not(
     registry: RunningRegistry, image: Image, tmp_path: Path
 ) -> None:
     registry.push("mutated", "1", image)
@@ -129,7 +129,7 @@ async def test_what_registries_were_asked_is_counted(
         assert await counted() == {"found": 4, "failed": 1}
 
 
-def test_the_durations_that_are_told_apart_reach_the_longest_look_up() -> None:
+def test_buckets_of_the_duration_metric_reach_the_longest_look_up() -> None:
     longest = answer_seconds(b"timeout=1h") * mutate.IMAGE_LOOKUP_SHARE
     assert BUCKETS[-1] >= longest + mutate.NAMESPACE_LOOKUP_SECONDS
     usual = answer_seconds(b"timeout=10s") * mutate.IMAGE_LOOKUP_SHARE

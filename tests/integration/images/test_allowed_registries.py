@@ -37,7 +37,7 @@ class Fixed(AbstractResolver):
         pass
 
 
-async def test_of_a_names_addresses_the_refused_ones_are_left_out() -> None:
+async def test_resolver_drops_forbidden_addresses_of_a_name() -> None:
     both = SsrfSafeResolver(Fixed("169.254.169.254", "10.0.0.1", "::1"))
     assert [result["host"] for result in await both.resolve("x")] == ["10.0.0.1"]
     with pytest.raises(OSError, match=f"refusing to connect to x: {FORBIDDEN}"):
@@ -49,7 +49,7 @@ async def test_of_a_names_addresses_the_refused_ones_are_left_out() -> None:
     ("registries", "asked"),
     [(["127.0.0.1:*"], False), (["*:*"], False), (["127.0.0.1"], False), (["quay.io"], False)],
 )
-async def test_an_address_that_the_operator_did_not_spell_out_is_not_asked(
+async def test_forbidden_address_needs_an_exact_entry_in_registries(
     registries: list[str], asked: bool, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     async with start_server(ca, serving(image), "localhost") as server:
@@ -65,7 +65,7 @@ async def test_an_address_that_the_operator_did_not_spell_out_is_not_asked(
         assert await found(lookup, query(f"{server.host}/a:1", server.host)) == APP
 
 
-async def test_a_registry_that_the_policy_does_not_allow_is_not_asked(
+async def test_registry_that_the_policy_does_not_list_gets_no_request(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     """Not even where its address may be asked, for it is the mirror of another."""
@@ -79,7 +79,7 @@ async def test_a_registry_that_the_policy_does_not_allow_is_not_asked(
         assert await found(lookup, query("mirrored.example/a:1", "x", mirrors=mirrors)) == APP
 
 
-async def test_what_one_policy_spells_out_holds_for_no_other(
+async def test_permission_of_one_policy_does_not_apply_to_another(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     async with start_server(ca, serving(image)) as server:
@@ -88,7 +88,7 @@ async def test_what_one_policy_spells_out_holds_for_no_other(
         assert isinstance(answer, Unavailable)
 
 
-def test_a_url_that_readers_disagree_on_is_none() -> None:
+def test_ambiguous_url_is_refused_or_normalized() -> None:
     """yarl's view, which aiohttp connects by."""
     with pytest.raises(ValueError, match="backslash"):
         URL("https://127.0.0.1\\@quay.io/")

@@ -56,7 +56,7 @@ async def answered(
     return found
 
 
-async def test_a_preview_looks_images_up(
+async def test_preview_endpoint_wraps_a_container_by_its_image_configuration(
     registry: RunningRegistry, image: Image, new_lookup: NewLookup
 ) -> None:
     registry.push("shown", "1", image)
@@ -69,7 +69,7 @@ async def test_a_preview_looks_images_up(
     assert ("a", "ImageConfigUnavailable") in reasons
 
 
-async def test_a_preview_looks_the_images_of_many_pods_up(
+async def test_preview_looks_up_more_images_than_one_pod_may_have(
     registry: RunningRegistry, new_lookup: NewLookup, tmp_path: Path, ca: trustme.CA
 ) -> None:
     await answered(registry, new_lookup(), many(registry))
@@ -85,7 +85,7 @@ async def test_a_preview_looks_the_images_of_many_pods_up(
     assert len(registry.requests(path="/many/")) == 30
 
 
-def test_the_command_line_asks_when_it_is_told_to(
+def test_preview_command_sends_requests_only_with_look_up_images(
     registry: RunningRegistry, image: Image, tmp_path: Path, ca: trustme.CA
 ) -> None:
     registry.push("shown", "1", image)
@@ -116,7 +116,7 @@ def test_the_command_line_asks_when_it_is_told_to(
     assert init["args"] == ["run", "$$(HOME)"]
 
 
-def test_importing_the_look_up_imports_no_http_client() -> None:
+def test_import_of_the_look_up_does_not_load_the_http_client() -> None:
 
     script = "import sys, webhook.images.lookup; print('aiohttp' in sys.modules)"
     done = subprocess.run(

@@ -32,7 +32,7 @@ MEBI = 1024 * 1024
 
 
 @pytest.mark.parametrize("says_how_long", [True, False])
-async def test_a_manifest_of_40_mebibytes_is_not_read(
+async def test_manifest_of_40_mebibytes_is_not_read_completely(
     says_how_long: bool, ca: trustme.CA, lookup: ImageLookup
 ) -> None:
     sent = 0
@@ -61,7 +61,7 @@ async def test_a_manifest_of_40_mebibytes_is_not_read(
     assert sent < total / 2
 
 
-async def test_a_configuration_that_is_too_long_is_not_asked_for(
+async def test_configuration_above_the_size_limit_is_not_requested(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     document = json.loads(image.manifest)
@@ -75,7 +75,7 @@ async def test_a_configuration_that_is_too_long_is_not_asked_for(
 
 
 @pytest.mark.parametrize("kind", ["manifests", "blobs"])
-async def test_what_has_another_digest_is_not_taken(
+async def test_content_with_another_digest_is_refused(
     kind: str, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     serve = serving(image)
@@ -93,7 +93,7 @@ async def test_what_has_another_digest_is_not_taken(
         assert await why(lookup, server) == expected
 
 
-async def test_a_registry_that_does_not_say_the_digest(
+async def test_image_is_found_without_a_digest_header(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     serve = serving(image)
@@ -131,7 +131,7 @@ NO_IMAGE = json.dumps({"config": {"mediaType": "text/x", "digest": digest_of(b""
         ),
     ],
 )
-async def test_what_is_no_manifest(
+async def test_malformed_or_unsupported_manifest_is_reported(
     manifest: bytes, expected: str, ca: trustme.CA, lookup: ImageLookup
 ) -> None:
     async with start_server(ca, serving(Image(manifest, OCI_MANIFEST, ()))) as server:
@@ -146,7 +146,7 @@ async def test_what_is_no_manifest(
         (b'{"os": "windows"}', "the image is not for Linux"),
     ],
 )
-async def test_what_is_no_configuration(
+async def test_malformed_or_foreign_configuration_is_reported(
     config: bytes, expected: str, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     document = json.loads(image.manifest)
@@ -156,7 +156,9 @@ async def test_what_is_no_configuration(
         assert await why(lookup, server) == expected
 
 
-async def test_an_index_has_an_end(ca: trustme.CA, image: Image, lookup: ImageLookup) -> None:
+async def test_index_with_more_than_16_matching_images_is_refused(
+    ca: trustme.CA, image: Image, lookup: ImageLookup
+) -> None:
     entries = [
         (Image(str(number).encode(), OCI_MANIFEST, ()), on(f"cpu{number}")) for number in range(17)
     ]
@@ -165,14 +167,16 @@ async def test_an_index_has_an_end(ca: trustme.CA, image: Image, lookup: ImageLo
         assert len(server.seen) == 2
 
 
-async def test_an_index_in_an_index(ca: trustme.CA, image: Image, lookup: ImageLookup) -> None:
+async def test_nested_index_is_refused(ca: trustme.CA, image: Image, lookup: ImageLookup) -> None:
     inner = index_of((image, on("amd64")))
     async with start_server(ca, serving(index_of((inner, on("amd64"))), inner)) as server:
         assert await why(lookup, server) == "the index holds another index"
 
 
 @pytest.mark.parametrize("digest", ["md5:x", "sha256:../../x", "", "sha256:" + "A" * 64])
-async def test_a_digest_that_is_none(digest: str, ca: trustme.CA, lookup: ImageLookup) -> None:
+async def test_invalid_digest_of_a_configuration_is_refused(
+    digest: str, ca: trustme.CA, lookup: ImageLookup
+) -> None:
     config = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest, "size": 1}
     image = Image(json.dumps({"config": config}).encode(), OCI_MANIFEST, ())
     async with start_server(ca, serving(image)) as server:
@@ -181,13 +185,15 @@ async def test_a_digest_that_is_none(digest: str, ca: trustme.CA, lookup: ImageL
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 204])
-async def test_an_answer_that_is_none(status: int, ca: trustme.CA, lookup: ImageLookup) -> None:
+async def test_unexpected_status_of_the_registry_is_reported(
+    status: int, ca: trustme.CA, lookup: ImageLookup
+) -> None:
     handler = answering(manifests=lambda: web.Response(status=status, text="a secret"))
     async with start_server(ca, handler) as server:
         assert await why(lookup, server) == f"the registry answers {status}"
 
 
-async def test_a_request_that_hangs_is_given_up_on(ca: trustme.CA, new_lookup: NewLookup) -> None:
+async def test_hanging_request_ends_at_its_timeout(ca: trustme.CA, new_lookup: NewLookup) -> None:
     lookup = new_lookup(limits=LookupLimits(request_timeout=0.05))
 
     async def hang(_request: web.Request) -> web.StreamResponse:
@@ -198,7 +204,7 @@ async def test_a_request_that_hangs_is_given_up_on(ca: trustme.CA, new_lookup: N
         assert await why(lookup, server) == "'SERVER' did not answer in time"
 
 
-async def test_one_platform_that_fails_ends_the_requests_for_the_others(
+async def test_failed_platform_cancels_the_requests_for_the_others(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     other = image.as_docker
@@ -225,7 +231,7 @@ async def test_one_platform_that_fails_ends_the_requests_for_the_others(
 
 @pytest.mark.parametrize("status", [403, 429, 500, 503])
 @pytest.mark.parametrize("where", ["manifests", "token"])
-async def test_whatever_one_credential_is_answered_the_next_one_is_tried(
+async def test_next_credential_is_tried_after_any_refusal(
     status: int, where: str, ca: trustme.CA, image: Image, new_lookup: NewLookup
 ) -> None:
     serve, server = serving(image), Server()
@@ -253,7 +259,7 @@ async def test_whatever_one_credential_is_answered_the_next_one_is_tried(
         assert await found(new_lookup(secrets), query(f"{server.host}/a:1")) == APP
 
 
-async def test_a_port_that_a_mirror_cannot_have_is_said_with_the_image(lookup: ImageLookup) -> None:
+async def test_invalid_port_of_a_mirror_is_reported_with_the_image(lookup: ImageLookup) -> None:
     asked = query("quay.io/a:1", mirrors={"quay.io": "mirror.example:99999"})
     assert await found(lookup, asked) == Unavailable("quay.io/a:1: Port out of range 0-65535")
 

@@ -54,7 +54,7 @@ def command(settled: Json, index: int = 0) -> list[str]:
     return found
 
 
-async def test_1_what_is_remembered_expires_and_shrinks(
+async def test_1_cached_configurations_expire_and_are_bounded_in_number(
     registry: RunningRegistry,
     image: Image,
     new_image: NewImage,
@@ -91,7 +91,7 @@ def with_command(image: Image, words: list[str]) -> Image:
     return Image(json.dumps(manifest).encode(), image.media_type, (blob,))
 
 
-async def test_1_configurations_are_remembered_up_to_a_number_of_bytes(
+async def test_1_cached_configurations_are_bounded_in_bytes(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     words = ["x" * 1_000] * 230  # A configuration may have 256 KiB.
@@ -107,7 +107,7 @@ async def test_1_configurations_are_remembered_up_to_a_number_of_bytes(
     assert len(registry.requests(path="/large/")) == 80 * 3 + 2
 
 
-async def test_1_a_command_of_too_many_arguments_is_not_read(
+async def test_1_command_of_more_than_1000_arguments_is_refused(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("words", "1", with_command(image, ["x"] * 1_000))
@@ -117,7 +117,7 @@ async def test_1_a_command_of_too_many_arguments_is_not_read(
     assert "the image's command has more than 1000 arguments" in str(refused)
 
 
-async def test_2_one_namespace_does_not_see_what_anothers_credentials_opened(
+async def test_2_namespace_cannot_use_results_of_credentials_of_another_namespace(
     tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
 ) -> None:
     with start_registry(tmp_path, ca, authorize=basic, auth=htpasswd(tmp_path)) as registry:
@@ -136,7 +136,7 @@ async def test_2_one_namespace_does_not_see_what_anothers_credentials_opened(
         assert isinstance(answer, Unavailable)
 
 
-async def test_3_latest_and_always_do_not_ask_for_every_pod(
+async def test_3_tag_latest_and_pull_policy_always_use_the_cache(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("often", "latest", image)
@@ -149,7 +149,7 @@ async def test_3_latest_and_always_do_not_ask_for_every_pod(
     assert len(registry.requests(path="often")) == 3
 
 
-async def test_4_five_hundred_pods_at_once_are_one_look_up(
+async def test_4_concurrent_pods_share_one_look_up(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("rollout", "1", image)
@@ -163,7 +163,7 @@ async def test_4_five_hundred_pods_at_once_are_one_look_up(
     assert methods == ["HEAD", "GET", "GET"]
 
 
-async def test_5_a_failure_is_remembered_for_a_while(
+async def test_5_failure_is_cached_until_its_ttl_ends(
     registry: RunningRegistry, image: Image, lookup: ImageLookup, clock: Clock
 ) -> None:
     asked = query(f"{registry.host}/later:1")
@@ -175,7 +175,7 @@ async def test_5_a_failure_is_remembered_for_a_while(
     assert await found(lookup, asked) == APP
 
 
-async def test_5_a_registry_that_hangs_costs_the_share_and_no_more(
+async def test_5_hanging_registry_takes_only_the_look_up_share_of_the_deadline(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     """The pod goes without, the look-up goes on, and the next pod has it."""
@@ -198,7 +198,7 @@ async def test_5_a_registry_that_hangs_costs_the_share_and_no_more(
         assert server.paths.count("HEAD /v2/slow/manifests/1") == 1
 
 
-async def test_5_what_comes_too_late_is_there_for_the_next_pod(
+async def test_5_late_result_is_cached_for_the_next_pod(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     """All of it, not just the step that was under way."""
@@ -222,7 +222,7 @@ async def test_5_what_comes_too_late_is_there_for_the_next_pod(
         assert not lookup.detached
 
 
-async def test_5_a_registry_that_hangs_for_ever_is_given_up_on(
+async def test_5_request_to_a_hanging_registry_ends_at_the_step_timeout(
     ca: trustme.CA, new_lookup: NewLookup
 ) -> None:
     lookup = new_lookup(limits=LookupLimits(step_timeout=3))
@@ -244,7 +244,7 @@ async def test_5_a_registry_that_hangs_for_ever_is_given_up_on(
         assert len(server.seen) == 1
 
 
-async def test_6_of_an_index_the_platforms_count_and_not_the_first_entry(
+async def test_6_entry_of_an_index_is_selected_by_platform(
     registry: RunningRegistry, new_image: NewImage, lookup: ImageLookup
 ) -> None:
     windows = new_image(entrypoint=["c:\\app.exe"])
@@ -285,7 +285,7 @@ async def test_7_every_matching_credential_is_tried(
         assert await found(new_lookup(secrets), query(f"{registry.host}/team/app:1")) == APP
 
 
-async def test_8_mirrors_are_asked_in_the_place_of_their_registries(
+async def test_8_requests_go_to_the_mirror_of_a_registry(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("library/debian", "12", image)
@@ -300,7 +300,7 @@ async def test_8_mirrors_are_asked_in_the_place_of_their_registries(
     ]
 
 
-async def test_9_a_failure_costs_its_container_and_no_other(
+async def test_9_failed_look_up_skips_only_its_container(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("fine", "1", image)
@@ -330,7 +330,7 @@ async def test_9_a_failure_costs_its_container_and_no_other(
     assert [c.get("command") for c in settled["spec"]["containers"][1:]] == [None] * 3
 
 
-async def test_10_secrets_are_not_read_for_every_pod(
+async def test_10_pull_secrets_are_cached_until_their_ttl_ends(
     registry: RunningRegistry, image: Image, new_lookup: NewLookup, clock: Clock
 ) -> None:
     registry.push("read", "1", image)
@@ -345,7 +345,7 @@ async def test_10_secrets_are_not_read_for_every_pod(
     assert len(secrets.reads) == 2
 
 
-async def test_10_of_hundreds_of_unreadable_secrets_a_message_tells_a_few(
+async def test_10_message_names_three_unreadable_secrets_and_counts_the_rest(
     registry: RunningRegistry, new_lookup: NewLookup
 ) -> None:
     lookup = new_lookup(Secrets(*(PullSecret(f"s{n}", problem="is broken") for n in range(300))))
@@ -358,7 +358,7 @@ async def test_10_of_hundreds_of_unreadable_secrets_a_message_tells_a_few(
     )
 
 
-async def test_a_pod_of_many_images_has_the_first_few_looked_up(
+async def test_only_the_first_10_images_of_a_pod_are_looked_up(
     registry: RunningRegistry, lookup: ImageLookup
 ) -> None:
     queries = [query(f"{registry.host}/many/{n}:1") for n in range(30)]
@@ -371,7 +371,7 @@ async def test_a_pod_of_many_images_has_the_first_few_looked_up(
     assert all("the registry answers 404" in str(answers[each]) for each in queries)
 
 
-async def test_one_namespaces_slow_registry_does_not_take_every_look_up(
+async def test_slow_registry_of_one_namespace_does_not_block_other_namespaces(
     ca: trustme.CA, registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("room", "1", image)
@@ -396,7 +396,7 @@ async def test_one_namespaces_slow_registry_does_not_take_every_look_up(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-async def test_11_death_by_a_signal_stays_128_and_its_number(
+async def test_11_command_killed_by_a_signal_exits_with_128_plus_its_number(
     number: signal.Signals,
     registry: RunningRegistry,
     new_image: NewImage,

@@ -75,7 +75,7 @@ def begin_to_hang(lookup: ImageLookup, namespace: str) -> list[asyncio.Task[str]
     ]
 
 
-async def test_registries_are_found_while_the_default_executor_is_busy() -> None:
+async def test_registry_name_is_resolved_while_the_default_executor_is_busy() -> None:
     loop, release = asyncio.get_running_loop(), threading.Event()
     loop.set_default_executor(ThreadPoolExecutor(1))
     busy = asyncio.create_task(asyncio.to_thread(release.wait))
@@ -89,7 +89,7 @@ async def test_registries_are_found_while_the_default_executor_is_busy() -> None
         await lookup.aclose()
 
 
-async def test_three_pods_whose_registrys_name_hangs_delay_no_other_thread_and_no_namespace(
+async def test_hanging_registry_names_block_no_other_thread_and_no_other_namespace(
     hanging: ImageLookup, names: Names
 ) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
@@ -103,7 +103,7 @@ async def test_three_pods_whose_registrys_name_hangs_delay_no_other_thread_and_n
     assert ["no name server answered" in each for each in await asyncio.gather(*pods)] == [True] * 3
 
 
-async def test_one_name_too_many_is_refused_with_a_reason_that_is_not_remembered(
+async def test_refusal_at_the_limit_of_a_namespace_is_not_cached(
     hanging: ImageLookup, names: Names
 ) -> None:
     pods = begin_to_hang(hanging, "a")
@@ -117,7 +117,7 @@ async def test_one_name_too_many_is_refused_with_a_reason_that_is_not_remembered
     assert NEVER_ASKED in await why(hanging, "localhost/a:1", namespace="a")
 
 
-async def test_a_namespace_does_not_share_the_refusal_of_another(hanging: ImageLookup) -> None:
+async def test_refusal_of_one_namespace_does_not_apply_to_another(hanging: ImageLookup) -> None:
     """Both ask for one image, and the look-up is begun for the one whose share is used up."""
     begin_to_hang(hanging, "a")
     await asyncio.sleep(0)
@@ -180,7 +180,7 @@ def metric(client: httpx.Client, name: str) -> float:
 
 
 @silent_dns_needed
-def test_a_name_server_that_does_not_answer_holds_up_one_namespace_alone(tmp_path: Path) -> None:
+def test_silent_name_server_blocks_only_the_namespace_at_its_limit(tmp_path: Path) -> None:
     with serving_without_dns(tmp_path) as (process, client):
         # The first reviews may be too early: what registries are asked with is loaded meanwhile.
         full = "8 DNS look-ups for namespace a are in flight"

@@ -76,7 +76,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     ("user", "authorization"),
     [("", ""), ("me:p%40ss@", "Basic " + base64.b64encode(b"me:p@ss").decode())],
 )
-async def test_a_registry_is_asked_through_the_proxy_that_alone_knows_its_address(
+async def test_request_goes_through_the_proxy_which_resolves_the_name(
     user: str,
     authorization: str,
     ca: trustme.CA,
@@ -91,7 +91,7 @@ async def test_a_registry_is_asked_through_the_proxy_that_alone_knows_its_addres
         assert set(proxy.seen) == {(f"{NAME}:{port}", authorization)}
 
 
-async def test_a_proxy_may_have_a_certificate_of_its_own(
+async def test_https_proxy_with_its_own_certificate_is_used(
     ca: trustme.CA, image: Image, new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -106,7 +106,7 @@ async def test_a_proxy_may_have_a_certificate_of_its_own(
         assert {each for each, _ in proxy.seen} == {target}
 
 
-async def test_hosts_of_no_proxy_are_asked_directly(
+async def test_hosts_in_no_proxy_are_connected_to_directly(
     ca: trustme.CA, image: Image, new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with start_server(ca, serving(image), NAME) as server, start_proxy() as proxy:
@@ -121,7 +121,7 @@ async def test_hosts_of_no_proxy_are_asked_directly(
         assert proxy.seen == []
 
 
-async def test_addresses_that_are_never_asked_are_not_asked_through_a_proxy(
+async def test_forbidden_address_is_not_requested_through_a_proxy(
     new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with start_proxy() as proxy:
@@ -134,7 +134,7 @@ async def test_addresses_that_are_never_asked_are_not_asked_through_a_proxy(
         assert proxy.seen == []
 
 
-async def test_a_proxy_that_refuses_is_named(
+async def test_error_of_the_proxy_is_reported_as_such(
     new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with start_proxy("407 Proxy Authentication Required") as proxy:
@@ -149,7 +149,7 @@ async def test_a_proxy_that_refuses_is_named(
 @pytest.mark.parametrize(
     "value", ["socks5://me:hidden@p:1080", "http://", "http://me:hidden@p:x", "http://p:0"]
 )
-async def test_what_is_no_http_proxy_is_said_without_its_password(
+async def test_invalid_proxy_url_is_reported_without_its_password(
     value: str, new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", value)
@@ -158,7 +158,7 @@ async def test_what_is_no_http_proxy_is_said_without_its_password(
     )
 
 
-async def test_the_name_of_the_proxy_may_have_any_address() -> None:
+async def test_proxy_host_may_have_a_forbidden_address() -> None:
     """It is the operator's; names of images are not."""
     checking = SsrfSafeResolver(ThreadedResolver(), unchecked="localhost")
     assert [each["host"] for each in await checking.resolve("localhost")]
@@ -170,7 +170,7 @@ def proxy_of(**environment: str) -> Proxy | None:
     return Proxy.from_environment(environment)
 
 
-def test_without_https_proxy_there_is_none() -> None:
+def test_no_proxy_is_used_without_https_proxy() -> None:
     assert proxy_of() is None
     assert proxy_of(HTTPS_PROXY="", NO_PROXY="*") is None
     assert proxy_of(HTTP_PROXY="http://p:1") is None
@@ -186,7 +186,7 @@ def test_without_https_proxy_there_is_none() -> None:
         ("http://[fd00::1]:3128", "http://[fd00::1]:3128"),
     ],
 )
-def test_the_proxys_url(value: str, url: str) -> None:
+def test_proxy_url_gets_default_scheme_and_port(value: str, url: str) -> None:
     found = proxy_of(https_proxy=value)
     assert found is not None
     wanted = URL(url)
@@ -214,7 +214,7 @@ def test_the_proxys_url(value: str, url: str) -> None:
         ("10.0.0.0/33,,.,*.,a b", [], ["10.0.0.1", "a.example"]),
     ],
 )  # fmt: skip
-def test_who_is_asked_directly(
+def test_no_proxy_selects_direct_hosts_as_in_go(
     no_proxy: str, direct: Iterable[str], proxied: Iterable[str]
 ) -> None:
     """The cases of golang.org/x/net/http/httpproxy."""

@@ -51,7 +51,7 @@ MAPPED = ip_address("::ffff:a9fe:a9fe")
         ("/v2/a/blobs/again", "the registry redirects more than 3 times"),
     ],
 )
-async def test_redirects_that_are_not_followed(
+async def test_unsafe_redirect_is_not_followed(
     location: str, expected: str, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     serve = serving(image)
@@ -68,7 +68,7 @@ async def test_redirects_that_are_not_followed(
         assert await why(lookup, started) == expected
 
 
-async def test_a_redirect_does_not_take_the_credentials_along(
+async def test_redirect_to_another_host_carries_no_credentials(
     ca: trustme.CA, image: Image, new_lookup: NewLookup
 ) -> None:
     serve = serving(image)
@@ -107,7 +107,7 @@ async def test_a_redirect_does_not_take_the_credentials_along(
         ("", "the registry answers 401"),
     ],
 )
-async def test_challenges_that_are_not_met(
+async def test_unsafe_or_unsupported_challenge_is_not_answered(
     challenge: str, expected: str, ca: trustme.CA, lookup: ImageLookup
 ) -> None:
     server = Server()
@@ -138,7 +138,7 @@ async def test_challenges_that_are_not_met(
         (lambda: web.json_response({"token": "fine"}), "the registry answers 401"),
     ],
 )  # fmt: skip
-async def test_tokens_that_are_none(
+async def test_unusable_token_response_is_reported(
     answer: Callable[[], web.StreamResponse], expected: str, ca: trustme.CA, lookup: ImageLookup
 ) -> None:
     server = Server()

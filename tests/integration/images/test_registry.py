@@ -57,7 +57,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, ca: trustme.CA) -> Iterato
         yield running
 
 
-async def test_a_tag_over_tls(registry: RunningRegistry, image: Image, lookup: ImageLookup) -> None:
+async def test_tag_is_resolved_in_three_requests_over_tls(
+    registry: RunningRegistry, image: Image, lookup: ImageLookup
+) -> None:
     registry.push("team/app", "1", image)
     assert await found(lookup, query(f"{registry.host}/team/app:1")) == APP
     assert registry.requests(path="team/app") == [
@@ -67,14 +69,14 @@ async def test_a_tag_over_tls(registry: RunningRegistry, image: Image, lookup: I
     ]
 
 
-async def test_no_tag_is_the_latest(
+async def test_reference_without_a_tag_means_latest(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("latest", "latest", image)
     assert await found(lookup, query(f"{registry.host}/latest")) == APP
 
 
-async def test_a_digest_needs_no_tag(
+async def test_digest_is_used_without_resolving_the_tag(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     digest = registry.push("by-digest", "1", image)
@@ -83,7 +85,7 @@ async def test_a_digest_needs_no_tag(
     assert registry.requests("HEAD", "by-digest") == []
 
 
-async def test_dockers_media_types(
+async def test_media_types_of_docker_are_supported(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     made = image.as_docker
@@ -93,7 +95,7 @@ async def test_dockers_media_types(
     assert await found(lookup, query(f"{registry.host}/docker:list")) == APP
 
 
-async def test_an_image_without_an_entrypoint(
+async def test_image_without_an_entrypoint_has_an_empty_entrypoint(
     registry: RunningRegistry, new_image: NewImage, lookup: ImageLookup
 ) -> None:
     registry.push("bare", "1", new_image(cmd=["sh"]))
@@ -102,7 +104,7 @@ async def test_an_image_without_an_entrypoint(
     assert await found(lookup, query(f"{registry.host}/empty:1")) == ImageConfig((), ())
 
 
-async def test_what_is_not_there_is_said(registry: RunningRegistry, lookup: ImageLookup) -> None:
+async def test_missing_image_is_reported(registry: RunningRegistry, lookup: ImageLookup) -> None:
     missing = f"{registry.host}/none/such:1"
     assert await found(lookup, query(missing)) == Unavailable(
         f"{missing}: the registry answers 404"
@@ -153,7 +155,7 @@ def platforms(
         ("differ", ["s390x", "ppc64le"], "/other"),
     ],
 )
-async def test_the_platforms_that_the_pod_could_run_on(
+async def test_platforms_of_the_pod_with_one_command_give_that_command(
     tag: str,
     architectures: list[str],
     expected: str,
@@ -172,7 +174,7 @@ async def test_the_platforms_that_the_pod_could_run_on(
         (["ppc64le"], "the index has no image for linux/ppc64le"),
     ],
 )
-async def test_platforms_that_leave_a_doubt(
+async def test_platforms_of_the_pod_without_one_common_command_are_reported(
     architectures: list[str], why: str, platforms: RunningRegistry, lookup: ImageLookup
 ) -> None:
     asked = query(f"{platforms.host}/platforms:differ", architectures=frozenset(architectures))
@@ -184,7 +186,7 @@ async def test_platforms_that_leave_a_doubt(
 # Authentication.
 
 
-async def test_basic_authentication(
+async def test_basic_authentication_needs_the_credentials_of_the_registry(
     guarded: RunningRegistry, image: Image, new_lookup: NewLookup
 ) -> None:
     guarded.push("basic", "1", image)
@@ -251,7 +253,7 @@ class TokenServer:
         return web.json_response({"access_token": self.token(request.query["scope"])})
 
 
-async def test_token_authentication(
+async def test_token_authentication_needs_an_allowed_token_server(
     tmp_path: Path, ca: trustme.CA, image: Image, new_lookup: NewLookup
 ) -> None:
     tokens = TokenServer(tmp_path)
@@ -285,7 +287,7 @@ async def test_token_authentication(
 # Redirects.
 
 
-async def test_a_real_redirect_to_a_link_local_address_is_not_followed(
+async def test_redirect_of_a_registry_to_a_link_local_address_is_not_followed(
     tmp_path: Path, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     aside = {"storage": [{"name": "redirect", "options": {"baseurl": "https://169.254.169.254/"}}]}
@@ -299,7 +301,7 @@ async def test_a_real_redirect_to_a_link_local_address_is_not_followed(
         assert registry.requests("GET", "blobs")[0].endswith(" 307")
 
 
-def test_the_certificates_are_the_systems_or_those_that_the_environment_names(
+def test_ca_in_ssl_cert_file_is_trusted(
     registry: RunningRegistry, image: Image, ca: trustme.CA, tmp_path: Path
 ) -> None:
     """SSL_CERT_FILE, as OpenSSL has it: how a private CA is told to podsettle."""
@@ -327,6 +329,6 @@ def test_the_certificates_are_the_systems_or_those_that_the_environment_names(
     assert done.stdout.strip() == str(APP), done.stderr
 
 
-def test_the_default_context_checks_names_and_chains() -> None:
+def test_default_tls_context_verifies_host_name_and_chain() -> None:
     context = ssl.create_default_context()
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)

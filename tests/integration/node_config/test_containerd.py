@@ -112,7 +112,7 @@ SET = (True, "/etc/example/certs.d", ["/opt/example/bin"], "/etc/example/net.d")
 
 @BESIDE
 @pytest.mark.parametrize("states_release", [True, False], ids=["--oldest", "any release"])
-def test_the_drop_in_adds_volatile_and_changes_nothing_else(
+def test_drop_in_adds_volatile_and_changes_no_other_setting(
     dump: Dump, major: int, main_version: int, states_release: bool
 ) -> None:
     options = ("--oldest", release(major)) if states_release else ()
@@ -124,7 +124,7 @@ def test_the_drop_in_adds_volatile_and_changes_nothing_else(
     assert after == before
 
 
-def test_a_drop_in_of_version_3_suits_a_main_file_of_version_3_alone(dump: Dump) -> None:
+def test_drop_in_of_version_3_works_only_with_a_main_file_of_version_3(dump: Dump) -> None:
     """The reason for the default; with another containerd this may be out of date."""
     drop_in = printed("--config-version", "3")
     assert cri_settings(dump(2, MAIN_FILES[3], drop_in)) == SET
@@ -134,7 +134,7 @@ def test_a_drop_in_of_version_3_suits_a_main_file_of_version_3_alone(dump: Dump)
 
 
 @BESIDE
-def test_only_containerd_1_loses_what_else_the_main_file_says_of_the_snapshotter(
+def test_only_containerd_1_drops_other_snapshotter_settings_of_the_main_file(
     dump: Dump, major: int, main_version: int
 ) -> None:
     main = f'{MAIN_FILES[main_version]}\n[plugins."{OVERLAYFS}"]\nroot_path = "/data/overlayfs"\n'

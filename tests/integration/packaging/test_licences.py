@@ -27,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(directory.glob("*.whl")))
 
 
-def test_the_wheel_names_its_licence_and_holds_its_text(wheel: zipfile.ZipFile) -> None:
+def test_wheel_names_its_licence_and_contains_its_text(wheel: zipfile.ZipFile) -> None:
     with wheel:
         names = wheel.namelist()
         folder = next(name for name in names if name.endswith(".dist-info/METADATA"))[:-8]
@@ -39,19 +39,19 @@ def test_the_wheel_names_its_licence_and_holds_its_text(wheel: zipfile.ZipFile) 
         assert not [name for name in names if name.startswith("webhook/linger/bin/")]
 
 
-def test_the_chart_names_the_licence() -> None:
+def test_chart_names_the_licence() -> None:
     chart = yaml.safe_load((ROOT / "charts/podsettle/Chart.yaml").read_text())
     assert chart["annotations"]["artifacthub.io/license"] == PROJECT["license"] == "Apache-2.0"
 
 
-def test_the_licence_is_the_whole_apache_licence() -> None:
+def test_licence_file_contains_the_whole_apache_licence() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Version 2.0, January 2004" in text
     assert "END OF TERMS AND CONDITIONS" in text
     assert "Grant of Patent License" in text
 
 
-def test_the_notices_are_those_of_the_zig_that_links_the_helper() -> None:
+def test_notices_contain_the_licences_of_the_zig_that_links_the_helper() -> None:
     notices = (ROOT / "THIRD_PARTY_NOTICES").read_text()
     library = zig_library()
     for text in (library.parent / "LICENSE", library / "libc/musl/COPYRIGHT"):
@@ -64,7 +64,7 @@ def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
         assert operators == {">=", "<"}, text
 
 
-def test_the_lowest_versions_are_the_lower_bounds() -> None:
+def test_lowest_locked_versions_equal_the_lower_bounds() -> None:
     """A bound that another package's bound lies above is one that nothing tests."""
     locked = dict(
         line.split(" ")[0].split("==")

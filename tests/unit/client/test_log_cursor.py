@@ -70,7 +70,7 @@ breaks = st.lists(
 
 @given(files(), breaks)
 @example([Record(T, b"a"), Record(T, b"a"), Record(T, b"a")], [(2, 400, 9), (3, 400, 50)])
-def test_each_byte_is_delivered_once(
+def test_each_byte_is_delivered_once_however_streams_break(
     records: list[Record], broken: list[tuple[int, int, int]]
 ) -> None:
     cursor = LogCursor()
@@ -85,9 +85,7 @@ def test_each_byte_is_delivered_once(
 
 
 @given(files(), st.integers(0, 400), st.integers(1, 50))
-def test_stamps_are_left_where_they_are_wanted(
-    records: list[Record], length: int, size: int
-) -> None:
+def test_timestamps_are_kept_on_request(records: list[Record], length: int, size: int) -> None:
     cursor = LogCursor(keep_timestamps=True)
     got = read(cursor, stream(records, None)[:length], size)
     got += read(cursor, stream(records, cursor.since), size)
@@ -99,7 +97,7 @@ def test_stamps_are_left_where_they_are_wanted(
     st.lists(st.integers(0, 200), max_size=4),
     st.integers(1, 50),
 )
-def test_a_server_that_does_not_stamp_is_read_from_the_start_each_time(
+def test_log_without_timestamps_is_read_from_the_start_each_time(
     log: bytes, broken: list[int], size: int
 ) -> None:
     cursor = LogCursor()
@@ -108,7 +106,7 @@ def test_a_server_that_does_not_stamp_is_read_from_the_start_each_time(
     assert got + read(cursor, log + b"\n", size) == log + b"\n"
 
 
-def test_a_moment_that_none_is_is_text() -> None:
+def test_invalid_timestamp_is_delivered_as_text() -> None:
     cursor = LogCursor()
     assert read(cursor, b"2026-13-45T99:00:00Z text\n", 99) == b"2026-13-45T99:00:00Z text\n"
 
@@ -125,13 +123,13 @@ def test_a_moment_that_none_is_is_text() -> None:
         ),
     ],
 )
-def test_the_log_is_asked_for_from_a_second_before(sent: bytes, since: str) -> None:
+def test_next_stream_begins_early_enough_to_miss_no_line(sent: bytes, since: str) -> None:
     cursor = LogCursor()
     read(cursor, sent, 99)
     assert cursor.since == since
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_memory_of_the_cursor_is_bounded() -> None:
     cursor = LogCursor()
     for second in range(100):
         lines = [Record(T + second * SECOND + n, b"") for n in range(10)]

@@ -77,7 +77,7 @@ def test_kind_of_another_api_group_is_ignored() -> None:
     assert parse_manifest(text, "f") == ([], ())
 
 
-def test_key_named_key_is_an_unknown_key() -> None:
+def test_unknown_key_named_key_is_a_problem() -> None:
     text = document("a").replace("spec:", '"[key]": 1\nspec:', 1).encode()
     _, problems = parse_manifest(text, "f")
     assert "unknown key" in str(problems[0])

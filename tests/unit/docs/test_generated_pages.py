@@ -26,7 +26,7 @@ GENERATOR = _generator()
 
 
 @pytest.mark.parametrize("name", GENERATOR.PAGES)
-def test_reference_pages_are_what_the_code_says(name: str) -> None:
+def test_reference_pages_match_the_code(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
     assert written == GENERATOR.PAGES[name](), "run `make docs`"
 

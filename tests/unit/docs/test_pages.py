@@ -34,7 +34,7 @@ def test_every_report_has_its_page_and_its_test() -> None:
 
 
 @pytest.mark.parametrize("page", REPORTS, ids=name_of)
-def test_the_page_of_a_report_has_the_five_sections(page: Page) -> None:
+def test_page_of_a_report_has_the_five_sections(page: Page) -> None:
     order = list(SECTIONS)
     if any(typed.arguments[:1] == ("node-config",) for typed in page.commands):
         # What leads pods to nodes comes after the nodes.
@@ -110,7 +110,7 @@ def test_policies_in_pages_are_valid(page: Page) -> None:
         )
 
 
-def test_the_readme_s_sample_is_what_the_command_prints() -> None:
+def test_sample_in_the_readme_is_the_output_of_the_command() -> None:
     readme = Page(ROOT / "README.md")
     (typed,) = (c for c in readme.commands if c.arguments[0] == "preview" and c.output)
     done = CliRunner().invoke(main, [word.replace("examples", str(EXAMPLES))

@@ -33,7 +33,7 @@ def rules() -> LookupRules:
     return found
 
 
-def test_the_policy_asks_whom_the_page_says() -> None:
+def test_policy_of_the_page_allows_the_registries_that_the_page_names() -> None:
     mirrored = registry_of(parse_reference("busybox"), rules())
     assert f"`{mirrored.host}/{mirrored.repository}`" in PAGE.text
     assert registry_of(parse_reference("a.example.com/b"), rules()).host == "a.example.com"
@@ -42,7 +42,7 @@ def test_the_policy_asks_whom_the_page_says() -> None:
             registry_of(parse_reference(image), rules())
 
 
-def test_the_times_are_those_of_the_code() -> None:
+def test_times_and_limits_on_the_page_match_the_code() -> None:
     deadline = answer_seconds(b"timeout=2s")
     for_images = deadline * mutate.IMAGE_LOOKUP_SHARE
     section = PAGE.sections["The first pod may stay unwrapped"]
@@ -55,7 +55,7 @@ def test_the_times_are_those_of_the_code() -> None:
     assert f"the registry did not answer within {for_images:.2g} s" in PAGE.text
 
 
-def test_the_policy_wraps_a_container_without_a_command_once_its_image_is_known() -> None:
+def test_policy_of_the_page_wraps_a_container_without_a_command_once_its_image_is_known() -> None:
     seen = view(POLICY, namespaces=[NAMESPACE])
     settings = OperatorSettings(linger_image="linger")
     review = make_request(PLUGIN, "woodpecker")
@@ -72,7 +72,7 @@ def test_the_policy_wraps_a_container_without_a_command_once_its_image_is_known(
     assert all(part in outcome.message for part in said.groups())
 
 
-def test_without_image_config_the_reason_is_no_command() -> None:
+def test_policy_without_image_config_gives_reason_no_command() -> None:
     plain = {**DOCUMENT, "spec": {**DOCUMENT["spec"], "imageConfig": {}}}
     seen = view(parse_policy(plain), namespaces=[NAMESPACE])
     given = decide(

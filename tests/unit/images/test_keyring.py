@@ -71,11 +71,13 @@ def matches(place: str, name: str) -> bool:
         ("https://index.docker.io/v1/", "quay.io/a/b", False),
     ],
 )
-def test_the_places_that_a_credential_is_for(place: str, name: str, expected: bool) -> None:
+def test_credential_matches_image_names_as_in_the_kubelet(
+    place: str, name: str, expected: bool
+) -> None:
     assert matches(place, name) is expected
 
 
-def test_the_most_specific_place_comes_first_and_the_earlier_secret_before_the_later() -> None:
+def test_credentials_are_ordered_by_specificity_then_by_secret() -> None:
     first = {"quay.io": ("a", ""), "quay.io/team": ("b", ""), "*.io": ("c", "")}
     second = {"quay.io/team/app": ("d", ""), "https://quay.io/v1/": ("e", "")}
     ring = read_keyring([docker_config(first), docker_config(second)])
@@ -83,7 +85,7 @@ def test_the_most_specific_place_comes_first_and_the_earlier_secret_before_the_l
     assert [c.username for c in ring.matching("quay.io/other")] == ["a", "e", "c"]
 
 
-def test_docker_hubs_credential_is_for_what_no_other_is_for() -> None:
+def test_docker_hub_credential_applies_where_no_other_matches() -> None:
     ring = read_keyring(
         [docker_config({"https://index.docker.io/v1/": ONE, "docker.io/a": ("b", "")})]
     )
@@ -107,7 +109,9 @@ def auth(text: str) -> str:
     ],
 )
 @pytest.mark.parametrize("kind", [DOCKER_CONFIG_JSON, DOCKER_CFG])
-def test_how_an_entry_says_who(kind: str, entry: Any, expected: tuple[str, str]) -> None:
+def test_entry_gives_user_name_and_password(
+    kind: str, entry: Any, expected: tuple[str, str]
+) -> None:
     auths = {"quay.io": entry}
     document = {"auths": auths} if kind == DOCKER_CONFIG_JSON else auths
     ring = read_keyring([PullSecret("s", kind, json.dumps(document).encode())])
@@ -124,7 +128,7 @@ def test_how_an_entry_says_who(kind: str, entry: Any, expected: tuple[str, str])
         b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_a_secret_that_cannot_be_read_is_a_problem_that_tells_nothing(content: bytes) -> None:
+def test_unreadable_secret_is_a_problem_without_its_contents(content: bytes) -> None:
     good = docker_config({"quay.io": ONE}, "good")
     ring = read_keyring([PullSecret("bad", DOCKER_CONFIG_JSON, content), good])
     assert ring.matching("quay.io/a") == (Credential(*ONE),)
@@ -133,7 +137,7 @@ def test_a_secret_that_cannot_be_read_is_a_problem_that_tells_nothing(content: b
     assert len(problem) < 60
 
 
-def test_what_is_no_pull_secret_is_passed_over() -> None:
+def test_secret_of_another_type_is_ignored() -> None:
     opaque = PullSecret("opaque", "Opaque", b"x")
     assert read_keyring([opaque, PullSecret("empty")]) == Keyring()
     said = read_keyring(
@@ -142,7 +146,7 @@ def test_what_is_no_pull_secret_is_passed_over() -> None:
     assert said.problems == ("pull secret 'gone' does not exist", "no")
 
 
-def test_nothing_prints_a_password() -> None:
+def test_representations_contain_no_password() -> None:
     secret = docker_config({"quay.io": ("me", "hidden")})
     ring = read_keyring([secret])
     shown = f"{secret!r} {ring!r} {ring.matching('quay.io/a')!r} {ring.matching('quay.io/a')}"
@@ -154,7 +158,7 @@ def secret_of(count: int) -> PullSecret:
     return docker_config({f"r{number}.example": ONE for number in range(count)})
 
 
-def test_what_is_kept_of_a_secret_is_counted_in_bytes() -> None:
+def test_size_of_a_keyring_counts_only_its_usable_entries() -> None:
     long = "a." * 200_000 + "example"
     ring = read_keyring([docker_config({long: ONE, "*" * 200_000: ONE, "quay.io": ONE})])
     assert [holding.key for holding in ring.entries] == ["quay.io"], "no image has such a name"
@@ -163,7 +167,7 @@ def test_what_is_kept_of_a_secret_is_counted_in_bytes() -> None:
     assert 500_000 < ring.bytes < 502_000
 
 
-def test_registries_are_read_up_to_a_number_of_them() -> None:
+def test_registries_above_the_maximum_are_ignored_with_a_problem() -> None:
     half = MAX_REGISTRIES // 2
     ring = read_keyring([secret_of(half), secret_of(half)])
     assert (len(ring.entries), ring.problems) == (MAX_REGISTRIES, ())
@@ -174,13 +178,13 @@ def test_registries_are_read_up_to_a_number_of_them() -> None:
 
 
 @pytest.mark.parametrize("label", ["*a*a*a*a*a*b", "*" * 60 + "b"])
-def test_matching_takes_time_in_proportion_to_the_label(label: str) -> None:
+def test_matching_time_grows_linearly_with_the_label(label: str) -> None:
     ring = read_keyring([docker_config({label: ONE})])
     assert grows_linearly(lambda size: "a" * size + "/x", ring.matching)
 
 
 @pytest.mark.parametrize("part", ["*a", "*", "a.", "*.", "/a", ":", "[", "%2a"])
-def test_reading_takes_time_in_proportion_to_the_secret(part: str) -> None:
+def test_reading_time_grows_linearly_with_the_secret(part: str) -> None:
     assert grows_linearly(
         lambda size: [docker_config({part * size: ONE})],
         lambda secrets: read_keyring(secrets).matching("a.a/a"),
@@ -199,7 +203,7 @@ PATHS = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=3).map("/".join)
     PATHS,
     PATHS,
 )
-def test_labels_port_and_path_are_matched_each_by_itself(
+def test_labels_port_and_path_are_matched_separately(
     globs: list[str], labels: list[str], wanted_port: str, port: str, prefix: str, path: str
 ) -> None:
     place = f"{'.'.join(globs)}{wanted_port}/{prefix}".rstrip("/")
@@ -213,5 +217,7 @@ def test_labels_port_and_path_are_matched_each_by_itself(
 
 
 @given(st.dictionaries(st.text(max_size=12), st.just(ONE), max_size=4), st.text(max_size=12))
-def test_whatever_stands_there_is_read(auths: dict[str, tuple[str, str]], name: str) -> None:
+def test_any_registry_key_is_read_without_an_error(
+    auths: dict[str, tuple[str, str]], name: str
+) -> None:
     read_keyring([docker_config(auths)]).matching(name)

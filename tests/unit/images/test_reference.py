@@ -41,7 +41,7 @@ SHA512 = f"sha512:{HEX}{HEX}"
         (f"{HEX}x", "docker.io", f"library/{HEX}x", "latest", ""),
     ],
 )
-def test_what_a_reference_names(
+def test_valid_reference_is_parsed_into_its_parts(
     text: str, host: str, repository: str, tag: str, digest: str
 ) -> None:
     assert parse_reference(text) == Reference(host, repository, tag, digest)
@@ -58,12 +58,12 @@ def test_what_a_reference_names(
         "quay.io\\a/b", "[::1/a", "quay.io/" + "a" * 256, "\x00", "a:1:2",
     ],
 )  # fmt: skip
-def test_what_is_no_reference(text: str) -> None:
+def test_invalid_reference_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"^'.*(image reference|digest|identifier)"):
         parse_reference(text)
 
 
-def test_a_port_that_does_not_exist_is_said_with_the_image() -> None:
+def test_port_above_65535_is_an_error_that_names_the_image() -> None:
     with pytest.raises(ValueError, match=r"^'a\.b:65536/x' names a port above 65535$"):
         parse_reference("a.b:65536/x")
     assert parse_reference("a.b:65535/x").host == "a.b:65535"
@@ -72,7 +72,7 @@ def test_a_port_that_does_not_exist_is_said_with_the_image() -> None:
 @pytest.mark.parametrize(
     "part", ["a", "a.", "a/", "a:", "a_", "a-", "a@", "A", "1.", "[", "[:", "é"]
 )
-def test_a_reference_of_any_length_takes_the_same_time(part: str) -> None:
+def test_reference_that_is_too_long_is_refused_without_being_parsed(part: str) -> None:
     """It is counted, not measured: a text that is too long is not looked at."""
 
     class Text(str):
@@ -102,14 +102,14 @@ REFERENCES = st.builds(
 
 
 @given(REFERENCES)
-def test_every_reference_is_read_as_it_was_written(reference: Reference) -> None:
+def test_formatted_reference_is_parsed_to_the_same_reference(reference: Reference) -> None:
     text = f"{reference.host}/{reference.repository}:{reference.tag}"
     assert parse_reference(f"{text}@{reference.digest}" if reference.digest else text) == reference
     assert parse_reference(str(parse_reference(text))) == parse_reference(text)
 
 
 @given(st.text(ascii_lowercase + "A0.:/@_-[]% é\n?#\\", max_size=40) | st.text(max_size=20))
-def test_what_is_read_can_be_put_into_a_url(text: str) -> None:
+def test_parsed_reference_contains_only_characters_allowed_in_a_url(text: str) -> None:
     try:
         found = parse_reference(text)
     except ValueError:

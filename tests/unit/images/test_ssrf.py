@@ -21,7 +21,7 @@ from webhook.images.ssrf import is_forbidden, parse_ip_literal
         "fd00:c1::a9fe:a9fe", "fd00:42::42",
     ],
 )  # fmt: skip
-def test_refused(address: str) -> None:
+def test_address_of_a_special_range_is_forbidden(address: str) -> None:
     assert is_forbidden(address)
 
 
@@ -34,19 +34,19 @@ def test_refused(address: str) -> None:
         "2002:808:808::1", "2001:0:808:808::f5ff:fffe", "fd00:ec3::254", "fd00:42::43",
     ],
 )  # fmt: skip
-def test_allowed(address: str) -> None:
+def test_ordinary_address_is_allowed(address: str) -> None:
     assert not is_forbidden(address)
 
 
 @pytest.mark.parametrize(
     "host", ["127.1", "2130706433", "0177.0.0.1", "1.2.3", "a:b", "é", "\uff11.1.1.1"]
 )
-def test_what_only_looks_like_an_address_is_none(host: str) -> None:
+def test_malformed_ip_address_is_an_error(host: str) -> None:
     with pytest.raises(ValueError, match=r"is not a host|IPv[46] address"):
         parse_ip_literal(host)
 
 
-def test_names_are_left_to_the_resolver() -> None:
+def test_host_name_is_not_parsed_as_an_ip_address() -> None:
     for name in ("quay.io", "localhost", "0x7f.1", "127.0.0.1.nip.io"):
         assert parse_ip_literal(name) is None
     assert str(parse_ip_literal("[::1]")) == "::1"

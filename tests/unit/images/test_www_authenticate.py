@@ -32,11 +32,13 @@ from webhook.images.www_authenticate import parse_challenges
         ('Bearer realm="never closed', [("bearer", {})]),
     ],
 )  # fmt: skip
-def test_challenges(header: str, expected: list[tuple[str, dict[str, str]]]) -> None:
+def test_header_is_parsed_into_challenges(
+    header: str, expected: list[tuple[str, dict[str, str]]]
+) -> None:
     assert [(c.scheme, dict(c.parameters)) for c in parse_challenges([header])] == expected
 
 
-def test_several_headers_count_together() -> None:
+def test_several_headers_give_all_their_challenges() -> None:
     assert [c.scheme for c in parse_challenges(["Basic realm=x", "Bearer realm=y"])] == [
         "basic",
         "bearer",
@@ -44,19 +46,19 @@ def test_several_headers_count_together() -> None:
 
 
 @given(st.text('Bbasic realm="\\,= \té', max_size=80))
-def test_anything_is_read_to_its_end(header: str) -> None:
+def test_any_header_is_parsed_without_an_error(header: str) -> None:
     for found in parse_challenges([header]):
         assert found.scheme == found.scheme.lower() != ""
 
 
 @pytest.mark.parametrize("filling", ['"', "a=", ' \\"', "a ,", '="\\', " ", "a", 'a="', 'a="b" '])
-def test_reading_takes_time_in_proportion_to_the_header(filling: str) -> None:
+def test_parsing_time_grows_linearly_with_the_header(filling: str) -> None:
     def parse_whole(headers: list[str]) -> object:
         return parse_challenges(headers, max_header_characters=10**9)
 
     assert grows_linearly(lambda size: [f"Bearer {filling * size}"], parse_whole)
 
 
-def test_headers_are_read_up_to_a_length_and_a_number() -> None:
+def test_headers_above_the_maximum_length_and_number_are_ignored() -> None:
     assert parse_challenges([f"Basic {' ' * 5_000}, Bearer"]) == parse_challenges(["Basic"])
     assert len(parse_challenges(["Basic"] * 1_000)) == 4

@@ -109,7 +109,7 @@ async def test_content_type_with_a_charset_is_accepted(client: httpx.AsyncClient
     assert answer.status_code == 200
 
 
-async def test_a_body_up_to_the_limit_is_read_and_a_longer_one_is_not(
+async def test_body_is_read_up_to_the_limit_only(
     client: httpx.AsyncClient,
 ) -> None:
     body = json.dumps(review(TEKTON)).encode()

@@ -205,7 +205,7 @@ def peak_bytes(questions: int) -> int:
         tracemalloc.stop()
 
 
-def test_memory_for_sets_of_policies_is_bounded() -> None:
+def test_cache_of_policy_sets_is_bounded() -> None:
     assert peak_bytes(2_800) < 1.5 * peak_bytes(700)
 
 

@@ -42,7 +42,7 @@ def applied(old: list[str], found: list[str]) -> list[str]:
 
 
 @given(LINES, LINES)
-def test_diff_turns_the_first_text_into_the_second(old: list[str], new: list[str]) -> None:
+def test_applied_diff_turns_the_first_text_into_the_second(old: list[str], new: list[str]) -> None:
     found = diff(old, new)
     assert bool(found) is (old != new)
     assert applied(old, found) == new

@@ -144,5 +144,5 @@ def test_extreme_nesting_does_not_crash_the_process(text: str) -> None:
     assert (done.returncode, done.stdout) == (0, "refused\n")
 
 
-def test_usual_nesting_is_read() -> None:
+def test_nesting_below_the_limit_is_read() -> None:
     assert json.dumps(load("[" * 60 + "]" * 60)) == "[" * 60 + "]" * 60
