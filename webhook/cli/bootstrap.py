@@ -48,9 +48,9 @@ def build_offline(manifests: Path, certs_dir: Path) -> Components:
     return Components(source, certificates, _checks(source, certificates), running, None, None)
 
 
-def build_dev(certs_dir: Path, beyond_loopback: bool) -> Components:
+def build_dev(certs_dir: Path, listens_on_network: bool) -> Components:
     """Build a server for development, which reads a cluster and writes nothing to it."""
-    # The import takes a quarter of a second, which other commands need not spend.
+    # Imported here, because the import takes a quarter of a second and few commands need it.
     from webhook.cluster.kube_source import KubernetesSource
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.token_review import ClusterAuthorizer
@@ -64,7 +64,7 @@ def build_dev(certs_dir: Path, beyond_loopback: bool) -> Components:
         async with server, source.running(), certificates.running():
             yield
 
-    authorizer = ClusterAuthorizer(server) if beyond_loopback else None
+    authorizer = ClusterAuthorizer(server) if listens_on_network else None
     checks = _checks(source, certificates)
     return Components(source, certificates, checks, running, authorizer, ClusterPullSecrets(server))
 
@@ -74,7 +74,7 @@ def build_in_cluster(
     lease: str,
     webhook_configuration: str | None,
     certificates: FileSource | StoredCertificates,
-    beyond_loopback: bool,
+    listens_on_network: bool,
 ) -> Components:
     """Build one replica of an installation in a cluster."""
     from webhook.cluster.controller import Controller
@@ -83,7 +83,7 @@ def build_in_cluster(
 
     server = _connect()
     replica = Controller(server, namespace, lease, webhook_configuration, certificates)
-    authorizer = ClusterAuthorizer(server) if beyond_loopback else None
+    authorizer = ClusterAuthorizer(server) if listens_on_network else None
     return Components(
         replica.source,
         replica.certificates,

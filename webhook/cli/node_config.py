@@ -25,8 +25,8 @@ class Release(click.ParamType[Version]):
 
     name = "version"
 
-    def __init__(self, check: Callable[[str], Version]) -> None:
-        self._check = check
+    def __init__(self, parse_release: Callable[[str], Version]) -> None:
+        self._parse_release = parse_release
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -35,19 +35,20 @@ class Release(click.ParamType[Version]):
         if isinstance(value, Version):
             return value
         try:
-            return self._check(str(value))
+            return self._parse_release(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
 def _oldest_option(
-    check: Callable[[str], Version],
+    runtime: str, parse_release: Callable[[str], Version]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option(
         "--oldest",
-        type=Release(check),
-        help="The oldest release on these nodes. kubectl get nodes -o wide shows it. Without this "
-        "option, the output is valid for all supported releases.",
+        type=Release(parse_release),
+        help=f"The oldest {runtime} release on the nodes that get the configuration. kubectl get "
+        "nodes -o wide shows the releases. Without this option, the output is valid for all "
+        "supported releases.",
     )
 
 
@@ -127,7 +128,7 @@ def node_config() -> None:
     show_default=True,
     help="The OCI runtime, on CRI-O before 1.31.3. Later releases use their own default.",
 )
-@_oldest_option(crio_nodes.release)
+@_oldest_option("CRI-O", crio_nodes.parse_release)
 @node_selector_option
 @click.option(
     "-o",
@@ -204,7 +205,7 @@ def crio(
     callback=_subdomain_name,
     help="The name of the RuntimeClass, which policies use.",
 )
-@_oldest_option(containerd_nodes.release)
+@_oldest_option("containerd", containerd_nodes.parse_release)
 @node_selector_option
 @click.option(
     "-o",

@@ -169,7 +169,7 @@ class Cluster(TypedDict):
     context: str | None
 
 
-_CLUSTER = (
+_CLUSTER_OPTIONS = (
     click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False),
@@ -189,7 +189,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         command(*arguments, cluster=Cluster(kubeconfig=kubeconfig, context=context), **options)
 
-    for option in reversed(_CLUSTER):
+    for option in reversed(_CLUSTER_OPTIONS):
         wrapped = option(wrapped)
     return wrapped
 
@@ -201,7 +201,7 @@ container_option = click.option(
     help="The container. Needed only if the pod has several.",
 )
 
-_BACKOFF = (
+_BACKOFF_OPTIONS = (
     click.option(
         "--backoff-first",
         type=DurationType(),
@@ -245,7 +245,7 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
         backoff_total: timedelta,
         **options: Any,
     ) -> None:
-        # The import takes a quarter of a second, which other commands need not spend.
+        # Imported here, because the import takes a quarter of a second and few commands need it.
         from webhook.client import Backoff
 
         backoff = Backoff(
@@ -256,7 +256,7 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
         )
         command(*arguments, backoff=backoff, **options)
 
-    for option in reversed(_BACKOFF):
+    for option in reversed(_BACKOFF_OPTIONS):
         wrapped = option(wrapped)
     return wrapped
 

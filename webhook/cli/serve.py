@@ -201,7 +201,7 @@ def serve(
         from webhook.server.run import serve as run
 
     log_as_server()
-    beyond_loopback = not _is_loopback(host)
+    listens_on_network = not _is_loopback(host)
     in_cluster_only = "--tls self-managed" if tls == "self-managed" else ""
     if webhook_configuration and not in_cluster_only:
         in_cluster_only = "--webhook-configuration"
@@ -214,7 +214,7 @@ def serve(
             components = build_offline(manifests, certs_dir)
             # These pods never run, so their helper image need not exist.
             linger_image = linger_image or PLACEHOLDER_IMAGE
-            if beyond_loopback:
+            if listens_on_network:
                 warning = f"warning: any client of {host}:{port} may use /preview and /metrics"
                 click.echo(f"podsettle: {warning}", err=True)
         elif own_namespace is not None:
@@ -224,12 +224,12 @@ def serve(
                 else FileSource(CertificateDirectory(certs_dir))
             )
             components = build_in_cluster(
-                own_namespace, lease, webhook_configuration, certificates, beyond_loopback
+                own_namespace, lease, webhook_configuration, certificates, listens_on_network
             )
         elif in_cluster_only:
             raise InputError(f"{in_cluster_only} needs --own-namespace NAME")
         else:
-            components = build_dev(certs_dir, beyond_loopback)
+            components = build_dev(certs_dir, listens_on_network)
         if client_ca is not None:
             ask_for_client_certificate(components.certificates.context, client_ca)
         listener = listen(host, port)

@@ -179,10 +179,10 @@ def waiting(pod: Json, container: str) -> str:
 
 def run_id(pod: Json, container: str) -> str:
     """Return the runtime's ID of the container's last run, or an empty text before the first."""
-    found = status(pod, container)
+    run = status(pod, container)
     if last_terminated(pod, container) is not None:
-        found = found["lastState"]["terminated"]
-    return found.get("containerID") or ""
+        run = run["lastState"]["terminated"]
+    return run.get("containerID") or ""
 
 
 def _statuses(pod: Json) -> Iterator[Json]:

@@ -21,7 +21,7 @@ class ImpossibleReleaseError(ValueError):
     """The text is not a release of the runtime."""
 
 
-def check_release(
+def parse_runtime_release(
     text: str, runtime: str, *, example: str, patch_matters: Collection[tuple[int, int]]
 ) -> Version:
     """Return the release in a text such as `example`, also with a prefix such as `cri-o://`.

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.core.defects.versions import Version
-from webhook.node_config.common import ImpossibleReleaseError, UnsupportedError, check_release
+from webhook.node_config.common import (
+    ImpossibleReleaseError,
+    UnsupportedError,
+    parse_runtime_release,
+)
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 
@@ -63,10 +67,10 @@ def volatile_drop_in(config_version: int = DEFAULT_CONFIG_VERSION) -> str:
     )
 
 
-def release(text: str) -> Version:
+def parse_release(text: str) -> Version:
     """Return the containerd release in a text. Raises ImpossibleReleaseError for another text."""
     matters = tuple((1, minor) for minor in _FIRST_PATCH_BY_MINOR)
-    found = check_release(text, "containerd", example="2.1.5", patch_matters=matters)
+    found = parse_runtime_release(text, "containerd", example="2.1.5", patch_matters=matters)
     if found.major == 1 and found.minor >= _FIRST_KUBERNETES_MINOR:
         raise ImpossibleReleaseError(
             f"{text} looks like Kubernetes' version; the runtime's is under CONTAINER-RUNTIME: "

@@ -12,7 +12,12 @@ from enum import StrEnum
 
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.defects.versions import Version
-from webhook.node_config.common import ImpossibleReleaseError, Json, UnsupportedError, check_release
+from webhook.node_config.common import (
+    ImpossibleReleaseError,
+    Json,
+    UnsupportedError,
+    parse_runtime_release,
+)
 
 DROP_IN = "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
 
@@ -41,12 +46,12 @@ class Mode(StrEnum):
     """For every pod with the RuntimeClass. The remedy `runtimeClass` is enough."""
 
 
-def release(text: str) -> Version:
+def parse_release(text: str) -> Version:
     """Return the CRI-O release in a text. Raises ImpossibleReleaseError for another text.
 
     The check is strict, because CRI-O may not start with a configuration for a later release.
     """
-    found = check_release(text, "cri-o", example="1.33.12", patch_matters=((1, 31),))
+    found = parse_runtime_release(text, "cri-o", example="1.33.12", patch_matters=((1, 31),))
     if found.major == 4:
         known = found.minor <= _LAST_OPENSHIFT_MINOR
         its = f"its CRI-O is 1.{found.minor + 13}" if known else "CRI-O's is another"
