@@ -1,4 +1,4 @@
-"""Small pods, policies and views, for tests that want to see every field that matters."""
+"""Factories of small pods, policies, views and reviews."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LINGER = ["/podsettle/linger", "--sleep", "10ms", "--min-lifetime", "500ms", "--
 
 
 def container(name: str, *command: str, **fields: Any) -> Json:
-    found: Json = {"name": name, "image": "registry.example/app:1", **fields}
-    return {**found, "command": list(command)} if command else found
+    made: Json = {"name": name, "image": "registry.example/app:1", **fields}
+    return {**made, "command": list(command)} if command else made
 
 
 def pod(
@@ -51,7 +51,7 @@ def pod(
 
 
 def policy_document(name: str = "p", *, remedies: Json | None = None, **spec: Any) -> Json:
-    """A SettlePolicy, cluster-wide unless the keywords say otherwise."""
+    """Return a SettlePolicy. Without a `namespaceSelector` in `spec`, every namespace matches."""
     chosen = {"postInitSleep": {}} if remedies is None else remedies
     return {
         "apiVersion": "podsettle.dev/v1alpha1",
@@ -97,7 +97,7 @@ def runtime_class(name: str, overhead: Json | None = None, selector: Json | None
 
 
 def in_shell(command: Sequence[str], *, sleep_ms: int = 0, min_lifetime_ms: int = 0) -> list[str]:
-    """A command with the shell wrapper in front."""
+    """Return the command with the shell wrapper in front."""
     prefix = wrapper(command[0], sleep_ms=sleep_ms, min_lifetime_ms=min_lifetime_ms)
     return [*prefix, *command]
 
@@ -114,20 +114,20 @@ def view(
     return Snapshot(
         PolicySet(policies),
         {space.name: space for space in spaces},
-        {found.name: found for found in known},
+        {each.name: each for each in known},
         Nodes(read_node(document) for document in nodes),
         server,
     )
 
 
-def decided(
-    pod: object, seen: Snapshot, *, namespace: str = "ci", settings: OperatorSettings = SETTINGS
+def decide_pod(
+    pod: object, view: Snapshot, *, namespace: str = "ci", settings: OperatorSettings = SETTINGS
 ) -> Decision:
-    return decide(make_request(pod, namespace), seen.policies, seen, settings)
+    return decide(make_request(pod, namespace), view.policies, view, settings)
 
 
 def review(document: Any, **request: Any) -> Json:
-    """An AdmissionReview, as the API server sends it."""
+    """Return an AdmissionReview in the form that the API server sends."""
     options = {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
     made = reviews.review({}, namespace="ci", options=options)
     made["request"] |= {"object": document, **request}
@@ -135,24 +135,27 @@ def review(document: Any, **request: Any) -> Json:
 
 
 def patched(pod: Json, decision: Decision) -> Json:
-    """The full pod once the API server has applied the patch."""
+    """Return the pod to which the API server has applied the patch."""
     after: Json = jsonpatch.apply_patch(pod, list(decision.operations))
     return after
 
 
-def settled(pod: Json, seen: Snapshot, **options: Any) -> Json:
-    return patched(pod, decided(pod, seen, **options))
+def mutate_pod(pod: Json, view: Snapshot, **options: Any) -> Json:
+    return patched(pod, decide_pod(pod, view, **options))
 
 
-def why(decision: Decision) -> list[str]:
-    """Each outcome's reason, after its container where it has one."""
+def reasons(decision: Decision) -> list[str]:
+    """Return the reason of each outcome, with the container as a prefix if there is one."""
     return [
         f"{o.container}: {o.reason}" if o.container else str(o.reason) for o in decision.outcomes
     ]
 
 
 def qos(document: Json) -> str:
-    """The QoS class by Kubernetes' rules: pkg/apis/core/v1/helper/qos. Init containers count."""
+    """Return the QoS class by the rules of Kubernetes: pkg/apis/core/v1/helper/qos.
+
+    Init containers count.
+    """
     spec = document["spec"]
     all_ = [*(spec.get("initContainers") or ()), *spec["containers"]]
     counted = [

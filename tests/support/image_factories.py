@@ -1,4 +1,4 @@
-"""A pod settled as the server does it: decide, look up what is lacking, decide again."""
+"""Factories for tests of image look-ups: policies, decisions with a look-up, registry handlers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.support.factories import LINGER, SETTINGS, Json, patched
-from tests.support.registry import Handler, Server, found, query
+from tests.support.registry import Handler, Server, look_up, query
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import decide
 from webhook.core.admission.review import make_request
@@ -19,8 +19,8 @@ from webhook.images.lookup import ImageLookup
 HELPER = LINGER
 
 
-def images(*registries: str, **mirrors: str) -> dict[str, Any]:
-    """The parts of a policy that wraps every container, from these registries."""
+def image_policy(*registries: str, **mirrors: str) -> dict[str, Any]:
+    """Return spec fields of a policy that wraps every container of an image from `registries`."""
     return {
         "remedies": {"postInitSleep": {"containers": ["*"]}},
         "imageConfig": {
@@ -31,31 +31,35 @@ def images(*registries: str, **mirrors: str) -> dict[str, Any]:
     }
 
 
-async def settle(
-    pod: Json, seen: Snapshot, lookup: ImageLookup, said: list[Outcome] | None = None
+async def mutate_pod_with_lookup(
+    pod: Json, view: Snapshot, lookup: ImageLookup, outcomes: list[Outcome] | None = None
 ) -> Json:
+    """Return the pod that the server admits: decide, look up missing images, decide again.
+
+    The outcomes are appended to `outcomes`.
+    """
     request = make_request(pod, "ci")
-    decision = decide(request, seen.policies, seen, SETTINGS)
+    decision = decide(request, view.policies, view, SETTINGS)
     if decision.missing_images:
         known = await lookup.find(decision.missing_images, 30)
-        decision = decide(request, seen.policies, seen, SETTINGS, known)
-    if said is not None:
-        said += decision.outcomes
+        decision = decide(request, view.policies, view, SETTINGS, known)
+    if outcomes is not None:
+        outcomes += decision.outcomes
     return patched(pod, decision)
 
 
 APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
 
 
-async def why(lookup: ImageLookup, server: Server, **said: Any) -> str:
-    """Why `SERVER/a:1` is not available, without its name."""
-    answer = await found(lookup, query(f"{server.host}/a:1", server.host, **said))
+async def unavailable_reason(lookup: ImageLookup, server: Server, **fields: Any) -> str:
+    """Return why `SERVER/a:1` is not available, without the name of the image."""
+    answer = await look_up(lookup, query(f"{server.host}/a:1", server.host, **fields))
     assert isinstance(answer, Unavailable)
     return answer.why.removeprefix(f"{server.host}/a:1: ").replace(server.host, "SERVER")
 
 
-def answering(**answers: Callable[[], web.StreamResponse]) -> Handler:
-    """A handler by the last-but-one part of the path: manifests, blobs, token."""
+def handler_of(**answers: Callable[[], web.StreamResponse]) -> Handler:
+    """Return a handler that chooses by the last but one path segment: manifests, blobs, token."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         return answers[request.path.split("/")[-2]]()

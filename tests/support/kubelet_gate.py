@@ -12,17 +12,17 @@ HOST_IP = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.ho
 SETTLED = ["/linger", "--min-lifetime", "500ms", "--", "/linger"]
 
 
-def seen(*nodes: Json, beside: Json | None = None, **settings: Any) -> Snapshot:
+def make_view(*nodes: Json, beside: Json | None = None, **settings: Any) -> Snapshot:
     return view(policy(remedies={"kubeletGate": settings, **(beside or {})}), nodes=nodes)
 
 
-def inits(after: Json) -> list[Json]:
-    found: list[Json] = after["spec"].get("initContainers", [])
-    return found
+def init_containers(after: Json) -> list[Json]:
+    containers: list[Json] = after["spec"].get("initContainers", [])
+    return containers
 
 
-def names(after: Json) -> list[str]:
-    return [found["name"] for found in inits(after)]
+def init_container_names(after: Json) -> list[str]:
+    return [each["name"] for each in init_containers(after)]
 
 
 def sidecar(name: str) -> Json:

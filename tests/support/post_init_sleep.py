@@ -15,17 +15,17 @@ HELPER = "podsettle-linger"
 HELPER_VOLUME = {"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
 
 
-def seen(*nodes: Json, server: Version | None = None, **settings: Any) -> Snapshot:
+def make_view(*nodes: Json, server: Version | None = None, **settings: Any) -> Snapshot:
     return view(policy(remedies={"postInitSleep": settings}), nodes=nodes, server=server)
 
 
-def inits(after: Json) -> list[Json]:
-    found: list[Json] = after["spec"].get("initContainers", [])
-    return found
+def init_containers(after: Json) -> list[Json]:
+    containers: list[Json] = after["spec"].get("initContainers", [])
+    return containers
 
 
-def names(containers: list[Json]) -> list[str]:
-    return [found["name"] for found in containers]
+def container_names(containers: list[Json]) -> list[str]:
+    return [each["name"] for each in containers]
 
 
 SMALL = {"cpu": "5m", "memory": "5Mi"}

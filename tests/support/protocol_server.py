@@ -75,7 +75,7 @@ def is_settled(client: Client) -> bool:
     return "patch" in review_in(client.answer())
 
 
-def of(uid: int) -> bytes:
+def review_with_uid(uid: int) -> bytes:
     """A review of a small pod, recognizable by its uid."""
     return mutate(review(POD, uid=str(uid)))
 

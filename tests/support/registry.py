@@ -118,7 +118,7 @@ def index_of(*images: tuple[Image, Mapping[str, Any]], media_type: str = OCI_IND
     return Image(json.dumps(document).encode(), media_type, ())
 
 
-def on(architecture: str, os: str = "linux") -> dict[str, Any]:
+def platform(architecture: str, os: str = "linux") -> dict[str, Any]:
     """What an index says of an image for a platform."""
     return {"platform": {"os": os, "architecture": architecture}}
 
@@ -162,7 +162,7 @@ class RunningRegistry:
         return [" ".join(each) for each in found if method in each[0] and path in each[1]]
 
 
-def _nobody(_scope: str) -> Mapping[str, str]:
+def _no_authorization(_scope: str) -> Mapping[str, str]:
     return {}
 
 
@@ -171,7 +171,7 @@ def start_registry(
     directory: Path,
     ca: trustme.CA,
     *,
-    authorize: Callable[[str], Mapping[str, str]] = _nobody,
+    authorize: Callable[[str], Mapping[str, str]] = _no_authorization,
     **configuration: Any,
 ) -> Iterator[RunningRegistry]:
     """A registry; keywords are sections of its configuration."""
@@ -284,15 +284,15 @@ def serving(image: Image, *more: Image) -> Handler:
 
 
 def query(
-    image: str, *registries: str, mirrors: Mapping[str, str] | None = None, **said: Any
+    image: str, *registries: str, mirrors: Mapping[str, str] | None = None, **fields: Any
 ) -> ImageQuery:
-    """A query; without registries, the image's own may be asked."""
+    """Return a query. Without `registries`, the registry of the image is allowed."""
     allowed = registries or (image.partition("/")[0],)
     rules = LookupRules(allowed, tuple((mirrors or {}).items()))
-    return ImageQuery(image, rules, **{"namespace": "ci", "service_account": "default", **said})
+    return ImageQuery(image, rules, **{"namespace": "ci", "service_account": "default", **fields})
 
 
-async def found(
+async def look_up(
     lookup: ImageLookup, asked: ImageQuery, seconds: float = 30
 ) -> ImageConfig | Unavailable:
     return (await lookup.find([asked], seconds))[asked]

@@ -12,7 +12,7 @@ AN_HOUR = "1h"
 READY = "is ready: it begins a TLS handshake"
 
 
-def waiting(listener: Listener, timeout: str = AN_HOUR) -> list[str]:
+def wait_arguments(listener: Listener, timeout: str = AN_HOUR) -> list[str]:
     """Return linger's arguments for waiting for a listener."""
     return ["wait-kubelet", "--timeout", timeout, "--port", str(listener.port)]
 
@@ -28,9 +28,9 @@ def wait(linger: Path, *arguments: str, host: str | None) -> subprocess.Complete
     )
 
 
-def said(linger: Path, listener: Listener, timeout: str = AN_HOUR) -> str:
+def logged_line(linger: Path, listener: Listener, timeout: str = AN_HOUR) -> str:
     """Return linger's only line about a listener. The exit code must be 0."""
-    done = wait(linger, *waiting(listener, timeout), host=listener.host)
+    done = wait(linger, *wait_arguments(listener, timeout), host=listener.host)
     assert (done.returncode, done.stdout) == (0, "")
     prefix = "linger: "
     (line,) = done.stderr.splitlines()

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from tests.support.authorities import Authority, Issued
-from tests.support.registry import found, query
+from tests.support.registry import look_up, query
 from webhook.cluster.client import ApiServer
 from webhook.core.images import Unavailable
 from webhook.images.lookup import ImageLookup
@@ -112,7 +112,7 @@ def ask_registry(
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted.file))
         lookup = ImageLookup()
         try:
-            answer = await found(lookup, query(f"{host}/a:1"))
+            answer = await look_up(lookup, query(f"{host}/a:1"))
         finally:
             await lookup.aclose()
         assert isinstance(answer, Unavailable)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.tls_listeners import Listener
-from tests.support.wait_kubelet import READY, said
+from tests.support.wait_kubelet import READY, logged_line
 
 
 @pytest.mark.parametrize("version", ["VersionTLS12", "VersionTLS13"])
@@ -16,9 +16,11 @@ def test_go_tls_accepts_the_client_hello_for_each_tls_version(linger: Path, vers
     """The kubelet and the kube-apiserver both use Go's crypto/tls."""
     with KubeCluster.start(f"--tls-min-version={version}") as cluster:
         port = int(cluster.url.rpartition(":")[2])
-        assert said(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"
+        assert (
+            logged_line(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"
+        )
 
 
 def test_kube_apiserver_accepts_the_client_hello(linger: Path, cluster: KubeCluster) -> None:
     port = int(cluster.url.rpartition(":")[2])
-    assert said(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"
+    assert logged_line(linger, Listener("127.0.0.1", port)) == f"the kubelet at 127.0.0.1 {READY}"

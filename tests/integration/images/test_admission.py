@@ -16,7 +16,7 @@ import yaml
 from aiohttp import web
 
 from tests.support.factories import SETTINGS, container, pod, policy_document
-from tests.support.image_factories import HELPER, images
+from tests.support.image_factories import HELPER, image_policy
 from tests.support.registry import Image, RunningRegistry, serving, start_server
 from tests.support.reviews import patch_of, review
 from webhook.cluster.manifest_source import ManifestsSource
@@ -39,7 +39,7 @@ async def webhook(directory: Path, host: str) -> AsyncIterator[httpx.AsyncClient
     """A webhook whose one policy allows look-ups at one registry."""
     manifests = directory / "manifests"
     manifests.mkdir()
-    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**images(host))))
+    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**image_policy(host))))
     source = ManifestsSource(manifests)
     source.refresh()
     app = create_app(

@@ -10,7 +10,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from tests.support.image_factories import APP
-from tests.support.registry import Image, found, query, serving, start_server
+from tests.support.registry import Image, look_up, query, serving, start_server
 from webhook.core.images import Unavailable
 from webhook.images.http_session import SsrfSafeResolver
 from webhook.images.lookup import ImageLookup
@@ -53,16 +53,16 @@ async def test_forbidden_address_needs_an_exact_entry_in_registries(
     registries: list[str], asked: bool, ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     async with start_server(ca, serving(image), "localhost") as server:
-        answer = await found(lookup, query(f"{server.host}/a:1", *registries))
+        answer = await look_up(lookup, query(f"{server.host}/a:1", *registries))
         assert isinstance(answer, Unavailable)
         assert bool(server.seen) is asked
         # A name that stands for such an address does not help, even if the policy names it.
         name = f"localhost:{server.host.rpartition(':')[2]}"
-        answer = await found(lookup, query(f"{name}/a:1", name))
+        answer = await look_up(lookup, query(f"{name}/a:1", name))
         assert isinstance(answer, Unavailable)
         assert FORBIDDEN in answer.why
         assert server.seen == []
-        assert await found(lookup, query(f"{server.host}/a:1", server.host)) == APP
+        assert await look_up(lookup, query(f"{server.host}/a:1", server.host)) == APP
 
 
 async def test_registry_that_the_policy_does_not_list_gets_no_request(
@@ -71,20 +71,20 @@ async def test_registry_that_the_policy_does_not_list_gets_no_request(
     """Not even where its address may be asked, for it is the mirror of another."""
     async with start_server(ca, serving(image)) as server:
         mirrors = {"mirrored.example": server.host}
-        answer = await found(lookup, query(f"{server.host}/a:1", "*.example", mirrors=mirrors))
+        answer = await look_up(lookup, query(f"{server.host}/a:1", "*.example", mirrors=mirrors))
         assert answer == Unavailable(
             f"registry {server.host} is not among the policy's imageConfig.registries"
         )
         assert server.seen == []
-        assert await found(lookup, query("mirrored.example/a:1", "x", mirrors=mirrors)) == APP
+        assert await look_up(lookup, query("mirrored.example/a:1", "x", mirrors=mirrors)) == APP
 
 
 async def test_permission_of_one_policy_does_not_apply_to_another(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     async with start_server(ca, serving(image)) as server:
-        assert await found(lookup, query(f"{server.host}/a:1", server.host)) == APP
-        answer = await found(lookup, query(f"{server.host}/a:1", "127.0.0.1:*"))
+        assert await look_up(lookup, query(f"{server.host}/a:1", server.host)) == APP
+        answer = await look_up(lookup, query(f"{server.host}/a:1", "127.0.0.1:*"))
         assert isinstance(answer, Unavailable)
 
 

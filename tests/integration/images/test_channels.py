@@ -16,7 +16,7 @@ import yaml
 from fastapi import FastAPI
 
 from tests.support.factories import SETTINGS, container, pod, policy, policy_document, view
-from tests.support.image_factories import HELPER, images
+from tests.support.image_factories import HELPER, image_policy
 from tests.support.image_fixtures import NewLookup
 from tests.support.process import podsettle
 from tests.support.registry import Image, RunningRegistry
@@ -27,22 +27,22 @@ from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.route import preview_router
 
 
-def new(registry: RunningRegistry) -> dict[str, Any]:
+def new_pod(registry: RunningRegistry) -> dict[str, Any]:
     return pod(container("a", image=f"{registry.host}/shown:1"), restartPolicy="Never")
 
 
-def many(registry: RunningRegistry) -> str:
+def many_pods(registry: RunningRegistry) -> str:
     """More pods than one pod may have images."""
     images = [f"{registry.host}/many/{n}:1" for n in range(15)]
     pods = [pod(container("a", image=image), restartPolicy="Never") for image in images]
     return yaml.safe_dump_all(pods)
 
 
-async def answered(
+async def post_preview(
     registry: RunningRegistry, lookup: ImageLookup | None, body: str = ""
 ) -> list[dict[str, Any]]:
     app = FastAPI()
-    seen = view(policy(**images(registry.host)))
+    seen = view(policy(**image_policy(registry.host)))
     previewer = Previewer(lambda: seen, SETTINGS, lookup)
     app.include_router(preview_router(previewer, MemoryBudget(), PreviewLimits()))
     transport = httpx.ASGITransport(app)
@@ -50,7 +50,7 @@ async def answered(
         aclosing(previewer),
         httpx.AsyncClient(transport=transport, base_url="http://podsettle") as client,
     ):
-        answer = await client.post("/preview", content=body or json.dumps(new(registry)))
+        answer = await client.post("/preview", content=body or json.dumps(new_pod(registry)))
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()["pods"][0]
     return found
@@ -60,11 +60,11 @@ async def test_preview_endpoint_wraps_a_container_by_its_image_configuration(
     registry: RunningRegistry, image: Image, new_lookup: NewLookup
 ) -> None:
     registry.push("shown", "1", image)
-    shown: Any = await answered(registry, new_lookup())
+    shown: Any = await post_preview(registry, new_lookup())
     (init,) = [c for c in shown["after"]["spec"]["initContainers"] if c["name"] == "a"]
     assert init["command"] == [*HELPER, "/bin/app", "--x"]
     assert init["args"] == ["run", "$$(HOME)"]
-    without: Any = await answered(registry, None)
+    without: Any = await post_preview(registry, None)
     reasons = [(o["container"], o["reason"]) for o in without["outcomes"]]
     assert ("a", "ImageConfigUnavailable") in reasons
 
@@ -72,12 +72,14 @@ async def test_preview_endpoint_wraps_a_container_by_its_image_configuration(
 async def test_preview_looks_up_more_images_than_one_pod_may_have(
     registry: RunningRegistry, new_lookup: NewLookup, tmp_path: Path, ca: trustme.CA
 ) -> None:
-    await answered(registry, new_lookup(), many(registry))
+    await post_preview(registry, new_lookup(), many_pods(registry))
     assert len(registry.requests(path="/many/")) == 15
     manifests = tmp_path / "manifests"
     manifests.mkdir()
-    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**images(registry.host))))
-    (tmp_path / "pods.yaml").write_text(many(registry))
+    (manifests / "policy.yaml").write_text(
+        yaml.safe_dump(policy_document(**image_policy(registry.host)))
+    )
+    (tmp_path / "pods.yaml").write_text(many_pods(registry))
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     env = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
     command = ("preview", "--manifests", manifests, "--linger-image", "linger:1")
@@ -91,8 +93,10 @@ def test_preview_command_sends_requests_only_with_look_up_images(
     registry.push("shown", "1", image)
     manifests = tmp_path / "manifests"
     manifests.mkdir()
-    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**images(registry.host))))
-    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(new(registry)))
+    (manifests / "policy.yaml").write_text(
+        yaml.safe_dump(policy_document(**image_policy(registry.host)))
+    )
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(new_pod(registry)))
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     command: list[str | Path] = [
         "preview",

@@ -10,7 +10,7 @@ import pytest
 import trustme
 from aiohttp import web
 
-from tests.support.image_factories import APP, answering, why
+from tests.support.image_factories import APP, handler_of, unavailable_reason
 from tests.support.image_fixtures import NewLookup
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
@@ -18,9 +18,9 @@ from tests.support.registry import (
     Image,
     Server,
     digest_of,
-    found,
     index_of,
-    on,
+    look_up,
+    platform,
     query,
     serving,
     start_server,
@@ -53,7 +53,7 @@ async def test_manifest_of_40_mebibytes_is_not_read_completely(
         return response
 
     async with start_server(ca, handle) as server:
-        assert await why(lookup, server) in (
+        assert await unavailable_reason(lookup, server) in (
             "the registry would send more than 262144 bytes",
             "the registry sends more than 262144 bytes",
         )
@@ -68,7 +68,7 @@ async def test_configuration_above_the_size_limit_is_not_requested(
     document["config"]["size"] = 2 * MEBI
     large = Image(json.dumps(document).encode(), OCI_MANIFEST, image.blobs)
     async with start_server(ca, serving(large)) as server:
-        assert await why(lookup, server) == (
+        assert await unavailable_reason(lookup, server) == (
             "the image's configuration has 2097152 bytes; the limit is 262144"
         )
         assert not [path for path in server.paths if "blobs" in path]
@@ -90,7 +90,7 @@ async def test_content_with_another_digest_is_refused(
 
     async with start_server(ca, handle) as server:
         expected = "the registry sent content that does not match its digest"
-        assert await why(lookup, server) == expected
+        assert await unavailable_reason(lookup, server) == expected
 
 
 async def test_image_is_found_without_a_digest_header(
@@ -104,7 +104,7 @@ async def test_image_is_found_without_a_digest_header(
         return response
 
     async with start_server(ca, handle) as server:
-        assert await found(lookup, query(f"{server.host}/a:1")) == APP
+        assert await look_up(lookup, query(f"{server.host}/a:1")) == APP
 
 
 NESTED = b"[" * 100_000
@@ -135,7 +135,7 @@ async def test_malformed_or_unsupported_manifest_is_reported(
     manifest: bytes, expected: str, ca: trustme.CA, lookup: ImageLookup
 ) -> None:
     async with start_server(ca, serving(Image(manifest, OCI_MANIFEST, ()))) as server:
-        assert (await why(lookup, server)).startswith(expected)
+        assert (await unavailable_reason(lookup, server)).startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -153,24 +153,28 @@ async def test_malformed_or_foreign_configuration_is_reported(
     document["config"] |= {"digest": digest_of(config), "size": len(config)}
     broken = Image(json.dumps(document).encode(), OCI_MANIFEST, (config,))
     async with start_server(ca, serving(broken)) as server:
-        assert await why(lookup, server) == expected
+        assert await unavailable_reason(lookup, server) == expected
 
 
 async def test_index_with_more_than_16_matching_images_is_refused(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     entries = [
-        (Image(str(number).encode(), OCI_MANIFEST, ()), on(f"cpu{number}")) for number in range(17)
+        (Image(str(number).encode(), OCI_MANIFEST, ()), platform(f"cpu{number}"))
+        for number in range(17)
     ]
     async with start_server(ca, serving(index_of(*entries), image)) as server:
-        assert await why(lookup, server) == "the index has 17 matching images; the limit is 16"
+        assert (
+            await unavailable_reason(lookup, server)
+            == "the index has 17 matching images; the limit is 16"
+        )
         assert len(server.seen) == 2
 
 
 async def test_nested_index_is_refused(ca: trustme.CA, image: Image, lookup: ImageLookup) -> None:
-    inner = index_of((image, on("amd64")))
-    async with start_server(ca, serving(index_of((inner, on("amd64"))), inner)) as server:
-        assert await why(lookup, server) == "the index holds another index"
+    inner = index_of((image, platform("amd64")))
+    async with start_server(ca, serving(index_of((inner, platform("amd64"))), inner)) as server:
+        assert await unavailable_reason(lookup, server) == "the index holds another index"
 
 
 @pytest.mark.parametrize("digest", ["md5:x", "sha256:../../x", "", "sha256:" + "A" * 64])
@@ -180,7 +184,9 @@ async def test_invalid_digest_of_a_configuration_is_refused(
     config = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest, "size": 1}
     image = Image(json.dumps({"config": config}).encode(), OCI_MANIFEST, ())
     async with start_server(ca, serving(image)) as server:
-        assert await why(lookup, server) == ("the registry named a digest that cannot be verified")
+        assert await unavailable_reason(lookup, server) == (
+            "the registry named a digest that cannot be verified"
+        )
         assert not [path for path in server.paths if "blobs" in path]
 
 
@@ -188,9 +194,9 @@ async def test_invalid_digest_of_a_configuration_is_refused(
 async def test_unexpected_status_of_the_registry_is_reported(
     status: int, ca: trustme.CA, lookup: ImageLookup
 ) -> None:
-    handler = answering(manifests=lambda: web.Response(status=status, text="a secret"))
+    handler = handler_of(manifests=lambda: web.Response(status=status, text="a secret"))
     async with start_server(ca, handler) as server:
-        assert await why(lookup, server) == f"the registry answers {status}"
+        assert await unavailable_reason(lookup, server) == f"the registry answers {status}"
 
 
 async def test_hanging_request_ends_at_its_timeout(ca: trustme.CA, new_lookup: NewLookup) -> None:
@@ -201,14 +207,14 @@ async def test_hanging_request_ends_at_its_timeout(ca: trustme.CA, new_lookup: N
         raise AssertionError
 
     async with start_server(ca, hang) as server:
-        assert await why(lookup, server) == "'SERVER' did not answer in time"
+        assert await unavailable_reason(lookup, server) == "'SERVER' did not answer in time"
 
 
 async def test_failed_platform_cancels_the_requests_for_the_others(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
     other = image.as_docker
-    index = index_of((image, on("amd64")), (other, on("arm64")))
+    index = index_of((image, platform("amd64")), (other, platform("arm64")))
     serve, arrived, stopped = serving(index), asyncio.Event(), asyncio.Event()
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -224,7 +230,7 @@ async def test_failed_platform_cancels_the_requests_for_the_others(
         return await serve(request)
 
     async with start_server(ca, handle) as server:
-        assert await why(lookup, server) == "the registry answers 500"
+        assert await unavailable_reason(lookup, server) == "the registry answers 500"
         async with asyncio.timeout(5):
             await stopped.wait()
 
@@ -256,17 +262,19 @@ async def test_next_credential_is_tried_after_any_refusal(
             docker_config({f"{server.host}/a": ("first", "x")}),
             docker_config({server.host: ("second", "x")}),
         )
-        assert await found(new_lookup(secrets), query(f"{server.host}/a:1")) == APP
+        assert await look_up(new_lookup(secrets), query(f"{server.host}/a:1")) == APP
 
 
 async def test_invalid_port_of_a_mirror_is_reported_with_the_image(lookup: ImageLookup) -> None:
     asked = query("quay.io/a:1", mirrors={"quay.io": "mirror.example:99999"})
-    assert await found(lookup, asked) == Unavailable("quay.io/a:1: Port out of range 0-65535")
+    assert await look_up(lookup, asked) == Unavailable("quay.io/a:1: Port out of range 0-65535")
 
 
 async def test_refused_connection_is_reported(ca: trustme.CA, lookup: ImageLookup) -> None:
-    async with start_server(ca, answering()) as server:
+    async with start_server(ca, handler_of()) as server:
         pass
-    assert await why(lookup, server) == "'SERVER': Connect call failed ('127.0.0.1', {})".format(
+    assert await unavailable_reason(
+        lookup, server
+    ) == "'SERVER': Connect call failed ('127.0.0.1', {})".format(
         server.host.rpartition(":")[2]
-    ) or "refused" in await why(lookup, server)
+    ) or "refused" in await unavailable_reason(lookup, server)

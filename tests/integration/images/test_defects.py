@@ -19,7 +19,7 @@ import trustme
 from aiohttp import web
 
 from tests.support.factories import Json, container, pod, policy, view
-from tests.support.image_factories import HELPER, images, settle
+from tests.support.image_factories import HELPER, image_policy, mutate_pod_with_lookup
 from tests.support.image_fixtures import Clock, NewLookup
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
@@ -29,10 +29,10 @@ from tests.support.registry import (
     RunningRegistry,
     basic,
     digest_of,
-    found,
     htpasswd,
     index_of,
-    on,
+    look_up,
+    platform,
     query,
     serving,
     start_registry,
@@ -64,20 +64,20 @@ async def test_1_cached_configurations_expire_and_are_bounded_in_number(
     lookup = new_lookup(limits=LookupLimits(max_cache_entries=3))
     registry.push("moving", "1", image)
     asked = query(f"{registry.host}/moving:1")
-    assert await found(lookup, asked) == APP
+    assert await look_up(lookup, asked) == APP
     registry.push("moving", "1", new_image(entrypoint=["/other"]))
-    assert await found(lookup, asked) == APP
+    assert await look_up(lookup, asked) == APP
     clock.now += 60.1
-    assert await found(lookup, asked) == OTHER
+    assert await look_up(lookup, asked) == OTHER
     # A tag that stayed where it was costs one HEAD.
     clock.now += 60.1
-    assert await found(lookup, asked) == OTHER
+    assert await look_up(lookup, asked) == OTHER
     heads = [line for line in registry.requests(path="moving") if line.startswith("HEAD")]
     assert (len(heads), len(registry.requests(path="moving"))) == (3, 3 + 2 + 2)
     for number in range(5):
         registry.push("moving", "n", new_image(entrypoint=[f"/{number}"]))
         clock.now += 60.1
-        assert await found(lookup, query(f"{registry.host}/moving:n")) == ((f"/{number}",), ())
+        assert await look_up(lookup, query(f"{registry.host}/moving:n")) == ((f"/{number}",), ())
     assert len(lookup.configs) == 3
 
 
@@ -98,10 +98,10 @@ async def test_1_cached_configurations_are_bounded_in_bytes(
     asked = [query(f"{registry.host}/large:{number}") for number in range(80)]
     for number, each in enumerate(asked):
         registry.push("large", str(number), with_command(image, [str(number), *words]))
-        assert await found(lookup, each) == ((), (str(number), *words))
+        assert await look_up(lookup, each) == ((), (str(number), *words))
     # The latest is remembered; 80 times 230 KB are too much for the first to be.
-    assert await found(lookup, asked[-1]) == ((), ("79", *words))
-    assert await found(lookup, asked[0]) == ((), ("0", *words))
+    assert await look_up(lookup, asked[-1]) == ((), ("79", *words))
+    assert await look_up(lookup, asked[0]) == ((), ("0", *words))
     # The registry writes its log a moment later than its answers.
     await_that(lambda: len(registry.requests(path="/large/")) >= 80 * 3 + 2, "they were asked for")
     assert len(registry.requests(path="/large/")) == 80 * 3 + 2
@@ -112,8 +112,8 @@ async def test_1_command_of_more_than_1000_arguments_is_refused(
 ) -> None:
     registry.push("words", "1", with_command(image, ["x"] * 1_000))
     registry.push("words", "2", with_command(image, ["x"] * 1_001))
-    assert await found(lookup, query(f"{registry.host}/words:1")) == ((), ("x",) * 1_000)
-    refused = await found(lookup, query(f"{registry.host}/words:2"))
+    assert await look_up(lookup, query(f"{registry.host}/words:1")) == ((), ("x",) * 1_000)
+    refused = await look_up(lookup, query(f"{registry.host}/words:2"))
     assert "the image's command has more than 1000 arguments" in str(refused)
 
 
@@ -126,13 +126,13 @@ async def test_2_namespace_cannot_use_results_of_credentials_of_another_namespac
         lookup = new_lookup(Secrets(owners=(secret,)))
         mine = query(f"{registry.host}/private:1", namespace="owners")
         theirs = query(f"{registry.host}/private:1", namespace="others")
-        assert await found(lookup, mine) == APP
-        assert isinstance(await found(lookup, theirs), Unavailable)
-        assert await found(lookup, mine) == APP
+        assert await look_up(lookup, mine) == APP
+        assert isinstance(await look_up(lookup, theirs), Unavailable)
+        assert await look_up(lookup, mine) == APP
         # By digest as well.
         by_digest = f"{registry.host}/private@{image.digest}"
-        assert await found(lookup, query(by_digest, namespace="owners")) == APP
-        answer = await found(lookup, query(by_digest, namespace="others"))
+        assert await look_up(lookup, query(by_digest, namespace="owners")) == APP
+        answer = await look_up(lookup, query(by_digest, namespace="others"))
         assert isinstance(answer, Unavailable)
 
 
@@ -141,10 +141,12 @@ async def test_3_tag_latest_and_pull_policy_always_use_the_cache(
 ) -> None:
     registry.push("often", "latest", image)
     name = f"{registry.host}/often"
-    seen = view(policy(**images(registry.host)))
+    seen = view(policy(**image_policy(registry.host)))
     for tag in ("", ":latest") * 10:
         always = container("main", image=name + tag, imagePullPolicy="Always")
-        settled = await settle(pod(containers=[always], restartPolicy="Never"), seen, lookup)
+        settled = await mutate_pod_with_lookup(
+            pod(containers=[always], restartPolicy="Never"), seen, lookup
+        )
         assert command(settled) == [*HELPER, "/bin/app", "--x"]
     assert len(registry.requests(path="often")) == 3
 
@@ -153,11 +155,11 @@ async def test_4_concurrent_pods_share_one_look_up(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("rollout", "1", image)
-    seen = view(policy(**images(registry.host)))
+    seen = view(policy(**image_policy(registry.host)))
     new = pod(
         containers=[container("main", image=f"{registry.host}/rollout:1")], restartPolicy="Never"
     )
-    settled = await asyncio.gather(*(settle(new, seen, lookup) for _ in range(500)))
+    settled = await asyncio.gather(*(mutate_pod_with_lookup(new, seen, lookup) for _ in range(500)))
     assert all(command(each) == [*HELPER, "/bin/app", "--x"] for each in settled)
     methods = [line.split()[0] for line in registry.requests(path="rollout")]
     assert methods == ["HEAD", "GET", "GET"]
@@ -168,11 +170,11 @@ async def test_5_failure_is_cached_until_its_ttl_ends(
 ) -> None:
     asked = query(f"{registry.host}/later:1")
     for _ in range(5):
-        assert isinstance(await found(lookup, asked), Unavailable)
+        assert isinstance(await look_up(lookup, asked), Unavailable)
     assert len(registry.requests(path="later")) == 1
     registry.push("later", "1", image)
     clock.now += 30.1
-    assert await found(lookup, asked) == APP
+    assert await look_up(lookup, asked) == APP
 
 
 async def test_5_hanging_registry_takes_only_the_look_up_share_of_the_deadline(
@@ -189,12 +191,12 @@ async def test_5_hanging_registry_takes_only_the_look_up_share_of_the_deadline(
 
     async with start_server(ca, hang) as server:
         asked = query(f"{server.host}/slow:1")
-        answer = await found(lookup, asked, seconds=0.01)
+        answer = await look_up(lookup, asked, seconds=0.01)
         assert answer == Unavailable("the registry did not answer within 0.01 s")
         async with asyncio.timeout(30):
             await arrived.wait()
         go.set()
-        assert await found(lookup, asked) == APP
+        assert await look_up(lookup, asked) == APP
         assert server.paths.count("HEAD /v2/slow/manifests/1") == 1
 
 
@@ -211,13 +213,13 @@ async def test_5_late_result_is_cached_for_the_next_pod(
 
     async with start_server(ca, hang) as server:
         asked = query(f"{server.host}/slow:1")
-        assert isinstance(await found(lookup, asked, seconds=0.01), Unavailable)
+        assert isinstance(await look_up(lookup, asked, seconds=0.01), Unavailable)
         go.set()
         async with asyncio.timeout(10):
             while not len(lookup.configs):  # noqa: ASYNC110 (it happens unseen)
                 await asyncio.sleep(0.01)
         assert len(server.seen) == 3
-        assert await found(lookup, asked) == APP
+        assert await look_up(lookup, asked) == APP
         assert len(server.seen) == 3
         assert not lookup.detached
 
@@ -238,7 +240,7 @@ async def test_5_request_to_a_hanging_registry_ends_at_the_step_timeout(
     async with start_server(ca, hang) as server:
         asked = query(f"{server.host}/dead:1")
         for _ in range(3):
-            assert await found(lookup, asked) == Unavailable(
+            assert await look_up(lookup, asked) == Unavailable(
                 f"{server.host}/dead:1: the registry did not answer within 3 s"
             )
         assert len(server.seen) == 1
@@ -252,24 +254,24 @@ async def test_6_entry_of_an_index_is_selected_by_platform(
     arm = new_image(entrypoint=["/arm"], architecture="arm64")
     app = new_image(entrypoint=["/amd"], architecture="amd64")
     attested = {
-        **on("unknown", "unknown"),
+        **platform("unknown", "unknown"),
         "annotations": {
             "vnd.docker.reference.type": "attestation-manifest",
             "vnd.docker.reference.digest": app.digest,
         },
     }
-    disguised = {**on("amd64"), "annotations": {"vnd.docker.reference.type": "x"}}
+    disguised = {**platform("amd64"), "annotations": {"vnd.docker.reference.type": "x"}}
     index = index_of(
-        (windows, on("amd64", "windows")),
+        (windows, platform("amd64", "windows")),
         (attestation, attested),
         (attestation, disguised),
-        (arm, on("arm64")),
-        (app, on("amd64")),
+        (arm, platform("arm64")),
+        (app, platform("amd64")),
     )
     registry.push("index", "1", windows, attestation, arm, app, index)
     for architecture, entrypoint in (("amd64", "/amd"), ("arm64", "/arm")):
         asked = query(f"{registry.host}/index:1", architectures=frozenset({architecture}))
-        assert await found(lookup, asked) == ImageConfig((entrypoint,), ())
+        assert await look_up(lookup, asked) == ImageConfig((entrypoint,), ())
 
 
 async def test_7_every_matching_credential_is_tried(
@@ -282,7 +284,7 @@ async def test_7_every_matching_credential_is_tried(
             docker_config({f"{registry.host}/team": (USER, "wrong")}, "second"),
             docker_config({registry.host: (USER, PASSWORD)}, "third"),
         )
-        assert await found(new_lookup(secrets), query(f"{registry.host}/team/app:1")) == APP
+        assert await look_up(new_lookup(secrets), query(f"{registry.host}/team/app:1")) == APP
 
 
 async def test_8_requests_go_to_the_mirror_of_a_registry(
@@ -293,7 +295,7 @@ async def test_8_requests_go_to_the_mirror_of_a_registry(
     for mirror in (registry.host, f"{registry.host}/hub"):
         for name in ("debian:12", "docker.io/library/debian:12", "index.docker.io/debian:12"):
             asked = query(name, "none.example", mirrors={"docker.io": mirror})
-            assert await found(lookup, asked) == APP
+            assert await look_up(lookup, asked) == APP
     assert registry.requests("HEAD", "debian") == [
         "HEAD /v2/library/debian/manifests/12 200",
         "HEAD /v2/hub/library/debian/manifests/12 200",
@@ -316,8 +318,8 @@ async def test_9_failed_look_up_skips_only_its_container(
         restartPolicy="Never",
     )
     said: list[Outcome] = []
-    seen = view(policy(**images(registry.host)))
-    settled = await settle(new, seen, lookup, said)
+    seen = view(policy(**image_policy(registry.host)))
+    settled = await mutate_pod_with_lookup(new, seen, lookup, said)
     assert [(o.container, o.reason) for o in said[:2]] == [("said", "Applied"), ("fine", "Applied")]
     assert {o.reason for o in said[2:]} == {"ImageConfigUnavailable"}
     assert {o.container: o.message for o in said[2:]} == {
@@ -337,11 +339,11 @@ async def test_10_pull_secrets_are_cached_until_their_ttl_ends(
     secrets = Secrets(docker_config({}))
     lookup = new_lookup(secrets)
     asked = query(f"{registry.host}/read:1", pull_secrets=("a", "b"))
-    await asyncio.gather(*(found(lookup, asked) for _ in range(50)))
-    assert await found(lookup, asked) == APP
+    await asyncio.gather(*(look_up(lookup, asked) for _ in range(50)))
+    assert await look_up(lookup, asked) == APP
     assert secrets.reads == [("ci", ("a", "b"), "default")]
     clock.now += 30.1
-    await found(lookup, asked)
+    await look_up(lookup, asked)
     assert len(secrets.reads) == 2
 
 
@@ -349,7 +351,7 @@ async def test_10_message_names_three_unreadable_secrets_and_counts_the_rest(
     registry: RunningRegistry, new_lookup: NewLookup
 ) -> None:
     lookup = new_lookup(Secrets(*(PullSecret(f"s{n}", problem="is broken") for n in range(300))))
-    answer = await found(lookup, query(f"{registry.host}/none:1"))
+    answer = await look_up(lookup, query(f"{registry.host}/none:1"))
     assert isinstance(answer, Unavailable)
     assert answer.why == (
         f"{registry.host}/none:1: the registry answers 404; pull secret 's0' is broken; "
@@ -391,7 +393,7 @@ async def test_slow_registry_of_one_namespace_does_not_block_other_namespaces(
         assert answers[-1] == Unavailable(
             f"{server.host}/slow/99:1: 12 look-ups for namespace slow are under way"
         )
-        assert await found(lookup, query(f"{registry.host}/room:1", namespace="quick")) == APP
+        assert await look_up(lookup, query(f"{registry.host}/room:1", namespace="quick")) == APP
         go.set()
 
 
@@ -408,11 +410,11 @@ async def test_11_command_killed_by_a_signal_exits_with_128_plus_its_number(
         "dies", "1", new_image(entrypoint=["/usr/bin/env", "sh", "-c"], cmd=["kill -$0 $$"])
     )
     settings = {"postInitSleep": {"minLifetime": "0", "sleep": "1ms", "containers": ["*"]}}
-    seen = view(policy(**{**images(registry.host), "remedies": settings}))
+    seen = view(policy(**{**image_policy(registry.host), "remedies": settings}))
     new = pod(
         containers=[container("main", image=f"{registry.host}/dies:1")], restartPolicy="Never"
     )
-    settled = (await settle(new, seen, lookup))["spec"]["containers"][0]
+    settled = (await mutate_pod_with_lookup(new, seen, lookup))["spec"]["containers"][0]
     assert settled["args"] == ["kill -$$0 $$$$"]
     # As the kubelet hands it on: `$$` is one `$`.
     argv = [text.replace("$$", "$") for text in (*settled["command"], *settled["args"])]

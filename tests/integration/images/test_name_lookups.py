@@ -19,9 +19,9 @@ import pytest
 import yaml
 
 from tests.support.factories import container, pod, policy_document
-from tests.support.image_factories import images
+from tests.support.image_factories import image_policy
 from tests.support.process import PODSETTLE, free_port, podsettle
-from tests.support.registry import found, query
+from tests.support.registry import look_up, query
 from tests.support.reviews import review
 from tests.support.silent_dns import silent_dns, silent_dns_needed
 from tests.support.waiting import await_that
@@ -61,8 +61,8 @@ async def hanging(names: Names) -> AsyncIterator[ImageLookup]:
     await lookup.aclose()
 
 
-async def why(lookup: ImageLookup, image: str, **said: Any) -> str:
-    answer = await found(lookup, query(image, "*", **said))
+async def unavailable_reason(lookup: ImageLookup, image: str, **fields: Any) -> str:
+    answer = await look_up(lookup, query(image, "*", **fields))
     assert isinstance(answer, Unavailable)
     return answer.why.removeprefix(f"{image}: ")
 
@@ -70,7 +70,9 @@ async def why(lookup: ImageLookup, image: str, **said: Any) -> str:
 def begin_to_hang(lookup: ImageLookup, namespace: str) -> list[asyncio.Task[str]]:
     """Three pods of a namespace, each from a registry whose name is not answered."""
     return [
-        asyncio.create_task(why(lookup, f"hang-{n}.example/a:1", namespace=namespace))
+        asyncio.create_task(
+            unavailable_reason(lookup, f"hang-{n}.example/a:1", namespace=namespace)
+        )
         for n in range(3)
     ]
 
@@ -82,7 +84,7 @@ async def test_registry_name_is_resolved_while_the_default_executor_is_busy() ->
     await asyncio.sleep(0)
     lookup = ImageLookup()
     try:
-        assert NEVER_ASKED in await why(lookup, "localhost/a:1")
+        assert NEVER_ASKED in await unavailable_reason(lookup, "localhost/a:1")
     finally:
         release.set()
         await busy
@@ -97,7 +99,7 @@ async def test_hanging_registry_names_block_no_other_thread_and_no_other_namespa
     await asyncio.sleep(0)
     async with asyncio.timeout(30):
         await asyncio.to_thread(int)
-        assert NEVER_ASKED in await why(hanging, "localhost/a:1", namespace="b")
+        assert NEVER_ASKED in await unavailable_reason(hanging, "localhost/a:1", namespace="b")
     assert not any(each.done() for each in pods)
     names.answer.set()
     assert ["no name server answered" in each for each in await asyncio.gather(*pods)] == [True] * 3
@@ -109,12 +111,12 @@ async def test_refusal_at_the_limit_of_a_namespace_is_not_cached(
     pods = begin_to_hang(hanging, "a")
     await asyncio.sleep(0)
     async with asyncio.timeout(30):
-        assert await why(hanging, "localhost/a:1", namespace="a") == (
+        assert await unavailable_reason(hanging, "localhost/a:1", namespace="a") == (
             "3 DNS look-ups for namespace a are in flight; no more start until one ends"
         )
     names.answer.set()
     await asyncio.gather(*pods)
-    assert NEVER_ASKED in await why(hanging, "localhost/a:1", namespace="a")
+    assert NEVER_ASKED in await unavailable_reason(hanging, "localhost/a:1", namespace="a")
 
 
 async def test_refusal_of_one_namespace_does_not_apply_to_another(hanging: ImageLookup) -> None:
@@ -123,7 +125,10 @@ async def test_refusal_of_one_namespace_does_not_apply_to_another(hanging: Image
     await asyncio.sleep(0)
     async with asyncio.timeout(30):
         first, second = await asyncio.gather(
-            *(why(hanging, "localhost/a:1", namespace=namespace) for namespace in ("a", "b"))
+            *(
+                unavailable_reason(hanging, "localhost/a:1", namespace=namespace)
+                for namespace in ("a", "b")
+            )
         )
     assert "for namespace a are in flight" in first
     assert NEVER_ASKED in second
@@ -138,7 +143,7 @@ def serving_without_dns(directory: Path) -> Iterator[tuple[subprocess.Popen[str]
     certs, manifests, port = directory / "certs", directory / "manifests", free_port()
     assert podsettle("certs", "--certs-dir", certs).returncode == 0
     manifests.mkdir()
-    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**images("*"))))
+    (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**image_policy("*"))))
     arguments = ["--manifests", manifests, "--certs-dir", certs, "--port", port]
     with silent_dns(directory) as begin, (directory / "log").open("w") as log:
         process = subprocess.Popen(

@@ -16,7 +16,7 @@ from yarl import URL
 
 from tests.support.image_fixtures import NewLookup
 from tests.support.process import free_port
-from tests.support.registry import Image, found, query, serving, start_server
+from tests.support.registry import Image, look_up, query, serving, start_server
 from webhook.core.images import ImageConfig, Unavailable
 from webhook.images.http_session import SsrfSafeResolver
 from webhook.images.proxy import Proxy
@@ -87,7 +87,7 @@ async def test_request_goes_through_the_proxy_which_resolves_the_name(
     async with start_server(ca, serving(image), NAME) as server, start_proxy() as proxy:
         port = server.host.rpartition(":")[2]
         monkeypatch.setenv("HTTPS_PROXY", f"http://{user}{proxy.host}")
-        assert await found(new_lookup(), query(f"{NAME}:{port}/a:1")) == APP
+        assert await look_up(new_lookup(), query(f"{NAME}:{port}/a:1")) == APP
         assert set(proxy.seen) == {(f"{NAME}:{port}", authorization)}
 
 
@@ -102,7 +102,7 @@ async def test_https_proxy_with_its_own_certificate_is_used(
     ):
         target = f"{NAME}:{server.host.rpartition(':')[2]}"
         monkeypatch.setenv("HTTPS_PROXY", f"https://{proxy.host}")
-        assert await found(new_lookup(), query(f"{target}/a:1")) == APP
+        assert await look_up(new_lookup(), query(f"{target}/a:1")) == APP
         assert {each for each, _ in proxy.seen} == {target}
 
 
@@ -113,11 +113,11 @@ async def test_hosts_in_no_proxy_are_connected_to_directly(
         port = server.host.rpartition(":")[2]
         monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
         monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, .test")
-        answer = await found(new_lookup(), query(f"{NAME}:{port}/a:1"))
+        answer = await look_up(new_lookup(), query(f"{NAME}:{port}/a:1"))
         assert isinstance(answer, Unavailable)
         assert "the proxy" not in answer.why
         # The machine itself, too.
-        assert await found(new_lookup(), query(f"{server.host}/a:1")) == APP
+        assert await look_up(new_lookup(), query(f"{server.host}/a:1")) == APP
         assert proxy.seen == []
 
 
@@ -126,7 +126,7 @@ async def test_forbidden_address_is_not_requested_through_a_proxy(
 ) -> None:
     async with start_proxy() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
-        answer = await found(new_lookup(), query("169.254.169.254/a:1", "*"))
+        answer = await look_up(new_lookup(), query("169.254.169.254/a:1", "*"))
         assert answer == Unavailable(
             "169.254.169.254/a:1: refusing to connect to '169.254.169.254': "
             "loopback, link-local or metadata address"
@@ -139,10 +139,10 @@ async def test_error_of_the_proxy_is_reported_as_such(
 ) -> None:
     async with start_proxy("407 Proxy Authentication Required") as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
-        answer = await found(new_lookup(), query(f"{NAME}/a:1"))
+        answer = await look_up(new_lookup(), query(f"{NAME}/a:1"))
     assert answer == Unavailable(f"{NAME}/a:1: '{NAME}': the proxy answers 407")
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
-    answer = await found(new_lookup(), query(f"{NAME}/a:1"))
+    answer = await look_up(new_lookup(), query(f"{NAME}/a:1"))
     assert answer == Unavailable(f"{NAME}/a:1: '{NAME}': the proxy: Connection refused")
 
 
@@ -153,7 +153,7 @@ async def test_invalid_proxy_url_is_reported_without_its_password(
     value: str, new_lookup: NewLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", value)
-    assert await found(new_lookup(), query(f"{NAME}/a:1")) == Unavailable(
+    assert await look_up(new_lookup(), query(f"{NAME}/a:1")) == Unavailable(
         f"{NAME}/a:1: HTTPS_PROXY is not a URL such as http://proxy.example:3128"
     )
 

@@ -9,7 +9,7 @@ import pytest
 import trustme
 from aiohttp import web
 
-from tests.support.image_factories import APP, answering, why
+from tests.support.image_factories import APP, handler_of, unavailable_reason
 from tests.support.image_fixtures import NewLookup
 from tests.support.pull_secrets import Secrets, docker_config
 from tests.support.registry import (
@@ -18,7 +18,7 @@ from tests.support.registry import (
     Image,
     Server,
     basic,
-    found,
+    look_up,
     query,
     serving,
     start_server,
@@ -65,7 +65,7 @@ async def test_unsafe_redirect_is_not_followed(
 
     async with start_server(ca, handle) as started:
         server.host = started.host
-        assert await why(lookup, started) == expected
+        assert await unavailable_reason(lookup, started) == expected
 
 
 async def test_redirect_to_another_host_carries_no_credentials(
@@ -85,7 +85,7 @@ async def test_redirect_to_another_host_carries_no_credentials(
             auths = {server.host: (USER, PASSWORD), storage.host: (USER, PASSWORD)}
             lookup = new_lookup(Secrets(docker_config(auths)))
             asked = query(f"{server.host}/a:1", server.host, storage.host)
-            assert await found(lookup, asked) == APP
+            assert await look_up(lookup, asked) == APP
             (request,) = storage.seen
             assert "Authorization" not in request.headers
             assert "Cookie" not in request.headers
@@ -116,10 +116,10 @@ async def test_unsafe_or_unsupported_challenge_is_not_answered(
         value = challenge.replace("SERVER", server.host)
         return web.Response(status=401, headers={"WWW-Authenticate": value})
 
-    handler = answering(manifests=challenged)
+    handler = handler_of(manifests=challenged)
     async with start_server(ca, handler) as started:
         server.host = started.host
-        assert (await why(lookup, started)).startswith(expected)
+        assert (await unavailable_reason(lookup, started)).startswith(expected)
         assert len(started.seen) == 1
 
 
@@ -147,8 +147,8 @@ async def test_unusable_token_response_is_reported(
         value = f'Bearer realm="https://{server.host}/token/x",service="s",scope="wide"'
         return web.Response(status=401, headers={"WWW-Authenticate": value})
 
-    async with start_server(ca, answering(manifests=challenged, token=answer)) as started:
+    async with start_server(ca, handler_of(manifests=challenged, token=answer)) as started:
         server.host = started.host
-        assert (await why(lookup, started)).startswith(expected)
+        assert (await unavailable_reason(lookup, started)).startswith(expected)
         token = next(request for request in started.seen if "token" in request.path)
         assert dict(token.query) == {"service": "s", "scope": "wide"}

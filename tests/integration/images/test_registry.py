@@ -33,11 +33,11 @@ from tests.support.registry import (
     Image,
     RunningRegistry,
     basic,
-    found,
     htpasswd,
     index_of,
+    look_up,
     made_image,
-    on,
+    platform,
     query,
     start_registry,
     start_server,
@@ -61,7 +61,7 @@ async def test_tag_is_resolved_in_three_requests_over_tls(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("team/app", "1", image)
-    assert await found(lookup, query(f"{registry.host}/team/app:1")) == APP
+    assert await look_up(lookup, query(f"{registry.host}/team/app:1")) == APP
     assert registry.requests(path="team/app") == [
         "HEAD /v2/team/app/manifests/1 200",
         f"GET /v2/team/app/manifests/{image.digest} 200",
@@ -73,7 +73,7 @@ async def test_reference_without_a_tag_means_latest(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     registry.push("latest", "latest", image)
-    assert await found(lookup, query(f"{registry.host}/latest")) == APP
+    assert await look_up(lookup, query(f"{registry.host}/latest")) == APP
 
 
 async def test_digest_is_used_without_resolving_the_tag(
@@ -81,7 +81,7 @@ async def test_digest_is_used_without_resolving_the_tag(
 ) -> None:
     digest = registry.push("by-digest", "1", image)
     # A tag beside a digest says nothing, even one that does not exist.
-    assert await found(lookup, query(f"{registry.host}/by-digest:none@{digest}")) == APP
+    assert await look_up(lookup, query(f"{registry.host}/by-digest:none@{digest}")) == APP
     assert registry.requests("HEAD", "by-digest") == []
 
 
@@ -90,9 +90,11 @@ async def test_media_types_of_docker_are_supported(
 ) -> None:
     made = image.as_docker
     registry.push("docker", "1", made)
-    registry.push("docker", "list", made, index_of((made, on("amd64")), media_type=DOCKER_LIST))
-    assert await found(lookup, query(f"{registry.host}/docker:1")) == APP
-    assert await found(lookup, query(f"{registry.host}/docker:list")) == APP
+    registry.push(
+        "docker", "list", made, index_of((made, platform("amd64")), media_type=DOCKER_LIST)
+    )
+    assert await look_up(lookup, query(f"{registry.host}/docker:1")) == APP
+    assert await look_up(lookup, query(f"{registry.host}/docker:list")) == APP
 
 
 async def test_image_without_an_entrypoint_has_an_empty_entrypoint(
@@ -100,13 +102,13 @@ async def test_image_without_an_entrypoint_has_an_empty_entrypoint(
 ) -> None:
     registry.push("bare", "1", new_image(cmd=["sh"]))
     registry.push("empty", "1", new_image())
-    assert await found(lookup, query(f"{registry.host}/bare:1")) == ImageConfig((), ("sh",))
-    assert await found(lookup, query(f"{registry.host}/empty:1")) == ImageConfig((), ())
+    assert await look_up(lookup, query(f"{registry.host}/bare:1")) == ImageConfig((), ("sh",))
+    assert await look_up(lookup, query(f"{registry.host}/empty:1")) == ImageConfig((), ())
 
 
 async def test_missing_image_is_reported(registry: RunningRegistry, lookup: ImageLookup) -> None:
     missing = f"{registry.host}/none/such:1"
-    assert await found(lookup, query(missing)) == Unavailable(
+    assert await look_up(lookup, query(missing)) == Unavailable(
         f"{missing}: the registry answers 404"
     )
 
@@ -116,7 +118,7 @@ async def test_certificate_of_an_unknown_ca_is_refused(
 ) -> None:
     registry.push("tls", "1", image)
     lookup = ImageLookup()
-    answer = await found(lookup, query(f"{registry.host}/tls:1"))
+    answer = await look_up(lookup, query(f"{registry.host}/tls:1"))
     await lookup.aclose()
     assert isinstance(answer, Unavailable)
     assert "TLS: CERTIFICATE_VERIFY_FAILED" in answer.why
@@ -137,8 +139,10 @@ def platforms(
     ]
     amd64, arm64, s390x = made
     assert len({image.digest for image in made}) == 3
-    agreeing = index_of((amd64, on("amd64")), (arm64, on("arm64")))
-    differing = index_of((amd64, on("amd64")), (arm64, on("arm64")), (s390x, on("s390x")))
+    agreeing = index_of((amd64, platform("amd64")), (arm64, platform("arm64")))
+    differing = index_of(
+        (amd64, platform("amd64")), (arm64, platform("arm64")), (s390x, platform("s390x"))
+    )
     registry.push("platforms", "agree", amd64, arm64, agreeing)
     registry.push("platforms", "differ", amd64, arm64, s390x, differing)
     return registry
@@ -163,7 +167,7 @@ async def test_platforms_of_the_pod_with_one_command_give_that_command(
     lookup: ImageLookup,
 ) -> None:
     asked = query(f"{platforms.host}/platforms:{tag}", architectures=frozenset(architectures))
-    assert await found(lookup, asked) == ImageConfig((expected,), ())
+    assert await look_up(lookup, asked) == ImageConfig((expected,), ())
 
 
 @pytest.mark.parametrize(
@@ -178,7 +182,7 @@ async def test_platforms_of_the_pod_without_one_common_command_are_reported(
     architectures: list[str], why: str, platforms: RunningRegistry, lookup: ImageLookup
 ) -> None:
     asked = query(f"{platforms.host}/platforms:differ", architectures=frozenset(architectures))
-    answer = await found(lookup, asked)
+    answer = await look_up(lookup, asked)
     assert isinstance(answer, Unavailable)
     assert why in answer.why
 
@@ -191,14 +195,14 @@ async def test_basic_authentication_needs_the_credentials_of_the_registry(
 ) -> None:
     guarded.push("basic", "1", image)
     asked = query(f"{guarded.host}/basic:1")
-    refused = await found(new_lookup(), asked)
+    refused = await look_up(new_lookup(), asked)
     assert refused == Unavailable(f"{guarded.host}/basic:1: the registry answers 401")
     secrets = Secrets(docker_config({guarded.host: (USER, PASSWORD)}))
-    assert await found(new_lookup(secrets), asked) == APP
+    assert await look_up(new_lookup(secrets), asked) == APP
     wrong = Secrets(docker_config({guarded.host: (USER, "wrong")}))
-    assert await found(new_lookup(wrong), asked) == refused
+    assert await look_up(new_lookup(wrong), asked) == refused
     elsewhere = Secrets(docker_config({"quay.io": (USER, PASSWORD)}))
-    assert await found(new_lookup(elsewhere), asked) == refused
+    assert await look_up(new_lookup(elsewhere), asked) == refused
 
 
 def _b64(content: bytes) -> str:
@@ -271,12 +275,12 @@ async def test_token_authentication_needs_an_allowed_token_server(
             name = f"{registry.host}/secret/app:1"
             secrets = Secrets(docker_config({f"{registry.host}/secret": (USER, PASSWORD)}))
             allowed = query(name, registry.host, server.host)
-            assert await found(new_lookup(secrets), allowed) == APP
+            assert await look_up(new_lookup(secrets), allowed) == APP
             assert tokens.asked == [{"service": "registry", "scope": "repository:secret/app:pull"}]
-            anonymous = await found(new_lookup(), allowed)
+            anonymous = await look_up(new_lookup(), allowed)
             assert anonymous == Unavailable(f"{name}: the registry's token server answers 401")
             # The token server is on the loopback address, and the policy does not say so.
-            unseen = await found(new_lookup(secrets), query(name))
+            unseen = await look_up(new_lookup(secrets), query(name))
             assert unseen == Unavailable(
                 f"{name}: refusing to connect to '{server.host}': "
                 "loopback, link-local or metadata address"
@@ -293,7 +297,7 @@ async def test_redirect_of_a_registry_to_a_link_local_address_is_not_followed(
     aside = {"storage": [{"name": "redirect", "options": {"baseurl": "https://169.254.169.254/"}}]}
     with start_registry(tmp_path, ca, middleware=aside) as registry:
         registry.push("aside", "1", image)
-        answer = await found(lookup, query(f"{registry.host}/aside:1"))
+        answer = await look_up(lookup, query(f"{registry.host}/aside:1"))
         assert answer == Unavailable(
             f"{registry.host}/aside:1: refusing to connect to '169.254.169.254': "
             "loopback, link-local or metadata address"
@@ -309,11 +313,11 @@ def test_ca_in_ssl_cert_file_is_trusted(
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     script = (
         "import asyncio, sys\n"
-        "from tests.support.registry import found, query\n"
+        "from tests.support.registry import look_up, query\n"
         "from webhook.images.lookup import ImageLookup\n"
         "async def main():\n"
         "    lookup = ImageLookup()\n"
-        "    print(await found(lookup, query(sys.argv[1])))\n"
+        "    print(await look_up(lookup, query(sys.argv[1])))\n"
         "    await lookup.aclose()\n"
         "asyncio.run(main())\n"
     )

@@ -15,8 +15,17 @@ import pytest
 import yaml
 
 from tests.support import log_agent, runc
-from tests.support.factories import Json, container, namespace, node, pod, settled, view, why
-from tests.support.factories import decided as decide_pod
+from tests.support.factories import (
+    Json,
+    container,
+    decide_pod,
+    mutate_pod,
+    namespace,
+    node,
+    pod,
+    reasons,
+    view,
+)
 from tests.support.log_agent import LogAgent
 from tests.support.markdown import Page
 from tests.support.paths import DOCS, EXAMPLES
@@ -81,7 +90,7 @@ def test_log_agent_ships_the_log_of_a_short_pod_only_with_the_policy(
 ) -> None:
     shell = job("/bin/sh", "-c", "echo said by the shell $0.; exit 3", "without")
     for_shell, for_program = (
-        command_of(settled(each, cluster(policy)))
+        command_of(mutate_pod(each, cluster(policy)))
         for each in (
             job("/bin/sh", "-c", "echo said by the shell $0.; exit 3", "with"),
             job("/bin/busybox", "echo", "said by the program"),
@@ -120,9 +129,9 @@ def test_minimum_lifetime_of_the_policy_exceeds_the_scan_interval(policy: Json) 
 
 def test_default_when_leaves_pods_on_containerd_unchanged(policy: Json) -> None:
     quick = job("/bin/true")
-    assert why(decide_pod(quick, cluster(policy))) == ["main: Applied"]
+    assert reasons(decide_pod(quick, cluster(policy))) == ["main: Applied"]
     del policy["spec"]["remedies"]["postInitSleep"]["when"]
-    assert why(decide_pod(quick, cluster(policy))) == ["main: NotNeeded"]
+    assert reasons(decide_pod(quick, cluster(policy))) == ["main: NotNeeded"]
 
 
 def test_preview_prints_the_output_that_the_page_shows(policy: Json, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.data.expected_outcomes import HELPER, OUTCOMES, SHELL, WRAPPED
 from tests.support import runc
-from tests.support.factories import Json, container, pod, policy, settled, view
+from tests.support.factories import Json, container, mutate_pod, pod, policy, view
 from tests.support.kubelet_expansion import kubelet_expands
 from tests.support.reviews import PODS, load_pod
 from webhook.core.constants import HELPER_PATH
@@ -112,7 +112,7 @@ def _after(before: Json, delivery: Delivery) -> Json:
     chosen = {"when": "Always", "initContainers": ["*"], "containers": ["*"]}
     durations = {"minLifetime": f"{LIFETIME * 1000:.0f}ms", "sleep": "1ms"}
     seen = view(policy(remedies={"postInitSleep": {**chosen, **durations, "delivery": delivery}}))
-    return settled(before, seen, namespace=before["metadata"]["namespace"])
+    return mutate_pod(before, seen, namespace=before["metadata"]["namespace"])
 
 
 def _containers(of: Json) -> dict[str, Json]:

@@ -35,7 +35,7 @@ from tests.support.tls_listeners import (
     server_context,
     stay_silent,
 )
-from tests.support.wait_kubelet import AN_HOUR, READY, said, wait, waiting
+from tests.support.wait_kubelet import AN_HOUR, READY, logged_line, wait, wait_arguments
 from tests.support.waiting import await_that
 
 NO_CERTIFICATE_YET = alert(INTERNAL_ERROR)
@@ -50,13 +50,13 @@ def test_server_that_begins_a_handshake_is_ready(
     linger: Path, key: trustme.KeyType, version: ssl.TLSVersion | None
 ) -> None:
     with listening(handshake(server_context(key=key, version=version))) as server:
-        assert said(linger, server) == f"the kubelet at 127.0.0.1 {READY}"
+        assert logged_line(linger, server) == f"the kubelet at 127.0.0.1 {READY}"
         assert server.connections == 1
 
 
 def test_server_on_ipv6_that_begins_a_handshake_is_ready(linger: Path) -> None:
     with listening(handshake(server_context()), host="::1") as server:
-        assert said(linger, server) == f"the kubelet at ::1 {READY}"
+        assert logged_line(linger, server) == f"the kubelet at ::1 {READY}"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_openssl_accepts_the_client_hello(
 ) -> None:
     with openssl_server(tmp_path, *options) as server:
         server.host = host
-        assert said(linger, server) == f"the kubelet at {host} {READY}"
+        assert logged_line(linger, server) == f"the kubelet at {host} {READY}"
 
 
 # Servers that become ready later.
@@ -101,19 +101,19 @@ def test_openssl_accepts_the_client_hello(
 )  # fmt: skip
 def test_temporary_failure_is_retried(linger: Path, before: Answer) -> None:
     with listening(before, before, handshake(server_context())) as server:
-        assert said(linger, server) == f"the kubelet at 127.0.0.1 {READY}"
+        assert logged_line(linger, server) == f"the kubelet at 127.0.0.1 {READY}"
         assert server.connections == 3
 
 
 def test_server_that_does_not_answer_is_contacted_again(linger: Path) -> None:
     with listening(stay_silent, handshake(server_context())) as server:
-        assert said(linger, server) == f"the kubelet at 127.0.0.1 {READY}"
+        assert logged_line(linger, server) == f"the kubelet at 127.0.0.1 {READY}"
         assert server.connections == 2
 
 
 def test_kubelet_that_does_not_listen_yet_is_retried(linger: Path) -> None:
     port = free_port()
-    command = [str(linger), *waiting(Listener("127.0.0.1", port))]
+    command = [str(linger), *wait_arguments(Listener("127.0.0.1", port))]
     with subprocess.Popen(
         command, env={"HOST_IP": "127.0.0.1"}, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -153,7 +153,7 @@ def test_timeout_exits_with_0_and_logs_the_reason(
     for _ in range(3):
         with listening(answer) as server:
             started = time.monotonic()
-            told.add(said(linger, server, timeout="3s"))
+            told.add(logged_line(linger, server, timeout="3s"))
             assert time.monotonic() - started >= 2.9
             assert server.connections > 1
         if told & expected:
@@ -164,14 +164,14 @@ def test_timeout_exits_with_0_and_logs_the_reason(
 
 def test_server_that_never_answers_ends_at_the_timeout(linger: Path) -> None:
     with listening(stay_silent) as server:
-        assert said(linger, server, timeout="300ms") == (
+        assert logged_line(linger, server, timeout="300ms") == (
             "timeout: the kubelet at 127.0.0.1 does not answer; continuing without it"
         )
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_refused_connection_ends_at_the_timeout(linger: Path, host: str) -> None:
-    assert said(linger, Listener(host, free_port()), timeout="300ms") == (
+    assert logged_line(linger, Listener(host, free_port()), timeout="300ms") == (
         f"timeout: the kubelet at {host} cannot be reached: Connection refused; "
         "continuing without it"
     )
@@ -190,7 +190,7 @@ def test_unreachable_kubelet_ends_at_the_timeout(linger: Path) -> None:
 
         while is_taken():
             pass
-        assert said(linger, Listener("127.0.0.1", port), timeout="300ms") == (
+        assert logged_line(linger, Listener("127.0.0.1", port), timeout="300ms") == (
             "timeout: the kubelet at 127.0.0.1 cannot be reached: Operation timed out; "
             "continuing without it"
         )
@@ -202,13 +202,13 @@ def test_incomplete_answer_does_not_count_as_an_answer(linger: Path) -> None:
         stay_silent(connection)
 
     with listening(half) as server:
-        assert "does not answer" in said(linger, server, timeout="300ms")
+        assert "does not answer" in logged_line(linger, server, timeout="300ms")
 
 
 @pytest.mark.parametrize("number", [HANDSHAKE_FAILURE, 0, 7, 112, 255])
 def test_permanent_tls_alert_ends_the_wait(linger: Path, number: int) -> None:
     with listening(alert(number)) as server:
-        assert said(linger, server) == (
+        assert logged_line(linger, server) == (
             f"not waiting: the kubelet at 127.0.0.1 refuses the handshake with TLS alert {number}"
         )
         assert server.connections == 1
@@ -219,12 +219,12 @@ def test_server_that_supports_none_of_the_offered_groups_ends_the_wait(
 ) -> None:
     """Otherwise it could send a HelloRetryRequest, a ServerHello that needs no certificate."""
     with openssl_server(tmp_path, "-tls1_3", "-groups", "P-384") as server:
-        assert "refuses the handshake with TLS alert 40" in said(linger, server)
+        assert "refuses the handshake with TLS alert 40" in logged_line(linger, server)
 
 
 def test_attempts_back_off(linger: Path) -> None:
     with listening(NO_CERTIFICATE_YET) as server:
-        said(linger, server, timeout="2s")
+        logged_line(linger, server, timeout="2s")
         # After 0, 100, 300, 700, 1500 and 1900 ms. On a slow machine there are fewer.
         assert 2 <= server.connections <= 6
 
@@ -244,7 +244,7 @@ def test_invalid_address_exits_with_0(linger: Path, host: str | None) -> None:
 def test_termination_signal_exits_immediately_with_0(linger: Path, number: signal.Signals) -> None:
     with listening(stay_silent) as server:
         environment = {"HOST_IP": server.host}
-        with subprocess.Popen([linger, *waiting(server)], env=environment) as process:
+        with subprocess.Popen([linger, *wait_arguments(server)], env=environment) as process:
             await_that(lambda: server.connections, "linger has connected")
             process.send_signal(number)
             assert process.wait(TIMEOUT_SECONDS) == 0
@@ -284,7 +284,13 @@ def test_help_shows_the_defaults_of_port_and_timeout(linger: Path) -> None:
 
 
 def contained(listener: Listener, *around: str, timeout: str = AN_HOUR) -> list[str]:
-    return ["/bin/env", f"HOST_IP={listener.host}", *around, "/linger", *waiting(listener, timeout)]
+    return [
+        "/bin/env",
+        f"HOST_IP={listener.host}",
+        *around,
+        "/linger",
+        *wait_arguments(listener, timeout),
+    ]
 
 
 def _as_container(resources: Mapping[str, object] | None) -> str:
@@ -334,7 +340,7 @@ def test_attempts_leave_no_open_file_descriptor(linger: Path) -> None:
     script = f"ulimit -n 4; exec '{linger}' \"$@\""
     with listening(*[NO_CERTIFICATE_YET] * 3, handshake(server_context())) as server:
         done = subprocess.run(
-            ["sh", "-c", script, "sh", *waiting(server)],
+            ["sh", "-c", script, "sh", *wait_arguments(server)],
             env={**os.environ, "HOST_IP": server.host},
             capture_output=True,
             text=True,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support.factories import container, namespace, pod, view, why
+from tests.support.factories import container, namespace, pod, reasons, view
 from tests.support.markdown import Page
 from tests.support.paths import DOCS
 from webhook.core.admission.decide import OperatorSettings, decide
@@ -60,7 +60,7 @@ def test_policy_of_the_page_wraps_a_container_without_a_command_once_its_image_i
     settings = OperatorSettings(linger_image="linger")
     review = make_request(PLUGIN, "woodpecker")
     first = decide(review, seen.policies, seen, settings)
-    assert why(first) == ["publish: ImageConfigUnavailable"]
+    assert reasons(first) == ["publish: ImageConfigUnavailable"]
     (lacking,) = first.missing_images
     known: dict[ImageQuery, ImageConfig | Unavailable] = {
         lacking: ImageConfig(("/bin/plugin",), ("--run",))
@@ -81,7 +81,7 @@ def test_policy_without_image_config_gives_reason_no_command() -> None:
         seen,
         OperatorSettings(linger_image="linger"),
     )
-    assert why(given) == ["publish: NoCommand"]
+    assert reasons(given) == ["publish: NoCommand"]
     commanded = pod(containers=[container("publish", "/bin/plugin")], restartPolicy="Never")
     assert decide(
         make_request(commanded, "woodpecker"),

@@ -10,7 +10,7 @@ from tests.support.protocol_server import (
     Served,
     Start,
     is_settled,
-    of,
+    review_with_uid,
     uid_in,
 )
 from tests.support.waiting import await_that
@@ -22,9 +22,9 @@ def test_rest_of_a_body_after_an_early_answer_is_not_a_request(served: Served) -
     client.send(f"POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: {len(WHOLE)}\r\n\r\n")
     assert client.answer().status == 404
     client.send(WHOLE)
-    client.send(of(1))
+    client.send(review_with_uid(1))
     assert uid_in(client.answer()) == "1"
-    client.send(of(2))
+    client.send(review_with_uid(2))
     assert uid_in(client.answer()) == "2"
     assert served.reviews == 2
 
@@ -53,11 +53,11 @@ def test_header_value_that_looks_like_a_review_is_not_a_request(served: Served) 
 
 def test_pipelined_reviews_take_the_slow_path_in_order(served: Served) -> None:
     client = served.connect()
-    client.send(b"".join(map(of, range(4))))
+    client.send(b"".join(map(review_with_uid, range(4))))
     assert [uid_in(client.answer()) for _ in range(4)] == ["0", "1", "2", "3"]
     # None on the fast path, so that other clients are read in between.
     assert served.slow_path.requests == 4
-    client.send(of(4))
+    client.send(review_with_uid(4))
     assert uid_in(client.answer()) == "4"
     assert served.slow_path.requests == 4
 
@@ -68,14 +68,20 @@ def test_pipelined_requests_of_several_routes_are_answered_in_order(
     served = start(NewNamespaces(source))
     client = served.connect()
     # The first waits for its namespace, and the last must not overtake it.
-    client.send(of(0) + LIVEZ + of(1) + b"GET /mutate HTTP/1.1\r\nHost: x\r\n\r\n" + of(2))
+    client.send(
+        review_with_uid(0)
+        + LIVEZ
+        + review_with_uid(1)
+        + b"GET /mutate HTTP/1.1\r\nHost: x\r\n\r\n"
+        + review_with_uid(2)
+    )
     assert uid_in(client.answer()) == "0"
     assert client.answer().body == b"ok"  # type: ignore[attr-defined]
     assert uid_in(client.answer()) == "1"
     assert client.answer().status == 405
     assert client.is_closed()
     other = served.connect()
-    other.send(LIVEZ + of(3) + of(4))
+    other.send(LIVEZ + review_with_uid(3) + review_with_uid(4))
     assert other.answer().status == 200
     assert [uid_in(other.answer()) for _ in range(2)] == ["3", "4"]
     assert is_settled(other)
@@ -83,7 +89,7 @@ def test_pipelined_requests_of_several_routes_are_answered_in_order(
 
 def test_segment_with_the_end_and_the_beginning_of_reviews_is_read(served: Served) -> None:
     client = served.connect()
-    both = WHOLE + of(1)
+    both = WHOLE + review_with_uid(1)
     for cut in (len(WHOLE) + 10, len(both) - 100):
         client.send(both[:cut])
         assert "patch" in review_in(client.answer())
@@ -92,10 +98,10 @@ def test_segment_with_the_end_and_the_beginning_of_reviews_is_read(served: Serve
     before = served.reviews
     client.send(WHOLE[:-100])
     await_that(lambda: served.reviews == before + 1, "it has begun")
-    client.send(WHOLE[-100:] + of(2) + of(3)[:-100])
+    client.send(WHOLE[-100:] + review_with_uid(2) + review_with_uid(3)[:-100])
     assert "patch" in review_in(client.answer())
     assert uid_in(client.answer()) == "2"
-    client.send(of(3)[-100:])
+    client.send(review_with_uid(3)[-100:])
     assert uid_in(client.answer()) == "3"
     assert is_settled(client)
 
@@ -103,7 +109,7 @@ def test_segment_with_the_end_and_the_beginning_of_reviews_is_read(served: Serve
 def test_requests_behind_an_answer_that_closes_are_not_begun(start: Start) -> None:
     served = start(goaway_chance=1)
     client = served.connect()
-    client.send(of(0) + of(1) + LIVEZ)
+    client.send(review_with_uid(0) + review_with_uid(1) + LIVEZ)
     answer = client.answer()
     assert uid_in(answer) == "0"
     assert answer.getheader("connection") == "close"

@@ -20,7 +20,7 @@ from tests.support.protocol_server import (
     Served,
     Start,
     is_settled,
-    of,
+    review_with_uid,
     uid_in,
 )
 from tests.support.reviews import PODS, load_pod, review
@@ -131,13 +131,13 @@ def test_fast_path_answers_review_whose_body_follows_its_headers(start: Start) -
 
 def test_empty_lines_between_reviews_are_ignored(served: Served) -> None:
     client = served.connect()
-    client.send(b"\r\n" + of(0))
+    client.send(b"\r\n" + review_with_uid(0))
     assert uid_in(client.answer()) == "0"
     client.send(b"\r\n")
-    client.send(of(1))
+    client.send(review_with_uid(1))
     assert uid_in(client.answer()) == "1"
     assert client.get("/livez").status == 200
-    client.send(of(2))
+    client.send(review_with_uid(2))
     assert uid_in(client.answer()) == "2"
     assert served.slow_path.requests == 0
 
@@ -205,11 +205,11 @@ def test_idle_timeout_applies_after_fast_path_reviews(start: Start) -> None:
     assert served.slow_path.requests == 0
     noisy.send("\r\n")
     # A request that began in the same segment as the end of another keeps its connection.
-    slow.send(WHOLE + of(1)[:-100])
+    slow.send(WHOLE + review_with_uid(1)[:-100])
     review_in(slow.answer())
     assert idle.is_closed()
     assert noisy.is_closed()
-    slow.send(of(1)[-100:])
+    slow.send(review_with_uid(1)[-100:])
     assert uid_in(slow.answer()) == "1"
 
 
@@ -243,9 +243,9 @@ def test_fast_path_is_not_used_while_the_client_does_not_read(served: Served) ->
     connection.loop.call_soon_threadsafe(connection.pause_writing)
     await_that(lambda: connection.flow.write_paused, "writing is paused")
     assert connection._write_timer is not None
-    client.send(of(1))
+    client.send(review_with_uid(1))
     await_that(lambda: served.app.state.in_flight.count, "the application has it")
-    client.send(of(2))
+    client.send(review_with_uid(2))
     await_that(lambda: connection.flow.read_paused, "reading is paused")
     connection.loop.call_soon_threadsafe(connection.resume_writing)
     await_that(lambda: connection._write_timer is None, "the write timeout is cancelled")
@@ -278,14 +278,14 @@ def test_reviews_read_in_one_iteration_have_the_same_time(
 
     monkeypatch.setattr(served.app.admission_server, "handle_sync", noting)
     clients = [served.connect() for _ in range(5)]
-    clients[0].send(of(0))
+    clients[0].send(review_with_uid(0))
     assert reached.wait(30)
     for client in clients[1:]:
-        client.send(of(1))
+        client.send(review_with_uid(1))
     go_on.set()
     for client in clients:
         review_in(client.answer())
-    clients[0].send(of(2))
+    clients[0].send(review_with_uid(2))
     review_in(clients[0].answer())
     first, *together, last = moments
     assert len(together) == 4

@@ -12,7 +12,7 @@ import yaml
 
 from tests.support.factories import SETTINGS, container, pod, policy_document
 from tests.support.http_client import mutate, review_in
-from tests.support.image_factories import images
+from tests.support.image_factories import image_policy
 from tests.support.protocol_server import (
     REVIEW,
     SETTLED,
@@ -126,7 +126,7 @@ def test_slow_path_looks_up_unknown_namespace(start: Start, source: ManifestsSou
 
 
 def test_slow_path_gets_reviews_that_need_image_look_ups(tmp_path: Path) -> None:
-    document = policy_document(**images("registry.example"))
+    document = policy_document(**image_policy("registry.example"))
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(document))
     source = ManifestsSource(tmp_path)
     source.refresh()

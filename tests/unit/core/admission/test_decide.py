@@ -14,15 +14,15 @@ from tests.support.factories import (
     IMAGE,
     SETTINGS,
     container,
-    decided,
+    decide_pod,
+    mutate_pod,
     namespace,
     patched,
     pod,
     policy,
+    reasons,
     runtime_class,
-    settled,
     view,
-    why,
 )
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings, decide
@@ -43,31 +43,31 @@ def test_a_pod_without_a_covering_policy_is_unchanged() -> None:
     elsewhere = policy("a", namespaceSelector={"matchLabels": {"team": "b"}})
     others = policy("b", podSelector={"matchLabels": {"app": "x"}})
     for seen in (view(), view(elsewhere), view(others), view(elsewhere, others)):
-        assert why(decided(pod(QUICK), seen)) == ["NoPolicy"]
+        assert reasons(decide_pod(pod(QUICK), seen)) == ["NoPolicy"]
 
 
 def test_a_pod_selector_limits_the_policy_to_matching_pods() -> None:
     tekton = {"matchExpressions": [{"key": "tekton.dev/taskRun", "operator": "Exists"}]}
     seen = view(policy(podSelector=tekton))
-    assert why(decided(pod(QUICK, labels={"tekton.dev/taskRun": "x"}), seen)) == [
+    assert reasons(decide_pod(pod(QUICK, labels={"tekton.dev/taskRun": "x"}), seen)) == [
         "prepare: Applied"
     ]
-    assert why(decided(pod(QUICK, labels={"app": "x"}), seen)) == ["NoPolicy"]
-    assert why(decided(pod(QUICK), seen)) == ["NoPolicy"]
+    assert reasons(decide_pod(pod(QUICK, labels={"app": "x"}), seen)) == ["NoPolicy"]
+    assert reasons(decide_pod(pod(QUICK), seen)) == ["NoPolicy"]
 
 
 def test_a_pod_selector_may_require_the_absence_of_a_label() -> None:
     absent = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
     seen = view(policy(podSelector=absent))
-    assert why(decided(pod(QUICK), seen)) == ["prepare: Applied"]
-    assert why(decided(pod(QUICK, labels={"app": "x"}), seen)) == ["NoPolicy"]
+    assert reasons(decide_pod(pod(QUICK), seen)) == ["prepare: Applied"]
+    assert reasons(decide_pod(pod(QUICK, labels={"app": "x"}), seen)) == ["NoPolicy"]
 
 
 def test_the_policy_label_of_a_namespace_selects_a_policy() -> None:
     ci = namespace("ci", {"podsettle.dev/policy": "p"})
     asked = view(policy(namespaceSelector=None), namespaces=[ci])
-    decision = decided(pod(QUICK), asked)
-    assert why(decision) == ["prepare: Applied"]
+    decision = decide_pod(pod(QUICK), asked)
+    assert reasons(decision) == ["prepare: Applied"]
     assert decision.policies == ("p",)
 
 
@@ -79,8 +79,8 @@ def test_a_policy_label_with_a_missing_policy_gives_a_warning(
     policies: list[Any], others: list[str]
 ) -> None:
     ci = namespace("ci", {"podsettle.dev/policy": "gone"})
-    decision = decided(pod(QUICK), view(*policies, namespaces=[ci]))
-    assert why(decision) == ["PolicyNotFound", *(f"prepare: {reason}" for reason in others)]
+    decision = decide_pod(pod(QUICK), view(*policies, namespaces=[ci]))
+    assert reasons(decision) == ["PolicyNotFound", *(f"prepare: {reason}" for reason in others)]
     assert decision.warnings == [
         "podsettle: PolicyNotFound: namespace 'ci' asks for policy 'gone', which does not exist"
     ]
@@ -88,8 +88,8 @@ def test_a_policy_label_with_a_missing_policy_gives_a_warning(
 
 def test_a_disabled_namespace_is_unchanged() -> None:
     off = namespace("ci", {"podsettle.dev/enabled": "false", "podsettle.dev/policy": "p"})
-    decision = decided(pod(QUICK), view(policy(), namespaces=[off]))
-    assert why(decision) == ["NamespaceDisabled"]
+    decision = decide_pod(pod(QUICK), view(policy(), namespaces=[off]))
+    assert reasons(decision) == ["NamespaceDisabled"]
     assert decision.operations == ()
 
 
@@ -97,7 +97,7 @@ def test_a_disabled_namespace_is_unchanged() -> None:
 def test_a_protected_namespace_is_unchanged(name: str) -> None:
     asking = namespace(name, {"podsettle.dev/policy": "gone"})
     seen = view(policy(), namespaces=[asking])
-    assert why(decided(pod(QUICK), seen, namespace=name)) == ["ProtectedNamespace"]
+    assert reasons(decide_pod(pod(QUICK), seen, namespace=name)) == ["ProtectedNamespace"]
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class Forgetful(Snapshot):
 
 
 def test_an_unknown_namespace_gives_a_warning() -> None:
-    decision = decided(pod(QUICK), Forgetful(view(policy()).policies))
-    assert why(decision) == ["NamespaceUnknown"]
+    decision = decide_pod(pod(QUICK), Forgetful(view(policy()).policies))
+    assert reasons(decision) == ["NamespaceUnknown"]
     assert decision.warnings == ["podsettle: NamespaceUnknown: namespace 'ci' is not known"]
 
 
@@ -151,19 +151,19 @@ def test_an_unknown_namespace_gives_a_warning() -> None:
 def test_an_excluded_pod_is_unchanged(
     annotations: dict[str, str], spec: dict[str, Any], reason: str
 ) -> None:
-    decision = decided(pod(QUICK, annotations=annotations, **spec), view(policy()))
-    assert why(decision) == [reason]
+    decision = decide_pod(pod(QUICK, annotations=annotations, **spec), view(policy()))
+    assert reasons(decision) == [reason]
     assert decision.operations == ()
     assert decision.warnings == []
 
 
 @pytest.mark.parametrize("spec", [{"os": {"name": "linux"}}, {"os": None}, {"nodeSelector": None}])
 def test_a_linux_pod_is_not_taken_for_a_windows_pod(spec: dict[str, Any]) -> None:
-    assert why(decided(pod(QUICK, **spec), view(policy()))) == ["prepare: Applied"]
+    assert reasons(decide_pod(pod(QUICK, **spec), view(policy()))) == ["prepare: Applied"]
 
 
 @pytest.mark.parametrize(
-    ("skip", "reasons"),
+    ("skip", "expected"),
     [
         ("runtimeClass", ["PodOptedOut", "prepare: Applied"]),
         ("postInitSleep", ["Applied", "PodOptedOut"]),
@@ -174,10 +174,10 @@ def test_a_linux_pod_is_not_taken_for_a_windows_pod(spec: dict[str, Any]) -> Non
         ("nothing-of-ours", ["UnknownRemedy", "Applied", "prepare: Applied"]),
     ],
 )
-def test_the_skip_annotation_excludes_single_remedies(skip: str, reasons: list[str]) -> None:
+def test_the_skip_annotation_excludes_single_remedies(skip: str, expected: list[str]) -> None:
     both = policy(remedies={"postInitSleep": {}, "runtimeClass": {"name": "fast"}})
-    decision = decided(pod(QUICK, annotations={SKIP: skip}), view(both, classes=FAST))
-    assert why(decision) == reasons
+    decision = decide_pod(pod(QUICK, annotations={SKIP: skip}), view(both, classes=FAST))
+    assert reasons(decision) == expected
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_request_other_than_pod_creation_is_unchanged(request_fields: dict[str
     request = make_request(pod(QUICK), "ci")
     for name, value in request_fields.items():
         setattr(request, name, value)
-    assert why(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
+    assert reasons(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_resource_other_than_core_pods_is_unchanged(group: str, resource: str)
     seen = view(policy())
     request = make_request(pod(QUICK), "ci")
     request.resource.group, request.resource.resource = group, resource
-    assert why(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
+    assert reasons(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
 
 
 def test_policies_apply_by_priority_and_then_by_name() -> None:
@@ -214,7 +214,7 @@ def test_policies_apply_by_priority_and_then_by_name() -> None:
             policy(name, priority=priority, remedies={"runtimeClass": {"name": name}})
             for name, priority in priorities.items()
         ]
-        return str(settled(pod(), view(*policies, classes=FAST))["spec"]["runtimeClassName"])
+        return str(mutate_pod(pod(), view(*policies, classes=FAST))["spec"]["runtimeClassName"])
 
     assert chosen(fast=1, slow=0) == "fast"
     assert chosen(fast=0, slow=1) == "slow"
@@ -229,7 +229,7 @@ def test_each_remedy_comes_from_the_first_policy_that_sets_it() -> None:
     ]
     seen = view(*policies, classes=FAST)
     before = pod(QUICK)
-    decision = decided(before, seen)
+    decision = decide_pod(before, seen)
     assert [(o.policy, o.remedy) for o in decision.outcomes] == [
         ("a", "runtimeClass"),
         ("b", "skipSELinuxRelabel"),
@@ -248,14 +248,14 @@ def test_a_policy_that_does_not_select_the_pod_hides_no_other_policy() -> None:
         policy("a", priority=9, podSelector={"matchLabels": {"app": "x"}}),
         policy("b"),
     ]
-    decision = decided(pod(QUICK), view(*policies))
+    decision = decide_pod(pod(QUICK), view(*policies))
     assert [(o.policy, str(o.reason)) for o in decision.outcomes] == [("b", "Applied")]
 
 
 def test_an_audit_reports_remedies_without_changing_the_pod() -> None:
     remedies = {"postInitSleep": {}, "runtimeClass": {"name": "gone"}, **relabel()}
-    decision = decided(pod(QUICK), view(policy(action="Audit", remedies=remedies)))
-    assert why(decision) == ["RuntimeClassMissing", "WouldApply", "prepare: WouldApply"]
+    decision = decide_pod(pod(QUICK), view(policy(action="Audit", remedies=remedies)))
+    assert reasons(decision) == ["RuntimeClassMissing", "WouldApply", "prepare: WouldApply"]
     assert decision.operations == ()
     assert "applied" not in decision.audit_annotations
 
@@ -269,7 +269,7 @@ def test_an_audit_hides_no_policy_that_mutates() -> None:
     )
     mutate = policy("mutate", remedies={"postInitSleep": {}, "runtimeClass": {"name": "fast"}})
     before = pod(QUICK)
-    decision = decided(before, view(audit, mutate, classes=FAST))
+    decision = decide_pod(before, view(audit, mutate, classes=FAST))
     assert [(o.policy, o.remedy, str(o.reason)) for o in decision.outcomes] == [
         ("mutate", "runtimeClass", "Applied"),
         ("mutate", "postInitSleep", "Applied"),
@@ -277,7 +277,7 @@ def test_an_audit_hides_no_policy_that_mutates() -> None:
         ("audit", "postInitSleep", "WouldApply"),
     ]
     after = patched(before, decision)
-    assert after == settled(before, view(mutate, classes=FAST))
+    assert after == mutate_pod(before, view(mutate, classes=FAST))
     assert after["metadata"]["annotations"][APPLIED] == "mutate/runtimeClass,mutate/postInitSleep"
 
 
@@ -294,14 +294,14 @@ def test_applied_remedies_are_added_to_the_applied_annotation(
     before: str | None, after: str
 ) -> None:
     annotations = {} if before is None else {APPLIED: before}
-    found = settled(pod(QUICK, annotations=annotations), view(policy()))
+    found = mutate_pod(pod(QUICK, annotations=annotations), view(policy()))
     assert found["metadata"]["annotations"][APPLIED] == after
 
 
 def test_a_settled_pod_carries_its_fingerprint() -> None:
     labels = {"a": "b", "c": "d"}
     document = pod(QUICK, container("late"), labels=labels)
-    found = settled(document, view(policy()))
+    found = mutate_pod(document, view(policy()))
     spec = found["spec"]
     assert found["metadata"]["annotations"]["podsettle.dev/settled"] == "/".join(
         str(len(part))
@@ -309,15 +309,15 @@ def test_a_settled_pod_carries_its_fingerprint() -> None:
     )
     # Another webhook adds a container. The second call updates the fingerprint.
     spec["initContainers"].append(container("later", "/later"))
-    again = settled(found, view(policy()))
+    again = mutate_pod(found, view(policy()))
     assert again["metadata"]["annotations"]["podsettle.dev/settled"] == (
         f"{len(spec['containers'])}/{len(spec['initContainers'])}/{len(spec['volumes'])}/2"
     )
 
 
 def test_a_pod_without_an_applied_remedy_gets_no_annotation() -> None:
-    decision = decided(pod(container("a")), view(policy()))
-    assert why(decision) == ["a: NoCommand"]
+    decision = decide_pod(pod(container("a")), view(policy()))
+    assert reasons(decision) == ["a: NoCommand"]
     assert decision.operations == ()
 
 
@@ -325,27 +325,27 @@ def test_a_patch_applies_to_a_pod_without_metadata() -> None:
     """The API server always sends metadata. A pod in a preview may have none."""
     before = pod(QUICK)
     del before["metadata"]
-    patched(before, decided(before, view(policy())))
+    patched(before, decide_pod(before, view(policy())))
 
 
 def test_the_helper_image_comes_from_the_operator_settings() -> None:
-    found = settled(pod(QUICK), view(policy()))
+    found = mutate_pod(pod(QUICK), view(policy()))
     assert [c["image"] for c in found["spec"]["initContainers"]] == [IMAGE, QUICK["image"]]
-    unset = decided(pod(QUICK), view(policy()), settings=OperatorSettings())
-    assert why(unset) == ["prepare: HelperImageMissing"]
+    unset = decide_pod(pod(QUICK), view(policy()), settings=OperatorSettings())
+    assert reasons(unset) == ["prepare: HelperImageMissing"]
 
 
 def test_the_skip_annotation_excludes_audits() -> None:
     remedies: dict[str, object] = {"postInitSleep": {}}
     audit = policy(remedies=remedies, action="Audit")
     before = pod(QUICK, annotations={"podsettle.dev/skip": "postInitSleep"})
-    assert why(decided(before, view(audit))) == ["PodOptedOut"]
+    assert reasons(decide_pod(before, view(audit))) == ["PodOptedOut"]
 
 
 @pytest.mark.parametrize(("count", "applied"), [(499, 499), (500, 0)])
 def test_a_pod_with_more_than_500_containers_is_unchanged(count: int, applied: int) -> None:
     large = pod(*(container(f"c{n}", "/c") for n in range(count)))
-    outcomes = decided(large, view(policy())).outcomes
+    outcomes = decide_pod(large, view(policy())).outcomes
     assert sum(outcome.changed for outcome in outcomes) == applied
     if not applied:
         assert [outcome.reason for outcome in outcomes] == ["PodTooLarge"]
@@ -354,7 +354,7 @@ def test_a_pod_with_more_than_500_containers_is_unchanged(count: int, applied: i
 def test_unknown_remedies_in_the_skip_annotation_give_one_short_warning() -> None:
     skip = ",".join(f"x{n}" for n in range(20_000))
     skipping = pod(QUICK, annotations={"podsettle.dev/skip": skip})
-    first, *rest = decided(skipping, view(policy())).outcomes
+    first, *rest = decide_pod(skipping, view(policy())).outcomes
     assert first.reason == "UnknownRemedy"
     assert "'x0', 'x1', 'x10' and " in first.message
     assert [outcome.reason for outcome in rest] == ["Applied"]

@@ -13,7 +13,7 @@ from tests.support.factories import (
     SETTINGS,
     Json,
     container,
-    decided,
+    decide_pod,
     namespace,
     node,
     pod,
@@ -41,7 +41,7 @@ class Forgetful(Snapshot):
 
 
 def ask(document: Json, seen: Snapshot = SLEEP, options: OperatorSettings = SETTINGS) -> Decision:
-    return decided(document, seen, settings=options)
+    return decide_pod(document, seen, settings=options)
 
 
 def sleep(document: Json, **settings: Any) -> Decision:
@@ -109,7 +109,7 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.POLICY_NOT_FOUND: lambda: labelled({"podsettle.dev/policy": "x"}),
     Reason.NAMESPACE_DISABLED: lambda: labelled({"podsettle.dev/enabled": "false"}),
     Reason.NAMESPACE_UNKNOWN: lambda: ask(pod(QUICK), Forgetful()),
-    Reason.PROTECTED_NAMESPACE: lambda: decided(pod(QUICK), SLEEP, namespace="kube-system"),
+    Reason.PROTECTED_NAMESPACE: lambda: decide_pod(pod(QUICK), SLEEP, namespace="kube-system"),
     Reason.NOT_POD_CREATE: updated,
     Reason.POD_OPTED_OUT: lambda: ask(pod(QUICK, annotations={"podsettle.dev/skip": "true"})),
     Reason.MIRROR_POD: lambda: ask(pod(QUICK, annotations={"kubernetes.io/config.mirror": "x"})),

@@ -17,11 +17,11 @@ from tests.support.factories import (
     UID,
     Json,
     container,
+    mutate_pod,
     patched,
     pod,
     policy,
     review,
-    settled,
     view,
 )
 from webhook.cluster.snapshot import Snapshot
@@ -61,7 +61,7 @@ def test_a_review_is_answered_with_a_patch_that_settles_the_pod() -> None:
     assert (response["uid"], response["allowed"]) == (UID, True)
     assert response["patchType"] == "JSONPatch"
     operations = json.loads(base64.b64decode(response["patch"]))
-    assert jsonpatch.apply_patch(document, operations) == settled(document, SEEN)
+    assert jsonpatch.apply_patch(document, operations) == mutate_pod(document, SEEN)
     assert operations == list(answer.decision.operations)
     assert response["auditAnnotations"] == {"applied": "p/postInitSleep[prepare]=Applied"}
     assert "warnings" not in response

@@ -9,7 +9,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tests.support.factories import Json, container, decided, namespace, pod, policy, view
+from tests.support.factories import Json, container, decide_pod, namespace, pod, policy, view
 from tests.support.webhook_configuration import ENTRY
 from tests.support.webhook_matching import asks
 from webhook.core.admission.decide import OperatorSettings
@@ -259,7 +259,7 @@ def test_api_server_calls_for_exactly_the_pods_that_policies_cover(
     opt_in = asks(entry, space, document)
     assert not (opt_in and asked)
     name, labels = space["metadata"]["name"], space["metadata"]["labels"]
-    decision = decided(
+    decision = decide_pod(
         document,
         view(*everything, namespaces=[space]),
         namespace=name,

@@ -11,13 +11,13 @@ import yaml
 from tests.support.factories import (
     SETTINGS,
     container,
-    decided,
+    decide_pod,
+    mutate_pod,
     namespace,
     pod,
     policy,
-    settled,
+    reasons,
     view,
-    why,
 )
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.view import Namespace
@@ -39,9 +39,9 @@ def preview(document: object, seen: Snapshot = SEEN, **options: Any) -> Preview:
 def test_preview_is_the_decision_of_the_webhook() -> None:
     document = pod(QUICK)
     found = preview(document)
-    assert found.decision == decided(document, SEEN)
+    assert found.decision == decide_pod(document, SEEN)
     assert found.before == document
-    assert found.after == settled(document, SEEN)
+    assert found.after == mutate_pod(document, SEEN)
 
 
 def test_preview_leaves_the_caches_of_the_policies_unchanged() -> None:
@@ -97,11 +97,11 @@ def test_namespace_is_chosen_as_by_kubectl(
 def test_namespace_labels_can_be_overridden() -> None:
     ci = namespace("ci", {"podsettle.dev/enabled": "false"})
     seen = view(policy(namespaceSelector={"matchLabels": {"team": "a"}}), namespaces=[ci])
-    assert why(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
+    assert reasons(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
     supposed = preview(pod(QUICK), seen, namespace_labels={"team": "a"})
-    assert why(supposed.decision) == ["prepare: Applied"]
-    assert why(preview(pod(QUICK), seen, namespace_labels={}).decision) == ["NoPolicy"]
-    assert why(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
+    assert reasons(supposed.decision) == ["prepare: Applied"]
+    assert reasons(preview(pod(QUICK), seen, namespace_labels={}).decision) == ["NoPolicy"]
+    assert reasons(preview(pod(QUICK), seen).decision) == ["NamespaceDisabled"]
 
 
 def test_overridden_labels_include_the_namespace_name() -> None:
@@ -110,7 +110,7 @@ def test_overridden_labels_include_the_namespace_name() -> None:
         pod(QUICK), view(policy(namespaceSelector=by_name)), namespace="kube-system",
         namespace_labels={"team": "a"},
     )  # fmt: skip
-    assert why(found.decision) == ["prepare: Applied"]
+    assert reasons(found.decision) == ["prepare: Applied"]
 
 
 def test_unknown_kind_needs_a_template_path() -> None:
@@ -119,7 +119,7 @@ def test_unknown_kind_needs_a_template_path() -> None:
         "kind": "Odd",
         "spec": {"pod": {"spec": pod(QUICK)["spec"]}},
     }
-    assert why(preview(document, template_path="spec.pod").decision) == ["prepare: Applied"]
+    assert reasons(preview(document, template_path="spec.pod").decision) == ["prepare: Applied"]
     (found,) = preview_all(document, SEEN.policies, SEEN, SETTINGS)
     assert isinstance(found, PassedOver)
     assert "does not know where an Odd keeps its pod template" in found.message
@@ -127,7 +127,7 @@ def test_unknown_kind_needs_a_template_path() -> None:
 
 def test_invalid_pod_is_previewed_unchanged() -> None:
     found = preview(pod(QUICK | {"command": "/entrypoint"}))
-    assert why(found.decision) == [str(Reason.MALFORMED_POD)]
+    assert reasons(found.decision) == [str(Reason.MALFORMED_POD)]
     assert found.after == found.before
 
 

@@ -18,9 +18,9 @@ from tests.support.factories import (
     in_shell,
     pod,
     policy,
+    reasons,
     review,
     view,
-    why,
 )
 from tests.support.factories import patched as patched_pod
 from tests.support.kubelet_expansion import kubelet_expands
@@ -61,7 +61,7 @@ def test_unknown_image_is_reported_as_missing() -> None:
     assert decision.missing_images == (
         ImageQuery(IMAGE, rules, frozenset(), "ci", ("a", "b"), "builder"),
     )
-    assert why(decision) == [
+    assert reasons(decision) == [
         "a: ImageConfigUnavailable", "b: Applied", "c: ImageConfigUnavailable"
     ]  # fmt: skip
     assert decision.outcomes[0].message == "the image was not looked up"
@@ -91,7 +91,7 @@ def test_wrapper_precedes_entrypoint_and_cmd_follows(
         {**container("a"), **said},
         ImageConfig(*map(tuple, config)),
     )
-    assert why(decision) == ["a: Applied"]
+    assert reasons(decision) == ["a: Applied"]
     assert decision.outcomes[0].message.endswith(f"around what its image {IMAGE} starts")
     assert found["command"] == [*LINGER, *command]
     assert found.get("args") == args
@@ -185,7 +185,7 @@ def test_image_query_has_the_rules_of_the_remedys_policy() -> None:
 def test_audit_reports_the_wrap_and_leaves_args_unchanged() -> None:
     seen = view(policy(action="Audit", imageConfig=RULES))
     found, decision = started(container("a"), ImageConfig(("/e",), ("c",)), seen)
-    assert why(decision) == ["a: WouldApply"]
+    assert reasons(decision) == ["a: WouldApply"]
     assert found == container("a")
 
 
@@ -235,7 +235,7 @@ def test_wrapped_process_is_that_of_the_image_and_stays_so_on_reinvocation(
     before = kubelet_and_runtime(init, (entrypoint, cmd))
     after = kubelet_and_runtime(found, (entrypoint, cmd))
     assert after[len(after) - len(before) :] == before
-    assert (after != before) is (why(decision) == ["a: Applied"]) is bool(before)
+    assert (after != before) is (reasons(decision) == ["a: Applied"]) is bool(before)
     # The reinvocation finds the container wrapped, and needs no image.
     settled = patched_pod(pod(init), decision)
     again = decide(

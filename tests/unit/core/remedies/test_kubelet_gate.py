@@ -9,15 +9,15 @@ from tests.support.factories import (
     MODERN,
     Json,
     container,
-    decided,
+    decide_pod,
+    mutate_pod,
     node,
     patched,
     pod,
     policy,
     qos,
-    settled,
+    reasons,
     view,
-    why,
 )
 from tests.support.kubelet_gate import (
     EQUAL,
@@ -25,9 +25,9 @@ from tests.support.kubelet_gate import (
     HOST_IP,
     QUICK,
     SETTLED,
-    inits,
-    names,
-    seen,
+    init_container_names,
+    init_containers,
+    make_view,
     sidecar,
 )
 from webhook.core.admission.decide import OperatorSettings
@@ -38,8 +38,8 @@ from webhook.core.admission.decide import OperatorSettings
 @pytest.mark.parametrize("fields", [{}, {"initContainers": None}, {"initContainers": []}])
 def test_gate_runs_the_helper_and_passes_pod_security_restricted(fields: Json) -> None:
     before = pod(**fields)
-    decision = decided(before, seen(MODERN))
-    assert why(decision) == ["Applied"]
+    decision = decide_pod(before, make_view(MODERN))
+    assert reasons(decision) == ["Applied"]
     after = patched(before, decision)
     assert after["metadata"].pop("annotations") == {
         "podsettle.dev/applied": "p/kubeletGate",
@@ -67,7 +67,7 @@ def test_gate_runs_the_helper_and_passes_pod_security_restricted(fields: Json) -
 
 
 def test_gate_has_the_timeout_of_the_policy() -> None:
-    (gate,) = inits(settled(pod(), seen(timeout="1500ms")))
+    (gate,) = init_containers(mutate_pod(pod(), make_view(timeout="1500ms")))
     assert gate["args"] == ["wait-kubelet", "--timeout", "1500ms"]
 
 
@@ -83,7 +83,7 @@ def test_gate_has_the_timeout_of_the_policy() -> None:
 def test_gate_has_a_minimum_lifetime_on_affected_nodes(
     nodes: list[Json], command: list[str]
 ) -> None:
-    (gate,) = inits(settled(pod(), seen(*nodes)))
+    (gate,) = init_containers(mutate_pod(pod(), make_view(*nodes)))
     assert gate["command"] == command
 
 
@@ -91,14 +91,16 @@ def test_gate_has_a_minimum_lifetime_on_affected_nodes(
     ("security", "non_root"), [(None, True), ({"runAsUser": 1000}, True), ({"runAsUser": 0}, None)]
 )
 def test_gate_runs_as_the_user_of_the_pod(security: Any, non_root: Any) -> None:
-    (gate,) = inits(settled(pod(securityContext=security), seen()))
+    (gate,) = init_containers(mutate_pod(pod(securityContext=security), make_view()))
     assert gate["securityContext"].get("runAsNonRoot") is non_root
     assert "runAsUser" not in gate["securityContext"]
 
 
 def test_gate_in_a_root_pod_runs_as_the_first_containers_user() -> None:
     secured = container("main", "/x", securityContext={"runAsNonRoot": True, "runAsUser": 1000})
-    (gate,) = inits(settled(pod(containers=[secured], securityContext={"runAsUser": 0}), seen()))
+    (gate,) = init_containers(
+        mutate_pod(pod(containers=[secured], securityContext={"runAsUser": 0}), make_view())
+    )
     context = gate["securityContext"]
     assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 1000)
 
@@ -119,14 +121,14 @@ def test_qos_class_of_the_pod_is_unchanged(init: Any, main: Any, expected: str) 
         container("a", "/a", resources=init),
         containers=[container("main", "/main", resources=main), container("side", resources=main)],
     )
-    after = settled(before, seen())
+    after = mutate_pod(before, make_view())
     assert qos(before) == qos(after) == expected
-    assert inits(after)[-1].get("resources", {}) == (main or {})
+    assert init_containers(after)[-1].get("resources", {}) == (main or {})
 
 
 def test_gate_requests_no_devices() -> None:
     main = container("main", resources={"limits": {"cpu": 1, "nvidia.com/gpu": 1}})
-    gate = inits(settled(pod(QUICK, containers=[main]), seen()))[-1]
+    gate = init_containers(mutate_pod(pod(QUICK, containers=[main]), make_view()))[-1]
     assert gate["resources"] == {"limits": {"cpu": 1}}
 
 
@@ -163,17 +165,17 @@ def test_gate_is_last_or_before_the_mesh(received: list[str], expected: list[str
         return sidecar(name[1:]) if name.startswith("+") else container(name, f"/{name}")
 
     before = pod(*map(made, received))
-    after = settled(before, seen())
-    assert names(after) == [name.removeprefix("+") for name in expected]
-    assert [c for c in inits(after) if c["name"] != GATE] == inits(before)
-    assert decided(after, seen()).operations == ()
+    after = mutate_pod(before, make_view())
+    assert init_container_names(after) == [name.removeprefix("+") for name in expected]
+    assert [c for c in init_containers(after) if c["name"] != GATE] == init_containers(before)
+    assert decide_pod(after, make_view()).operations == ()
 
 
 @pytest.mark.parametrize("name", ["istio-validation", "linkerd-network-validator"])
 def test_gate_is_skipped_if_the_mesh_blocks_init_containers(name: str) -> None:
     before = pod(container(name, "/x"), containers=[container("main"), container("istio-proxy")])
-    decision = decided(before, seen())
-    assert why(decision) == ["MeshTraffic"]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["MeshTraffic"]
     assert decision.operations == ()
     assert len(decision.warnings) == 1
 
@@ -200,8 +202,8 @@ def test_gate_is_skipped_if_the_mesh_blocks_init_containers(name: str) -> None:
     ],
 )
 def test_pod_that_a_node_needs_early_gets_no_gate(spec: Json, reason: str) -> None:
-    decision = decided(pod(**spec), seen())
-    assert why(decision) == [reason]
+    decision = decide_pod(pod(**spec), make_view())
+    assert reasons(decision) == [reason]
     assert bool(decision.operations) is (reason == "Applied")
 
 
@@ -211,7 +213,7 @@ def test_pod_that_a_node_needs_early_gets_no_gate(spec: Json, reason: str) -> No
 def test_daemon_set_pod_gets_no_gate(kind: str | None, reason: str) -> None:
     before = pod()
     before["metadata"]["ownerReferences"] = [{"kind": kind}] if kind else None
-    assert why(decided(before, seen())) == [reason]
+    assert reasons(decide_pod(before, make_view())) == [reason]
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "openshift-etcd"])
@@ -223,13 +225,13 @@ def test_host_network_pod_in_a_system_namespace_gets_no_gate(
 ) -> None:
     named = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     look = view(policy(remedies={"kubeletGate": {}}, namespaceSelector=named))
-    decision = decided(pod(hostNetwork=host_network), look, namespace=namespace)
-    assert why(decision) == [reason]
+    decision = decide_pod(pod(hostNetwork=host_network), look, namespace=namespace)
+    assert reasons(decision) == [reason]
 
 
 def test_gate_is_skipped_without_a_helper_image() -> None:
-    decision = decided(pod(), seen(), settings=OperatorSettings())
-    assert why(decision) == ["HelperImageMissing"]
+    decision = decide_pod(pod(), make_view(), settings=OperatorSettings())
+    assert reasons(decision) == ["HelperImageMissing"]
     assert decision.operations == ()
 
 
@@ -244,6 +246,6 @@ def test_gate_is_skipped_without_a_helper_image() -> None:
     ids=["an init container", "one without a command", "a regular container", "twice"],
 )
 def test_gate_is_skipped_if_its_name_is_taken(before: Json) -> None:
-    decision = decided(before, seen())
-    assert why(decision) == ["NameConflict"]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["NameConflict"]
     assert decision.operations == ()

@@ -9,49 +9,62 @@ from tests.support.factories import (
     MODERN,
     Json,
     container,
-    decided,
+    decide_pod,
+    mutate_pod,
     node,
     patched,
     pod,
-    settled,
-    why,
+    reasons,
 )
-from tests.support.kubelet_gate import GATE, HELPER, QUICK, SETTLED, inits, names, seen, sidecar
+from tests.support.kubelet_gate import (
+    GATE,
+    HELPER,
+    QUICK,
+    SETTLED,
+    init_container_names,
+    init_containers,
+    make_view,
+    sidecar,
+)
 
 
 @pytest.mark.parametrize("node_", [MODERN, node()])
 def test_second_call_changes_nothing(node_: Json) -> None:
-    once = settled(pod(QUICK), seen(node_))
-    again = decided(once, seen(node_))
-    assert why(again) == ["AlreadySettled"]
+    once = mutate_pod(pod(QUICK), make_view(node_))
+    again = decide_pod(once, make_view(node_))
+    assert reasons(again) == ["AlreadySettled"]
     assert again.operations == ()
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_gate_stays_in_place_when_containers_are_added(position: int) -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).insert(position, container("late", "/late"))
-    assert decided(once, seen()).operations == ()
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).insert(position, container("late", "/late"))
+    assert decide_pod(once, make_view()).operations == ()
 
 
 @pytest.mark.parametrize("position", [0, 1])
 def test_gate_moves_before_a_mesh_container_added_before_it(position: int) -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).insert(position, container("istio-init"))
-    decision = decided(once, seen())
-    assert why(decision) == ["Applied"]
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).insert(position, container("istio-init"))
+    decision = decide_pod(once, make_view())
+    assert reasons(decision) == ["Applied"]
     assert [operation["op"] for operation in decision.operations] == ["add", "add", "move"]
     after = patched(once, decision)
-    assert names(after).index(GATE) == names(after).index("istio-init") - 1 == position
-    assert decided(after, seen()).operations == ()
+    assert (
+        init_container_names(after).index(GATE)
+        == init_container_names(after).index("istio-init") - 1
+        == position
+    )
+    assert decide_pod(after, make_view()).operations == ()
 
 
 def test_gate_moves_after_a_mesh_proxy_added_after_it() -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).extend([container("istio-validation"), sidecar("istio-proxy")])
-    after = settled(once, seen())
-    assert names(after) == ["prepare", "istio-validation", "istio-proxy", GATE]
-    assert decided(after, seen()).operations == ()
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).extend([container("istio-validation"), sidecar("istio-proxy")])
+    after = mutate_pod(once, make_view())
+    assert init_container_names(after) == ["prepare", "istio-validation", "istio-proxy", GATE]
+    assert decide_pod(after, make_view()).operations == ()
 
 
 SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
@@ -67,20 +80,20 @@ SLEEP: Json = {"postInitSleep": {"containers": ["*"]}}
     ],
 )
 def test_gate_is_never_wrapped(received: list[Json], expected: list[str]) -> None:
-    look = seen(node(), beside=SLEEP)
-    once = settled(pod(*received, restartPolicy="Never"), look)
-    assert names(once) == expected
-    assert next(c for c in inits(once) if c["name"] == GATE)["command"] == SETTLED
-    assert decided(once, look).operations == ()
+    look = make_view(node(), beside=SLEEP)
+    once = mutate_pod(pod(*received, restartPolicy="Never"), look)
+    assert init_container_names(once) == expected
+    assert next(c for c in init_containers(once) if c["name"] == GATE)["command"] == SETTLED
+    assert decide_pod(once, look).operations == ()
 
 
 def test_helper_is_put_before_an_existing_gate() -> None:
-    gated = settled(pod(QUICK), seen(node()))
-    look = seen(node(), beside=SLEEP)
-    after = settled(gated, look)
-    assert names(after) == [HELPER, "prepare", GATE]
-    assert inits(after)[2] == inits(gated)[1]
-    assert inits(after)[1]["command"] == [*LINGER, "/entrypoint", "init"]
+    gated = mutate_pod(pod(QUICK), make_view(node()))
+    look = make_view(node(), beside=SLEEP)
+    after = mutate_pod(gated, look)
+    assert init_container_names(after) == [HELPER, "prepare", GATE]
+    assert init_containers(after)[2] == init_containers(gated)[1]
+    assert init_containers(after)[1]["command"] == [*LINGER, "/entrypoint", "init"]
 
 
 @pytest.mark.parametrize(
@@ -98,19 +111,21 @@ def test_helper_is_put_before_an_existing_gate() -> None:
     ],
 )
 def test_gate_and_helper_move_independently(between: list[str]) -> None:
-    look = seen(node(), beside=SLEEP)
-    once = settled(pod(QUICK), look)
-    known = {c["name"]: c for c in inits(once)}
+    look = make_view(node(), beside=SLEEP)
+    once = mutate_pod(pod(QUICK), look)
+    known = {c["name"]: c for c in init_containers(once)}
     others: Json = {"istio-proxy": sidecar("istio-proxy")}
     before: Json = {**once, "spec": {**once["spec"]}}
     before["spec"]["initContainers"] = [
         known.get(name) or others.get(name) or container(name, f"/{name}") for name in between
     ]
-    after = settled(before, look)
-    order = names(after)
+    after = mutate_pod(before, look)
+    order = init_container_names(after)
     theirs = [name for name in between if name not in (GATE, HELPER)]
     assert [name for name in order if name not in (GATE, HELPER)] == theirs
-    wrapped = [c["name"] for c in inits(after) if (c.get("command") or [""])[0] == LINGER[0]]
+    wrapped = [
+        c["name"] for c in init_containers(after) if (c.get("command") or [""])[0] == LINGER[0]
+    ]
     assert wrapped
     assert all(order.index(HELPER) < order.index(name) for name in wrapped)
     if "istio-init" in order:
@@ -118,5 +133,5 @@ def test_gate_and_helper_move_independently(between: list[str]) -> None:
     if "istio-proxy" in order:
         assert order.index(GATE) > order.index("istio-proxy")
     for name in (GATE, HELPER):
-        assert next(c for c in inits(after) if c["name"] == name) == known[name]
-    assert decided(after, look).operations == ()
+        assert next(c for c in init_containers(after) if c["name"] == name) == known[name]
+    assert decide_pod(after, look).operations == ()

@@ -9,14 +9,14 @@ from tests.support.factories import (
     LINGER,
     Json,
     container,
-    decided,
+    decide_pod,
     in_shell,
+    mutate_pod,
     node,
     patched,
     pod,
     qos,
-    settled,
-    why,
+    reasons,
 )
 from tests.support.post_init_sleep import (
     EQUAL,
@@ -26,9 +26,9 @@ from tests.support.post_init_sleep import (
     QUICK,
     SHELL,
     SMALL,
-    inits,
-    names,
-    seen,
+    container_names,
+    init_containers,
+    make_view,
 )
 
 # The wrapped command.
@@ -36,9 +36,9 @@ from tests.support.post_init_sleep import (
 
 def test_command_is_wrapped_by_the_helper() -> None:
     before = pod(QUICK | {"args": ["$(HOME)"], "workingDir": "/"})
-    decision = decided(before, seen())
-    assert why(decision) == ["prepare: Applied"]
-    _, wrapped = inits(patched(before, decision))
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["prepare: Applied"]
+    _, wrapped = init_containers(patched(before, decision))
     assert wrapped == {
         **QUICK,
         "args": ["$(HOME)"],
@@ -50,8 +50,8 @@ def test_command_is_wrapped_by_the_helper() -> None:
 
 def test_shell_command_is_wrapped_by_its_own_shell_without_the_helper() -> None:
     before = pod(SHELL | {"args": ["a", "$(b)"]}, volumes=[])
-    after = settled(before, seen())
-    (wrapped,) = inits(after)
+    after = mutate_pod(before, make_view())
+    (wrapped,) = init_containers(after)
     assert wrapped["command"] == in_shell(
         ["/bin/sh", "-c", "exit 3"], sleep_ms=10, min_lifetime_ms=500
     )
@@ -61,42 +61,52 @@ def test_shell_command_is_wrapped_by_its_own_shell_without_the_helper() -> None:
 
 
 def test_shell_without_a_script_is_wrapped() -> None:
-    (wrapped,) = inits(settled(pod(container("a", "sh", args=["-c", "exit 3"])), seen()))
+    (wrapped,) = init_containers(
+        mutate_pod(pod(container("a", "sh", args=["-c", "exit 3"])), make_view())
+    )
     assert wrapped["command"][-1] == "sh"
     assert wrapped["args"] == ["-c", "exit 3"]
 
 
 def test_wrapper_has_the_durations_of_the_policy() -> None:
-    look = seen(sleep="1.5s", minLifetime="2s")
-    helper, wrapped = inits(settled(pod(QUICK), look))
+    look = make_view(sleep="1.5s", minLifetime="2s")
+    helper, wrapped = init_containers(mutate_pod(pod(QUICK), look))
     options = ["--sleep", "1500ms", "--min-lifetime", "2s", "--"]
     assert wrapped["command"] == ["/podsettle/linger", *options, "/entrypoint", "init"]
     assert helper["command"] == ["/linger", *options, "/linger"]
-    (scripted,) = inits(settled(pod(SHELL), look))
+    (scripted,) = init_containers(mutate_pod(pod(SHELL), look))
     assert scripted["command"] == in_shell(SHELL["command"], sleep_ms=1500, min_lifetime_ms=2000)
 
 
 def test_pod_gets_one_copying_init_container_for_several_wrapped_containers() -> None:
     before = pod(*(container(f"c{n}", f"/c{n}") for n in range(5)), SHELL)
-    after = settled(before, seen())
-    assert names(inits(after)) == [HELPER, "c0", "c1", "c2", "c3", "c4", "script"]
+    after = mutate_pod(before, make_view())
+    assert container_names(init_containers(after)) == [
+        HELPER,
+        "c0",
+        "c1",
+        "c2",
+        "c3",
+        "c4",
+        "script",
+    ]
     assert after["spec"]["volumes"] == [HELPER_VOLUME]
-    assert [c["volumeMounts"] for c in inits(after)[1:6]] == [[MOUNT]] * 5
-    assert "volumeMounts" not in inits(after)[6]
+    assert [c["volumeMounts"] for c in init_containers(after)[1:6]] == [[MOUNT]] * 5
+    assert "volumeMounts" not in init_containers(after)[6]
 
 
 @pytest.mark.parametrize(
     "fields", [{}, {"initContainers": None, "volumes": None}, {"initContainers": [], "volumes": []}]
 )
 def test_helper_is_injected_for_a_regular_container_alone(fields: Json) -> None:
-    after = settled(pod(restartPolicy="Never", **fields), seen(containers=["main"]))
-    assert names(inits(after)) == [HELPER]
+    after = mutate_pod(pod(restartPolicy="Never", **fields), make_view(containers=["main"]))
+    assert container_names(init_containers(after)) == [HELPER]
     (main,) = after["spec"]["containers"]
     assert main["command"] == [*LINGER, "/bin/main"]
 
 
 def test_copying_container_installs_the_helper_and_passes_pod_security_restricted() -> None:
-    helper, _ = inits(settled(pod(QUICK), seen()))
+    helper, _ = init_containers(mutate_pod(pod(QUICK), make_view()))
     assert helper == {
         "name": HELPER,
         "image": IMAGE,
@@ -125,7 +135,7 @@ def test_copying_container_installs_the_helper_and_passes_pod_security_restricte
     ],
 )
 def test_copying_container_runs_as_the_user_of_the_pod(security: Any, non_root: Any) -> None:
-    helper, _ = inits(settled(pod(QUICK, securityContext=security), seen()))
+    helper, _ = init_containers(mutate_pod(pod(QUICK, securityContext=security), make_view()))
     assert helper["securityContext"].get("runAsNonRoot") is non_root
     assert "runAsUser" not in helper["securityContext"]
     assert "runAsGroup" not in helper["securityContext"]
@@ -161,8 +171,8 @@ def test_qos_class_of_the_pod_is_unchanged(
         container("b", "/b", resources=second),
         containers=[container("main", "/main", resources=main)],
     )
-    after = settled(before, seen())
-    assert names(inits(after))[0] == HELPER
+    after = mutate_pod(before, make_view())
+    assert container_names(init_containers(after))[0] == HELPER
     assert qos(before) == qos(after) == expected
 
 
@@ -172,7 +182,7 @@ def test_copying_container_has_the_resources_of_the_first_wrapped_container() ->
         QUICK | {"resources": EQUAL},
         container("later", "/x", resources={"limits": {"cpu": "8"}}),
     )
-    helper, *_ = inits(settled(before, seen()))
+    helper, *_ = init_containers(mutate_pod(before, make_view()))
     assert helper["resources"] == EQUAL
 
 
@@ -182,7 +192,7 @@ def test_devices_huge_pages_and_claims_are_not_copied() -> None:
         "requests": {"nvidia.com/gpu": 1, "ephemeral-storage": "1Gi"},
         "claims": [{"name": "device"}],
     }
-    helper, _ = inits(settled(pod(QUICK | {"resources": resources}), seen()))
+    helper, _ = init_containers(mutate_pod(pod(QUICK | {"resources": resources}), make_view()))
     assert helper["resources"] == {"limits": {"cpu": 1}, "requests": {"ephemeral-storage": "1Gi"}}
 
 
@@ -200,14 +210,14 @@ def test_devices_huge_pages_and_claims_are_not_copied() -> None:
 )
 def test_init_containers_are_selected_by_globs(globs: list[str], wrapped: list[str]) -> None:
     before = pod(container("a", "x"), container("ab", "x"), container("b", "x"))
-    decision = decided(before, seen(initContainers=globs))
+    decision = decide_pod(before, make_view(initContainers=globs))
     assert [o.container for o in decision.outcomes if o.changed] == wrapped
 
 
 @pytest.mark.parametrize("globs", [["*"], ["a*"], ["*a*a*a*a*a*b", "a*"]])
 def test_container_with_an_overlong_name_is_not_wrapped(globs: list[str]) -> None:
     before = pod(container("a" * 300_000, "x"), container("a", "x"))
-    decision = decided(before, seen(initContainers=globs))
+    decision = decide_pod(before, make_view(initContainers=globs))
     assert [o.container for o in decision.outcomes] == ["a"]
 
 
@@ -224,21 +234,23 @@ def test_regular_containers_are_wrapped_only_in_pods_that_run_to_completion(
     policy_: str | None, reason: str
 ) -> None:
     before = pod(restartPolicy=policy_)
-    assert why(decided(before, seen(containers=["*"]))) == [f"main: {reason}"]
-    assert why(decided(before, seen())) == []
+    assert reasons(decide_pod(before, make_view(containers=["*"]))) == [f"main: {reason}"]
+    assert reasons(decide_pod(before, make_view())) == []
 
 
 @pytest.mark.parametrize("probe", ["livenessProbe", "readinessProbe", "startupProbe"])
 def test_regular_container_with_a_probe_is_not_wrapped(probe: str) -> None:
     main = container("main", "/main", **{probe: {"exec": {"command": ["x"]}}})
     before = pod(containers=[main], restartPolicy="Never")
-    assert why(decided(before, seen(containers=["*"]))) == ["main: LongRunning"]
+    assert reasons(decide_pod(before, make_view(containers=["*"]))) == ["main: LongRunning"]
     main[probe] = None
-    assert why(decided(before, seen(containers=["*"]))) == ["main: Applied"]
+    assert reasons(decide_pod(before, make_view(containers=["*"]))) == ["main: Applied"]
 
 
 def test_init_containers_of_a_long_running_pod_are_wrapped() -> None:
-    assert why(decided(pod(QUICK, restartPolicy="Always"), seen())) == ["prepare: Applied"]
+    assert reasons(decide_pod(pod(QUICK, restartPolicy="Always"), make_view())) == [
+        "prepare: Applied"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -256,22 +268,22 @@ def test_init_containers_of_a_long_running_pod_are_wrapped() -> None:
     ],
 )
 def test_excluded_container_is_unchanged(never: Json, reason: str) -> None:
-    decision = decided(pod(never), seen())
-    assert why(decision) == [f"{never['name']}: {reason}"]
+    decision = decide_pod(pod(never), make_view())
+    assert reasons(decision) == [f"{never['name']}: {reason}"]
     assert decision.operations == ()
 
 
 def test_excluded_container_does_not_prevent_others_from_being_wrapped() -> None:
     sidecar = container("proxy", "/proxy", restartPolicy="Always")
     before = pod(container("istio-init", "/x"), sidecar, QUICK)
-    after = settled(before, seen())
-    assert names(inits(after)) == [HELPER, "istio-init", "proxy", "prepare"]
-    assert inits(after)[1:3] == inits(before)[:2]
+    after = mutate_pod(before, make_view())
+    assert container_names(init_containers(after)) == [HELPER, "istio-init", "proxy", "prepare"]
+    assert init_containers(after)[1:3] == init_containers(before)[:2]
 
 
 def test_tekton_sidecar_among_regular_containers_is_not_wrapped() -> None:
     before = pod(containers=[container("sidecar-db", "/db")], restartPolicy="Never")
-    assert why(decided(before, seen(containers=["*"]))) == ["sidecar-db: NativeSidecar"]
+    assert reasons(decide_pod(before, make_view(containers=["*"]))) == ["sidecar-db: NativeSidecar"]
 
 
 @pytest.mark.parametrize(
@@ -284,15 +296,15 @@ def test_tekton_sidecar_among_regular_containers_is_not_wrapped() -> None:
     ],
 )
 def test_remedy_is_skipped_if_no_node_needs_it(when: str, runtime: str, reason: str) -> None:
-    decision = decided(pod(QUICK), seen(node("n", runtime), when=when))
-    assert why(decision) == [f"prepare: {reason}"]
+    decision = decide_pod(pod(QUICK), make_view(node("n", runtime), when=when))
+    assert reasons(decision) == [f"prepare: {reason}"]
 
 
 def test_only_nodes_that_the_pod_could_land_on_count() -> None:
     nodes = [node("a", labels={"os": "old"}), node("b", "cri-o://1.36.0", labels={"os": "new"})]
-    assert why(decided(pod(QUICK, nodeSelector={"os": "new"}), seen(*nodes))) == [
+    assert reasons(decide_pod(pod(QUICK, nodeSelector={"os": "new"}), make_view(*nodes))) == [
         "prepare: NotNeeded"
     ]
-    assert why(decided(pod(QUICK, nodeSelector={"os": "old"}), seen(*nodes))) == [
+    assert reasons(decide_pod(pod(QUICK, nodeSelector={"os": "old"}), make_view(*nodes))) == [
         "prepare: Applied"
     ]

@@ -10,11 +10,11 @@ from tests.support.factories import (
     MODERN,
     Json,
     container,
-    decided,
+    decide_pod,
+    mutate_pod,
     node,
     pod,
-    settled,
-    why,
+    reasons,
 )
 from tests.support.post_init_sleep import (
     HELPER,
@@ -22,9 +22,9 @@ from tests.support.post_init_sleep import (
     MOUNT,
     QUICK,
     SHELL,
-    inits,
-    names,
-    seen,
+    container_names,
+    init_containers,
+    make_view,
 )
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.defects.versions import Version
@@ -51,24 +51,24 @@ TTY = container("ask", "sh", tty=True)
 )
 def test_delivery_decides_how_the_wrapper_is_injected(delivery: str, found: Json, how: str) -> None:
     before = pod(found)
-    after = settled(before, seen(delivery=delivery))
-    wrapped = inits(after)[-1]
+    after = mutate_pod(before, make_view(delivery=delivery))
+    wrapped = init_containers(after)[-1]
     original = found["command"]
     assert wrapped["command"][-len(original) :] == original
     if how == "shell":
         assert shell_wrapper.is_wrapped(wrapped["command"])
         assert "volumes" not in after["spec"]
-        assert names(inits(after)) == [found["name"]]
+        assert container_names(init_containers(after)) == [found["name"]]
         return
     assert wrapped["command"] == [*LINGER, *original]
     assert wrapped["volumeMounts"] == [MOUNT]
     if how == "helper":
         assert after["spec"]["volumes"] == [HELPER_VOLUME]
-        assert names(inits(after)) == [HELPER, found["name"]]
+        assert container_names(init_containers(after)) == [HELPER, found["name"]]
     else:
         image = {"reference": IMAGE, "pullPolicy": "IfNotPresent"}
         assert after["spec"]["volumes"] == [{"name": HELPER, "image": image}]
-        assert names(inits(after)) == [found["name"]]
+        assert container_names(init_containers(after)) == [found["name"]]
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_delivery_decides_how_the_wrapper_is_injected(delivery: str, found: Json
     ],
 )
 def test_shell_delivery_never_injects_the_helper(found: Json, reason: str) -> None:
-    decision = decided(pod(found), seen(delivery="Shell"))
-    assert why(decision) == [f"{found['name']}: {reason}"]
+    decision = decide_pod(pod(found), make_view(delivery="Shell"))
+    assert reasons(decision) == [f"{found['name']}: {reason}"]
     assert decision.operations == ()
     assert len(decision.warnings) == 1
 
@@ -103,15 +103,15 @@ def test_shell_delivery_never_injects_the_helper(found: Json, reason: str) -> No
 def test_auto_uses_an_image_volume_if_every_node_supports_it(
     server: Version | None, nodes: list[Json], by_image: bool
 ) -> None:
-    after = settled(pod(QUICK), seen(*nodes, server=server, when="Always"))
+    after = mutate_pod(pod(QUICK), make_view(*nodes, server=server, when="Always"))
     (volume,) = after["spec"]["volumes"]
     assert ("image" in volume) is by_image
-    assert len(inits(after)) == (1 if by_image else 2)
+    assert len(init_containers(after)) == (1 if by_image else 2)
 
 
 def test_binary_copies_the_helper_even_if_nodes_support_image_volumes() -> None:
-    after = settled(
-        pod(QUICK), seen(MODERN, server=Version(1, 36), when="Always", delivery="Binary")
+    after = mutate_pod(
+        pod(QUICK), make_view(MODERN, server=Version(1, 36), when="Always", delivery="Binary")
     )
     assert after["spec"]["volumes"] == [HELPER_VOLUME]
 
@@ -127,8 +127,8 @@ def test_binary_copies_the_helper_even_if_nodes_support_image_volumes() -> None:
     ],
 )
 def test_image_volume_needs_a_server_that_supports_it(server: Version | None, reason: str) -> None:
-    decision = decided(pod(QUICK), seen(server=server, delivery="ImageVolume"))
-    assert why(decision) == [f"prepare: {reason}"]
+    decision = decide_pod(pod(QUICK), make_view(server=server, delivery="ImageVolume"))
+    assert reasons(decision) == [f"prepare: {reason}"]
 
 
 @pytest.mark.parametrize(
@@ -142,16 +142,16 @@ def test_image_volume_needs_a_server_that_supports_it(server: Version | None, re
 )
 def test_image_volume_needs_nodes_that_support_it(old: Json) -> None:
     """`ServerTooOld`: the API server or a node does not support what the remedy needs."""
-    look = seen(old, server=Version(1, 36), delivery="ImageVolume", when="Always")
-    decision = decided(pod(QUICK), look)
-    assert why(decision) == ["prepare: ServerTooOld"]
+    look = make_view(old, server=Version(1, 36), delivery="ImageVolume", when="Always")
+    decision = decide_pod(pod(QUICK), look)
+    assert reasons(decision) == ["prepare: ServerTooOld"]
     assert decision.operations == ()
 
 
 @pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
 def test_only_shells_are_wrapped_without_a_helper_image(delivery: str) -> None:
-    decision = decided(pod(QUICK), seen(delivery=delivery), settings=OperatorSettings())
-    assert why(decision) == ["prepare: HelperImageMissing"]
+    decision = decide_pod(pod(QUICK), make_view(delivery=delivery), settings=OperatorSettings())
+    assert reasons(decision) == ["prepare: HelperImageMissing"]
     assert decision.operations == ()
-    shell = decided(pod(SHELL), seen(delivery="Auto"), settings=OperatorSettings())
-    assert why(shell) == ["script: Applied"]
+    shell = decide_pod(pod(SHELL), make_view(delivery="Auto"), settings=OperatorSettings())
+    assert reasons(shell) == ["script: Applied"]

@@ -9,17 +9,25 @@ from tests.support.factories import (
     LINGER,
     Json,
     container,
-    decided,
+    decide_pod,
+    mutate_pod,
     node,
     patched,
     pod,
     policy,
+    reasons,
     runtime_class,
-    settled,
     view,
-    why,
 )
-from tests.support.post_init_sleep import HELPER, MOUNT, QUICK, SHELL, inits, names, seen
+from tests.support.post_init_sleep import (
+    HELPER,
+    MOUNT,
+    QUICK,
+    SHELL,
+    container_names,
+    init_containers,
+    make_view,
+)
 from webhook.core.remedies import shell_wrapper
 
 
@@ -45,8 +53,8 @@ from webhook.core.remedies import shell_wrapper
     ],
 )  # fmt: skip
 def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
-    decision = decided(before, seen())
-    assert why(decision) == ["prepare: NameConflict"]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["prepare: NameConflict"]
     assert decision.operations == ()
     assert len(decision.warnings) == 1
 
@@ -54,71 +62,73 @@ def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
 @pytest.mark.parametrize("wrapped_first", [False, True])
 def test_duplicate_helper_container_is_left_unchanged(wrapped_first: bool) -> None:
     """The API server refuses such a pod, so it is not reported as an internal error."""
-    before = patched(pod(QUICK), decided(pod(QUICK), seen()))
+    before = patched(pod(QUICK), decide_pod(pod(QUICK), make_view()))
     helper, wrapped = before["spec"]["initContainers"]
     late = container("late", "/x")
     inits = [wrapped, helper, helper] if wrapped_first else [helper, helper]
     before["spec"]["initContainers"] = [*inits, late]
-    decision = decided(before, seen())
-    assert why(decision)[-1] == "late: NameConflict"
+    decision = decide_pod(before, make_view())
+    assert reasons(decision)[-1] == "late: NameConflict"
     assert decision.operations == ()
 
 
 def test_mount_path_with_the_same_prefix_is_no_conflict() -> None:
     mounts = [{"name": "v", "mountPath": "/podsettle-data"}]
-    assert why(decided(pod(QUICK | {"volumeMounts": mounts}), seen())) == ["prepare: Applied"]
+    assert reasons(decide_pod(pod(QUICK | {"volumeMounts": mounts}), make_view())) == [
+        "prepare: Applied"
+    ]
 
 
 def test_shell_is_wrapped_even_if_the_helpers_names_are_taken() -> None:
     before = pod(SHELL, volumes=[{"name": HELPER, "configMap": {"name": "x"}}])
-    assert why(decided(before, seen())) == ["script: Applied"]
+    assert reasons(decide_pod(before, make_view())) == ["script: Applied"]
 
 
 @pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
 def test_second_call_changes_nothing(delivery: str) -> None:
-    look = seen(delivery=delivery, containers=["*"])
-    once = settled(pod(QUICK, SHELL, restartPolicy="Never"), look)
-    again = decided(once, look)
-    assert why(again) == [f"{name}: AlreadySettled" for name in ("prepare", "script", "main")]
+    look = make_view(delivery=delivery, containers=["*"])
+    once = mutate_pod(pod(QUICK, SHELL, restartPolicy="Never"), look)
+    again = decide_pod(once, look)
+    assert reasons(again) == [f"{name}: AlreadySettled" for name in ("prepare", "script", "main")]
     assert again.operations == ()
 
 
 def test_pod_wrapped_by_an_earlier_version_is_unchanged() -> None:
     """During an upgrade replicas of both versions answer."""
-    look = seen(delivery="Shell", containers=["*"])
-    pod_now = settled(pod(SHELL, restartPolicy="Never"), look)
+    look = make_view(delivery="Shell", containers=["*"])
+    pod_now = mutate_pod(pod(SHELL, restartPolicy="Never"), look)
     (script,) = pod_now["spec"]["initContainers"]
     assert script["command"][2] == shell_wrapper.SCRIPT
     script["command"][2] = EARLIER_SCRIPT
-    again = decided(pod_now, look)
-    assert "script: AlreadySettled" in why(again)
+    again = decide_pod(pod_now, look)
+    assert "script: AlreadySettled" in reasons(again)
     assert again.operations == ()
 
 
 def test_container_added_later_uses_the_existing_helper() -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).append(container("late", "/late"))
-    twice = settled(once, seen())
-    assert names(inits(twice)) == [HELPER, "prepare", "late"]
-    assert inits(twice)[2]["command"] == [*LINGER, "/late"]
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).append(container("late", "/late"))
+    twice = mutate_pod(once, make_view())
+    assert container_names(init_containers(twice)) == [HELPER, "prepare", "late"]
+    assert init_containers(twice)[2]["command"] == [*LINGER, "/late"]
     assert len(twice["spec"]["volumes"]) == 1
 
 
 def test_helper_moves_before_a_container_added_before_it() -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).insert(0, container("early", "/early"))
-    twice = settled(once, seen())
-    assert names(inits(twice)) == [HELPER, "early", "prepare"]
-    assert inits(twice)[0] == inits(once)[1]
-    assert inits(twice)[1]["command"] == [*LINGER, "/early"]
-    assert decided(twice, seen()).operations == ()
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).insert(0, container("early", "/early"))
+    twice = mutate_pod(once, make_view())
+    assert container_names(init_containers(twice)) == [HELPER, "early", "prepare"]
+    assert init_containers(twice)[0] == init_containers(once)[1]
+    assert init_containers(twice)[1]["command"] == [*LINGER, "/early"]
+    assert decide_pod(twice, make_view()).operations == ()
 
 
 def test_helper_moves_before_a_reordered_wrapped_container() -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).reverse()
-    decision = decided(once, seen())
-    assert names(inits(patched(once, decision))) == [HELPER, "prepare"]
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).reverse()
+    decision = decide_pod(once, make_view())
+    assert container_names(init_containers(patched(once, decision))) == [HELPER, "prepare"]
     assert [operation["op"] for operation in decision.operations] == ["move"]
 
 
@@ -128,20 +138,20 @@ def test_helper_moves_before_a_reordered_wrapped_container() -> None:
     ids=["mesh", "sidecar", "shell"],
 )
 def test_helper_stays_after_a_container_that_is_not_wrapped(early: Json) -> None:
-    once = settled(pod(QUICK), seen())
-    inits(once).insert(0, early)
-    twice = settled(once, seen())
-    assert names(inits(twice)) == [early["name"], HELPER, "prepare"]
+    once = mutate_pod(pod(QUICK), make_view())
+    init_containers(once).insert(0, early)
+    twice = mutate_pod(once, make_view())
+    assert container_names(init_containers(twice)) == [early["name"], HELPER, "prepare"]
 
 
 def test_helper_in_an_image_volume_serves_containers_at_any_position() -> None:
-    look = seen(delivery="ImageVolume")
-    once = settled(pod(QUICK), look)
-    inits(once).insert(0, container("early", "/early"))
-    twice = settled(once, look)
-    assert names(inits(twice)) == ["early", "prepare"]
-    assert [c["command"][: len(LINGER)] for c in inits(twice)] == [LINGER, LINGER]
-    assert [c["volumeMounts"] for c in inits(twice)] == [[MOUNT], [MOUNT]]
+    look = make_view(delivery="ImageVolume")
+    once = mutate_pod(pod(QUICK), look)
+    init_containers(once).insert(0, container("early", "/early"))
+    twice = mutate_pod(once, look)
+    assert container_names(init_containers(twice)) == ["early", "prepare"]
+    assert [c["command"][: len(LINGER)] for c in init_containers(twice)] == [LINGER, LINGER]
+    assert [c["volumeMounts"] for c in init_containers(twice)] == [[MOUNT], [MOUNT]]
     assert twice["spec"]["volumes"] == once["spec"]["volumes"]
 
 
@@ -152,17 +162,17 @@ def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
     remedies: Json = {"runtimeClass": {"name": "volatile"}, "postInitSleep": {}}
     look = view(policy(remedies=remedies), classes=[pool], nodes=[other])
     before = pod(QUICK)
-    decision = decided(before, look)
-    assert why(decision) == ["Applied", "prepare: Applied"]
+    decision = decide_pod(before, look)
+    assert reasons(decision) == ["Applied", "prepare: Applied"]
     merged = patched(before, decision)
     merged["spec"]["nodeSelector"] = {"pool": "volatile"}
-    assert decided(merged, look).operations == ()
+    assert decide_pod(merged, look).operations == ()
 
 
 def test_helper_in_a_root_pod_runs_as_the_user_of_its_template() -> None:
     """PodSecurity restricted v1.22 to v1.24 accepts it on each container instead of on the pod."""
     secured = QUICK | {"securityContext": {"runAsNonRoot": True, "runAsUser": 1000}}
-    found = settled(pod(secured, securityContext={"runAsUser": 0}), seen())
+    found = mutate_pod(pod(secured, securityContext={"runAsUser": 0}), make_view())
     context = found["spec"]["initContainers"][0]["securityContext"]
     assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 1000)
 
@@ -170,12 +180,14 @@ def test_helper_in_a_root_pod_runs_as_the_user_of_its_template() -> None:
 def test_device_in_every_container_is_copied_to_the_helper() -> None:
     """A LimitRange may require it of each container."""
     gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    found = settled(pod(QUICK | gpu, containers=[container("main", "/main", **gpu)]), seen())
+    found = mutate_pod(
+        pod(QUICK | gpu, containers=[container("main", "/main", **gpu)]), make_view()
+    )
     assert found["spec"]["initContainers"][0]["resources"] == gpu["resources"]
 
 
 def test_pod_with_full_annotations_is_unchanged() -> None:
     before = pod(QUICK, annotations={"full": "x" * (256 * 1024 - 4)})
-    decision = decided(before, seen())
-    assert why(decision) == ["AnnotationsFull"]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["AnnotationsFull"]
     assert decision.operations == ()

@@ -8,15 +8,15 @@ from tests.support.factories import (
     LINGER,
     Json,
     container,
-    decided,
+    decide_pod,
+    mutate_pod,
     node,
     patched,
     pod,
     policy,
+    reasons,
     runtime_class,
-    settled,
     view,
-    why,
 )
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.defects.versions import Version
@@ -26,7 +26,7 @@ RULE: Json = {"action": "Restart", "exitCodes": {"operator": "In", "values": [25
 NEW, AFFECTED, CURED = Version(1, 36, 2), "cri-o://1.35.2", "cri-o://1.35.3"
 
 
-def seen(*nodes: Json, server: Version | None = NEW, **settings: Any) -> Snapshot:
+def make_view(*nodes: Json, server: Version | None = NEW, **settings: Any) -> Snapshot:
     remedies = {"retryInitExit255": {"initContainers": ["prepare"], **settings}}
     return view(policy(remedies=remedies), nodes=nodes, server=server)
 
@@ -38,8 +38,8 @@ def finished(*init: Json, **spec: Any) -> Json:
 
 def test_only_the_named_container_gets_the_rule() -> None:
     before = finished(container("first", "/x"), QUICK, container("prepare-2", "/y"))
-    decision = decided(before, seen())
-    assert why(decision) == ["prepare: Applied"]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["prepare: Applied"]
     after = patched(before, decision)
     annotations = after["metadata"].pop("annotations")
     assert annotations.pop("podsettle.dev/settled")
@@ -52,7 +52,7 @@ def test_only_the_named_container_gets_the_rule() -> None:
 
 def test_several_named_containers_get_the_rule() -> None:
     before = finished(container("a", "/a"), container("b", "/b"), container("c"))
-    after = settled(before, seen(initContainers=["c", "a", "none-such"]))
+    after = mutate_pod(before, make_view(initContainers=["c", "a", "none-such"]))
     assert ["restartPolicyRules" in c for c in after["spec"]["initContainers"]] == [
         True, False, True,
     ]  # fmt: skip
@@ -60,14 +60,14 @@ def test_several_named_containers_get_the_rule() -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"initContainers": None}, {"initContainers": []}])
 def test_pod_without_the_named_container_has_no_outcome(fields: Json) -> None:
-    assert why(decided(pod(restartPolicy="Never", **fields), seen())) == []
+    assert reasons(decide_pod(pod(restartPolicy="Never", **fields), make_view())) == []
 
 
 @pytest.mark.parametrize("name", ["podsettle-linger", "podsettle-kubelet-gate", "main"])
 def test_injected_and_regular_containers_get_no_rule(name: str) -> None:
     before = finished(container("podsettle-linger", "/linger"))
     before["spec"]["initContainers"].append(container("podsettle-kubelet-gate", "/linger"))
-    assert why(decided(before, seen(initContainers=[name]))) == []
+    assert reasons(decide_pod(before, make_view(initContainers=[name]))) == []
 
 
 # Containers that are restarted anyway, or must not be.
@@ -75,8 +75,8 @@ def test_injected_and_regular_containers_get_no_rule(name: str) -> None:
 
 @pytest.mark.parametrize("restarts", ["OnFailure", "Always", None])
 def test_pod_with_another_restart_policy_is_unchanged(restarts: str | None) -> None:
-    decision = decided(pod(QUICK, restartPolicy=restarts), seen())
-    assert why(decision) == ["prepare: AlreadySettled"]
+    decision = decide_pod(pod(QUICK, restartPolicy=restarts), make_view())
+    assert reasons(decision) == ["prepare: AlreadySettled"]
     assert decision.outcomes[0].message == "the pod's restartPolicy retries it, whatever the " \
         "exit code"  # fmt: skip
     assert decision.operations == ()
@@ -127,14 +127,14 @@ def rule(operator: str, *values: int, action: str = "Restart") -> Json:
     ],
 )
 def test_restart_settings_of_the_container_are_kept(fields: Json, reason: str) -> None:
-    decision = decided(finished(QUICK | fields), seen())
-    assert why(decision) == [f"prepare: {reason}"]
+    decision = decide_pod(finished(QUICK | fields), make_view())
+    assert reasons(decision) == [f"prepare: {reason}"]
     assert bool(decision.operations) is (reason == "Applied")
 
 
 def test_tekton_sidecar_gets_no_rule() -> None:
-    look = seen(initContainers=["sidecar-results"])
-    assert why(decided(finished(container("sidecar-results", "/x")), look)) == [
+    look = make_view(initContainers=["sidecar-results"])
+    assert reasons(decide_pod(finished(container("sidecar-results", "/x")), look)) == [
         "sidecar-results: NativeSidecar"
     ]
 
@@ -154,8 +154,8 @@ def test_tekton_sidecar_gets_no_rule() -> None:
     ],
 )
 def test_rule_needs_a_server_that_supports_it(server: Version | None, reason: str) -> None:
-    decision = decided(finished(QUICK), seen(server=server))
-    assert why(decision) == [f"prepare: {reason}"]
+    decision = decide_pod(finished(QUICK), make_view(server=server))
+    assert reasons(decision) == [f"prepare: {reason}"]
     assert len(decision.warnings) == (reason == "ServerTooOld")
     assert bool(decision.operations) is (reason == "Applied")
 
@@ -164,8 +164,8 @@ def test_rule_needs_a_server_that_supports_it(server: Version | None, reason: st
     ("kubelet", "reason"), [("v1.35.1", "Applied"), ("v1.34.9", "ServerTooOld")]
 )
 def test_kubelets_decide_if_the_server_version_is_unknown(kubelet: str, reason: str) -> None:
-    look = seen(node("n", AFFECTED, kubelet), server=None)
-    assert why(decided(finished(QUICK), look)) == [f"prepare: {reason}"]
+    look = make_view(node("n", AFFECTED, kubelet), server=None)
+    assert reasons(decide_pod(finished(QUICK), look)) == [f"prepare: {reason}"]
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_kubelets_decide_if_the_server_version_is_unknown(kubelet: str, reason: 
     ],
 )  # fmt: skip
 def test_rule_needs_nodes_that_support_it(nodes: list[Json], when: str, reason: str) -> None:
-    decision = decided(finished(QUICK), seen(*nodes, when=when))
-    assert why(decision) == [f"prepare: {reason}"]
+    decision = decide_pod(finished(QUICK), make_view(*nodes, when=when))
+    assert reasons(decision) == [f"prepare: {reason}"]
 
 
 def test_only_nodes_that_the_pod_could_land_on_count() -> None:
@@ -200,7 +200,7 @@ def test_only_nodes_that_the_pod_could_land_on_count() -> None:
     ]
     for pool, reason in (("old", "ServerTooOld"), ("new", "Applied"), ("cured", "NotNeeded")):
         before = finished(QUICK, nodeSelector={"pool": pool})
-        assert why(decided(before, seen(*nodes))) == [f"prepare: {reason}"]
+        assert reasons(decide_pod(before, make_view(*nodes))) == [f"prepare: {reason}"]
 
 
 def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
@@ -212,11 +212,11 @@ def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
     }
     look = view(policy(remedies=remedies), classes=[pool], nodes=[other], server=NEW)
     before = finished(QUICK)
-    decision = decided(before, look)
-    assert why(decision) == ["Applied", "prepare: Applied"]
+    decision = decide_pod(before, look)
+    assert reasons(decision) == ["Applied", "prepare: Applied"]
     merged = patched(before, decision)
     merged["spec"]["nodeSelector"] = {"pool": "volatile"}
-    assert decided(merged, look).operations == ()
+    assert decide_pod(merged, look).operations == ()
 
 
 # Together with other remedies.
@@ -225,26 +225,28 @@ def test_node_selector_of_a_class_counts_in_the_first_call() -> None:
 def test_rule_and_post_init_sleep_are_combined() -> None:
     remedies: Json = {"postInitSleep": {}, "retryInitExit255": {"initContainers": ["prepare"]}}
     look = view(policy(remedies=remedies), server=NEW)
-    after = settled(finished(container("first", "sh"), QUICK), look)
+    after = mutate_pod(finished(container("first", "sh"), QUICK), look)
     *_, wrapped = after["spec"]["initContainers"]
     assert wrapped["command"] == [*LINGER, "/entrypoint", "init"]
     assert wrapped["restartPolicyRules"] == [RULE]
     applied = after["metadata"]["annotations"]["podsettle.dev/applied"]
     assert applied == "p/postInitSleep,p/retryInitExit255"
-    assert decided(after, look).operations == ()
+    assert decide_pod(after, look).operations == ()
 
 
 def test_second_call_changes_nothing() -> None:
-    once = settled(finished(QUICK), seen())
-    again = decided(once, seen())
-    assert why(again) == ["prepare: AlreadySettled"]
+    once = mutate_pod(finished(QUICK), make_view())
+    again = decide_pod(once, make_view())
+    assert reasons(again) == ["prepare: AlreadySettled"]
     assert again.operations == ()
 
 
 def test_audit_changes_nothing() -> None:
     remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
-    decision = decided(finished(QUICK), view(policy(remedies=remedies, action="Audit"), server=NEW))
-    assert why(decision) == ["prepare: WouldApply"]
+    decision = decide_pod(
+        finished(QUICK), view(policy(remedies=remedies, action="Audit"), server=NEW)
+    )
+    assert reasons(decision) == ["prepare: WouldApply"]
     assert decision.operations == ()
 
 
@@ -265,6 +267,6 @@ def test_message_names_the_known_version_of_an_old_server(
 ) -> None:
     remedies = {"retryInitExit255": {"initContainers": ["prepare"]}}
     seen = view(policy(remedies=remedies), nodes=nodes, server=server)
-    (outcome,) = decided(pod(container("prepare", "/x"), restartPolicy="Never"), seen).outcomes
+    (outcome,) = decide_pod(pod(container("prepare", "/x"), restartPolicy="Never"), seen).outcomes
     assert outcome.reason == "ServerTooOld"
     assert message in outcome.message

@@ -4,15 +4,15 @@ import pytest
 
 from tests.support.factories import (
     Json,
-    decided,
+    decide_pod,
+    mutate_pod,
     node,
     patched,
     pod,
     policy,
+    reasons,
     runtime_class,
-    settled,
     view,
-    why,
 )
 from webhook.cluster.snapshot import Snapshot
 
@@ -22,7 +22,7 @@ SEEN = view(POLICY, classes=[runtime_class("fast"), runtime_class("slow")])
 
 def test_class_is_set_and_only_the_annotations_are_added() -> None:
     before = pod()
-    after = settled(before, SEEN)
+    after = mutate_pod(before, SEEN)
     assert after["spec"].pop("runtimeClassName") == "fast"
     assert after["metadata"].pop("annotations") == {
         "podsettle.dev/applied": "p/runtimeClass",
@@ -32,26 +32,26 @@ def test_class_is_set_and_only_the_annotations_are_added() -> None:
 
 
 def test_pod_that_already_names_the_class_is_unchanged() -> None:
-    named = decided(pod(runtimeClassName="fast"), SEEN)
-    assert why(named) == ["AlreadySettled"]
+    named = decide_pod(pod(runtimeClassName="fast"), SEEN)
+    assert reasons(named) == ["AlreadySettled"]
     assert named.operations == ()
 
 
 def test_missing_class_that_the_pod_already_names_causes_no_warning() -> None:
-    assert why(decided(pod(runtimeClassName="fast"), view(POLICY))) == ["AlreadySettled"]
+    assert reasons(decide_pod(pod(runtimeClassName="fast"), view(POLICY))) == ["AlreadySettled"]
 
 
 def test_another_class_of_the_pod_is_kept() -> None:
-    assert why(decided(pod(runtimeClassName="slow"), SEEN)) == ["RuntimeClassPreset"]
+    assert reasons(decide_pod(pod(runtimeClassName="slow"), SEEN)) == ["RuntimeClassPreset"]
 
 
 def test_first_of_two_policies_sets_the_class() -> None:
     relabel = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "slow"}}
     policies = [policy("low", remedies=relabel, priority=-1), POLICY]
     seen = view(*policies, classes=[runtime_class("fast"), runtime_class("slow")])
-    decision = decided(pod(), seen)
-    assert why(decision) == ["Applied", "RuntimeClassConflict"]
-    after = settled(pod(), seen)
+    decision = decide_pod(pod(), seen)
+    assert reasons(decision) == ["Applied", "RuntimeClassConflict"]
+    after = mutate_pod(pod(), seen)
     assert after["spec"]["runtimeClassName"] == "fast"
     assert after["metadata"]["annotations"]["podsettle.dev/applied"] == "p/runtimeClass"
 
@@ -59,10 +59,10 @@ def test_first_of_two_policies_sets_the_class() -> None:
 def test_two_remedies_with_the_same_class_are_both_applied() -> None:
     relabel = {"skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"}}
     seen = view(policy("low", remedies=relabel), POLICY, classes=[runtime_class("fast")])
-    assert why(decided(pod(), seen)) == ["Applied", "UnstableSELinuxLevel"]
-    after = settled(pod(), seen)
+    assert reasons(decide_pod(pod(), seen)) == ["Applied", "UnstableSELinuxLevel"]
+    after = mutate_pod(pod(), seen)
     assert after["spec"]["runtimeClassName"] == "fast"
-    assert decided(after, seen).operations == ()
+    assert decide_pod(after, seen).operations == ()
 
 
 # A class only for volatile mounts has `when: NodesNeedIt`.
@@ -79,7 +79,7 @@ def volatile(*nodes: Json, when: str | None = "NodesNeedIt") -> Snapshot:
 
 def test_class_is_set_by_default_whatever_the_nodes_run() -> None:
     for when in (None, "Always"):
-        assert why(decided(pod(), volatile(CRI_O, when=when))) == ["Applied"]
+        assert reasons(decide_pod(pod(), volatile(CRI_O, when=when))) == ["Applied"]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_class_is_set_by_default_whatever_the_nodes_run() -> None:
 def test_nodes_need_it_skips_the_class_if_all_nodes_run_cri_o(
     nodes: list[Json], spec: Json, reason: str
 ) -> None:
-    decision = decided(pod(**spec), volatile(*nodes))
-    assert why(decision) == [reason]
+    decision = decide_pod(pod(**spec), volatile(*nodes))
+    assert reasons(decision) == [reason]
     assert bool(decision.operations) is (reason == "Applied")
 
 
@@ -108,11 +108,11 @@ def test_need_is_decided_by_the_nodes_without_the_class() -> None:
     """The class may move the pod from affected nodes to CRI-O nodes."""
     cured = node("cured", "cri-o://1.36.0", labels={"pool": "volatile"})
     seen = volatile(cured, SLOW)
-    decision = decided(pod(), seen)
-    assert why(decision) == ["Applied"]
+    decision = decide_pod(pod(), seen)
+    assert reasons(decision) == ["Applied"]
     merged = patched(pod(), decision)
     merged["spec"]["nodeSelector"] = {"pool": "volatile"}
-    assert why(decided(merged, seen)) == ["AlreadySettled"]
+    assert reasons(decide_pod(merged, seen)) == ["AlreadySettled"]
 
 
 @pytest.mark.parametrize("remedies", [
@@ -128,7 +128,7 @@ def test_message_says_that_no_known_node_has_the_labels_of_the_class(remedies: J
 
     def message(*nodes: Json) -> str:
         seen = view(policy(remedies=remedies), classes=[labelled], nodes=nodes)
-        (outcome,) = decided(pod(securityContext=level), seen).outcomes
+        (outcome,) = decide_pod(pod(securityContext=level), seen).outcomes
         assert outcome.reason == "Applied"
         return outcome.message
 

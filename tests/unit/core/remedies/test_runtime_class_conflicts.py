@@ -7,15 +7,15 @@ import pytest
 from tests.support.factories import (
     Json,
     container,
-    decided,
+    decide_pod,
+    mutate_pod,
     node,
     patched,
     pod,
     policy,
+    reasons,
     runtime_class,
-    settled,
     view,
-    why,
 )
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decision import Decision
@@ -24,17 +24,17 @@ POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
 
 
 def decision(selector: dict[str, Any] | None = None, **spec: Any) -> Decision:
-    return decided(pod(**spec), view(POLICY, classes=[runtime_class("fast", None, selector)]))
+    return decide_pod(pod(**spec), view(POLICY, classes=[runtime_class("fast", None, selector)]))
 
 
 def test_class_without_conflict_is_set() -> None:
-    assert why(decision()) == ["Applied"]
+    assert reasons(decision()) == ["Applied"]
 
 
 def test_missing_class_is_not_set() -> None:
     seen = view(POLICY)
-    assert why(decided(pod(), seen)) == ["RuntimeClassMissing"]
-    assert settled(pod(), seen) == pod()
+    assert reasons(decide_pod(pod(), seen)) == ["RuntimeClassMissing"]
+    assert mutate_pod(pod(), seen) == pod()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_missing_class_is_not_set() -> None:
 )
 def test_overhead_is_compared_as_quantities(of_pod: Any, of_class: dict[str, Any]) -> None:
     seen = view(POLICY, classes=[runtime_class("fast", of_class)])
-    assert why(decided(pod(overhead=of_pod), seen)) == ["Applied"]
+    assert reasons(decide_pod(pod(overhead=of_pod), seen)) == ["Applied"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_class_with_another_overhead_is_not_set(
     of_pod: dict[str, Any], of_class: dict[str, Any] | None
 ) -> None:
     seen = view(POLICY, classes=[runtime_class("fast", of_class)])
-    assert why(decided(pod(overhead=of_pod), seen)) == ["RuntimeClassConflict"]
+    assert reasons(decide_pod(pod(overhead=of_pod), seen)) == ["RuntimeClassConflict"]
 
 
 @pytest.mark.parametrize(
@@ -105,18 +105,18 @@ def test_class_with_another_overhead_is_not_set(
 def test_class_with_a_conflicting_node_selector_is_not_set(
     of_pod: dict[str, str] | None, reason: str
 ) -> None:
-    assert why(decision(selector={"rootfs": "volatile"}, nodeSelector=of_pod)) == [reason]
+    assert reasons(decision(selector={"rootfs": "volatile"}, nodeSelector=of_pod)) == [reason]
 
 
 def test_class_with_a_node_selector_is_not_set_on_a_bound_pod() -> None:
     bound = decision(selector={"rootfs": "volatile"}, nodeName="worker-1")
-    assert why(bound) == ["RuntimeClassConflict"]
-    assert why(decision(nodeName="worker-1")) == ["Applied"]
+    assert reasons(bound) == ["RuntimeClassConflict"]
+    assert reasons(decision(nodeName="worker-1")) == ["Applied"]
 
 
 def test_class_of_the_pod_is_never_replaced() -> None:
     preset = decision(runtimeClassName="kata")
-    assert why(preset) == ["RuntimeClassPreset"]
+    assert reasons(preset) == ["RuntimeClassPreset"]
     assert preset.operations == ()
     assert "'kata'" in preset.outcomes[0].message
 
@@ -152,12 +152,12 @@ def test_only_nodes_of_the_class_that_the_policy_sets_count(
     remedies: Json, in_pool: str, elsewhere: str, reason: str
 ) -> None:
     seen = two_pools(in_pool, elsewhere, **remedies)
-    first = decided(pod(QUICK), seen)
-    assert why(first)[-1] == f"prepare: {reason}"
+    first = decide_pod(pod(QUICK), seen)
+    assert reasons(first)[-1] == f"prepare: {reason}"
     merged = patched(pod(QUICK), first)
-    assert decided(merged, seen).operations == ()
+    assert decide_pod(merged, seen).operations == ()
     merged["spec"]["nodeSelector"] = POOL
-    assert decided(merged, seen).operations == ()
+    assert decide_pod(merged, seen).operations == ()
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_only_nodes_of_the_class_that_the_pod_names_count(
     """Both before the API server has merged the nodeSelector, as in a preview, and after."""
     seen = two_pools(in_pool, elsewhere)
     for selector in (None, POOL):
-        asked = decided(pod(QUICK, runtimeClassName="fast", nodeSelector=selector), seen)
-        assert why(asked) == [f"prepare: {reason}"]
+        asked = decide_pod(pod(QUICK, runtimeClassName="fast", nodeSelector=selector), seen)
+        assert reasons(asked) == [f"prepare: {reason}"]
 
 
 def test_node_must_fit_both_the_class_and_the_required_affinity() -> None:
@@ -187,7 +187,7 @@ def test_node_must_fit_both_the_class_and_the_required_affinity() -> None:
         term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         asked = pod(QUICK, affinity={"nodeAffinity": required})
-        assert why(decided(asked, seen)) == ["Applied", f"prepare: {reason}"]
+        assert reasons(decide_pod(asked, seen)) == ["Applied", f"prepare: {reason}"]
 
 
 def test_image_volume_support_is_judged_by_the_nodes_of_the_class() -> None:
@@ -202,4 +202,4 @@ def test_image_volume_support_is_judged_by_the_nodes_of_the_class() -> None:
     }
     classes = [runtime_class("fast", None, POOL)]
     seen = view(policy(remedies=remedies), classes=classes, nodes=nodes)
-    assert why(decided(pod(QUICK), seen)) == ["Applied", "prepare: Applied"]
+    assert reasons(decide_pod(pod(QUICK), seen)) == ["Applied", "prepare: Applied"]

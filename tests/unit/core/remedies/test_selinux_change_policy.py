@@ -4,14 +4,24 @@ from typing import Any
 
 import pytest
 
-from tests.support.factories import Json, decided, node, patched, pod, policy, settled, view, why
+from tests.support.factories import (
+    Json,
+    decide_pod,
+    mutate_pod,
+    node,
+    patched,
+    pod,
+    policy,
+    reasons,
+    view,
+)
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.defects.versions import Version
 
 NEW = Version(1, 36)
 
 
-def seen(*nodes: Json, server: Version | None = NEW) -> Snapshot:
+def make_view(*nodes: Json, server: Version | None = NEW) -> Snapshot:
     remedies: Json = {"seLinuxChangePolicy": "Recursive"}
     return view(policy(remedies=remedies), nodes=nodes, server=server)
 
@@ -22,8 +32,8 @@ def seen(*nodes: Json, server: Version | None = NEW) -> Snapshot:
 )
 def test_missing_value_is_set_and_other_fields_are_kept(security: Any) -> None:
     before = pod() if security == "absent" else pod(securityContext=security)
-    decision = decided(before, seen())
-    assert why(decision) == ["Applied"]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["Applied"]
     after = patched(before, decision)
     applied = {
         "podsettle.dev/applied": "p/seLinuxChangePolicy",
@@ -45,8 +55,8 @@ def test_missing_value_is_set_and_other_fields_are_kept(security: Any) -> None:
     ],
 )
 def test_existing_value_is_kept(value: str, reason: str) -> None:
-    decision = decided(pod(securityContext={"seLinuxChangePolicy": value}), seen())
-    assert why(decision) == [reason]
+    decision = decide_pod(pod(securityContext={"seLinuxChangePolicy": value}), make_view())
+    assert reasons(decision) == [reason]
     assert (decision.operations, decision.warnings) == ((), [])
 
 
@@ -61,8 +71,8 @@ def test_existing_value_is_kept(value: str, reason: str) -> None:
     ],
 )
 def test_remedy_needs_a_server_that_supports_the_field(server: Version | None, reason: str) -> None:
-    decision = decided(pod(), seen(server=server))
-    assert why(decision) == [reason]
+    decision = decide_pod(pod(), make_view(server=server))
+    assert reasons(decision) == [reason]
     assert len(decision.warnings) == (reason == "ServerTooOld")
 
 
@@ -71,12 +81,12 @@ def test_remedy_needs_a_server_that_supports_the_field(server: Version | None, r
 )
 def test_kubelets_decide_if_the_server_version_is_unknown(kubelet: str, reason: str) -> None:
     nodes = [node("old", kubelet="v1.30.0"), node("new", kubelet=kubelet), node("odd", kubelet="")]
-    assert why(decided(pod(), seen(*nodes, server=None))) == [reason]
+    assert reasons(decide_pod(pod(), make_view(*nodes, server=None))) == [reason]
 
 
 def test_known_server_version_counts_before_kubelet_versions() -> None:
-    look = seen(node(kubelet="v1.36.0"), server=Version(1, 30))
-    assert why(decided(pod(), look)) == ["ServerTooOld"]
+    look = make_view(node(kubelet="v1.36.0"), server=Version(1, 30))
+    assert reasons(decide_pod(pod(), look)) == ["ServerTooOld"]
 
 
 @pytest.mark.parametrize(
@@ -88,10 +98,10 @@ def test_known_server_version_counts_before_kubelet_versions() -> None:
     ],
 )
 def test_windows_pod_is_unchanged(spec: Json) -> None:
-    decision = decided(pod(**spec), seen())
-    assert why(decision) == ["WindowsPod"]
+    decision = decide_pod(pod(**spec), make_view())
+    assert reasons(decision) == ["WindowsPod"]
     assert decision.operations == ()
 
 
 def test_second_call_changes_nothing() -> None:
-    assert decided(settled(pod(), seen()), seen()).operations == ()
+    assert decide_pod(mutate_pod(pod(), make_view()), make_view()).operations == ()

@@ -7,16 +7,16 @@ import pytest
 from tests.support.factories import (
     Json,
     container,
-    decided,
+    decide_pod,
+    mutate_pod,
     namespace,
     node,
     patched,
     pod,
     policy,
+    reasons,
     runtime_class,
-    settled,
     view,
-    why,
 )
 from webhook.cluster.snapshot import Snapshot
 
@@ -28,14 +28,14 @@ LEVEL = {"seLinuxOptions": {"level": "s0:c1,c2"}}
 CLAIM: Json = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 
-def seen(*classes: Json, **settings: Any) -> Snapshot:
+def make_view(*classes: Json, **settings: Any) -> Snapshot:
     return view(policy(remedies={"skipSELinuxRelabel": settings}), classes=classes)
 
 
 def test_both_annotations_are_set_to_true() -> None:
     before = pod(securityContext=LEVEL, **CLAIM)
-    decision = decided(before, seen())
-    assert why(decision) == ["Applied"]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["Applied"]
     after = patched(before, decision)
     annotations = after["metadata"].pop("annotations")
     assert annotations.pop("podsettle.dev/settled") == "1/0/1/0"
@@ -45,7 +45,7 @@ def test_both_annotations_are_set_to_true() -> None:
 
 def test_class_is_set_with_the_annotations() -> None:
     before = pod(securityContext=LEVEL, **CLAIM)
-    after = settled(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
+    after = mutate_pod(before, make_view(runtime_class("relabel"), runtimeClassName="relabel"))
     assert after["spec"] == before["spec"] | {"runtimeClassName": "relabel"}
     assert BOTH.items() <= after["metadata"]["annotations"].items()
 
@@ -70,16 +70,16 @@ def test_class_is_set_with_the_annotations() -> None:
 def test_annotations_are_not_set_if_the_class_is_not(
     classes: list[Json], spec: Json, reason: str
 ) -> None:
-    decision = decided(pod(**CLAIM, **spec), seen(*classes, runtimeClassName="relabel"))
-    assert why(decision) == [reason]
+    decision = decide_pod(pod(**CLAIM, **spec), make_view(*classes, runtimeClassName="relabel"))
+    assert reasons(decision) == [reason]
     assert decision.operations == ()
 
 
 @pytest.mark.parametrize("present", [{OLD: "true"}, {NEW: "true"}, BOTH])
 def test_missing_annotation_is_added(present: dict[str, str]) -> None:
     before = pod(annotations=present, securityContext=LEVEL, **CLAIM)
-    decision = decided(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
-    assert why(decision) == ["Applied"]
+    decision = decide_pod(before, make_view(runtime_class("relabel"), runtimeClassName="relabel"))
+    assert reasons(decision) == ["Applied"]
     after = patched(before, decision)
     assert BOTH.items() <= after["metadata"]["annotations"].items()
     assert after["spec"]["runtimeClassName"] == "relabel"
@@ -87,15 +87,15 @@ def test_missing_annotation_is_added(present: dict[str, str]) -> None:
 
 def test_pod_with_annotations_and_class_is_unchanged() -> None:
     before = pod(annotations=BOTH, runtimeClassName="relabel", **CLAIM)
-    decision = decided(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
-    assert why(decision) == ["AlreadySettled"]
+    decision = decide_pod(before, make_view(runtime_class("relabel"), runtimeClassName="relabel"))
+    assert reasons(decision) == ["AlreadySettled"]
     assert decision.operations == ()
 
 
 def test_pod_that_names_the_class_itself_is_annotated() -> None:
     before = pod(runtimeClassName="relabel", securityContext=LEVEL, **CLAIM)
-    decision = decided(before, seen(runtimeClassName="relabel"))
-    assert why(decision) == ["Applied"]
+    decision = decide_pod(before, make_view(runtimeClassName="relabel"))
+    assert reasons(decision) == ["Applied"]
     assert {operation["path"] for operation in decision.operations} == {"/metadata/annotations"}
 
 
@@ -103,8 +103,8 @@ def test_pod_that_names_the_class_itself_is_annotated() -> None:
 @pytest.mark.parametrize("value", ["false", "", "True"])
 def test_existing_annotation_value_is_kept(key: str, value: str) -> None:
     before = pod(annotations={key: value}, **CLAIM)
-    decision = decided(before, seen(runtime_class("relabel"), runtimeClassName="relabel"))
-    assert why(decision) == ["AnnotationPreset"]
+    decision = decide_pod(before, make_view(runtime_class("relabel"), runtimeClassName="relabel"))
+    assert reasons(decision) == ["AnnotationPreset"]
     assert decision.operations == ()
 
 
@@ -123,17 +123,17 @@ def test_existing_annotation_value_is_kept(key: str, value: str) -> None:
 def test_only_pods_with_persistent_volumes_are_annotated_by_default(
     volumes: Any, reason: str
 ) -> None:
-    decision = decided(pod(volumes=volumes, securityContext=LEVEL), seen())
-    assert why(decision) == [reason]
-    assert why(decided(pod(volumes=volumes, securityContext=LEVEL), seen(pods="All"))) == [
-        "Applied"
-    ]
+    decision = decide_pod(pod(volumes=volumes, securityContext=LEVEL), make_view())
+    assert reasons(decision) == [reason]
+    assert reasons(
+        decide_pod(pod(volumes=volumes, securityContext=LEVEL), make_view(pods="All"))
+    ) == ["Applied"]
 
 
 def test_pod_of_type_spc_t_is_not_annotated() -> None:
     before = pod(securityContext={"seLinuxOptions": {"type": "spc_t"}}, **CLAIM)
-    decision = decided(before, seen())
-    assert why(decision) == ["NotNeeded"]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["NotNeeded"]
     assert decision.operations == ()
 
 
@@ -156,8 +156,8 @@ def secured(name: str, level: str | None) -> Json:
 )
 def test_unstable_selinux_level_is_applied_with_a_warning(spec: Json, stable: bool) -> None:
     before = pod(**CLAIM, **spec)
-    decision = decided(before, seen())
-    assert why(decision) == ["Applied" if stable else "UnstableSELinuxLevel"]
+    decision = decide_pod(before, make_view())
+    assert reasons(decision) == ["Applied" if stable else "UnstableSELinuxLevel"]
     assert len(decision.warnings) == (0 if stable else 1)
     assert BOTH.items() <= patched(before, decision)["metadata"]["annotations"].items()
 
@@ -165,7 +165,7 @@ def test_unstable_selinux_level_is_applied_with_a_warning(spec: Json, stable: bo
 def test_openshift_namespace_has_a_stable_level() -> None:
     ci = namespace("ci", annotations={"openshift.io/sa.scc.mcs": "s0:c26,c15"})
     fixed = view(policy(remedies={"skipSELinuxRelabel": {}}), namespaces=[ci])
-    assert why(decided(pod(**CLAIM), fixed)) == ["Applied"]
+    assert reasons(decide_pod(pod(**CLAIM), fixed)) == ["Applied"]
 
 
 # If no node that the pod could land on runs CRI-O, no runtime reads the annotations.
@@ -193,13 +193,15 @@ def on(*nodes: Json, selector: Json | None = None, **settings: Any) -> Snapshot:
 )
 def test_remedy_is_skipped_if_no_node_runs_cri_o(nodes: list[Json], when: str, reason: str) -> None:
     before = pod(securityContext=LEVEL, **CLAIM)
-    assert why(decided(before, on(*nodes, when=when))) == [reason]
-    assert why(decided(before, on(*nodes, when=when, runtimeClassName="relabel"))) == [reason]
+    assert reasons(decide_pod(before, on(*nodes, when=when))) == [reason]
+    assert reasons(decide_pod(before, on(*nodes, when=when, runtimeClassName="relabel"))) == [
+        reason
+    ]
 
 
 def test_nodes_need_it_is_the_default() -> None:
-    decision = decided(pod(**CLAIM), on(OTHER))
-    assert why(decision) == ["NotNeeded"]
+    decision = decide_pod(pod(**CLAIM), on(OTHER))
+    assert reasons(decision) == ["NotNeeded"]
     assert decision.operations == ()
 
 
@@ -215,37 +217,37 @@ def test_only_nodes_that_the_pod_could_land_on_count() -> None:
         ({"nodeName": "other"}, "NotNeeded"),
     ):
         before = pod(securityContext=LEVEL, **CLAIM, **spec)
-        assert why(decided(before, on(OTHER, CRI_O))) == [reason], spec
+        assert reasons(decide_pod(before, on(OTHER, CRI_O))) == [reason], spec
 
 
 @pytest.mark.parametrize(("pool", "reason"), [("crio", "Applied"), ("other", "NotNeeded")])
 def test_nodes_of_the_class_that_the_remedy_sets_count(pool: str, reason: str) -> None:
     before = pod(securityContext=LEVEL, **CLAIM)
     seen = on(OTHER, CRI_O, selector={"runtime": pool}, runtimeClassName="relabel")
-    decision = decided(before, seen)
-    assert why(decision) == [reason]
+    decision = decide_pod(before, seen)
+    assert reasons(decision) == [reason]
     merged = patched(before, decision)
-    assert decided(merged, seen).operations == ()
+    assert decide_pod(merged, seen).operations == ()
     if decision.operations:
         merged["spec"]["nodeSelector"] = {"runtime": pool}
-        assert decided(merged, seen).operations == ()
+        assert decide_pod(merged, seen).operations == ()
 
 
 def test_missing_class_causes_no_warning_if_no_node_needs_the_remedy() -> None:
     seen = view(
         policy(remedies={"skipSELinuxRelabel": {"runtimeClassName": "gone"}}), nodes=[OTHER]
     )
-    decision = decided(pod(**CLAIM), seen)
-    assert (why(decision), decision.warnings) == (["NotNeeded"], [])
+    decision = decide_pod(pod(**CLAIM), seen)
+    assert (reasons(decision), decision.warnings) == (["NotNeeded"], [])
 
 
 def test_remedy_is_applied_despite_selinux_mount() -> None:
     """podsettle does not see whether SELinuxMount applies to the pod's volumes."""
     before = pod(securityContext=LEVEL, **CLAIM)
-    assert why(decided(before, on(NEWEST))) == ["Applied"]
+    assert reasons(decide_pod(before, on(NEWEST))) == ["Applied"]
 
 
 @pytest.mark.parametrize("settings", [{}, {"runtimeClassName": "relabel"}])
 def test_second_call_changes_nothing(settings: Json) -> None:
-    look = seen(runtime_class("relabel"), **settings)
-    assert decided(settled(pod(**CLAIM), look), look).operations == ()
+    look = make_view(runtime_class("relabel"), **settings)
+    assert decide_pod(mutate_pod(pod(**CLAIM), look), look).operations == ()
