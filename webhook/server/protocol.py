@@ -119,7 +119,7 @@ class RequestTiming:
         return cycle is not None and not cycle.more_body
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class AdmissionServer:
     """The state that all connections of a server share."""
 

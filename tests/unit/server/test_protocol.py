@@ -25,6 +25,7 @@ from tests.support.protocol_server import (
 )
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
+from webhook.server.admission import AdmissionHandler
 from webhook.server.protocol import LoopTick
 from webhook.server.request_head import HEAD_END, MAX_CACHED_HEAD_BYTES, answer_seconds
 
@@ -142,16 +143,16 @@ def test_empty_lines_between_reviews_are_ignored(served: Served) -> None:
     assert served.slow_path.requests == 0
 
 
-def test_deadline_comes_from_the_query(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    handle_sync = served.app.admission_server.handle_sync
+def test_deadline_comes_from_the_query(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle_sync = AdmissionHandler.handle_sync
     given: list[float] = []
 
-    def note(body: bytes, deadline: float, came: float) -> bytes | None:
+    def note(self: AdmissionHandler, body: bytes, deadline: float, came: float) -> bytes | None:
         given.append(deadline)
-        return handle_sync(body, deadline, came)
+        return handle_sync(self, body, deadline, came)
 
-    monkeypatch.setattr(served.app.admission_server, "handle_sync", note)
-    client = served.connect()
+    monkeypatch.setattr(AdmissionHandler, "handle_sync", note)
+    client = start().connect()
     for query in ("?timeout=1s", "", f"?{'a' * 300}&timeout=1s"):
         client.send(mutate(REVIEW, query))
         assert "patch" in review_in(client.answer())
@@ -264,19 +265,20 @@ async def test_loop_tick_lasts_until_all_clients_were_read() -> None:
 
 
 def test_reviews_read_in_one_iteration_have_the_same_time(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, go_on = threading.Event(), threading.Event()
-    handle_sync = served.app.admission_server.handle_sync
+    handle_sync = AdmissionHandler.handle_sync
     moments: list[float] = []
 
-    def noting(body: bytes, deadline: float, came: float) -> bytes | None:
+    def noting(self: AdmissionHandler, body: bytes, deadline: float, came: float) -> bytes | None:
         moments.append(came)
         reached.set()
         assert go_on.wait(30)
-        return handle_sync(body, deadline, came)
+        return handle_sync(self, body, deadline, came)
 
-    monkeypatch.setattr(served.app.admission_server, "handle_sync", noting)
+    monkeypatch.setattr(AdmissionHandler, "handle_sync", noting)
+    served = start()
     clients = [served.connect() for _ in range(5)]
     clients[0].send(review_with_uid(0))
     assert reached.wait(30)
