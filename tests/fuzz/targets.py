@@ -77,13 +77,13 @@ _SEEN = view(
     classes=[runtime_class("fast", {"cpu": "250m"}, {"disk": "ssd"})],
     server=Version(1, 36),
 )
-_MEMORY = DecisionCache()
+_CACHE = DecisionCache()
 
 
 def _admit(body: bytes) -> None:
     with suppress(UnreadableReviewError):
         # The second time it may be answered from the cache.
-        for cache in (None, _MEMORY):
+        for cache in (None, _CACHE):
             answer = admit(body, _SEEN.policies, _SEEN, SETTINGS, cache=cache)
             if answer.error is not None:
                 raise answer.error

@@ -17,7 +17,7 @@ from tests.support.policy_objects import POLICIES, policy_object
 from tests.support.process import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
-from webhook.cluster import client as api_module
+from webhook.cluster import client
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.kube_source import KubernetesSource
@@ -232,13 +232,13 @@ async def test_connection_to_the_own_cluster_uses_no_proxy(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     monkeypatch.setattr(
-        api_module,
+        client,
         "load_incluster_config",
         InClusterConfigLoader(  # type: ignore[no-untyped-call]
             str(token), str(own_cluster.ca_file)
         ).load_and_set,
     )
-    monkeypatch.setattr(api_module, "own_namespace", lambda: "default")
+    monkeypatch.setattr(client, "own_namespace", lambda: "default")
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)

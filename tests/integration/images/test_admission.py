@@ -20,7 +20,7 @@ from tests.support.image_factories import HELPER, image_policy
 from tests.support.registry import Image, RunningRegistry, serving, start_server
 from tests.support.reviews import patch_of, review
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.server import admission as mutate
+from webhook.server.admission import IMAGE_LOOKUP_SHARE, NAMESPACE_LOOKUP_SECONDS
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
@@ -130,7 +130,7 @@ async def test_look_ups_are_counted_by_result_and_cached_ones_are_not(
 
 
 def test_buckets_of_the_duration_metric_reach_the_longest_look_up() -> None:
-    longest = answer_seconds(b"timeout=1h") * mutate.IMAGE_LOOKUP_SHARE
-    assert BUCKETS[-1] >= longest + mutate.NAMESPACE_LOOKUP_SECONDS
-    usual = answer_seconds(b"timeout=10s") * mutate.IMAGE_LOOKUP_SHARE
+    longest = answer_seconds(b"timeout=1h") * IMAGE_LOOKUP_SHARE
+    assert BUCKETS[-1] >= longest + NAMESPACE_LOOKUP_SECONDS
+    usual = answer_seconds(b"timeout=10s") * IMAGE_LOOKUP_SHARE
     assert len([bucket for bucket in BUCKETS if 0.5 <= bucket <= usual]) >= 3

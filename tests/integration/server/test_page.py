@@ -31,8 +31,6 @@ from tests.support.process import RunningServer
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
-_EXAMPLES = EXAMPLES
-
 # At most 63 characters: a longer container name matches no glob, and the page would not show it.
 _HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>'
 
@@ -205,7 +203,7 @@ def test_yaml_is_parsed_back_to_the_same_values(page: Chromium) -> None:
 
 
 def test_admitted_yaml_is_the_admitted_pod(page: Chromium, http: httpx.Client) -> None:
-    workload = (_EXAMPLES / "pods" / "tekton-taskrun.yaml").read_text()
+    workload = (EXAMPLES / "pods" / "tekton-taskrun.yaml").read_text()
     preview(page, workload)
     page.click("[role=tab]", "YAML")
     assert yaml.safe_load(page.text("[role=tabpanel]")) == answer_to(http, workload)["after"]

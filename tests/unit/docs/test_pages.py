@@ -145,7 +145,7 @@ def test_previews_of_live_pods_leave_out_their_node() -> None:
         assert "-o json | jq 'del(.spec.nodeName)' | podsettle preview" in line
 
 
-def testcommands_of_are_found_where_people_read_them() -> None:
+def test_commands_in_consoles_and_scripts_are_found() -> None:
     """That this module looks at anything at all."""
     console = Block("console", "$ kubectl get x | podsettle preview --manifests c - | less\nout\n")
     (typed,) = commands_of(console)

@@ -16,7 +16,7 @@ from webhook.core.policy.model import parse_policy
 from webhook.images.errors import LookupFailedError
 from webhook.images.lookup import MAX_CACHED_CONFIG_BYTES, LookupLimits
 from webhook.images.reference import parse_reference, registry_of
-from webhook.server import admission as mutate
+from webhook.server.admission import IMAGE_LOOKUP_SHARE
 from webhook.server.request_head import answer_seconds
 
 PAGE = Page(DOCS / "image-config.md")
@@ -44,7 +44,7 @@ def test_policy_of_the_page_allows_the_registries_that_the_page_names() -> None:
 
 def test_times_and_limits_on_the_page_match_the_code() -> None:
     deadline = answer_seconds(b"timeout=2s")
-    for_images = deadline * mutate.IMAGE_LOOKUP_SHARE
+    for_images = deadline * IMAGE_LOOKUP_SHARE
     section = PAGE.sections["The first pod may stay unwrapped"]
     said = f"answers within {deadline:.2g} s, and {for_images:.2g} s of\nthem may go into look-ups"
     assert said in section
