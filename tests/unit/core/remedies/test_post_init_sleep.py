@@ -1,3 +1,8 @@
+"""Tests of postInitSleep: which containers are wrapped, and what the copying container consists of.
+
+Long because each rule for the selection and the resources of a container has its test here.
+"""
+
 from __future__ import annotations
 
 from typing import Any
