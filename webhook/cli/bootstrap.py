@@ -56,7 +56,7 @@ def build_dev(certs_dir: Path, listens_on_network: bool) -> Components:
     from webhook.cluster.token_review import ClusterAuthorizer
 
     certificates = FileSource(CertificateDirectory(certs_dir))
-    server = _connect()
+    server = _new_api_client()
     source = KubernetesSource(server)
 
     @asynccontextmanager
@@ -81,20 +81,20 @@ def build_in_cluster(
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.token_review import ClusterAuthorizer
 
-    server = _connect()
-    replica = Controller(server, namespace, lease, webhook_configuration, certificates)
+    server = _new_api_client()
+    controller = Controller(server, namespace, lease, webhook_configuration, certificates)
     authorizer = ClusterAuthorizer(server) if listens_on_network else None
     return Components(
-        replica.source,
-        replica.certificates,
-        replica.checks,
-        replica.running,
+        controller.source,
+        controller.certificates,
+        controller.checks,
+        controller.running,
         authorizer,
         ClusterPullSecrets(server),
     )
 
 
-def _connect() -> ApiServer:
+def _new_api_client() -> ApiServer:
     """Return a client with the cluster's address and credentials. It does not connect yet."""
     from webhook.cluster.client import ApiServer
     from webhook.cluster.errors import Unreachable

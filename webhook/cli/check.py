@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.hints import notes_on_classes, notes_on_policy
+from webhook.cli.hints import policy_hints, unknown_class_hints
 from webhook.cli.options import InputError, paths_argument
 from webhook.cluster.manifest_loader import (
     SUFFIXES,
@@ -43,18 +43,18 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
     """
     objects: list[FoundObject] = []
     problems: list[ManifestProblem] = []
-    for found, wrong in _read(paths):
-        objects += found
-        problems += wrong
-    policies = {found.name: found.model for found in reversed(objects) if found.kind == KIND}
+    for file_objects, file_problems in _read_manifests(paths):
+        objects += file_objects
+        problems += file_problems
+    policies = {each.name: each.model for each in reversed(objects) if each.kind == KIND}
     problems += duplicates(objects)
     if not policies and not problems:
         where = ", ".join(map(str, paths))
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         message = f"no SettlePolicy found ({kinds}; directories inside are not read)"
         problems.append(ManifestProblem(where, 0, message))
-    for note in _notes(objects, policies):
-        click.echo(f"podsettle: {note}", err=True)
+    for hint in _hints(objects, policies):
+        click.echo(f"podsettle: {hint}", err=True)
     if output == "json":
         click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
     else:
@@ -65,15 +65,17 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         context.exit(1)
 
 
-def _notes(objects: Iterable[FoundObject], policies: Mapping[str, SettlePolicy]) -> Iterator[str]:
+def _hints(objects: Iterable[FoundObject], policies: Mapping[str, SettlePolicy]) -> Iterator[str]:
     """Yield hints about valid policies that may not do what their author wants."""
-    found = list(policies.values())[::-1]
-    for policy in found:
-        yield from notes_on_policy(policy)
-    yield from notes_on_classes(found, {o.name for o in objects if o.kind == "RuntimeClass"})
+    in_file_order = list(policies.values())[::-1]
+    for policy in in_file_order:
+        yield from policy_hints(policy)
+    yield from unknown_class_hints(
+        in_file_order, {o.name for o in objects if o.kind == "RuntimeClass"}
+    )
 
 
-def _read(
+def _read_manifests(
     paths: tuple[Path, ...],
 ) -> Iterator[tuple[list[FoundObject], tuple[ManifestProblem, ...]]]:
     for path in paths:

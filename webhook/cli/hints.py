@@ -11,7 +11,7 @@ from webhook.core.types import format_duration
 _SAFE_MIN_LIFETIME_MS = 250
 
 
-def notes_on_policy(policy: SettlePolicy) -> Iterator[str]:
+def policy_hints(policy: SettlePolicy) -> Iterator[str]:
     """Yield hints about one policy."""
     spec, name = policy.spec, policy.metadata.name
     images = spec.image_config
@@ -26,7 +26,7 @@ def notes_on_policy(policy: SettlePolicy) -> Iterator[str]:
         )
 
 
-def notes_on_classes(policies: Iterable[SettlePolicy], known: Collection[str]) -> Iterator[str]:
+def unknown_class_hints(policies: Iterable[SettlePolicy], known: Collection[str]) -> Iterator[str]:
     """Yield the RuntimeClasses that policies name and that are unknown. None if none is known."""
     for policy in policies if known else ():
         for name in policy.spec.runtime_classes():
@@ -34,7 +34,9 @@ def notes_on_classes(policies: Iterable[SettlePolicy], known: Collection[str]) -
                 yield f"{policy.metadata.name}: RuntimeClass {name!r} is not among the manifests"
 
 
-def note_on_nodes(policies: Iterable[SettlePolicy], any_node: bool, where: object) -> Iterator[str]:
+def missing_node_hints(
+    policies: Iterable[SettlePolicy], any_node: bool, where: object
+) -> Iterator[str]:
     """Yield a hint if remedies with `when: NodesNeedIt` were decided without any Node."""
     if not any_node and any(
         getattr(settings, "when", None) == "NodesNeedIt"

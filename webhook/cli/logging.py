@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 
-class LinesFormatter(logging.Formatter):
+class PrefixEachLineFormatter(logging.Formatter):
     """A formatter that puts time and level in front of each line of a message."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
@@ -18,14 +18,14 @@ class LinesFormatter(logging.Formatter):
         return True
 
 
-def log_as_server() -> None:
+def set_up_server_logging() -> None:
     """Log every message at INFO and above to standard error, with time and level."""
     handler = logging.StreamHandler()
-    handler.setFormatter(LinesFormatter())
+    handler.setFormatter(PrefixEachLineFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
-def log_retries() -> None:
+def set_up_client_logging() -> None:
     """Log to standard error which requests are retried, and what a command waits for."""
     logging.basicConfig(format="podsettle: %(message)s")
     logging.getLogger("webhook.client").setLevel(logging.INFO)

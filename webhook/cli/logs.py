@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.logging import log_retries
+from webhook.cli.logging import set_up_client_logging
 from webhook.cli.options import (
     Cluster,
     backoff_options,
@@ -50,7 +50,7 @@ def logs(
     Exit codes: 0 if the whole log was read, 1 if the program that reads the output has
     closed it, 2 after any other error.
     """
-    log_retries()
+    set_up_client_logging()
     with report_errors(backoff, f"the rest of the log of {pod}"):
         asyncio.run(_logs(pod, namespace, container, follow, timestamps, cluster, backoff))
 

@@ -20,7 +20,7 @@ from webhook.node_config.common import UnsupportedError, runtime_class_manifest
 from webhook.node_config.crio import Mode
 
 
-class Release(click.ParamType[Version]):
+class ReleaseType(click.ParamType[Version]):
     """A release such as `1.33.12`, or as nodes report it: `cri-o://1.33.5-3.rhaos4.20`."""
 
     name = "version"
@@ -45,27 +45,27 @@ def _oldest_option(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option(
         "--oldest",
-        type=Release(parse_release),
+        type=ReleaseType(parse_release),
         help=f"The oldest {runtime} release on the nodes that get the configuration. kubectl get "
         "nodes -o wide shows the releases. Without this option, the output is valid for all "
         "supported releases.",
     )
 
 
-_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_LABEL_NAME = re.compile(_LABEL, re.ASCII)
-_SUBDOMAIN_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.ASCII)
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DNS_LABEL_NAME = re.compile(_DNS_LABEL, re.ASCII)
+_DNS_SUBDOMAIN_NAME = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*", re.ASCII)
 
 
-def _label_name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if not _LABEL_NAME.fullmatch(value):
+def _check_label_name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not _DNS_LABEL_NAME.fullmatch(value):
         message = f"{value!r} is not a name of lower case letters, digits and '-' (a DNS label)"
         raise click.BadParameter(message, param=parameter)
     return value
 
 
-def _subdomain_name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if not _SUBDOMAIN_NAME.fullmatch(value):
+def _check_subdomain_name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not _DNS_SUBDOMAIN_NAME.fullmatch(value):
         raise click.BadParameter(f"{value!r} is not a name (a DNS subdomain)", param=parameter)
     return value
 
@@ -101,7 +101,7 @@ def node_config() -> None:
     default="selinux-fix-runtime",
     show_default=True,
     metavar="NAME",
-    callback=_label_name,
+    callback=_check_label_name,
     help="The name of the runtime handler or workload in CRI-O's configuration.",
 )
 @click.option(
@@ -110,7 +110,7 @@ def node_config() -> None:
     default="selinux-fix-runtime-class",
     show_default=True,
     metavar="NAME",
-    callback=_subdomain_name,
+    callback=_check_subdomain_name,
     help="The name of the RuntimeClass, which policies use.",
 )
 @click.option(
@@ -118,7 +118,7 @@ def node_config() -> None:
     default="worker",
     show_default=True,
     metavar="NAME",
-    callback=_label_name,
+    callback=_check_label_name,
     help="OpenShift's machine config pool.",
 )
 @click.option(
@@ -157,7 +157,7 @@ def crio(
         raise InputError("CRI-O mounts every container volatile since 1.22: there is nothing to do")
     if not selinux:
         raise InputError("missing option: --selinux")
-    _refuse_options_without_effect(context, Mode(mode), oldest)
+    _reject_options_without_effect(context, Mode(mode), oldest)
     try:
         drop_in = crio_nodes.selinux_drop_in(Mode(mode), handler, oldest, oci_runtime)
     except UnsupportedError as error:
@@ -170,14 +170,16 @@ def crio(
         objects.append(crio_nodes.machine_config(role, drop_in))
     if output in ("runtimeclass", "all"):
         if mode != Mode.WORKLOAD:
-            objects.append(runtime_class_manifest(class_name, handler, _labels(node_selector)))
+            objects.append(
+                runtime_class_manifest(class_name, handler, _parse_node_selector(node_selector))
+            )
         elif output == "runtimeclass":
             raise InputError("--mode workload needs no RuntimeClass")
-    about: tuple[str, ...] = ()
+    comments: tuple[str, ...] = ()
     if output == "all":
         caveats = crio_nodes.caveats(Mode(mode), role, oldest)
-        about = (*caveats, "", f"{crio_nodes.DROP_IN}, on each node:", "", drop_in)
-    click.echo(_yaml(about, objects), nl=False)
+        comments = (*caveats, "", f"{crio_nodes.DROP_IN}, on each node:", "", drop_in)
+    click.echo(_to_yaml(comments, objects), nl=False)
 
 
 @node_config.command()
@@ -193,7 +195,7 @@ def crio(
     default="runc",
     show_default=True,
     metavar="NAME",
-    callback=_label_name,
+    callback=_check_label_name,
     help="A runtime handler that the nodes already have.",
 )
 @click.option(
@@ -202,7 +204,7 @@ def crio(
     default="overlay-volatile",
     show_default=True,
     metavar="NAME",
-    callback=_subdomain_name,
+    callback=_check_subdomain_name,
     help="The name of the RuntimeClass, which policies use.",
 )
 @_oldest_option("containerd", containerd_nodes.parse_release)
@@ -234,27 +236,27 @@ def containerd(
         )
     try:
         wanted = int(config_version) if config_version else None
-        version = containerd_nodes.config_version(oldest, wanted)
+        version = containerd_nodes.choose_config_version(oldest, wanted)
     except UnsupportedError as error:
         raise InputError(str(error)) from None
     drop_in = containerd_nodes.volatile_drop_in(version)
     if output == "dropin":
         click.echo(drop_in, nl=False)
         return
-    about: tuple[str, ...] = ()
+    comments: tuple[str, ...] = ()
     if output == "all":
-        about = (
+        comments = (
             *containerd_nodes.caveats(version),
             "",
             f"{containerd_nodes.DROP_IN}, on each node:",
             "",
             drop_in,
         )
-    made = runtime_class_manifest(class_name, handler, _labels(node_selector))
-    click.echo(_yaml(about, [made]), nl=False)
+    runtime_class = runtime_class_manifest(class_name, handler, _parse_node_selector(node_selector))
+    click.echo(_to_yaml(comments, [runtime_class]), nl=False)
 
 
-def _refuse_options_without_effect(
+def _reject_options_without_effect(
     context: click.Context, mode: Mode, oldest: Version | None
 ) -> None:
     given = {
@@ -269,21 +271,21 @@ def _refuse_options_without_effect(
     if "oci_runtime" in given and (
         mode is Mode.WORKLOAD or crio_nodes.inherits_default_runtime(oldest)
     ):
-        why = "--mode workload" if mode is Mode.WORKLOAD else "a CRI-O of this age"
-        raise InputError(f"--oci-runtime has no effect: {why} keeps the nodes' own runtime")
+        cause = "--mode workload" if mode is Mode.WORKLOAD else "a CRI-O of this age"
+        raise InputError(f"--oci-runtime has no effect: {cause} keeps the nodes' own runtime")
 
 
-def _labels(pairs: Iterable[str]) -> dict[str, str]:
+def _parse_node_selector(pairs: Iterable[str]) -> dict[str, str]:
     try:
         return parse_labels(pairs)
     except ValueError as error:
         raise InputError(f"{_SELECTOR}: {error}") from None
 
 
-def _yaml(about: Iterable[str], objects: Iterable[dict[str, Any]]) -> str:
+def _to_yaml(comments: Iterable[str], objects: Iterable[dict[str, Any]]) -> str:
     """Return objects for `kubectl apply`, after a comment."""
     lines: list[str] = []
-    for paragraph in about:
+    for paragraph in comments:
         # A paragraph with line breaks is to be copied. Only sentences are folded.
         folded = paragraph.splitlines() if "\n" in paragraph else textwrap.wrap(paragraph, 98)
         lines += folded or [""]

@@ -36,17 +36,17 @@ class InputError(click.ClickException):
         click.echo(f"podsettle: {self.format_message()}", file=file, err=True)
 
 
-_REFERENCE = re.compile(
+_IMAGE_REFERENCE = re.compile(
     r"([a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
     r"(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?"
 )
 
 
-def image_reference(
+def check_image_reference(
     _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
     """Return the reference, or None for an empty text."""
-    if value and not _REFERENCE.fullmatch(value):
+    if value and not _IMAGE_REFERENCE.fullmatch(value):
         raise click.BadParameter(f"{value!r} is not an image reference", param=parameter)
     return value or None
 
@@ -117,7 +117,7 @@ linger_image_option = click.option(
     envvar="PODSETTLE_LINGER_IMAGE",
     show_envvar=True,
     show_default=True,
-    callback=image_reference,
+    callback=check_image_reference,
     metavar="IMAGE",
     help="The image of the helper, the program that wraps containers without a shell.",
 )
@@ -133,17 +133,17 @@ def load_manifests(directory: Path) -> ManifestsSource:
     return source
 
 
-_KIND = re.compile(r"^(pods?|po)/")
+_POD_PREFIX = re.compile(r"^(pods?|po)/")
 
 
-def _object_name(
+def _check_object_name(
     _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
     """Return a valid object name. An empty one, as from an unset variable, is an error."""
     name = value
     if value and parameter.name == "pod":
         # `kubectl create -o name` prints pod/NAME. kubectl also accepts the other two prefixes.
-        name = _KIND.sub("", value)
+        name = _POD_PREFIX.sub("", value)
     if name and "/" in name and parameter.name == "pod":
         raise click.BadParameter(f"{value!r}: only pods: POD or pod/NAME", param=parameter)
     if name is not None and not OBJECT_NAME.fullmatch(name):
@@ -151,12 +151,12 @@ def _object_name(
     return name
 
 
-pod_argument = click.argument("pod", metavar="POD", callback=_object_name)
+pod_argument = click.argument("pod", metavar="POD", callback=_check_object_name)
 namespace_option = click.option(
     "-n",
     "--namespace",
     metavar="NAME",
-    callback=_object_name,
+    callback=_check_object_name,
     help="The pod's namespace. The default is the namespace of the kubeconfig's context, or the "
     "namespace in which podsettle runs.",
 )
@@ -262,11 +262,12 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def report_errors(backoff: Backoff, unknown: str) -> Iterator[None]:
+def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
     """Report errors of the block as InputError, so that the exit code is 2.
 
-    `unknown` is what the user asked for and does not learn, such as "how POD ended". Unexpected
-    errors are reported too, because Python's exit code 1 would look like the container's.
+    `result` is what the command was to print, such as "how POD ended". The messages say that it is
+    not known. Unexpected errors are reported too, because the user would take Python's exit code 1
+    for the container's.
     """
     from webhook.client import ApiError, GaveUpError, PodError, Unreachable, is_retryable
     from webhook.cluster.errors import NoClusterError
@@ -280,10 +281,10 @@ def report_errors(backoff: Backoff, unknown: str) -> Iterator[None]:
             is_retryable(error) and not isinstance(error, NoClusterError)
         ):
             total = format_duration(round(backoff.total * 1000))
-            text = f"gave up after {total} (--backoff-total): {unknown} is not known: {text}"
+            text = f"gave up after {total} (--backoff-total): {result} is not known: {text}"
         raise InputError(text) from None
     except BrokenPipeError:
         raise
     except Exception as error:
         words = " ".join(str(error).split())
-        raise InputError(f"{unknown} is not known: {type(error).__name__}: {words}") from error
+        raise InputError(f"{result} is not known: {type(error).__name__}: {words}") from error

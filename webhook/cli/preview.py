@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.hints import note_on_nodes
+from webhook.cli.hints import missing_node_hints
 from webhook.cli.options import (
     InputError,
     linger_image_option,
@@ -36,7 +36,7 @@ _IMAGE_LOOKUP_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class _Found:
+class _Results:
     """The results of all documents."""
 
     previews: list[Preview] = field(default_factory=list)
@@ -107,12 +107,12 @@ def preview(
     """
     source = load_manifests(manifests)
     for problem in source.problems:
-        _say(str(problem))
+        _print_message(str(problem))
     try:
         labels = parse_labels(namespace_labels)
     except ValueError as error:
         raise InputError(str(error)) from None
-    documents, errors = _load(paths)
+    documents, errors = _load_documents(paths)
 
     def preview_pods(document: Document, images: KnownImages) -> Iterator[Preview | PassedOver]:
         return preview_all(
@@ -126,33 +126,39 @@ def preview(
             images=images,
         )
 
-    found = _preview_documents(documents, preview_pods, NO_IMAGES)
+    results = _preview_documents(documents, preview_pods, NO_IMAGES)
     if look_up_images:
-        lacking = {query for preview in found.previews for query in preview.decision.missing_images}
-        found = _preview_documents(documents, preview_pods, asyncio.run(_look_up(lacking)))
-    for text in (*errors, *map(str, found.unreadable), *map(str, found.passed_over)):
-        _say(_plain(text))
-    if not found.previews and not errors:
-        _say("no object in the input has a pod")
-    for name in dict.fromkeys(preview.namespace for preview in found.previews):
+        missing = {
+            query for preview in results.previews for query in preview.decision.missing_images
+        }
+        results = _preview_documents(documents, preview_pods, asyncio.run(_look_up_images(missing)))
+    for text in (*errors, *map(str, results.unreadable), *map(str, results.passed_over)):
+        _print_message(_escape_control_characters(text))
+    if not results.previews and not errors:
+        _print_message("no object in the input has a pod")
+    for name in dict.fromkeys(preview.namespace for preview in results.previews):
         if name not in source.view.namespaces and not labels:
-            _say(f"namespace {name!r} is not in {manifests}: decided as one without labels")
-    if found.previews:
+            _print_message(
+                f"namespace {name!r} is not in {manifests}: decided as one without labels"
+            )
+    if results.previews:
         has_nodes = bool(source.view.nodes.all)
-        for note in note_on_nodes(source.policies_in_force.values(), has_nodes, manifests):
-            _say(note)
-    click.echo(_as_json(found) if output == "json" else _FORMATS[output](found.previews), nl=False)
-    if source.problems or errors or found.unreadable or not found.previews:
+        for hint in missing_node_hints(source.policies_in_force.values(), has_nodes, manifests):
+            _print_message(hint)
+    click.echo(
+        _as_json(results) if output == "json" else _FORMATS[output](results.previews), nl=False
+    )
+    if source.problems or errors or results.unreadable or not results.previews:
         context.exit(2)
-    if fail_on_change and any(preview.decision.operations for preview in found.previews):
+    if fail_on_change and any(preview.decision.operations for preview in results.previews):
         context.exit(1)
 
 
-def _say(text: str) -> None:
+def _print_message(text: str) -> None:
     click.echo(f"podsettle: {text}", err=True)
 
 
-def _load(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]:
+def _load_documents(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]:
     """Return the documents of all readable files, and the errors of the others."""
     documents: list[Document] = []
     errors: list[str] = []
@@ -166,7 +172,7 @@ def _load(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]:
             errors.append(f"{path}: holds no file that ends in {', '.join(SUFFIXES)}")
         for file in files:
             try:
-                name, text = _read(file)
+                name, text = _read_bytes(file)
                 documents += load_documents(text, name)
             except OSError as error:
                 errors.append(f"{file}: {error.strerror}")
@@ -175,7 +181,7 @@ def _load(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]:
     return documents, errors
 
 
-def _read(file: Path) -> tuple[str, bytes]:
+def _read_bytes(file: Path) -> tuple[str, bytes]:
     if str(file) == "-":
         return "stdin", sys.stdin.buffer.read()
     return str(file), file.read_bytes()
@@ -185,67 +191,69 @@ def _preview_documents(
     documents: list[Document],
     preview_pods: Callable[[Document, KnownImages], Iterator[Preview | PassedOver]],
     images: KnownImages,
-) -> _Found:
-    found = _Found()
+) -> _Results:
+    results = _Results()
     for document in documents:
         for each in preview_pods(document, images):
             if isinstance(each, Preview):
-                found.previews.append(each)
+                results.previews.append(each)
             else:
-                without_pod = found.unreadable if each.malformed else found.passed_over
+                without_pod = results.unreadable if each.malformed else results.passed_over
                 without_pod.append(render_passed_over(each, document))
-    return found
+    return results
 
 
-async def _look_up(lacking: Iterable[ImageQuery]) -> KnownImages:
+async def _look_up_images(missing: Iterable[ImageQuery]) -> KnownImages:
     lookup = ImageLookup()
     try:
-        return await lookup.find(lacking, _IMAGE_LOOKUP_SECONDS, max_images=None)
+        return await lookup.find(missing, _IMAGE_LOOKUP_SECONDS, max_images=None)
     finally:
         await lookup.aclose()
 
 
 def _as_text(previews: list[Preview]) -> str:
-    return "\n".join(_pod_text(found) for found in previews)
+    return "\n".join(_pod_text(preview) for preview in previews)
 
 
-def _pod_text(found: Preview) -> str:
-    decision = found.decision
-    title = click.style(_plain(found.workload.title), bold=True)
+def _pod_text(preview: Preview) -> str:
+    decision = preview.decision
+    title = click.style(_escape_control_characters(preview.workload.title), bold=True)
     policies = f"  policies: {', '.join(decision.policies)}" if decision.policies else ""
-    lines = [f"{title} in namespace {_plain(found.namespace)}{policies}"]
+    lines = [f"{title} in namespace {_escape_control_characters(preview.namespace)}{policies}"]
     lines += [f"  {_outcome_text(outcome)}" for outcome in decision.outcomes]
-    return "\n".join(lines) + "\n" + _coloured(found.diff)
+    return "\n".join(lines) + "\n" + _colour_diff(preview.diff)
 
 
-def _plain(text: str) -> str:
+def _escape_control_characters(text: str) -> str:
     """Return a text with escaped control characters, because a terminal would execute them."""
     return text if text.isprintable() else ascii(text)
 
 
 def _outcome_text(outcome: Outcome) -> str:
     colour = "green" if outcome.changed else "yellow" if outcome.reason.warns else None
-    subject = " ".join(part for part in (outcome.remedy, outcome.container) if part)
     reason = click.style(str(outcome.reason), fg=colour)
-    message = outcome.message or outcome.reason.meaning
-    return f"{reason}{f' {_plain(subject)}' if subject else ''}: {_plain(message)}"
+    subject = _escape_control_characters(
+        " ".join(filter(None, (outcome.remedy, outcome.container)))
+    )
+    message = _escape_control_characters(outcome.message or outcome.reason.meaning)
+    return f"{reason} {subject}: {message}" if subject else f"{reason}: {message}"
 
 
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def _coloured(diff: str) -> str:
+def _colour_diff(diff: str) -> str:
     return "\n".join(
         click.style(line, fg=_DIFF_COLOURS[line[0]]) if line[:1] in _DIFF_COLOURS else line
         for line in diff.split("\n")
     )
 
 
-def _as_json(found: _Found) -> str:
+def _as_json(results: _Results) -> str:
     answer = PreviewAnswer(
-        pods=[render(preview) for preview in found.previews],
-        passed_over=found.passed_over,
-        unreadable=found.unreadable,
+        pods=[render(preview) for preview in results.previews],
+        passed_over=results.passed_over,
+        unreadable=results.unreadable,
     )
     return json.dumps(answer.model_dump(mode="json", by_alias=True), indent=2) + "\n"
 
@@ -254,16 +262,16 @@ def _as_patch(previews: list[Preview]) -> str:
     """Return the patch of one pod, or a list of patches for several pods."""
     if not previews:
         return ""
-    patches = [list(found.decision.operations) for found in previews]
+    patches = [list(preview.decision.operations) for preview in previews]
     return json.dumps(patches[0] if len(patches) == 1 else patches, indent=2) + "\n"
 
 
 def _as_diff(previews: list[Preview]) -> str:
-    return "".join(_coloured(found.diff) for found in previews)
+    return "".join(_colour_diff(preview.diff) for preview in previews)
 
 
 def _as_yaml(previews: list[Preview]) -> str:
-    return "---\n".join(to_yaml(found.after) for found in previews)
+    return "---\n".join(to_yaml(preview.after) for preview in previews)
 
 
 _FORMATS: dict[str, Callable[[list[Preview]], str]] = {

@@ -14,13 +14,13 @@ from typing import Literal
 import click
 
 from webhook.cli.bootstrap import build_dev, build_in_cluster, build_offline
-from webhook.cli.logging import log_as_server
+from webhook.cli.logging import set_up_server_logging
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
     DurationType,
     InputError,
     certs_dir_option,
-    image_reference,
+    check_image_reference,
 )
 from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.source import Source
@@ -68,7 +68,7 @@ _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
     envvar="PODSETTLE_LINGER_IMAGE",
     show_envvar=True,
     show_default=f"{PLACEHOLDER_IMAGE} with --manifests, else none",
-    callback=image_reference,
+    callback=check_image_reference,
     metavar="IMAGE",
     help="The image of the helper, the program that wraps containers without a shell.",
 )
@@ -200,7 +200,7 @@ def serve(
         from webhook.server.run import AddressError, listen
         from webhook.server.run import serve as run
 
-    log_as_server()
+    set_up_server_logging()
     listens_on_network = not _is_loopback(host)
     in_cluster_only = "--tls self-managed" if tls == "self-managed" else ""
     if webhook_configuration and not in_cluster_only:

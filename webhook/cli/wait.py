@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.logging import log_retries
+from webhook.cli.logging import set_up_client_logging
 from webhook.cli.options import (
     Cluster,
     backoff_options,
@@ -68,7 +68,7 @@ def wait(
     the container's exit code was known, if there was still no terminated state after
     --backoff-total, or after another error.
     """
-    log_retries()
+    set_up_client_logging()
     with report_errors(backoff, f"how {pod} ended"):
         termination = asyncio.run(_wait(pod, namespace, container, cluster, backoff))
     click.echo(_as_json(pod, termination) if output == "json" else _as_text(pod, termination))
@@ -93,10 +93,10 @@ def _as_text(pod: str, termination: Termination) -> str:
 
 
 def _as_json(pod: str, termination: Termination) -> str:
-    found = dataclasses.asdict(termination)
-    return json.dumps({"pod": pod} | {_camel(key): value for key, value in found.items()})
+    fields = dataclasses.asdict(termination)
+    return json.dumps({"pod": pod} | {_to_camel_case(key): value for key, value in fields.items()})
 
 
-def _camel(key: str) -> str:
+def _to_camel_case(key: str) -> str:
     first, *rest = key.split("_")
     return first + "".join(map(str.capitalize, rest))

@@ -17,7 +17,7 @@ class UnsupportedError(ValueError):
     """The runtime does not support a setting. The message says what to do."""
 
 
-class ImpossibleReleaseError(ValueError):
+class InvalidReleaseError(ValueError):
     """The text is not a release of the runtime."""
 
 
@@ -27,27 +27,27 @@ def parse_runtime_release(
     """Return the release in a text such as `example`, also with a prefix such as `cri-o://`.
 
     The text must include a patch number for the minors in `patch_matters`. Raises
-    ImpossibleReleaseError for another text.
+    InvalidReleaseError for another text.
     """
     name, separator, rest = text.rpartition("://")
     if separator and name != runtime:
-        raise ImpossibleReleaseError(f"{text!r} is not a release of {runtime}")
-    parts, found = _RELEASE.fullmatch(rest), parse_version(rest)
-    if parts is None or found is None:
-        raise ImpossibleReleaseError(f"{text!r} is not a version such as {example}")
-    if parts[1] is None and found[:2] in patch_matters:
-        raise ImpossibleReleaseError(f"{rest} could be {found}: give the whole release")
-    return found
+        raise InvalidReleaseError(f"{text!r} is not a release of {runtime}")
+    match, version = _RELEASE.fullmatch(rest), parse_version(rest)
+    if match is None or version is None:
+        raise InvalidReleaseError(f"{text!r} is not a version such as {example}")
+    if match[1] is None and version[:2] in patch_matters:
+        raise InvalidReleaseError(f"{rest} could be {version}: give the whole release")
+    return version
 
 
 def runtime_class_manifest(name: str, handler: str, node_selector: Mapping[str, str]) -> Json:
     """Return a RuntimeClass. With a node selector, its pods run only on matching nodes."""
-    made: Json = {
+    manifest: Json = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
         "metadata": {"name": name},
         "handler": handler,
     }
     if node_selector:
-        made["scheduling"] = {"nodeSelector": dict(node_selector)}
-    return made
+        manifest["scheduling"] = {"nodeSelector": dict(node_selector)}
+    return manifest

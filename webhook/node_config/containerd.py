@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.core.defects.versions import Version
-from webhook.node_config.common import (
-    ImpossibleReleaseError,
-    UnsupportedError,
-    parse_runtime_release,
-)
+from webhook.node_config.common import InvalidReleaseError, UnsupportedError, parse_runtime_release
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 
@@ -68,24 +64,26 @@ def volatile_drop_in(config_version: int = DEFAULT_CONFIG_VERSION) -> str:
 
 
 def parse_release(text: str) -> Version:
-    """Return the containerd release in a text. Raises ImpossibleReleaseError for another text."""
-    matters = tuple((1, minor) for minor in _FIRST_PATCH_BY_MINOR)
-    found = parse_runtime_release(text, "containerd", example="2.1.5", patch_matters=matters)
-    if found.major == 1 and found.minor >= _FIRST_KUBERNETES_MINOR:
-        raise ImpossibleReleaseError(
+    """Return the containerd release in a text. Raises InvalidReleaseError for another text."""
+    ambiguous_minors = tuple((1, minor) for minor in _FIRST_PATCH_BY_MINOR)
+    version = parse_runtime_release(
+        text, "containerd", example="2.1.5", patch_matters=ambiguous_minors
+    )
+    if version.major == 1 and version.minor >= _FIRST_KUBERNETES_MINOR:
+        raise InvalidReleaseError(
             f"{text} looks like Kubernetes' version; the runtime's is under CONTAINER-RUNTIME: "
             "see kubectl get nodes -o wide"
         )
-    last = {1: max(_FIRST_PATCH_BY_MINOR), 2: _MAX_MINOR}.get(found.major, -1)
-    if found.minor > last:
-        raise ImpossibleReleaseError(
+    last_minor = {1: max(_FIRST_PATCH_BY_MINOR), 2: _MAX_MINOR}.get(version.major, -1)
+    if version.minor > last_minor:
+        raise InvalidReleaseError(
             f"there is no containerd {text} that podsettle knows, only 1.N.N up to 1.7 and 2.N.N: "
             "see kubectl get nodes -o wide"
         )
-    return found
+    return version
 
 
-def config_version(oldest: Version | None, wanted: int | None = None) -> int:
+def choose_config_version(oldest: Version | None, wanted: int | None = None) -> int:
     """Return the drop-in's format version: `wanted`, else 2, which every release can read.
 
     Raises UnsupportedError if the oldest release lacks the option or cannot read `wanted`.
@@ -94,9 +92,9 @@ def config_version(oldest: Version | None, wanted: int | None = None) -> int:
     if oldest is None:
         return version
     if oldest.major == 1:
-        first = _FIRST_PATCH_BY_MINOR.get(oldest.minor)
+        first_patch = _FIRST_PATCH_BY_MINOR.get(oldest.minor)
         if oldest.minor < min(_FIRST_PATCH_BY_MINOR) or (
-            first is not None and oldest.patch < first
+            first_patch is not None and oldest.patch < first_patch
         ):
             raise UnsupportedError(
                 f"containerd {'.'.join(map(str, oldest[:3]))} has no mount_options: 1.6.24, 1.7.4 "

@@ -13,7 +13,7 @@ from enum import StrEnum
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.defects.versions import Version
 from webhook.node_config.common import (
-    ImpossibleReleaseError,
+    InvalidReleaseError,
     Json,
     UnsupportedError,
     parse_runtime_release,
@@ -21,7 +21,7 @@ from webhook.node_config.common import (
 
 DROP_IN = "/etc/crio/crio.conf.d/99-podsettle-selinux.conf"
 
-_OLD, _NEW = SKIP_RELABEL_ANNOTATIONS
+_OLD_SPELLING, _NEW_SPELLING = SKIP_RELABEL_ANNOTATIONS
 # The first release that knows the new spelling (cri-o PR 9537). An older CRI-O ignores a handler
 # with an unknown spelling in `allowed_annotations`, and does not start with such a workload
 # (`ValidateRuntimes`, `Workloads.Validate`).
@@ -47,24 +47,24 @@ class Mode(StrEnum):
 
 
 def parse_release(text: str) -> Version:
-    """Return the CRI-O release in a text. Raises ImpossibleReleaseError for another text.
+    """Return the CRI-O release in a text. Raises InvalidReleaseError for another text.
 
     The check is strict, because CRI-O may not start with a configuration for a later release.
     """
-    found = parse_runtime_release(text, "cri-o", example="1.33.12", patch_matters=((1, 31),))
-    if found.major == 4:
-        known = found.minor <= _LAST_OPENSHIFT_MINOR
-        its = f"its CRI-O is 1.{found.minor + 13}" if known else "CRI-O's is another"
-        raise ImpossibleReleaseError(
+    version = parse_runtime_release(text, "cri-o", example="1.33.12", patch_matters=((1, 31),))
+    if version.major == 4:
+        known = version.minor <= _LAST_OPENSHIFT_MINOR
+        its = f"its CRI-O is 1.{version.minor + 13}" if known else "CRI-O's is another"
+        raise InvalidReleaseError(
             f"{text} looks like OpenShift's version; {its}: see kubectl get nodes -o wide"
         )
-    if found.major == 1 and found.minor >= _MAX_MINOR:
-        raise ImpossibleReleaseError(f"there is no CRI-O {text} yet: see kubectl get nodes -o wide")
-    if found.major != 1:
-        raise ImpossibleReleaseError(
+    if version.major == 1 and version.minor >= _MAX_MINOR:
+        raise InvalidReleaseError(f"there is no CRI-O {text} yet: see kubectl get nodes -o wide")
+    if version.major != 1:
+        raise InvalidReleaseError(
             f"there is no CRI-O {text}, only 1.N.N: see kubectl get nodes -o wide"
         )
-    return found
+    return version
 
 
 def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
@@ -114,28 +114,32 @@ def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtim
         )
     if oldest is not None and oldest < _LEVEL_COMPARISON_SINCE:
         raise UnsupportedError(
-            f"CRI-O {_text(oldest)} relabels volumes on OpenShift all the same; 1.24 is the first "
-            "that compares levels as it should"
+            f"CRI-O {_format_version(oldest)} relabels volumes on OpenShift even with "
+            "this configuration; 1.24 is the first release that compares SELinux levels correctly"
         )
-    spellings = [_NEW, _OLD] if oldest is not None and oldest >= _NEW_SPELLING_SINCE else [_OLD]
+    spellings = (
+        [_NEW_SPELLING, _OLD_SPELLING]
+        if oldest is not None and oldest >= _NEW_SPELLING_SINCE
+        else [_OLD_SPELLING]
+    )
     allowed = "[" + ", ".join(f'"{key}"' for key in spellings) + "]"
     if mode is Mode.WORKLOAD:
-        return _lines(
+        return _join_lines(
             f"[crio.runtime.workloads.{handler}]",
-            f'activation_annotation = "{_OLD}"',
+            f'activation_annotation = "{_OLD_SPELLING}"',
             f"allowed_annotations = {allowed}",
         )
     table = f"[crio.runtime.runtimes.{handler}]"
-    runtime = _runtime(oldest, oci_runtime)
+    runtime = _runtime_settings(oldest, oci_runtime)
     if mode is Mode.HANDLER:
-        return _lines(table, *runtime, f"allowed_annotations = {allowed}")
-    if not _has(oldest, since=Version(1, 32), backports={31: 4}):
+        return _join_lines(table, *runtime, f"allowed_annotations = {allowed}")
+    if not _supports(oldest, since=Version(1, 32), backports={31: 4}):
         raise UnsupportedError(
             "default_annotations came with CRI-O 1.31.4 and 1.32.0; give --oldest where every node "
             "has it, or take another --mode"
         )
     defaults = (f'"{key}" = "true"' for key in spellings)
-    return _lines(
+    return _join_lines(
         table, *runtime, "", f"[crio.runtime.runtimes.{handler}.default_annotations]", *defaults
     )
 
@@ -162,10 +166,10 @@ def machine_config(role: str, drop_in: str) -> Json:
 
 def inherits_default_runtime(oldest: Version | None) -> bool:
     """Return whether a handler can inherit the settings of the default handler."""
-    return _has(oldest, since=Version(1, 32), backports={31: 3})
+    return _supports(oldest, since=Version(1, 32), backports={31: 3})
 
 
-def _runtime(oldest: Version | None, oci_runtime: str) -> tuple[str, ...]:
+def _runtime_settings(oldest: Version | None, oci_runtime: str) -> tuple[str, ...]:
     if inherits_default_runtime(oldest):
         return ("inherit_default_runtime = true",)
     return (
@@ -175,16 +179,16 @@ def _runtime(oldest: Version | None, oci_runtime: str) -> tuple[str, ...]:
     )
 
 
-def _has(oldest: Version | None, *, since: Version, backports: dict[int, int]) -> bool:
+def _supports(oldest: Version | None, *, since: Version, backports: dict[int, int]) -> bool:
     if oldest is None:
         return False
     patch = backports.get(oldest.minor) if oldest.major == 1 else None
     return oldest >= since or (patch is not None and oldest.patch >= patch)
 
 
-def _text(version: Version) -> str:
+def _format_version(version: Version) -> str:
     return ".".join(map(str, version[:3]))
 
 
-def _lines(*lines: str) -> str:
+def _join_lines(*lines: str) -> str:
     return "\n".join(lines) + "\n"
