@@ -61,6 +61,10 @@ def test_every_fixture_pod_is_created(prepared: KubeCluster, name: str) -> None:
     status, created, warnings = prepared.create_pod(FIXTURES[name])
     assert status == 201, created
     assert not [warning for warning in warnings if "unknown field" in warning]
+    # Other modules create the same pods in this cluster.
+    metadata = created["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+    assert prepared.request("DELETE", path, {"gracePeriodSeconds": 0}).status == 200
 
 
 def test_fixture_objects_can_be_created_twice(prepared: KubeCluster) -> None:
