@@ -21,6 +21,33 @@ from webhook.core.constants import LABEL_NAMESPACE_NAME
 _SELINUX_LEVEL_ANNOTATION = "openshift.io/sa.scc.mcs"
 
 
+class SharedValues:
+    """The first label values that were decoded, so that equal values share one string.
+
+    Values that thousands of objects share occur among the first thousand values. To store a unique
+    value, such as an object's name, would cost more memory than it saves.
+    """
+
+    def __init__(self, max_values: int = 1_000) -> None:
+        self._max_values = max_values
+        self._values: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def share(self, labels: dict[str, str] | None) -> dict[str, str]:
+        """Return labels whose keys and frequent values are strings of earlier objects."""
+        return {intern(key): self._share_value(value) for key, value in (labels or {}).items()}
+
+    def _share_value(self, value: str) -> str:
+        if len(self._values) < self._max_values:
+            return self._values.setdefault(value, value)
+        return self._values.get(value, value)
+
+
+_SHARED_VALUES = SharedValues()
+
+
 class _Metadata(msgspec.Struct):
     name: str
     labels: dict[str, str] | None = None
@@ -60,33 +87,16 @@ class _RuntimeClass(msgspec.Struct):
     scheduling: _Scheduling | None = None
 
 
-def read_namespace(document: object) -> Namespace:
+def read_namespace(document: object, shared_values: SharedValues = _SHARED_VALUES) -> Namespace:
     """Return a Namespace from its document.
 
     Adds the label `kubernetes.io/metadata.name`, which a manifest may leave out.
     """
     metadata = msgspec.convert(document, _Namespace).metadata
-    labels = {**_shared(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
+    labels = {**shared_values.share(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
     return Namespace(
         metadata.name, labels, _SELINUX_LEVEL_ANNOTATION in (metadata.annotations or {})
     )
-
-
-# Values that thousands of objects share occur among the first thousand values. Storing a unique
-# value, such as an object's name, would cost more memory than it saves.
-_MAX_SHARED_VALUES = 1_000
-_shared_values: dict[str, str] = {}
-
-
-def _shared(labels: dict[str, str] | None) -> dict[str, str]:
-    """Return labels that share the strings of keys and frequent values between objects."""
-    return {intern(key): _shared_value(value) for key, value in (labels or {}).items()}
-
-
-def _shared_value(value: str) -> str:
-    if len(_shared_values) < _MAX_SHARED_VALUES:
-        return _shared_values.setdefault(value, value)
-    return _shared_values.get(value, value)
 
 
 def read_node(document: object) -> Node:
@@ -95,7 +105,7 @@ def read_node(document: object) -> Node:
     info = node.status.node_info
     return Node.read(
         node.metadata.name,
-        _shared(node.metadata.labels),
+        _SHARED_VALUES.share(node.metadata.labels),
         info.container_runtime_version,
         info.kubelet_version,
     )
