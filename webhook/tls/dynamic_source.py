@@ -87,6 +87,7 @@ class DynamicSource:
     `may_write` returns whether this replica is the writer. `registered` returns the CA bundles of
     the webhook configuration as it was last read, and nothing before the first read.
     The store is read every `sync_interval`, and more often where leaves are valid for a short time.
+    `now` returns the time of day, which certificates use. `monotonic` returns seconds.
     """
 
     def __init__(
@@ -97,6 +98,9 @@ class DynamicSource:
         may_write: Callable[[], bool],
         registered: Callable[[], RegisteredBundles],
         sync_interval: timedelta = SYNC_INTERVAL,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.context = server_context()
         self._store = store
@@ -105,6 +109,8 @@ class DynamicSource:
         self._may_write = may_write
         self._registered = registered
         self._interval = min(sync_interval, lifetimes.leaf / 20)
+        self._now = now
+        self._monotonic = monotonic
         self._synced_at: datetime | None = None
         # Whether this replica was the writer at its last read of the store.
         self._was_writer = False
@@ -123,7 +129,7 @@ class DynamicSource:
     @property
     def ready(self) -> bool:
         """Whether a stored leaf is served and has not expired."""
-        return self._served is not None and datetime.now(UTC) < self.expires
+        return self._served is not None and self._now() < self.expires
 
     @property
     def problem(self) -> str:
@@ -154,7 +160,7 @@ class DynamicSource:
     async def sync(self) -> None:
         """Read the store if that is due or a problem exists, then serve the best leaf."""
         self._record_trust()
-        now = datetime.now(UTC)
+        now = self._now()
         # abs: a clock may be set back.
         overdue = self._synced_at is None or abs(now - self._synced_at) >= self._interval
         changes_role = self._may_write() != self._was_writer
@@ -201,7 +207,7 @@ class DynamicSource:
     def _set_stored(self, stored: Authority) -> None:
         self._stored = stored
         if stored.cas:
-            now = time.monotonic()
+            now = self._monotonic()
             # A replica switches to a leaf of a new CA within one propagation time and one sync.
             keep = 3 * self._lifetimes.propagation.total_seconds()
             gone = {ca: last for ca, last in self._in_store.items() if now - last < keep}
@@ -236,7 +242,7 @@ class DynamicSource:
         if served and entries and len(trusting) == len(entries):
             # The webhook configuration contains the new CA, but some API servers may not have
             # received it yet.
-            due = self._lifetimes.is_due(served.certificate, datetime.now(UTC))
+            due = self._lifetimes.is_due(served.certificate, self._now())
             if not due and self._stored.issuer not in self._trusted():
                 return
         load_key_pair(self.context, leaf)
@@ -257,7 +263,7 @@ class DynamicSource:
 
     def _record_trust(self) -> None:
         everywhere = [fingerprints(bundle) for _, bundle in self._registered()]
-        now = time.monotonic()
+        now = self._monotonic()
         self._registered_since = {
             ca: self._registered_since.get(ca, now)
             for ca in (frozenset.intersection(*everywhere) if everywhere else ())
@@ -265,13 +271,13 @@ class DynamicSource:
 
     def _trusted(self) -> frozenset[str]:
         """Return the fingerprints of the CAs that every API server should have received by now."""
-        before = time.monotonic() - self._lifetimes.propagation.total_seconds()
+        before = self._monotonic() - self._lifetimes.propagation.total_seconds()
         return frozenset(ca for ca, since in self._registered_since.items() if since <= before)
 
     def _problem(self) -> str:
         if self._served is None:
             return "" if self._failure else f"{self._store.title} holds no certificate yet"
-        left = self.expires - datetime.now(UTC)
+        left = self.expires - self._now()
         if left <= timedelta(0):
             return f"the certificate expired at {self.expires}"
         if left < self._lifetimes.leaf / 4:

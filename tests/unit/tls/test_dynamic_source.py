@@ -9,8 +9,10 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -74,9 +76,15 @@ class Cluster:
     def registered(self) -> RegisteredBundles:
         return [] if self.bundle is None else [(HOST, self.bundle)]
 
-    def replica(self, *, writes: bool = False, sync_interval: timedelta = ALWAYS) -> DynamicSource:
+    def replica(
+        self,
+        *,
+        writes: bool = False,
+        sync_interval: timedelta = ALWAYS,
+        **clocks: Callable[[], Any],
+    ) -> DynamicSource:
         return DynamicSource(
-            self.store, NAMES, self.life, lambda: writes, self.registered, sync_interval
+            self.store, NAMES, self.life, lambda: writes, self.registered, sync_interval, **clocks
         )
 
     def replace(self) -> Authority:
@@ -273,10 +281,12 @@ async def test_a_leaf_of_a_ca_that_is_not_stored_is_not_served() -> None:
 
 async def test_cas_stay_registered_while_the_store_is_empty() -> None:
     cluster = Cluster(LIFE)
-    reader = cluster.replica()
+    passed = timedelta(0)
+    start = time.monotonic()
+    reader = cluster.replica(monotonic=lambda: start + passed.total_seconds())
     await reader.sync()
     cluster.store.contents = {}
-    reader._in_store = dict.fromkeys(reader._in_store, float("-inf"))
+    passed = 365 * DAY
     await reader.sync()
     assert reader.bundle == cluster.first.bundle
 
@@ -351,16 +361,20 @@ async def test_an_expired_leaf_is_not_ready() -> None:
 async def test_sync_reads_the_store_only_when_due_or_after_an_error() -> None:
     cluster = Cluster(LIFE)
     cluster.bundle = cluster.first.bundle
-    reader = cluster.replica(sync_interval=SYNC_INTERVAL)
+    offset = timedelta(0)
+    reader = cluster.replica(sync_interval=SYNC_INTERVAL, now=lambda: datetime.now(UTC) + offset)
     await reader.sync()
-    cluster.store.failure = "no answer"
-    await reader.sync()
-    assert reader.problem == ""
     for moved in (timedelta(hours=1), -timedelta(hours=1)):
-        reader._synced_at = datetime.now(UTC) + moved
-        reader._failure = ""
+        cluster.store.failure = "no answer"
+        await reader.sync()
+        assert reader.problem == ""
+        offset += moved
         await reader.sync()
         assert reader.problem == "no answer"
+        cluster.store.failure = ""
+        offset += moved
+        await reader.sync()
+        assert reader.problem == ""
 
 
 async def test_a_new_writer_reads_the_store_before_it_registers_a_bundle() -> None:
