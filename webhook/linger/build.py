@@ -57,42 +57,51 @@ def host_arch() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
-def sources() -> list[Path]:
-    """Return linger's C files."""
-    return sorted(SOURCE.glob("*.c"))
-
-
-def compile_c(files: Sequence[Path], output: Path, *, target: str, flags: Sequence[str]) -> None:
+def compile_c(
+    files: Sequence[Path],
+    output: Path,
+    *,
+    target: str,
+    flags: Sequence[str],
+    directory: Path = SOURCE,
+) -> None:
     """Compile C files to `output`. An existing file stays unchanged if the compiler fails.
 
-    Raises BuildError if the compiler fails.
+    The compiler runs in `directory`. Raises BuildError if it fails.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as scratch:
         result = Path(scratch) / output.name
         # Relative names, so that the output contains no path of this machine.
-        names = [os.path.relpath(file, SOURCE) for file in files]
+        names = [os.path.relpath(file, directory) for file in files]
         run_zig(
             ["cc", "-target", target, *WARNINGS, *flags, "-o", str(result), *names],
-            directory=SOURCE,
+            directory=directory,
             output=output.name,
         )
         result.replace(output)
 
 
-def build(arch: str, directory: Path) -> Path:
+def build(arch: str, directory: Path, source: Path = SOURCE) -> Path:
     """Compile linger for one architecture to `linger-ARCH` in `directory` and return its path.
 
-    Raises BuildError if the compiler or the linker fails.
+    `source` is the directory of the C files. Raises BuildError if the compiler or the linker fails.
     """
     output = directory.absolute() / f"linger-{arch}"
     target = TARGETS[arch]
     with tempfile.TemporaryDirectory(prefix="podsettle-linger-") as scratch:
         linger_object = Path(scratch) / "linger.o"
-        compile_c(sources(), linger_object, target=target, flags=(*FLAGS, "-c"))
+        files = sorted(source.glob("*.c"))
+        compile_c(files, linger_object, target=target, flags=(*FLAGS, "-c"), directory=source)
         libc = compile_libc(Path(scratch), target=target, flags=CODE)
         try:
-            compile_c([linger_object, *libc], output, target=target, flags=(*CODE, *LINK))
+            compile_c(
+                [linger_object, *libc],
+                output,
+                target=target,
+                flags=(*CODE, *LINK),
+                directory=source,
+            )
         except BuildError as error:
             if "undefined symbol" not in str(error):
                 raise
@@ -110,10 +119,11 @@ def _architectures(text: str) -> list[str]:
     return names
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, source: Path = SOURCE) -> int:
     """Run the command line and return its exit code.
 
-    That is 0 for success and 1 if the build fails. For wrong usage, argparse exits with 2.
+    That is 0 for success and 1 if the build fails. For wrong usage, argparse exits with 2. `source`
+    is the directory of the C files.
     """
     parser = argparse.ArgumentParser(
         prog="python -m webhook.linger.build", description="Compile the helper linger."
@@ -129,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     for arch in options.arch:
         try:
-            output = build(arch, options.out)
+            output = build(arch, options.out, source)
         except BuildError as error:
             print(error, file=sys.stderr)
             return 1

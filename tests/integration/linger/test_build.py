@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tls_listeners import alert, handshake, listening, server_context
-from webhook.linger import build as linger_build
-from webhook.linger.build import SOURCE, TARGETS, build, compile_c, host_arch, main
+from webhook.linger.build import HERE, SOURCE, TARGETS, build, compile_c, host_arch, main
 
 MAX_BYTES = 32768
 # A quarter of buildah's limit, because Zig opens more files on machines with more cores.
@@ -60,7 +59,7 @@ def test_executable_is_small_static_and_for_its_architecture(arch: str, executab
 
 def test_executable_contains_no_path_of_the_build_machine(executable: Path) -> None:
     content = executable.read_bytes()
-    for path in (Path.home(), linger_build.HERE, executable.parent):
+    for path in (Path.home(), HERE, executable.parent):
         assert str(path).encode() + b"/" not in content
 
 
@@ -101,11 +100,11 @@ def test_wait_kubelet_works_with_the_byte_order_of_each_architecture(
 def test_same_source_gives_the_same_bytes(
     arch: str, executable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(SOURCE, tmp_path / "elsewhere/src")
-    monkeypatch.setattr(linger_build, "SOURCE", tmp_path / "elsewhere/src")
+    elsewhere = tmp_path / "elsewhere/src"
+    shutil.copytree(SOURCE, elsewhere)
     # A separate cache for linger's sources. musl's object files come from the shared cache.
     monkeypatch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path / "cache"))
-    assert build(arch, tmp_path).read_bytes() == executable.read_bytes()
+    assert build(arch, tmp_path, elsewhere).read_bytes() == executable.read_bytes()
 
 
 def test_build_with_an_empty_cache_opens_few_files(tmp_path: Path) -> None:
@@ -123,14 +122,12 @@ def test_build_with_an_empty_cache_opens_few_files(tmp_path: Path) -> None:
 
 
 def test_undefined_symbol_error_says_which_list_to_extend(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/main.c").write_text(
-        "#include <stdio.h>\nint main(void) { return fflush(0); }\n"
-    )
-    monkeypatch.setattr(linger_build, "SOURCE", tmp_path / "src")
-    assert main(["--out", str(tmp_path), "--arch", host_arch()]) == 1
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "main.c").write_text("#include <stdio.h>\nint main(void) { return fflush(0); }\n")
+    assert main(["--out", str(tmp_path), "--arch", host_arch()], source) == 1
     error = capsys.readouterr().err
     assert "undefined symbol: fflush" in error
     assert "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/libc.py" in error
@@ -155,15 +152,15 @@ def test_unknown_architecture_exits_with_2(
 
 
 def test_compiler_error_is_printed_and_keeps_the_old_executable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/main.c").write_text("int main(void) { return nonsense; }\n")
-    monkeypatch.setattr(linger_build, "SOURCE", tmp_path / "src")
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "main.c").write_text("int main(void) { return nonsense; }\n")
     out = tmp_path / "out"
     out.mkdir()
     (out / "linger-amd64").write_text("the last one that worked")
-    assert main(["--out", str(out), "--arch", "amd64"]) == 1
+    assert main(["--out", str(out), "--arch", "amd64"], source) == 1
     assert "nonsense" in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["linger-amd64"]
     assert (out / "linger-amd64").read_text() == "the last one that worked"
