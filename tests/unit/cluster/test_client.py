@@ -78,7 +78,8 @@ async def test_response_that_is_not_a_list_is_an_error(answer: object) -> None:
 async def test_reflector_contains_the_objects_of_all_pages() -> None:
     async with serving(PAGES) as server:
         listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
-        await listed._list()
+        async with supervise(listed.run), asyncio.timeout(10):
+            await listed.synced.wait()
 
     assert listed.objects == {"a": "a", "b": "b", "c": "c"}
 

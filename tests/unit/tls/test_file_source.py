@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from webhook.tls.certificates import issue_ca, issue_leaf
-from webhook.tls.context import server_context
 from webhook.tls.file_source import (
     CertificateDirectory,
     CertificateError,
@@ -165,16 +164,20 @@ def test_a_source_with_an_expired_certificate_is_not_ready(directory: Certificat
 
 
 async def test_a_failed_read_is_repeated_without_a_change_of_files(
-    directory: CertificateDirectory, source: FileSource, monkeypatch: pytest.MonkeyPatch
+    directory: CertificateDirectory,
 ) -> None:
-    failures = [OSError(24, "Too many open files")]
+    failures: list[OSError] = []
 
-    def make() -> ssl.SSLContext:
-        if failures:
-            raise failures.pop()
-        return server_context()
+    class FailingDirectory(CertificateDirectory):
+        def ssl_context(self) -> ssl.SSLContext:
+            if failures:
+                raise failures.pop()
+            return super().ssl_context()
 
-    monkeypatch.setattr("webhook.tls.file_source.server_context", make)
-    ca = write(directory, timedelta(days=3))
-    await eventually(lambda: verify_error(source.context, "localhost", ca) == "")
+    ensure_development_certificates(directory)
+    source = FileSource(FailingDirectory(directory.path))
+    async with source.running():
+        failures.append(OSError(24, "Too many open files"))
+        ca = write(directory, timedelta(days=3))
+        await eventually(lambda: verify_error(source.context, "localhost", ca) == "")
     assert not failures

@@ -6,6 +6,7 @@ Long because each field that a decision depends on has a row.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +34,7 @@ from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit, decide_safely
 from webhook.core.admission.review import Request, decode_review
+from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.defects.versions import Version
 
 SEEN = view(policy(), nodes=[node()])
@@ -202,15 +204,32 @@ def test_a_pod_in_a_system_namespace_has_its_own_cache_entry() -> None:
         assert [outcome.reason for outcome in decision.outcomes] == [reason]
 
 
+class CountedNodes(Nodes):
+    """Nodes that count how often they are compared with others."""
+
+    comparisons: int
+
+    def __init__(self, found: Iterable[Node]) -> None:
+        super().__init__(found)
+        object.__setattr__(self, "comparisons", 0)
+
+    def __eq__(self, other: object) -> bool:
+        object.__setattr__(self, "comparisons", self.comparisons + 1)
+        return isinstance(other, Nodes) and self.all == other.all
+
+    __hash__ = Nodes.__hash__
+
+
 def test_equal_nodes_of_a_new_listing_keep_the_cache() -> None:
     cache = DecisionCache()
     again = view(policy(), nodes=[node()])
-    again = replace(again, policies=SEEN.policies)
+    nodes = CountedNodes(again.nodes.all)
+    again = replace(again, policies=SEEN.policies, nodes=nodes)
     first = decide_cached(cache, TASK)
     for _ in range(2):
         assert decide_cached(cache, TASK, again) is first
     # Thousands of nodes must be compared once, not for each review.
-    assert cache._generation[0] is again.nodes
+    assert nodes.comparisons == 1
 
 
 def test_a_new_helper_image_invalidates_the_cache() -> None:
