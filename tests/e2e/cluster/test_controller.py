@@ -102,10 +102,15 @@ async def test_replica_is_unready_while_the_api_server_trusts_another_ca(
         other = issue_ca("another", timedelta(days=1)).certificate_pem
         changed = configuration(installed)
         changed["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(other).decode()
-        replica.elector._renewed_at = None  # As if it had lost the Lease.
+        # Another holder of the Lease, so that the replica does not restore its CA at once.
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{installed}/leases/lease"
+        held = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
+        own_cluster.request("PATCH", lease, {"spec": held})
+        await eventually(lambda: not replica.elector.is_leader)
         overwrite(own_cluster, changed)
         await eventually(lambda: "registration" in unready(replica))
         assert "unable to get local issuer certificate" in unready(replica)["registration"]
+        own_cluster.request("PATCH", lease, {"spec": {"holderIdentity": ""}})
         await eventually(lambda: not unready(replica))
 
 

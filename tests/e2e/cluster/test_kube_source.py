@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -94,12 +95,13 @@ async def test_policy_that_becomes_invalid_keeps_its_last_valid_state(
     # The CRD's schema prevents this. An older CRD or a write to etcd would not.
     item = source.policies.objects["edited"]
     source.policies.objects["edited"] = replace(item, generation=2, policy=None)
-    source._on_policies_changed()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not source._policies_stale
-    assert len(source.view.policies) == 1
-    own_cluster.request("DELETE", f"{POLICIES}/edited")
+    # The event of another policy makes the source evaluate all policies again.
+    own_cluster.create(POLICIES, policy_object("other"))
+    await eventually(lambda: "other" in source.policies_in_force)
+    assert source.policies_in_force.keys() == {"edited", "other"}
+    assert len(source.view.policies) == 2
+    for name in ("other", "edited"):
+        own_cluster.request("DELETE", f"{POLICIES}/{name}")
     await eventually(lambda: len(source.view.policies) == 0)
 
 
@@ -111,9 +113,11 @@ async def test_new_invalid_policy_does_not_get_the_state_of_a_deleted_one(
     item = source.policies.objects["again"]
     # A new invalid object with this name, as seen after a watch that missed the deletion.
     source.policies.objects["again"] = replace(item, uid="another", policy=None)
-    source._on_policies_changed()
-    await eventually(lambda: "again" not in source.policies_in_force)
-    own_cluster.request("DELETE", f"{POLICIES}/again")
+    own_cluster.create(POLICIES, policy_object("other"))
+    await eventually(lambda: "other" in source.policies_in_force)
+    assert "again" not in source.policies_in_force
+    for name in ("other", "again"):
+        own_cluster.request("DELETE", f"{POLICIES}/{name}")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,11 @@ async def test_concurrent_fetches_of_a_namespace_share_one_request(
     for _ in range(3):
         assert await source.fetch_namespace("none-such", 5) is None
     assert requested[1:] == ["/api/v1/namespaces/none-such"]
-    assert not source._fetches
+    # The limit of concurrent requests counts no finished ones.
+    others = [f"none-{number}" for number in range(20)]
+    for other in others:
+        assert await source.fetch_namespace(other, 5) is None
+    assert requested[2:] == [f"/api/v1/namespaces/{other}" for other in others]
 
 
 async def test_view_is_up_to_date_after_a_restart_of_the_api_server(
@@ -176,14 +184,18 @@ async def test_view_is_up_to_date_after_a_restart_of_the_api_server(
 
 
 async def test_expired_resource_version_leads_to_a_new_list(
-    own_cluster: KubeCluster, source: KubernetesSource
+    own_cluster: KubeCluster, source: KubernetesSource, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source.namespaces._version = "1"
-    # The restart ends the running watch. The next one starts at the expired version.
+    caplog.set_level(logging.INFO)
+    # The watch of namespaces gets no event of this change, so it stays at an earlier version. After
+    # the restart, the API server's watch cache begins at a later one.
+    own_cluster.create(POLICIES, policy_object("later"))
+    own_cluster.request("DELETE", f"{POLICIES}/later")
     own_cluster.kill_apiserver()
     own_cluster.start_apiserver()
     name = own_cluster.namespace("after-gone-")
     await eventually(lambda: source.view.namespace(name))
+    assert "watch /api/v1/namespaces: the resource version has expired" in caplog.text
 
 
 async def test_object_that_cannot_be_decoded_does_not_hide_the_others(

@@ -6,10 +6,12 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.support.kube.cluster import Json, KubeCluster
+from tests.support.service_accounts import connected_as_an_account_with
 from webhook.cluster.client import ApiServer
 from webhook.cluster.pull_secrets import ClusterPullSecrets
 from webhook.core.pull_secrets import DOCKER_CFG, DOCKER_CONFIG_JSON, PullSecret
@@ -125,16 +127,9 @@ async def test_unreachable_api_server_is_a_problem(
 
 
 async def test_missing_right_to_read_secrets_is_a_problem(
-    cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: KubeCluster, tmp_path: Path
 ) -> None:
     namespace = cluster.namespace("pull-")
-    cluster.namespace(namespace, service_accounts=["no-rights"])
-    token = cluster.request(
-        "POST",
-        f"/api/v1/namespaces/{namespace}/serviceaccounts/no-rights/token",
-        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
-    ).body["status"]["token"]
-    async with connected(cluster, monkeypatch) as server:
-        server._configuration.api_key["BearerToken"] = token
+    async with connected_as_an_account_with(cluster, namespace, [], tmp_path) as server:
         found = await ClusterPullSecrets(server).read(namespace, ("a",), "default")
     assert found == (PullSecret("a", problem="may not be read by podsettle"),)

@@ -30,7 +30,7 @@ class Place:
     """A namespace for a Secret, and two stores that use the rights of podsettle in it."""
 
     def __init__(self, cluster: KubeCluster, namespace: str, server: ApiServer) -> None:
-        self.cluster = cluster
+        self.cluster, self.server = cluster, server
         self.path = f"/api/v1/namespaces/{namespace}/secrets"
         self.store, self.rival = (SecretStore(server, namespace, "podsettle-tls") for _ in range(2))
 
@@ -98,7 +98,7 @@ async def test_error_response_is_raised_with_its_message(place: Place) -> None:
     await place.store.read()
     with pytest.raises(StoreError, match="immutable"):
         await place.store.write(CONTENTS)
-    other = SecretStore(place.store._server, "default", "podsettle-tls")
+    other = SecretStore(place.server, "default", "podsettle-tls")
     with pytest.raises(StoreError, match=r"Secret default/podsettle-tls: 403: .* cannot get"):
         await other.read()
 

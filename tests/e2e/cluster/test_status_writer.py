@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from copy import deepcopy
 from typing import Any
@@ -220,15 +219,19 @@ async def test_unchanged_status_is_not_written_again(
             status(own_cluster, "unchanged")["matchedNamespaces"] == _covered(source, "unchanged")
         )
     )
+    # The writer handles the policies in the order in which they were created.
+    own_cluster.create(POLICIES, policy_object("changed"))
+    await eventually(lambda: conditions(own_cluster, "changed"))
     version = own_cluster.request("GET", f"{POLICIES}/unchanged").body["metadata"][
         "resourceVersion"
     ]
-    writer._write_requested.set()
-    await eventually(lambda: not writer._write_requested.is_set())
-    await asyncio.sleep(0)
+    own_cluster.request("PATCH", f"{POLICIES}/changed", {"spec": {"priority": 5}})
+    await eventually(lambda: status(own_cluster, "changed")["observedGeneration"] == 2)
     after = own_cluster.request("GET", f"{POLICIES}/unchanged").body["metadata"]["resourceVersion"]
     assert after == version
-    own_cluster.request("DELETE", f"{POLICIES}/unchanged")
+    for name in ("changed", "unchanged"):
+        own_cluster.request("DELETE", f"{POLICIES}/{name}")
+    assert not writer.problem
 
 
 def _covered(source: KubernetesSource, name: str) -> int:

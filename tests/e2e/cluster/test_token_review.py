@@ -107,21 +107,28 @@ async def test_decision_is_cached_until_its_ttl_ends(
 
 async def test_cache_is_bounded_and_contains_no_tokens(server: ApiServer) -> None:
     assert MAX_CACHED_DECISIONS == 1024
-    authorizer = ClusterAuthorizer(server, max_cached=3)
-    for number in range(5):
-        await authorizer.authorize(f"invalid-{number}", "get", "/metrics")
-    assert len(authorizer._cache) == 3
-    assert not any(b"invalid" in key for key in authorizer._cache)
+    authorizer = ClusterAuthorizer(server, Clock(), max_cached=3)
+    tokens = [f"some-token-{number}" for number in range(5)]
+    for token in tokens:
+        await authorizer.authorize(token, "get", "/metrics")
+    assert "some-token" not in repr(vars(authorizer))
+    # While the API server is unreachable, only cached decisions are known.
+    server.url = "https://127.0.0.1:1"
+    decisions = [await authorizer.authorize(token, "get", "/metrics") for token in tokens]
+    assert [decision.access for decision in decisions] == [
+        *[Access.UNKNOWN] * 2,
+        *[Access.UNAUTHENTICATED] * 3,
+    ]
 
 
 async def test_unreachable_api_server_gives_unknown_and_nothing_is_cached(
-    cluster: KubeCluster, authorizer: ClusterAuthorizer
+    cluster: KubeCluster, server: ApiServer, authorizer: ClusterAuthorizer
 ) -> None:
-    authorizer._server.url = "https://127.0.0.1:1"
+    server.url = "https://127.0.0.1:1"
     decision = await authorizer.authorize(cluster.token, "get", "/metrics")
     assert decision.access is Access.UNKNOWN
     assert "connection refused" in decision.note
-    authorizer._server.url = cluster.url
+    server.url = cluster.url
     assert (await authorizer.authorize(cluster.token, "get", "/metrics")).access is Access.GRANTED
 
 

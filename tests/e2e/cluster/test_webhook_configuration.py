@@ -29,10 +29,15 @@ CA, OTHER_CA = (issue_ca(name, timedelta(days=1)).certificate_pem for name in ("
 
 
 class Inputs:
-    """The inputs that the webhook configuration follows."""
+    """The inputs that the webhook configuration follows, and the number of their checks."""
 
     bundle: bytes | None = CA
     may_write = True
+    checks = 0
+
+    def read_may_write(self) -> bool:
+        self.checks += 1
+        return self.may_write
 
 
 @pytest.fixture
@@ -50,7 +55,7 @@ async def configuration(
         "podsettle",
         selectors=lambda: source.webhook_selectors,
         bundle=lambda: inputs.bundle,
-        may_write=lambda: inputs.may_write,
+        may_write=inputs.read_may_write,
     )
     source.observers.append(found.request_sync)
     async with found.running():
@@ -348,8 +353,9 @@ async def test_nothing_is_written_without_the_lease(
     inputs.bundle = OTHER_CA
     own_cluster.create(POLICIES, policy_object("everywhere"))
     own_cluster.request("DELETE", f"{POLICIES}/everywhere")
+    before = inputs.checks
     configuration.request_sync()
-    await eventually(lambda: not configuration._sync_requested.is_set())
+    await eventually(lambda: inputs.checks > before)
     assert bundles(own_cluster) == [CA]
 
 
