@@ -55,7 +55,7 @@ class LookupLimits:
     failure_ttl: float = 30.0
     keyring_ttl: float = 30.0
     broken_keyring_ttl: float = 5.0
-    """Shorter, because an operator may be repairing the secret."""
+    """For the keyring of a pod whose pull secrets have problems."""
     step_timeout: float = 10.0
     """For resolving a tag, and for fetching a configuration, with all credentials together. It is
     longer than a pod waits, because the result is cached for the next pod."""

@@ -33,7 +33,7 @@ _CONFIGS = (
 
 # BuildKit sets this annotation on index entries that are attestations of an image, not images.
 _REFERENCE_TYPE = "vnd.docker.reference.type"
-# Each platform costs two requests.
+# Each entry takes up to two requests: one for its manifest, and one for its configuration.
 _MAX_PLATFORMS = 16
 # The number of arguments in Entrypoint and Cmd. Real images have about ten. An argument takes more
 # memory than its text.
