@@ -108,7 +108,7 @@ class PodWatch:
                 await self._backoff(self._watch)
                 if not self.deleted:
                     # A proxy may end every watch at once. Do not send requests without a pause.
-                    await self._settings.sleep(self._backoff.first)
+                    await asyncio.sleep(self._backoff.first)
         except Exception as error:
             self._fail(error)
 

@@ -37,8 +37,6 @@ class StreamSettings:
     log_silence_seconds: float = 120.0
     """A log stream without a byte for this long is opened again: its connection may be dead."""
     watch_limits: WatchLimits = WatchLimits()  # noqa: RUF009 (it is frozen)
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    """Waits between two watches, for the given number of seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,18 +103,23 @@ EXPIRED = b'{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'
 
 
 @pytest.mark.parametrize("line", [None, BOOKMARK, TOLD, EXPIRED])
-async def test_next_watch_starts_after_the_back_off(line: bytes | None) -> None:
+async def test_next_watch_starts_after_the_back_off(
+    line: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pauses: list[float] = []
+    loop = asyncio.get_running_loop()
 
-    async def pause(seconds: float) -> None:
+    def record_and_call_soon(
+        seconds: float, callback: Callable[..., object], *args: Any, **options: Any
+    ) -> asyncio.Handle:
         pauses.append(seconds)
+        return loop.call_soon(callback, *args, **options)
 
-    settings = StreamSettings(sleep=pause)
+    # asyncio.sleep waits by call_later, timeouts by call_at: only pauses are recorded and skipped.
+    monkeypatch.setattr(loop, "call_later", record_and_call_soon)
     async with FakeApiServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
         quiet.lines = [line] if line else []
-        ended = await wait_terminated(
-            server, POD, backoff=Backoff(first=7, total=0), settings=settings
-        )
+        ended = await wait_terminated(server, POD, backoff=Backoff(first=7, total=0))
         assert ended.exit_code == 3
         assert quiet.watches == 4
     assert pauses[:3] == [7, 7, 7]
