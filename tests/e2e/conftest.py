@@ -49,7 +49,7 @@ spec:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[KubeCluster]:
-    """One for the whole run: it takes 3 s and 330 MiB."""
+    """A cluster that all tests of a worker share, because each takes 3 s and 330 MiB."""
     with KubeCluster.start() as started:
         yield started
 

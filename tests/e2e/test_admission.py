@@ -1,4 +1,4 @@
-"""Every pod passes a real API server with podsettle in its way, settled once and unharmed."""
+"""Tests of admission: a real API server calls podsettle for every fixture pod."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.e2e_pods import (
     wrappers,
 )
 from tests.support.kube.cluster import KubeCluster
-from tests.support.other_webhook import neighbour
+from tests.support.other_webhook import start_other_webhook
 from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
 from tests.support.waiting import await_that
@@ -85,14 +85,14 @@ def test_api_server_adds_overhead_and_scheduling_of_the_runtime_class(
 @pytest.mark.parametrize("position", [None, 0, 1], ids=["last", "first", "second"])
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
 def test_an_init_container_that_another_webhook_adds_is_wrapped_too(
-    path: Path, position: int | None, settling: KubeCluster, neighbours: dict[int | None, str]
+    path: Path, position: int | None, settling: KubeCluster, other_webhooks: dict[int | None, str]
 ) -> None:
     if path.stem in UNTOUCHED:
         return
     pod = load_pod(path)
     if position == 1 and not pod["spec"].get("initContainers"):
         return
-    pod["metadata"].setdefault("labels", {})["neighbour"] = neighbours[position]
+    pod["metadata"].setdefault("labels", {})["other-webhook"] = other_webhooks[position]
     created = create(settling, pod, dry_run=True)
     names = init_names(created)
     assert names.count("late") == 1
@@ -137,7 +137,7 @@ LEFT_ALONE: dict[str, Json] = {
 def test_uncovered_pod_is_created_byte_for_byte_as_without_podsettle(
     why: str, settling: KubeCluster
 ) -> None:
-    """The same pod created in a namespace where podsettle is off comes out the same."""
+    """The reference is the same pod, created in a namespace that disables podsettle."""
 
     def made(namespace: str) -> Json:
         pod = simple_pod("left-alone", namespace)
@@ -250,27 +250,27 @@ def test_updates_and_subresources_are_not_changed(settling: KubeCluster) -> None
 
 
 @pytest.fixture(scope="module")
-def neighbours(
+def other_webhooks(
     settling: KubeCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[int | None, str]]:
-    """Three neighbours, one per position; a pod asks for one by a label. Called after podsettle."""
+    """Three webhooks that run after podsettle, one per position. A label of the pod selects one."""
     labels: dict[int | None, str] = {None: "last", 0: "first", 1: "second"}
     with ExitStack() as stack:
         for position, label in labels.items():
-            directory = tmp_path_factory.mktemp(f"neighbour-{label}")
-            url, ca = stack.enter_context(neighbour(directory, position))
-            webhook = registered(settling, f"zz-neighbour-{label}", url, ca)
+            directory = tmp_path_factory.mktemp(f"other-webhook-{label}")
+            url, ca = stack.enter_context(start_other_webhook(directory, position))
+            webhook = registered(settling, f"zz-other-webhook-{label}", url, ca)
             hook = webhook.body["webhooks"][0]
-            hook["objectSelector"] = {"matchLabels": {"neighbour": label}}
+            hook["objectSelector"] = {"matchLabels": {"other-webhook": label}}
             hook["reinvocationPolicy"] = "Never"
             stack.enter_context(webhook)
         for label in labels.values():
             probe = simple_pod("probe")
-            probe["metadata"]["labels"] = {"neighbour": label}
+            probe["metadata"]["labels"] = {"other-webhook": label}
 
             def called(probe: Json = probe) -> bool:
                 status, created, _ = settling.create_pod(probe, dry_run=True)
                 return status == 201 and "late" in init_names(created)
 
-            await_that(called, f"the neighbour {label} is called")
+            await_that(called, f"the webhook {label} is called")
         yield labels

@@ -1,4 +1,4 @@
-"""Who may ask a podsettle of a real cluster, and who may send it reviews."""
+"""Tests of authentication in a real cluster: tokens of users, certificate of the API server."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
 
 @pytest.fixture(scope="module")
 def server(known: Known, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """podsettle as in a cluster: it listens beyond the loopback address."""
+    """A podsettle that listens on an address other than loopback, as in a cluster."""
     certs = tmp_path_factory.mktemp("certs")
     anywhere = ("--host", "0.0.0.0")
     with start_server(None, certs, *anywhere, kubeconfig=known.cluster.kubeconfig) as found:
@@ -94,10 +94,10 @@ def server(known: Known, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 @pytest.fixture(scope="module")
 def namespace(known: Known) -> str:
-    """With an account `default` that may post to /preview, and `nobody`, who may nothing."""
+    """A namespace: the account `default` may call /preview, the account `nobody` has no rights."""
     cluster = known.cluster
     name = cluster.namespace("asking-", service_accounts=("default", "nobody", "passing"))
-    # As docs/http.md says it.
+    # The rules are those of docs/http.md.
     rule = ("--verb=post", "--non-resource-url=/preview")
     accounts = [f"--serviceaccount={name}:{account}" for account in ("default", "passing")]
     for command in (
@@ -116,7 +116,7 @@ def preview(server: RunningServer, token: str | None) -> httpx.Response:
 
 
 def resigned(cluster: KubeCluster, token: str, **claims: Any) -> str:
-    """The token with other claims, signed by the cluster's own key for ServiceAccounts."""
+    """Return the token with other claims, signed with the cluster's key for ServiceAccounts."""
     head, payload, _ = token.split(".")
     said = json.loads(base64.urlsafe_b64decode(payload + "=="))
     text = f"{head}.{_base64(json.dumps(said | claims).encode())}"
@@ -162,7 +162,7 @@ def test_an_expired_token_is_refused(known: Known, server: RunningServer, namesp
     answer = preview(server, resigned(known.cluster, token, **old))
     assert answer.status_code == 401
     assert "expired" in answer.json()["detail"]
-    # It is its age that is refused: as signed here, it is good while it lasts.
+    # The refusal is due to the age: an unexpired token with this signature is valid.
     young = old | {"exp": now + 3600}
     assert preview(server, resigned(known.cluster, token, **young)).status_code == 200
 
@@ -190,7 +190,7 @@ def test_metrics_and_page_require_a_token_and_probes_do_not(
     with server.client() as client:
         for path in ("/metrics", "/"):
             assert client.get(path).status_code == 401
-            # As a browser sends it, with the token as the password.
+            # A browser sends the token as the password of basic authentication.
             assert client.get(path, auth=("me", known.cluster.token)).status_code == 200
         for path in ("/livez", "/readyz", "/version"):
             assert client.get(path).status_code == 200
@@ -201,7 +201,7 @@ def test_metrics_and_page_require_a_token_and_probes_do_not(
 
 @contextmanager
 def demanding(known: Known, certs: Path, port: int) -> Iterator[RunningServer]:
-    """A podsettle that wants the API server's certificate, registered."""
+    """A registered podsettle that requires the client certificate of the API server."""
     with (
         start_server(
             None,

@@ -74,7 +74,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
 
 @pytest.fixture(scope="module")
 def release(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Installed with the chart's own values, and one replica that is ready."""
+    """A release with the default values and one ready replica."""
     with installed(own, tmp_path_factory.mktemp("release")) as installation:
         notes = installation.helm("install", RELEASE, CHART, IMAGES, "--create-namespace")
         assert "STATUS: deployed" in notes
@@ -107,7 +107,7 @@ def test_pods_in_an_opted_in_namespace_are_settled_and_no_others(release: Instal
     other = cluster.namespace("other-")
     await_that(lambda: is_called(cluster, chosen), "the namespace that opted in is covered")
     assert not is_called(cluster, other)
-    # Not by its own namespace either, whatever its label says.
+    # podsettle's own namespace stays excluded, whatever its label.
     cluster.namespace(NAMESPACE, labels={"podsettle.dev/policy": "opt-in"})
     assert not is_called(cluster, NAMESPACE)
     cluster.namespace(chosen, labels={"podsettle.dev/enabled": "false"})
@@ -144,7 +144,7 @@ def test_helm_upgrade_keeps_the_fields_that_podsettle_wrote(release: Installatio
     assert "kubectl get settlepolicies" in notes
     assert "is installed" not in notes
     now(3, "kube-system", "storage")
-    # As Helm 3 does it: by a merge of three, on the client's side.
+    # Helm 3 computes a three-way merge on the client side.
     release.helm(
         "upgrade", RELEASE, CHART, "--server-side=false", IMAGES, "--set=webhook.timeoutSeconds=4"
     )  # fmt: skip
@@ -183,7 +183,7 @@ def test_reinvocation_changes_nothing_and_match_conditions_skip_it(
 
     twice, audited = created(cluster, simple_pod("pod", chosen))
     assert calls(audited) == [(OPT_IN, True), (OPT_IN, False)]
-    # As after the first call, and as where there is no second.
+    # The pod is the same as after one call.
     once, audited = created(cluster, simple_pod("pod", other))
     assert calls(audited) == [(BY_SELECTOR, True)]
     for pod in (twice, once):
@@ -197,7 +197,7 @@ def test_reinvocation_changes_nothing_and_match_conditions_skip_it(
 
 
 def _without_applied(pod: Json) -> Json:
-    """A pod without what differs by name, time and policy."""
+    """Return a pod without the fields that depend on name, time and policy."""
     pod = normal(pod)
     pod["metadata"]["annotations"].pop("podsettle.dev/applied")
     return pod
@@ -253,7 +253,7 @@ def test_the_crd_is_upgraded_by_the_documented_command(release: Installation) ->
 
 
 def test_helm_test_fails_while_podsettle_is_not_ready(release: Installation) -> None:
-    """Its command, here; in a cluster in a pod of its own."""
+    """The command of the test pod runs in this process instead of a pod."""
     release.helm("upgrade", RELEASE, CHART, IMAGES, "--set=helmTest.enabled=true")
     manifests = release.helm("get", "hooks", RELEASE)
     (pod,) = (each for each in yaml.safe_load_all(manifests) if each)
@@ -317,7 +317,7 @@ def test_unbound_policy_roles_grant_what_they_name_once_bound(
 def test_cluster_wide_viewers_read_policies_and_only_the_editor_role_writes_them(
     release: Installation,
 ) -> None:
-    """Not even `admin` writes: a policy reaches into every namespace."""
+    """Even `admin` must not write policies, because a policy applies to all namespaces."""
     cluster = release.cluster
     for role in ("view", "edit", "admin"):
         aggregate(cluster, role)
@@ -362,7 +362,7 @@ def bind(cluster: KubeCluster, user: str, role: str, namespace: str = "") -> Non
 
 
 def aggregate(cluster: KubeCluster, role: str) -> None:
-    """What the controller for aggregated ClusterRoles does: the union of what is selected."""
+    """Do the work of the controller for aggregated ClusterRoles: unite the selected rules."""
     path = f"{RBAC}/clusterroles"
     found = cluster.request("GET", f"{path}/{role}").body
     rules = []
@@ -479,8 +479,8 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
             }
             cluster.create(f"/api/v1/namespaces/{namespace}/secrets", made)
 
-        def said(namespace: str, *pull_secrets: str) -> str:
-            """What podsettle warns of; nothing where the image's entrypoint was wrapped."""
+        def warning(namespace: str, *pull_secrets: str) -> str:
+            """Return the warnings of podsettle: "" if the wrapper runs the image's entrypoint."""
             pod = simple_pod("pod", namespace, image=image)
             del pod["spec"]["initContainers"][0]["command"]
             pod["spec"]["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
@@ -497,16 +497,16 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
 
         refused = "pull secret 'registry' may not be read by podsettle"
         for namespace in (ci, other):
-            await_that(lambda n=namespace: refused in said(n, "registry"), "it says so")  # type: ignore[misc]
-        assert "service account 'default' may not be read by podsettle" in said(ci)
+            await_that(lambda n=namespace: refused in warning(n, "registry"), "it says so")  # type: ignore[misc]
+        assert "service account 'default' may not be read by podsettle" in warning(ci)
 
         allow = "--set=imageConfig.pullSecrets=true"
         upgrade(allow, f"--set=imageConfig.pullSecretNamespaces={{{ci}}}")
-        await_that(lambda: said(ci, "registry") == "", "the private image is looked up")
-        assert refused in said(other, "registry")
-        # As nobody: there is no secret, and that is no problem to tell of.
-        await_that(lambda: "service account" not in said(ci), "the account is read")
-        assert "ImageConfigUnavailable" in said(ci)
+        await_that(lambda: warning(ci, "registry") == "", "the private image is looked up")
+        assert refused in warning(other, "registry")
+        # Without credentials: a missing Secret is no problem here.
+        await_that(lambda: "service account" not in warning(ci), "the account is read")
+        assert "ImageConfigUnavailable" in warning(ci)
         assert _granted(release, ci) == {("secrets", "get"), ("serviceaccounts", "get")}
         assert _granted(release, other) == set()
 
@@ -523,7 +523,7 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
         assert read() == {("", "secrets", "get"), ("", "serviceaccounts", "get")}
 
         upgrade(allow)
-        await_that(lambda: said(other, "registry") == "", "it is looked up everywhere")
+        await_that(lambda: warning(other, "registry") == "", "it is looked up everywhere")
         assert _granted(release, "kube-system") == _granted(release, ci)
         upgrade()
         await_that(lambda: _granted(release, ci) == set(), "the right is taken back")
@@ -535,7 +535,7 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
 
 
 def _granted(release: Installation, namespace: str) -> set[tuple[str, str]]:
-    """What the account may do with secrets and accounts that are not its own, by RBAC."""
+    """Return what RBAC allows the account for Secrets and ServiceAccounts of others."""
 
     def may(resource: str, verb: str) -> bool:
         asked = {"namespace": namespace, "verb": verb, "resource": resource, "name": "any"}
@@ -614,7 +614,7 @@ def test_pods_created_while_podsettle_is_down_can_be_found_afterwards(
 
 
 def test_failure_policy_fail_does_not_block_podsettle_itself(release: Installation) -> None:
-    """All of its processes dead: other pods are refused, but not its own, nor the cluster's."""
+    """Without a replica, pods are refused, except those of podsettle and of the cluster."""
     cluster = release.cluster
     labels = {"podsettle.dev/policy": "opt-in"}
     namespace = cluster.namespace("fail-", labels=labels)
@@ -645,7 +645,7 @@ def test_failure_policy_fail_does_not_block_podsettle_itself(release: Installati
         "those that a policy selects, too",
     )
 
-    # By name, whatever the labels say.
+    # The name excludes the namespace, whatever its labels.
     for excluded in (NAMESPACE, "kube-system", "kube-public"):
         cluster.namespace(excluded, labels=labels)
         assert answer(simple_pod("pod", excluded)) == (201, ""), excluded
@@ -680,7 +680,7 @@ def test_failure_policy_fail_does_not_block_podsettle_itself(release: Installati
     linux["metadata"]["annotations"] = {"unrelated": "x"}
     assert answer(linux)[0] == 500
 
-    # Back from the outage without anybody's help.
+    # The outage ends without manual help.
     replica = release.start()
     await_that(replica.is_ready, "podsettle is ready again")
     await_that(lambda: answer(simple_pod("pod", namespace))[0] == 201, "pods are created again")

@@ -1,4 +1,4 @@
-"""The chart from nothing to nothing: installed by Helm or by GitOps, and gone again."""
+"""Tests of the life cycle of the chart: installation, upgrade and removal, by Helm or GitOps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def own() -> Iterator[KubeCluster]:
 
 @pytest.fixture
 def fresh(own: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
-    """Nothing is installed, and nothing stays."""
+    """A cluster without a release. Fails the test if objects remain afterwards."""
     with installed(own, tmp_path) as installation:
         yield installation
     own.request("DELETE", CRD)
@@ -74,7 +74,7 @@ def test_uninstalling_under_load_refuses_no_pod(fresh: Installation) -> None:
 
 
 def test_uninstalling_leaves_no_webhook_that_blocks_pods(fresh: Installation) -> None:
-    """With failurePolicy Fail and nobody there to answer, which is the worst of cases."""
+    """The worst case is failurePolicy Fail without a replica."""
     cluster = fresh.cluster
     fresh.helm("install", RELEASE, CHART, IMAGES, *FAIL, "--create-namespace")
     cluster.namespace(NAMESPACE)
@@ -221,5 +221,5 @@ def test_release_with_every_value_set_installs_and_uninstalls(fresh: Installatio
     assert not any(fresh.get(path)["items"] for path in bindings)
     assert fresh.get(POLICIES)["items"] == []
     assert cluster.request("GET", CONFIGURATION.replace(RELEASE, "settle")).status == 404
-    # Kept: a pod that runs could not be given a new sandbox without it.
+    # The RuntimeClass stays: a running pod needs it for a new sandbox.
     assert fresh.get("/apis/node.k8s.io/v1/runtimeclasses/overlay-volatile")

@@ -1,4 +1,4 @@
-"""A real API server takes the CRD, and judges SettlePolicies as `parse_policy` does."""
+"""Tests of the CRD: a real API server and `parse_policy` accept the same policies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
 
 @pytest.fixture(scope="module")
 def served(cluster: KubeCluster) -> Iterator[KubeCluster]:
-    """The cluster with the chart's CRD, and in the end without a policy."""
+    """A cluster with the CRD of the chart. All policies are deleted at the end."""
     applied = cluster.kubectl("apply", "--server-side", "-f", CRD)
     assert (applied.returncode, applied.stderr) == (0, "")
     await_that(lambda: cluster.request("GET", POLICIES).status == 200, "policies are served")
@@ -44,7 +44,7 @@ def served(cluster: KubeCluster) -> Iterator[KubeCluster]:
 
 
 def judged(cluster: KubeCluster, document: Json) -> Answer:
-    """What the API server says of a policy, as strictly as it says it to kubectl."""
+    """Create a policy with strict field validation, as kubectl does, and return the answer."""
     return cluster.request("POST", f"{POLICIES}?dryRun=All&fieldValidation=Strict", document)
 
 
@@ -159,7 +159,7 @@ def test_api_server_and_model_accept_the_same_generated_documents(served: KubeCl
     seen: Counter[bool] = Counter()
 
     @given(DOCUMENTS)
-    def think_alike(document: Json) -> None:
+    def check_agreement(document: Json) -> None:
         policy = parsed(document)
         status, body, _ = judged(served, document)
         assert (status == 201) is (policy is not None), body
@@ -167,7 +167,7 @@ def test_api_server_and_model_accept_the_same_generated_documents(served: KubeCl
             assert parse_policy(body).spec == policy.spec
         seen[policy is not None] += 1
 
-    think_alike()
+    check_agreement()
     assert min(seen[True], seen[False]) > 20, seen
 
 

@@ -1,4 +1,4 @@
-"""What a replica holds on to, after a bad day: nothing."""
+"""Test for leaks of memory, files and threads after many failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def own() -> Iterator[KubeCluster]:
 
 
 class Held(NamedTuple):
-    """What a process has open."""
+    """Return the open files of a process."""
 
     threads: int
     files: int

@@ -1,4 +1,4 @@
-"""The rig itself: that what the other tests rely on is real.
+"""Tests of the cluster that other tests use: its admission plugins and tokens are real.
 
 Long because each behaviour of an API server that other tests rely on has its test here.
 """
@@ -201,7 +201,7 @@ class Webhook(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Discard the message."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""postInitSleep for every container of every fixture pod, before a real API server."""
+"""Tests of postInitSleep for every container of every fixture pod, on a real API server."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_every_container_is_wrapped_or_has_a_reason(
 def test_settled_pod_created_again_is_unchanged(
     path: Path, delivery: str, settling: KubeCluster
 ) -> None:
-    """As when somebody stores what `kubectl get -o yaml` shows and creates that."""
+    """The output of `kubectl get -o yaml` may be stored and used to create the pod again."""
     outcomes = OUTCOMES[path.stem]
     first, _ = submit(settling, _labelled(path, delivery))
     kept = ("labels", "annotations", "namespace", "ownerReferences", "finalizers")

@@ -1,4 +1,4 @@
-"""What the remedies put into pods, before a real API server: it takes it, once, and keeps it."""
+"""Tests of all remedies on a real API server: it accepts each change exactly once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.e2e_pods import (
 from tests.support.factories import node
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
-from tests.support.other_webhook import neighbour
+from tests.support.other_webhook import start_other_webhook
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
@@ -127,7 +127,7 @@ def test_every_pod_is_created_with_each_remedy_once(
 
 
 def test_retry_rule_is_set_on_one_fixture_pod() -> None:
-    """So that the test above tests something."""
+    """Without this rule, the test above would compare nothing."""
     pods = (load_pod(path) for path in PODS if path.stem not in UNTOUCHED)
     assert any("prepare" in init_names(p) and p["spec"]["restartPolicy"] == "Never" for p in pods)
 
@@ -172,7 +172,7 @@ def test_a_quota_on_limits_admits_the_gate(qos: str, settling: KubeCluster) -> N
     )
     refused = settling.create_pod(simple_pod("without", namespace))
     assert refused.status == 403, "the quota does not enforce"
-    # It leaves room for one container: what is injected reserves no more than what is there.
+    # The quota is full after one container, so the injected one must not reserve more.
     created = create(settling, simple_pod("a", namespace, resources=RESOURCES[qos]))
     assert init_names(created) == [HELPER, "prepare", GATE]
     assert "limits" in created["spec"]["initContainers"][-1]["resources"]
@@ -225,11 +225,11 @@ MESHES: dict[str, tuple[int | None, Json, list[str]]] = {
 def meshes(
     settling: KubeCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Json]]:
-    """A neighbour for each of MESHES, called after podsettle; a pod asks for one by a label."""
+    """A webhook for each of MESHES that runs after podsettle. A label of the pod selects one."""
     with ExitStack() as stack:
         for name, (position, injected, _) in MESHES.items():
             directory = tmp_path_factory.mktemp(f"mesh-{name}")
-            url, ca = stack.enter_context(neighbour(directory, position, injected))
+            url, ca = stack.enter_context(start_other_webhook(directory, position, injected))
             webhook = registered(settling, f"zz-mesh-{name}", url, ca)
             hook = webhook.body["webhooks"][0]
             hook["objectSelector"] = {"matchLabels": {"mesh": name}}
@@ -259,7 +259,7 @@ def test_kubelet_gate_stays_first_when_another_webhook_adds_containers(
 def test_api_server_without_restart_rules_gets_no_restart_rules(
     podsettle_server: RunningServer,
 ) -> None:
-    """The feature may be switched off in a server that is new enough."""
+    """A feature gate may disable restart rules in a server that is new enough."""
     off = "ContainerRestartRules=false,RestartAllContainersOnContainerExits=false"
     with (
         KubeCluster.start(f"--feature-gates={off}") as cluster,

@@ -1,4 +1,4 @@
-"""Replicas restarted one after the other, under load, with failurePolicy Fail: nobody notices."""
+"""Test of rolling restarts under load with failurePolicy Fail: no creation of a pod fails."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Balancer:
         self.port = port
 
     def up(self) -> set[str]:
-        """The replicas that get connections now."""
+        """The replicas that currently get connections."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(self._socket)
             connection.sendall(b"show stat\n")
@@ -117,7 +117,7 @@ class Replica:
         self._stack.enter_context(start_server(self.manifests, self.certs, *quiet, port=self.port))
 
     def stop(self) -> None:
-        """Ask it to end, and wait until it has."""
+        """Send SIGTERM and wait for the exit."""
         self._stack.close()
 
 

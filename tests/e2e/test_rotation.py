@@ -124,7 +124,7 @@ def test_both_replicas_serve_the_certificate_that_one_issued(installation: Insta
 
 
 def test_rotation_under_load_fails_no_pod(installation: Installation) -> None:
-    """CA and leaf are replaced three times and more, once by force, and the writer leaves."""
+    """CA and leaf are replaced at least three times, once by force, and the writer exits."""
     lives = ("--leaf-life", "8s", "--ca-life", "32s")
     one, two = installation.start(*lives), installation.start(*lives)
     installation.serve(one, two)
@@ -212,13 +212,13 @@ def test_deleted_secret_is_reported_until_it_exists_again(
     installation.delete_secret()
     for replica in (one, two):
 
-        def told(replica: Replica = replica) -> bool:
+        def is_reported(replica: Replica = replica) -> bool:
             answer = replica.readyz()
             assert answer is not None
             assert answer.status_code == 200, answer.text
             return "[!]certificate Secret" in answer.text and "does not exist" in answer.text
 
-        await_that(told, "the loss is told")
+        await_that(is_reported, "the loss is reported")
     assert installation.settles()
     watcher = Watcher(installation)
     with watcher.running():
@@ -268,7 +268,7 @@ def test_stopped_process_renews_its_certificate_after_it_continues(
 def test_certificate_stays_valid_when_the_clock_jumps_ahead_and_back(
     installation: Installation, tmp_path: Path
 ) -> None:
-    """As after a suspension: the wall clock jumps, while the event loop's stood still."""
+    """After a suspension the wall clock has jumped, and the clock of the event loop has not."""
     clock = tmp_path / "clock"
     clock.write_text("+0")
     one = installation.start(

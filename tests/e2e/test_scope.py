@@ -1,4 +1,4 @@
-"""What the API server asks podsettle about, counted on a real one by its audit log."""
+"""Tests of which pods a real API server calls podsettle for, counted by its audit log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.helm_release import (
     policy,
 )
 from tests.support.kube.cluster import KubeCluster
-from tests.support.other_webhook import neighbour
+from tests.support.other_webhook import start_other_webhook
 from tests.support.paths import CHART
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
@@ -51,7 +51,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
 
 @contextmanager
 def policies(release: Installation, *documents: Json) -> Iterator[None]:
-    """Policies that are registered while the block runs, and whose webhooks are gone after it."""
+    """Register policies while the block runs, then wait until their webhooks are removed."""
     cluster = release.cluster
     for document in documents:
         cluster.create(POLICIES, document)
@@ -142,7 +142,7 @@ def test_labels_that_a_later_webhook_adds_do_not_count_for_a_pod_selector(
     opted_in = cluster.namespace("scope-", labels={"podsettle.dev/policy": "narrow"})
     selected = {"namespaceSelector": by_label("team", "late")}
     with (
-        neighbour(tmp_path, None, labels={"app": "job"}) as (url, ca),
+        start_other_webhook(tmp_path, None, labels={"app": "job"}) as (url, ca),
         registered(cluster, "z-later", url, ca),
     ):
         with policies(release, policy("narrow", podSelector=by_label("app", "job"), **selected)):

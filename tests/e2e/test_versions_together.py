@@ -43,7 +43,7 @@ OLD = "39d233fc82d43c443b0b133fe384ff4bf166ac1c"
 """It registers one webhook for all policies, and does not know how old the CRD is."""
 PER_SECOND = 25
 PATIENT = (*FAIL, "--set=webhook.timeoutSeconds=10")
-"""A machine that stalls for a second refuses no pod."""
+"""A stall of the machine for one second must not refuse a pod."""
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -101,7 +101,7 @@ def served(release: Installation, sources: Path | None = None) -> Replica:
 
 
 def reviews(replica: Replica) -> int:
-    """How many reviews of covered pods a replica has answered."""
+    """Return the number of reviews of covered pods that a replica has answered."""
     return replica.log.read_text().count(" pod load-")
 
 
@@ -133,7 +133,7 @@ def retire(release: Installation, namespace: str, replica: Replica) -> None:
 
 
 def generation(release: Installation) -> int:
-    """How often the webhook configuration was changed so far."""
+    """Return the number of changes of the webhook configuration so far."""
     found: int = release.get(CONFIGURATION)["metadata"]["generation"]
     return found
 

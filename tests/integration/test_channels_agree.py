@@ -1,4 +1,4 @@
-"""The webhook, the preview endpoint and the command line say the same of every pod."""
+"""Test that the webhook, the preview endpoint and the command line agree on every pod."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Admitted(NamedTuple):
         return self.before == self.after
 
 
-class Trial:
+class DocScenario:
     """A page, and a directory to try it in."""
 
     def __init__(self, name: str, directory: Path) -> None:

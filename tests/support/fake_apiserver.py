@@ -1,4 +1,4 @@
-"""An API server with one pod, whose watches end as a test says; real sockets, and no TLS."""
+"""A fake API server for one pod. A test decides how its watches end. It has no TLS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 def pod(phase: str, state: Json, last: Json | None = None, **spec: Any) -> Json:
-    """The pod, with one container."""
+    """Return the pod, with one container."""
     container = {"name": "step", "state": state, "lastState": last or {}}
     return {
         "metadata": {"name": POD.name, "namespace": POD.namespace, "uid": "u"},
@@ -31,37 +31,37 @@ def pod(phase: str, state: Json, last: Json | None = None, **spec: Any) -> Json:
 
 
 class FakeApiServer:
-    """`started` makes one."""
+    """An API server with the history of one pod. `started` creates it."""
 
-    def __init__(self, history: list[Json], quiet: int, abort: bool) -> None:
+    def __init__(self, history: list[Json], idle_watches: int, abort: bool) -> None:
         self.watches = 0
         self.url = ""
         self._history = [
             {**each, "metadata": {**each["metadata"], "resourceVersion": str(version)}}
             for version, each in enumerate(history)
         ]
-        self._seen = 0
-        self._quiet = quiet
+        self._current = 0
+        self._idle_watches = idle_watches
         self._abort = abort
         self.lines: list[bytes] = []
-        """What each quiet watch says before it ends."""
+        """The lines that each idle watch sends before it ends."""
         self.unanswered = 0
-        """How many watches, the first ones, and how many requests for a log are never answered."""
+        """The number of watches, and of requests for a log, that get no response at first."""
         self.logs = 0
-        self.silent = False
-        """Whether quiet watches go on without a word, and do not end."""
+        self.keeps_watches_open = False
+        """Whether idle watches stay open."""
 
     @classmethod
     @asynccontextmanager
     async def started(
-        cls, *history: Json, quiet: int = 0, abort: bool = False
+        cls, *history: Json, idle_watches: int = 0, abort: bool = False
     ) -> AsyncIterator[FakeApiServer]:
-        """A server whose pod is at first the first of `history`.
+        """Run a server whose pod has the states of `history`, initially the first.
 
-        The first `quiet` watches end without an event, in good order or with a broken connection.
-        The next one tells the rest of `history`.
+        The first `idle_watches` watches end without an event, with a broken connection if
+        `abort` is set. The next watch reports the rest of `history`.
         """
-        server = cls(list(history), quiet, abort)
+        server = cls(list(history), idle_watches, abort)
         app = web.Application()
         app.router.add_get(_PODS, server._watch)
         app.router.add_get(f"{_PODS}/step-1", server._get)
@@ -77,7 +77,7 @@ class FakeApiServer:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[ApiServer]:
-        """A connection to it."""
+        """Open a connection of podsettle to the server."""
         configuration = Configuration()
         configuration.host = self.url
         configuration.retries = None
@@ -85,7 +85,7 @@ class FakeApiServer:
             yield server
 
     def kubeconfig(self, directory: Path) -> Path:
-        """How a command finds it."""
+        """Write a kubeconfig for the server, and return its path."""
         config = {
             "clusters": [{"name": "c", "cluster": {"server": self.url}}],
             "users": [{"name": "u", "user": {}}],
@@ -97,7 +97,7 @@ class FakeApiServer:
         return path
 
     async def _get(self, _request: web.Request) -> web.Response:
-        return web.json_response(self._history[self._seen])
+        return web.json_response(self._history[self._current])
 
     async def _log(self, _request: web.Request) -> web.Response:
         self.logs += 1
@@ -111,16 +111,16 @@ class FakeApiServer:
             await asyncio.Event().wait()
         response = web.StreamResponse()
         await response.prepare(request)
-        if self.watches <= self._quiet:
+        if self.watches <= self._idle_watches:
             for line in self.lines:
                 await response.write(line + b"\n")
-            if self.silent:
+            if self.keeps_watches_open:
                 await asyncio.Event().wait()
             if self._abort and request.transport is not None:
                 request.transport.abort()
             return response
-        for each in self._history[self._seen + 1 :]:
-            self._seen += 1
+        for each in self._history[self._current + 1 :]:
+            self._current += 1
             event = {"type": "MODIFIED", "object": each}
             await response.write(json.dumps(event).encode() + b"\n")
         return response

@@ -58,7 +58,7 @@ def _answer(
 
 
 @contextmanager
-def neighbour(
+def start_other_webhook(
     directory: Path,
     position: int | None,
     injected: dict[str, Any] = INJECTED,
@@ -83,7 +83,7 @@ def neighbour(
 
     ca = trustme.CA()
     leaf = ca.issue_cert("127.0.0.1")
-    certificate = directory / "neighbour.pem"
+    certificate = directory / "webhook.pem"
     leaf.private_key_and_cert_chain_pem.write_to_path(certificate)
 
     def context(_config: uvicorn.Config, _default: object) -> ssl.SSLContext:
@@ -105,7 +105,7 @@ def neighbour(
     # Signals belong to the test run.
     thread = threading.Thread(target=lambda: asyncio.run(server._serve()))
     thread.start()
-    await_that(lambda: server.started, "the neighbour listens")
+    await_that(lambda: server.started, "the webhook listens")
     try:
         yield f"https://127.0.0.1:{port}/mutate", ca.cert_pem.bytes()
     finally:

@@ -1,4 +1,4 @@
-"""`webhook.client` as a program uses it."""
+"""Tests of `webhook.client` as a library, on a real API server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_library_copies_the_log_and_returns_the_termination(
 async def test_copy_logs_raises_the_error_of_its_write_function_without_a_retry(
     cluster: KubeCluster, namespace: str, kubelet: Kubelet
 ) -> None:
-    """An OSError too, which is what a broken connection raises."""
+    """A broken connection also raises OSError, but this one is not retried."""
     Pod(cluster, namespace, node=kubelet.node).say("Running", {"step": RUNNING})
     kubelet.current.write(Record(T, b"text"))
 
@@ -98,7 +98,7 @@ async def test_watch_with_an_expired_resource_version_reads_the_pod_again(
 async def test_replaced_pod_with_the_same_name_is_detected_by_its_uid(
     cluster: KubeCluster, namespace: str
 ) -> None:
-    """Where the watch was down meanwhile, nothing else tells."""
+    """A watch that was not open during the replacement reports no deletion."""
     pod = Pod(cluster, namespace)
     async with await ApiServer.connect() as server:
         watch = PodWatch(server, PodName(namespace, "step-1"), ONCE)
@@ -141,7 +141,7 @@ def test_only_temporary_errors_are_retryable(error: Exception, passes: bool) -> 
 
 
 async def test_default_back_off_has_the_parameters_of_woodpecker() -> None:
-    """500 ms, half as long again each time, 50 % up and down, a minute in all."""
+    """First 500 ms, factor 1.5, jitter 50 %, one minute in total."""
     pauses: list[float] = []
 
     async def fail() -> None:

@@ -1,4 +1,4 @@
-"""What docs/wait-and-logs.md tells people to run and to grant."""
+"""Tests of the script and the Role in docs/wait-and-logs.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = 1_780_000_000_000_000_000
 
 
 def block(language: str, holding: str) -> str:
-    """The one block of the page in this language that holds this text."""
+    """Return the only block of the page in `language` that contains `holding`."""
     found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (only,) = [text for text in found if holding in text]
     return str(only)

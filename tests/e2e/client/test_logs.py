@@ -1,4 +1,4 @@
-"""`podsettle logs`, through a real API server, from a TLS server that answers as a kubelet does."""
+"""Tests of `podsettle logs` with a real API server and a fake kubelet."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SECOND = 1_000_000_000
 
 @pytest.fixture
 def pod(cluster: KubeCluster, namespace: str, kubelet: Kubelet) -> Pod:
-    """A pod on the new node, whose container runs."""
+    """A pod with a running container, on the node of the fake kubelet."""
     found = Pod(cluster, namespace, node=kubelet.node)
     found.say("Running", {"step": RUNNING}, run="containerd://1")
     return found
 
 
 def lines(count: int, begin: int = T, text: str = "line") -> list[Record]:
-    """A line every 100 ms."""
+    """Return `count` lines, 100 ms apart."""
     return [Record(begin + n * SECOND // 10, f"{text} {n}".encode()) for n in range(count)]
 
 
@@ -39,7 +39,7 @@ def text(records: list[Record]) -> bytes:
 
 
 def finish(kubelet: Kubelet, pod: Pod, code: int = 0) -> None:
-    """The container ends, and the kubelet says so."""
+    """End the log, and write the terminated state into the status of the pod."""
     kubelet.current.end()
     phase = "Failed" if code else "Succeeded"
     pod.say(phase, {"step": terminated(code, containerID="containerd://1")}, run="containerd://1")
@@ -49,7 +49,7 @@ def test_log_is_complete_although_the_kubelet_has_no_serving_certificate_at_firs
     cluster: KubeCluster, namespace: str, kubelet: Kubelet, pod: Pod, run: Run
 ) -> None:
     kubelet.certificate_issued = False
-    # The report's error, in the words of the API server.
+    # kubectl prints the error that the report quotes.
     kubectl = cluster.kubectl("logs", "step-1", "-n", namespace)
     assert kubectl.returncode == 1
     assert f"https://127.0.0.1:{kubelet.port}/containerLogs/" in kubectl.stderr
@@ -137,7 +137,7 @@ def test_long_line_of_binary_output_is_unchanged(kubelet: Kubelet, pod: Pod, run
 def test_ended_stream_is_opened_again_until_the_container_has_terminated(
     kubelet: Kubelet, pod: Pod, run: Run
 ) -> None:
-    """The API server ends its answer well although its connection to the kubelet broke."""
+    """The API server ends its response without an error although the kubelet's stream broke."""
     written = lines(3)
     kubelet.current.write(*written)
     with run(*FOLLOW) as command:
@@ -243,7 +243,7 @@ def test_restart_of_the_container_ends_the_log_after_the_first_run(
     kubelet.current.write(*written[:2])
     with run(*FOLLOW) as command:
         command.await_output(written[1].text)
-        # It writes more, ends and runs again, all while the stream is down.
+        # While the stream is down, the container writes more, ends and is restarted.
         kubelet.previous.records = written
         kubelet.previous.ended = True
         last = terminated(1, containerID="containerd://1")

@@ -1,4 +1,4 @@
-"""`podsettle wait`, on a real API server with statuses written as the reports describe.
+"""Tests of `podsettle wait` on a real API server, with the pod statuses of the reports.
 
 Long because each way in which a pod can end, or not end, has its test here.
 """
@@ -88,7 +88,7 @@ def pod_of_every_kind(cluster: KubeCluster, namespace: str) -> Pod:
 def test_exit_code_of_a_deleted_pod_is_0_only_if_its_phase_implies_success(
     cluster: KubeCluster, namespace: str, run: Run, container: str, phase: str
 ) -> None:
-    """Succeeded: the regular containers ended with 0, and the init containers before them."""
+    """Phase Succeeded implies exit code 0 of all regular and init containers, but of no others."""
     pod = pod_of_every_kind(cluster, namespace)
     pod.say("Pending", {container: waiting("ErrImagePull")})
     with run(*WAIT, "-c", container) as command:
@@ -121,7 +121,7 @@ def test_exit_code_in_the_status_has_precedence_over_the_phase(
 def test_sidecar_of_a_deleted_pod_has_its_last_reported_exit_code(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
-    """It may be started again until then, so it is waited for."""
+    """Until the deletion the sidecar may be restarted, so `wait` continues."""
     pod = pod_of_every_kind(cluster, namespace)
     pod.say("Running", {"step": waiting("ErrImagePull"), "proxy": waiting("ErrImagePull")})
     with run(*WAIT, "-c", "proxy") as command:
@@ -167,7 +167,7 @@ def test_missing_pod_is_an_error(cluster: KubeCluster, namespace: str) -> None:
 def test_pod_with_several_containers_needs_a_container_name(
     cluster: KubeCluster, namespace: str, run: Run
 ) -> None:
-    # Sorted by name, a mesh's container comes before the step's.
+    # The container of a mesh precedes that of the step in alphabetical order.
     pod = Pod(cluster, namespace, containers=("wp-step", "istio-proxy"), init=("clone",))
     states = {"wp-step": terminated(7), "istio-proxy": RUNNING, "clone": terminated(1)}
     pod.say("Running", states)
@@ -312,7 +312,7 @@ def test_exhausted_back_off_names_the_option_that_prolongs_the_wait(
 
 
 def kubeconfig_to(server: str, directory: Path) -> Path:
-    """A kubeconfig whose API server is elsewhere."""
+    """Write a kubeconfig for an API server at another URL, and return its path."""
     config = {
         "current-context": "a",
         "clusters": [{"name": "a", "cluster": {"server": server}}],

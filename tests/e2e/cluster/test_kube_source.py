@@ -1,4 +1,7 @@
-"""The view of a real API server, also after restarts, broken watches and expired versions."""
+"""The view of a real API server, also after restarts, broken watches and expired versions.
+
+Long because its tests share the cluster and the fixtures of one source.
+"""
 
 from __future__ import annotations
 

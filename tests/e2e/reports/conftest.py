@@ -1,4 +1,4 @@
-"""What the pages of reports are tried with."""
+"""Fixtures for tests of the pages about reports."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.client_fixtures import kubelet, namespace
-from tests.support.doc_scenario import Trial
+from tests.support.doc_scenario import DocScenario
 
 __all__ = ["kubelet", "namespace"]
 
 
 @pytest.fixture
-def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page_name: str) -> Trial:
-    """The page `page_name`, in a directory where its commands can be typed."""
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page_name: str) -> DocScenario:
+    """The page `page_name`, with a working directory for its commands."""
     monkeypatch.chdir(tmp_path)
-    return Trial(page_name, tmp_path)
+    return DocScenario(page_name, tmp_path)

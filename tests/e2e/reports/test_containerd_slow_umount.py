@@ -15,7 +15,7 @@ import tomllib
 import pytest
 import yaml
 
-from tests.support.doc_scenario import Trial, of_kind
+from tests.support.doc_scenario import DocScenario, of_kind
 from tests.support.factories import Json, container, node
 from tests.support.factories import pod as pod_of
 from tests.support.kube.cluster import KubeCluster
@@ -37,21 +37,21 @@ def page_name() -> str:
 
 
 @pytest.fixture
-def printed(trial: Trial) -> Json:
+def printed(scenario: DocScenario) -> Json:
     """The RuntimeClass that the page's command prints."""
-    typed = next(c for c in trial.page.commands if c.arguments[-1:] == ("runtimeclass",))
-    found: Json = yaml.safe_load(trial.run(*typed.arguments))
+    typed = next(c for c in scenario.page.commands if c.arguments[-1:] == ("runtimeclass",))
+    found: Json = yaml.safe_load(scenario.run(*typed.arguments))
     return found
 
 
-def test_page_quotes_the_report(trial: Trial) -> None:
-    symptom = trial.page.sections["Symptom"]
+def test_page_quotes_the_report(scenario: DocScenario) -> None:
+    symptom = scenario.page.sections["Symptom"]
     assert 'msg="failed to delete task" error="context deadline exceeded"' in symptom
     assert "failed to stop container" in symptom
 
 
-def test_node_config_of_the_page_makes_overlay_mounts_volatile(trial: Trial) -> None:
-    drop_in = tomllib.loads(trial.run("node-config", "containerd"))
+def test_node_config_of_the_page_makes_overlay_mounts_volatile(scenario: DocScenario) -> None:
+    drop_in = tomllib.loads(scenario.run("node-config", "containerd"))
     overlayfs = drop_in["plugins"]["io.containerd.snapshotter.v1.overlayfs"]
     assert overlayfs == {"mount_options": ["volatile"]}
 
@@ -64,12 +64,15 @@ def _status(began: str, ended: str | None = None, restarts: int = 0) -> Json:
     }
 
 
-def test_gap_between_containers_is_found_in_the_pod_status(trial: Trial) -> None:
-    """The times are those of the report, in which the container had ended at 14:25:02."""
+def test_gap_between_containers_is_found_in_the_pod_status(scenario: DocScenario) -> None:
+    """The times come from the report, whose container ended at 14:25:02."""
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
     (line,) = (
-        line for block in trial.page.blocks for line in block.text.split("\n") if "| jq -r" in line
+        line
+        for block in scenario.page.blocks
+        for line in block.text.split("\n")
+        if "| jq -r" in line
     )
     program = shlex.split(line.partition("| jq -r ")[2])
     init = [_status("2023-12-28T14:25:01Z", "2023-12-28T14:25:02Z")]
@@ -107,9 +110,11 @@ def test_gap_between_containers_is_found_in_the_pod_status(trial: Trial) -> None
     assert done.stdout.splitlines() == ["921 s ci/stuck", "921 s ci/stuck-and-ended"]
 
 
-def test_runtime_class_schedules_the_pod_onto_configured_nodes(trial: Trial, printed: Json) -> None:
-    trial.apply(NAMESPACE, printed, *NODES)
-    found = trial.admit(PROXIED)
+def test_runtime_class_schedules_the_pod_onto_configured_nodes(
+    scenario: DocScenario, printed: Json
+) -> None:
+    scenario.apply(NAMESPACE, printed, *NODES)
+    found = scenario.admit(PROXIED)
     assert found.reasons == {"runtimeClass": "Applied"}
     assert found.warnings == []
     assert found.after["spec"] == {**PROXIED["spec"], "runtimeClassName": "overlay-volatile"}
@@ -118,17 +123,17 @@ def test_runtime_class_schedules_the_pod_onto_configured_nodes(trial: Trial, pri
         n["metadata"]["name"] for n in NODES if chosen <= (n["metadata"]["labels"] or {}).items()
     ]
     assert fit == ["volatile"]
-    trial.preview(PROXIED)
+    scenario.preview(PROXIED)
 
 
 def test_api_server_adds_the_node_selector_of_the_class(
-    trial: Trial, printed: Json, cluster: KubeCluster, namespace: str
+    scenario: DocScenario, printed: Json, cluster: KubeCluster, namespace: str
 ) -> None:
     classes = "/apis/node.k8s.io/v1/runtimeclasses"
     cluster.create(classes, printed)
     try:
-        trial.apply(NAMESPACE, printed, *NODES)
-        settled = trial.admit(PROXIED).after
+        scenario.apply(NAMESPACE, printed, *NODES)
+        settled = scenario.admit(PROXIED).after
         settled["metadata"] = {"name": "proxied", "namespace": namespace}
         made = cluster.create_pod(settled)
         assert made.status == 201, made.body
@@ -137,17 +142,19 @@ def test_api_server_adds_the_node_selector_of_the_class(
         cluster.request("DELETE", f"{classes}/{printed['metadata']['name']}")
 
 
-def test_pod_is_unchanged_with_a_reason_when_the_runtime_class_is_missing(trial: Trial) -> None:
-    trial.apply(NAMESPACE, *NODES)
-    found = trial.admit(PROXIED)
+def test_pod_is_unchanged_with_a_reason_when_the_runtime_class_is_missing(
+    scenario: DocScenario,
+) -> None:
+    scenario.apply(NAMESPACE, *NODES)
+    found = scenario.admit(PROXIED)
     assert found.unchanged
     assert found.reasons == {"runtimeClass": "RuntimeClassMissing"}
     assert len(found.warnings) == 1
 
 
-def test_pod_with_another_node_selector_is_unchanged(trial: Trial, printed: Json) -> None:
-    trial.apply(NAMESPACE, printed, *NODES)
+def test_pod_with_another_node_selector_is_unchanged(scenario: DocScenario, printed: Json) -> None:
+    scenario.apply(NAMESPACE, printed, *NODES)
     elsewhere = pod_of(container("init-proxy", "/bin/init-proxy"), nodeSelector={"rootfs": "plain"})
-    found = trial.admit(elsewhere)
+    found = scenario.admit(elsewhere)
     assert found.unchanged
     assert found.reasons == {"runtimeClass": "RuntimeClassConflict"}

@@ -11,7 +11,7 @@ import tomllib
 import pytest
 import yaml
 
-from tests.support.doc_scenario import PODS, Trial, of_kind
+from tests.support.doc_scenario import PODS, DocScenario, of_kind
 from tests.support.factories import Json, node
 from tests.support.reviews import load_pod
 from webhook.core.policy.model import parse_policy
@@ -40,23 +40,23 @@ def cron() -> Json:
 
 
 @pytest.fixture
-def printed(trial: Trial) -> dict[str, Json]:
-    """What the page's commands print, by kind: the nodes first."""
-    shown = [c for c in trial.page.commands if c.arguments[:2] == ("node-config", "crio")][:2]
+def printed(scenario: DocScenario) -> dict[str, Json]:
+    """The objects that the commands of the page print, by kind."""
+    shown = [c for c in scenario.page.commands if c.arguments[:2] == ("node-config", "crio")][:2]
     assert [typed.arguments[-1] for typed in shown] == ["machineconfig", "runtimeclass"]
-    documents = [yaml.safe_load(trial.run(*typed.arguments)) for typed in shown]
+    documents = [yaml.safe_load(scenario.run(*typed.arguments)) for typed in shown]
     return {document["kind"]: document for document in documents}
 
 
-def test_page_quotes_the_report(trial: Trial) -> None:
-    symptom = trial.page.sections["Symptom"]
+def test_page_quotes_the_report(scenario: DocScenario) -> None:
+    symptom = scenario.page.sections["Symptom"]
     assert "Error: context deadline exceeded" in symptom
     assert "CreateContainerError" in symptom
     assert "requests that are timing out in CRI-O due to system load. Currently at stage" in symptom
 
 
 def test_handler_in_the_machine_config_allows_the_annotation(
-    trial: Trial, printed: dict[str, Json]
+    scenario: DocScenario, printed: dict[str, Json]
 ) -> None:
     machine_config, made = printed["MachineConfig"], printed["RuntimeClass"]
     (file,) = machine_config["spec"]["config"]["storage"]["files"]
@@ -64,16 +64,16 @@ def test_handler_in_the_machine_config_allows_the_annotation(
     runtimes = tomllib.loads(content)["crio"]["runtime"]["runtimes"]
     assert OLD in runtimes[made["handler"]]["allowed_annotations"]
     for name in (machine_config["metadata"]["name"], made["metadata"]["name"], file["path"]):
-        assert f"`{name}`" in trial.page.sections["Node configuration"]
-    drop_in = next(c for c in trial.page.commands if c.arguments[-1:] == ("dropin",))
+        assert f"`{name}`" in scenario.page.sections["Node configuration"]
+    drop_in = next(c for c in scenario.page.commands if c.arguments[-1:] == ("dropin",))
     assert content == "\n".join(drop_in.output) + "\n"
 
 
 def test_pod_of_the_cron_job_gets_the_annotations_that_skip_relabelling(
-    trial: Trial, printed: dict[str, Json], cron: Json
+    scenario: DocScenario, printed: dict[str, Json], cron: Json
 ) -> None:
-    trial.apply(OPENSHIFT, NODE, printed["RuntimeClass"])
-    found = trial.admit(cron)
+    scenario.apply(OPENSHIFT, NODE, printed["RuntimeClass"])
+    found = scenario.admit(cron)
     assert found.reasons == {"skipSELinuxRelabel": "Applied"}
     assert found.warnings == []
     assert found.after["spec"] == {
@@ -82,48 +82,50 @@ def test_pod_of_the_cron_job_gets_the_annotations_that_skip_relabelling(
     }
     annotations = found.after["metadata"]["annotations"]
     assert annotations[OLD] == annotations[NEW] == "true"
-    trial.preview(cron)
+    scenario.preview(cron)
 
 
 def test_warning_is_given_when_the_selinux_level_is_not_stable(
-    trial: Trial, printed: dict[str, Json], cron: Json
+    scenario: DocScenario, printed: dict[str, Json], cron: Json
 ) -> None:
-    trial.apply(ELSEWHERE, NODE, printed["RuntimeClass"])
+    scenario.apply(ELSEWHERE, NODE, printed["RuntimeClass"])
     cron["spec"]["securityContext"].pop("seLinuxOptions", None)
     for container in cron["spec"]["containers"]:
         container.get("securityContext", {}).pop("seLinuxOptions", None)
-    found = trial.admit(cron)
+    found = scenario.admit(cron)
     assert found.reasons == {"skipSELinuxRelabel": "UnstableSELinuxLevel"}
     assert len(found.warnings) == 1
 
 
-def test_pod_is_unchanged_when_the_runtime_class_is_missing(trial: Trial, cron: Json) -> None:
-    trial.apply(OPENSHIFT, NODE)
-    found = trial.admit(cron)
+def test_pod_is_unchanged_when_the_runtime_class_is_missing(
+    scenario: DocScenario, cron: Json
+) -> None:
+    scenario.apply(OPENSHIFT, NODE)
+    found = scenario.admit(cron)
     assert found.unchanged
     assert found.reasons == {"skipSELinuxRelabel": "RuntimeClassMissing"}
 
 
 def test_pod_without_a_persistent_volume_is_unchanged(
-    trial: Trial, printed: dict[str, Json], cron: Json
+    scenario: DocScenario, printed: dict[str, Json], cron: Json
 ) -> None:
-    trial.apply(OPENSHIFT, NODE, printed["RuntimeClass"])
+    scenario.apply(OPENSHIFT, NODE, printed["RuntimeClass"])
     volumes = cron["spec"]["volumes"]
     cron["spec"]["volumes"] = [v for v in volumes if "persistentVolumeClaim" not in v]
-    found = trial.admit(cron)
+    found = scenario.admit(cron)
     assert found.unchanged
     assert found.reasons == {"skipSELinuxRelabel": "NoPersistentVolume"}
 
 
 def test_both_selinux_remedies_apply_together_on_kubernetes_1_37(
-    trial: Trial, printed: dict[str, Json], cron: Json
+    scenario: DocScenario, printed: dict[str, Json], cron: Json
 ) -> None:
-    (policy,) = trial.page.policies
-    (fragment,) = trial.page.fragments
+    (policy,) = scenario.page.policies
+    (fragment,) = scenario.page.fragments
     policy["spec"].update(fragment)
     parse_policy(policy)
-    trial.apply(OPENSHIFT, of_kind("Node", node("a", "cri-o://1.37.0", "v1.37.0")),
+    scenario.apply(OPENSHIFT, of_kind("Node", node("a", "cri-o://1.37.0", "v1.37.0")),
                 printed["RuntimeClass"])  # fmt: skip
-    found = trial.admit(cron)
+    found = scenario.admit(cron)
     assert found.reasons == {"skipSELinuxRelabel": "Applied", "seLinuxChangePolicy": "Applied"}
     assert found.after["spec"]["securityContext"]["seLinuxChangePolicy"] == "Recursive"

@@ -13,7 +13,7 @@ import time
 import pytest
 import yaml
 
-from tests.support.doc_scenario import PODS, Trial, containers, of_kind
+from tests.support.doc_scenario import PODS, DocScenario, containers, of_kind
 from tests.support.factories import LINGER, Json, node
 from tests.support.kube.cluster import KubeCluster
 from tests.support.markdown import Page
@@ -37,16 +37,16 @@ def taskrun() -> Json:
     return load_pod(PODS / "tekton-taskrun-sidecar.yaml")
 
 
-def test_page_quotes_the_report(trial: Trial) -> None:
-    symptom = trial.page.sections["Symptom"]
+def test_page_quotes_the_report(scenario: DocScenario) -> None:
+    symptom = scenario.page.sections["Symptom"]
     assert 'init container failed, "prepare" exited with code 255' in symptom
     assert "Entrypoint initialization" in symptom
     assert "Failed to update container state for <container-id>: stdout: , stderr: " in symptom
 
 
-def test_option_a_wraps_prepare_and_place_scripts(trial: Trial, taskrun: Json) -> None:
-    trial.apply(AFFECTED)
-    found = trial.admit(taskrun)
+def test_option_a_wraps_prepare_and_place_scripts(scenario: DocScenario, taskrun: Json) -> None:
+    scenario.apply(AFFECTED)
+    found = scenario.admit(taskrun)
     before, after = containers(taskrun), containers(found.after)
     for name in ("prepare", "place-scripts"):
         assert found.reasons[f"postInitSleep {name}"] == "Applied"
@@ -56,14 +56,14 @@ def test_option_a_wraps_prepare_and_place_scripts(trial: Trial, taskrun: Json) -
     assert list(after) == ["podsettle-linger", *before]
     assert containers(found.after, "containers") == containers(taskrun, "containers")
     assert found.warnings == []
-    trial.preview(taskrun)
+    scenario.preview(taskrun)
 
 
 def test_option_a_command_runs_for_500_ms_and_keeps_the_exit_code(
-    trial: Trial, taskrun: Json
+    scenario: DocScenario, taskrun: Json
 ) -> None:
-    trial.apply(AFFECTED)
-    settled = containers(trial.admit(taskrun).after)["place-scripts"]
+    scenario.apply(AFFECTED)
+    settled = containers(scenario.admit(taskrun).after)["place-scripts"]
     begin = time.monotonic()
     done = subprocess.run([*settled["command"], "-c", "exit 7"], timeout=60, check=False)
     assert done.returncode == 7
@@ -71,10 +71,10 @@ def test_option_a_command_runs_for_500_ms_and_keeps_the_exit_code(
 
 
 def test_option_b_adds_a_restart_rule_for_exit_code_255_to_prepare(
-    trial: Trial, taskrun: Json
+    scenario: DocScenario, taskrun: Json
 ) -> None:
-    trial.apply(NEXT, policies=slice(1, 2))
-    found = trial.admit(taskrun)
+    scenario.apply(NEXT, policies=slice(1, 2))
+    found = scenario.admit(taskrun)
     assert found.reasons == {"retryInitExit255 prepare": "Applied"}
     prepare = containers(found.after)["prepare"]
     assert prepare == {
@@ -85,41 +85,43 @@ def test_option_b_adds_a_restart_rule_for_exit_code_255_to_prepare(
 
 
 def test_option_b_before_kubernetes_1_35_changes_nothing_and_gives_a_warning(
-    trial: Trial, taskrun: Json
+    scenario: DocScenario, taskrun: Json
 ) -> None:
-    trial.apply(AFFECTED, policies=slice(1, 2))
-    found = trial.admit(taskrun)
+    scenario.apply(AFFECTED, policies=slice(1, 2))
+    found = scenario.admit(taskrun)
     assert found.unchanged
     assert found.reasons == {"retryInitExit255 prepare": "ServerTooOld"}
     assert len(found.warnings) == 1
 
 
 def test_option_c_applies_options_a_and_b_to_the_same_container(
-    trial: Trial, taskrun: Json
+    scenario: DocScenario, taskrun: Json
 ) -> None:
-    trial.apply(NEXT, policies=slice(2))
-    found = trial.admit(taskrun)
+    scenario.apply(NEXT, policies=slice(2))
+    found = scenario.admit(taskrun)
     prepare = containers(found.after)["prepare"]
     assert prepare["command"][: len(LINGER)] == LINGER
     assert prepare["restartPolicyRules"] == [RULE]
     assert "restartPolicy" not in containers(found.after)["place-scripts"]
 
 
-def test_remedy_is_not_applied_on_a_fixed_crio(trial: Trial, taskrun: Json) -> None:
-    trial.apply(FIXED, policies=slice(2))
-    found = trial.admit(taskrun)
+def test_remedy_is_not_applied_on_a_fixed_crio(scenario: DocScenario, taskrun: Json) -> None:
+    scenario.apply(FIXED, policies=slice(2))
+    found = scenario.admit(taskrun)
     assert found.unchanged
     assert set(found.reasons.values()) == {"NotNeeded"}
     assert found.warnings == []
 
 
-def test_one_affected_node_is_enough_to_apply_the_remedy(trial: Trial, taskrun: Json) -> None:
-    trial.apply(FIXED, AFFECTED)
-    assert trial.admit(taskrun).reasons["postInitSleep prepare"] == "Applied"
+def test_one_affected_node_is_enough_to_apply_the_remedy(
+    scenario: DocScenario, taskrun: Json
+) -> None:
+    scenario.apply(FIXED, AFFECTED)
+    assert scenario.admit(taskrun).reasons["postInitSleep prepare"] == "Applied"
 
 
-def test_page_names_the_first_releases_with_the_fix(trial: Trial) -> None:
-    named = re.findall(r"1\.3\d\.\d+", trial.page.sections["Node configuration"])
+def test_page_names_the_first_releases_with_the_fix(scenario: DocScenario) -> None:
+    named = re.findall(r"1\.3\d\.\d+", scenario.page.sections["Node configuration"])
     assert sorted(named) == ["1.33.13", "1.34.9", "1.35.3", "1.36.0"]
     for text in named:
         version = parse_version(text)

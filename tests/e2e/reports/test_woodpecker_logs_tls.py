@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.doc_scenario import PODS, Trial, containers
+from tests.support.doc_scenario import PODS, DocScenario, containers
 from tests.support.factories import IMAGE
 from tests.support.fake_kubelet import Kubelet, Record
 from tests.support.kube.cluster import KubeCluster
@@ -28,20 +28,20 @@ def page_name() -> str:
     return "woodpecker-logs-tls"
 
 
-def test_page_quotes_the_report(trial: Trial) -> None:
+def test_page_quotes_the_report(scenario: DocScenario) -> None:
     assert (
         'workflow finished with error Get "https://10.0.9.147:10250/containerLogs/...": remote '
         "error: tls: internal error"
-    ) in trial.page.sections["Symptom"]
+    ) in scenario.page.sections["Symptom"]
 
 
 @pytest.mark.parametrize("name", ["woodpecker-step", "woodpecker-plugin-init-permission"])
 def test_gated_step_stays_pending_until_its_kubelet_completes_a_handshake(
-    trial: Trial, name: str
+    scenario: DocScenario, name: str
 ) -> None:
     pod = load_pod(PODS / f"{name}.yaml")
-    trial.apply()
-    found = trial.admit(pod)
+    scenario.apply()
+    found = scenario.admit(pod)
     assert found.reasons == {"kubeletGate": "Applied"}
     assert found.warnings == []
     # Behind all other init containers: they overlap with the wait.
@@ -52,28 +52,28 @@ def test_gated_step_stays_pending_until_its_kubelet_completes_a_handshake(
     assert gate["args"] == ["wait-kubelet", "--timeout", "60s"]
     assert gate["env"][0]["valueFrom"] == {"fieldRef": {"fieldPath": "status.hostIP"}}
     assert containers(found.after, "containers") == containers(pod, "containers")
-    trial.preview(pod)
+    scenario.preview(pod)
 
 
-def test_pods_that_a_node_needs_at_its_start_get_no_gate(trial: Trial) -> None:
+def test_pods_that_a_node_needs_at_its_start_get_no_gate(scenario: DocScenario) -> None:
     pod = load_pod(PODS / "hostnetwork-daemonset.yaml")
     pod["metadata"]["namespace"] = "woodpecker"
     pod["metadata"]["labels"]["woodpecker-ci.org/step"] = "x"
-    trial.apply()
-    found = trial.admit(pod)
+    scenario.apply()
+    found = scenario.admit(pod)
     assert found.unchanged
     assert found.reasons == {"kubeletGate": "SystemPod"}
 
 
 def test_logs_command_prints_the_log_once_the_kubelet_has_a_certificate(
-    trial: Trial, cluster: KubeCluster, namespace: str, kubelet: Kubelet, tmp_path: Path
+    scenario: DocScenario, cluster: KubeCluster, namespace: str, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     step = Pod(cluster, namespace, STEP, (STEP,), node=kubelet.node)
     step.say("Running", {STEP: RUNNING})
     kubelet.certificate_issued = False
     kubelet.current.write(Record(T, b"+ gradle build"))
     replaced = {"POD": STEP, "NAMESPACE": namespace}
-    arguments = [replaced.get(word, word) for word in trial.page.command("logs").arguments]
+    arguments = [replaced.get(word, word) for word in scenario.page.command("logs").arguments]
     with running(cluster.kubeconfig, tmp_path, *arguments) as command:
         command.await_word("remote error: tls: internal error", times=2)
         kubelet.certificate_issued = True

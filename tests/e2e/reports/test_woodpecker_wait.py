@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.doc_scenario import Trial
+from tests.support.doc_scenario import DocScenario
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kubelet_status import RUNNING, Pod, running, terminated
 from tests.support.process import PODSETTLE
@@ -27,21 +27,23 @@ def step(cluster: KubeCluster, namespace: str) -> Pod:
     return Pod(cluster, namespace, STEP, (STEP,))
 
 
-def test_page_quotes_the_report(trial: Trial) -> None:
-    assert "no terminated state found for container wp-XXX/wp-XXX" in trial.page.sections["Symptom"]
+def test_page_quotes_the_report(scenario: DocScenario) -> None:
+    assert (
+        "no terminated state found for container wp-XXX/wp-XXX" in scenario.page.sections["Symptom"]
+    )
 
 
-def test_page_contains_no_policy(trial: Trial) -> None:
-    assert trial.page.policies == []
-    assert trial.page.sections["Policy"].strip().startswith("None.")
-    assert "A changed pod cannot cure this" in trial.page.sections["Policy"]
+def test_page_contains_no_policy(scenario: DocScenario) -> None:
+    assert scenario.page.policies == []
+    assert scenario.page.sections["Policy"].strip().startswith("None.")
+    assert "A changed pod cannot cure this" in scenario.page.sections["Policy"]
 
 
 def test_wait_returns_the_exit_code_that_is_reported_after_the_phase(
-    trial: Trial, cluster: KubeCluster, namespace: str, step: Pod, tmp_path: Path
+    scenario: DocScenario, cluster: KubeCluster, namespace: str, step: Pod, tmp_path: Path
 ) -> None:
     replaced = {"POD": STEP, "NAMESPACE": namespace}
-    arguments = [replaced.get(word, word) for word in trial.page.command("wait").arguments]
+    arguments = [replaced.get(word, word) for word in scenario.page.command("wait").arguments]
     step.say("Running", {STEP: RUNNING})
     with running(cluster.kubeconfig, tmp_path, *arguments) as command:
         step.say("Succeeded", {STEP: RUNNING})
@@ -49,13 +51,13 @@ def test_wait_returns_the_exit_code_that_is_reported_after_the_phase(
         step.say("Succeeded", {STEP: terminated(0)})
         assert command.end() == 0
         # As the page shows it, of a pod of another name.
-        (shown,) = trial.page.command("wait").output
+        (shown,) = scenario.page.command("wait").output
         assert command.stdout.decode() == shown.replace("step-1/step", f"{STEP}/{STEP}") + "\n"
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_script_distinguishes_a_known_exit_code_from_an_unknown_one(
-    trial: Trial,
+    scenario: DocScenario,
     cluster: KubeCluster,
     namespace: str,
     step: Pod,
@@ -63,7 +65,7 @@ def test_script_distinguishes_a_known_exit_code_from_an_unknown_one(
     monkeypatch: pytest.MonkeyPatch,
     known: bool,
 ) -> None:
-    (script,) = (block.text for block in trial.page.blocks if block.language == "sh")
+    (script,) = (block.text for block in scenario.page.blocks if block.language == "sh")
     monkeypatch.setenv("PATH", str(Path(PODSETTLE).parent), prepend=":")
     monkeypatch.setenv("pod", STEP)
     monkeypatch.setenv("namespace", namespace)

@@ -1,4 +1,4 @@
-"""podsettle certs."""
+"""Tests of `podsettle certs`."""
 
 from __future__ import annotations
 

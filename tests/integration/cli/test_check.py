@@ -1,4 +1,4 @@
-"""podsettle check."""
+"""Tests of `podsettle check`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a whole."""
+"""Tests of the options and exit codes that all commands share."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_unknown_option_exits_with_2() -> None:
     ],
 )
 def test_invalid_back_off_option_exits_with_2(option: str, value: str) -> None:
-    """Of `wait`, any other exit code may be the container's."""
+    """Any other exit code of `wait` may be that of the container."""
     done = podsettle("wait", "pod", option, value)
     assert done.returncode == 2
     assert done.stdout == ""

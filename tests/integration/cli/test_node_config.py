@@ -1,4 +1,4 @@
-"""What `podsettle node-config` prints is what nodes and clusters take."""
+"""Tests of `podsettle node-config`: its output, and the options that it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""podsettle preview."""
+"""Tests of `podsettle preview`."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def mixed(*items: str) -> str:
 
 
 def test_pods_of_a_mixed_list_are_previewed_and_other_objects_are_named() -> None:
-    """As of `kubectl get all -o yaml` and `oc process`."""
+    """`kubectl get all -o yaml` and `oc process` print such lists."""
     text = mixed(SERVICE, UNCOVERED, TASK_RUN, SETTLED)
     arguments = ("preview", "--manifests", EXAMPLES, "-n", "ci", "-")
     done = podsettle(*arguments, "-o", "json", stdin=text)
@@ -165,7 +165,7 @@ def test_fail_on_change_finds_pods_behind_objects_without_a_pod() -> None:
     arguments = ("preview", "--manifests", EXAMPLES, "--fail-on-change", "-")
     assert podsettle(*arguments, stdin=mixed(SERVICE, UNCOVERED, SETTLED)).returncode == 1
     assert podsettle(*arguments, stdin=mixed(SERVICE, UNCOVERED)).returncode == 0
-    # What cannot be read may hold a pod that would change.
+    # An unreadable object may contain a pod that would change.
     assert podsettle(*arguments, stdin=mixed("{}", SETTLED)).returncode == 2
     assert podsettle(*arguments, stdin=mixed(ROLLOUT, UNCOVERED)).returncode == 2
     by_path = (*arguments, "--template-path", "spec.template")

@@ -1,4 +1,4 @@
-"""What `podsettle serve` says to options that do not go together, and to an early SIGTERM."""
+"""Tests of `podsettle serve`: conflicting options, the start message, SIGTERM as process 1."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ first_process = pytest.mark.skipif(bool(REASON), reason=f"no PID namespace: {REA
 def as_first_process(
     *arguments: str | Path | int, **environment: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """The `unshare` around a podsettle that is the first process of its container."""
+    """Run podsettle as process 1 of a PID namespace, and yield the process of `unshare`."""
     process = subprocess.Popen(
         ["unshare", *PID_NAMESPACE, PODSETTLE, *map(str, arguments)],
         env={**os.environ, **environment},
@@ -149,7 +149,7 @@ def as_first_process(
 
 
 def terminate(unshare: subprocess.Popen[str]) -> None:
-    """Send SIGTERM to the process within."""
+    """Send SIGTERM to process 1 of the PID namespace."""
     (child,) = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children").read_text().split()
     os.kill(int(child), signal.SIGTERM)
 

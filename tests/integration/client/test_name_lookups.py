@@ -1,4 +1,4 @@
-"""An API server whose name is not answered."""
+"""Test of a command whose DNS look-up of the API server hangs."""
 
 from __future__ import annotations
 

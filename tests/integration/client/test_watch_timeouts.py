@@ -1,5 +1,4 @@
-"""Pods of which there is nothing to hear, behind what ends quiet connections; and pods of which
-there is more to hear than one end."""
+"""Tests of watches that stay idle, break or are malformed, and of containers that restart."""
 
 from __future__ import annotations
 
@@ -30,53 +29,53 @@ ALWAYS_STABLE = StreamSettings(stable_after_seconds=0)
 PENDING = pod("Pending", waiting("ContainerCreating"), restartPolicy="Never")
 STARTED = pod("Running", RUNNING, restartPolicy="Never")
 ENDED = pod("Failed", terminated(3), restartPolicy="Never")
-ends = pytest.mark.parametrize("abort", [False, True], ids=["in good order", "broken"])
+ends = pytest.mark.parametrize("abort", [False, True], ids=["closed", "broken"])
 
 
 @ends
 async def test_wait_survives_idle_watches_that_are_closed(abort: bool) -> None:
-    """With a back-off that is spent by one failed attempt."""
+    """The back-off allows no failed attempt."""
     async with (
-        FakeApiServer.started(STARTED, ENDED, quiet=3, abort=abort) as quiet,
-        quiet.client() as server,
+        FakeApiServer.started(STARTED, ENDED, idle_watches=3, abort=abort) as api,
+        api.client() as server,
     ):
         waited = await wait_terminated(server, POD, backoff=ONCE, settings=ALWAYS_STABLE)
         assert waited.exit_code == 3
-        assert quiet.watches == 4
+        assert api.watches == 4
 
 
 @ends
 async def test_logs_of_a_pending_pod_survive_idle_watches_that_are_closed(abort: bool) -> None:
     got: list[bytes] = []
     async with (
-        FakeApiServer.started(PENDING, STARTED, ENDED, quiet=3, abort=abort) as quiet,
-        quiet.client() as server,
+        FakeApiServer.started(PENDING, STARTED, ENDED, idle_watches=3, abort=abort) as api,
+        api.client() as server,
     ):
         await copy_logs(server, POD, got.append, follow=True, backoff=ONCE, settings=ALWAYS_STABLE)
-        assert quiet.watches == 4
+        assert api.watches == 4
     assert got == [b"text\n"]
 
 
 async def test_idle_watch_is_replaced_after_its_timeout() -> None:
-    """With a back-off that is spent by one failed attempt."""
+    """The back-off allows no failed attempt."""
     settings = StreamSettings(watch_limits=WatchLimits(silent_seconds=0.05))
-    async with FakeApiServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
-        quiet.silent = True
+    async with FakeApiServer.started(STARTED, ENDED, idle_watches=3) as api, api.client() as server:
+        api.keeps_watches_open = True
         waited = await wait_terminated(server, POD, backoff=ONCE, settings=settings)
         assert waited.exit_code == 3
-        assert quiet.watches == 4
+        assert api.watches == 4
 
 
 async def test_namespace_is_escaped_in_the_request_path() -> None:
-    async with FakeApiServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(STARTED, ENDED) as api, api.client() as server:
         odd = PodName("ci?x=y/..", "step-1")
         assert (await wait_terminated(server, odd, backoff=ONCE)).exit_code == 3
 
 
 async def test_watches_that_always_break_raise_unreachable() -> None:
     async with (
-        FakeApiServer.started(PENDING, quiet=99, abort=True) as quiet,
-        quiet.client() as server,
+        FakeApiServer.started(PENDING, idle_watches=99, abort=True) as api,
+        api.client() as server,
     ):
         with pytest.raises(Unreachable):
             await wait_terminated(server, POD, backoff=ONCE)
@@ -85,8 +84,8 @@ async def test_watches_that_always_break_raise_unreachable() -> None:
 
 
 async def test_watches_that_always_break_exit_with_2(tmp_path: Path) -> None:
-    async with FakeApiServer.started(PENDING, quiet=99, abort=True) as quiet:
-        kubeconfig = quiet.kubeconfig(tmp_path)
+    async with FakeApiServer.started(PENDING, idle_watches=99, abort=True) as api:
+        kubeconfig = api.kubeconfig(tmp_path)
         for command in (("wait",), ("logs", "-f")):
             arguments = (*command, "step-1", "-n", "ci", "--backoff-total", "0s")
             with running(kubeconfig, tmp_path, *arguments) as ran:
@@ -117,28 +116,28 @@ async def test_next_watch_starts_after_the_back_off(
 
     # asyncio.sleep waits by call_later, timeouts by call_at: only pauses are recorded and skipped.
     monkeypatch.setattr(loop, "call_later", record_and_call_soon)
-    async with FakeApiServer.started(STARTED, ENDED, quiet=3) as quiet, quiet.client() as server:
-        quiet.lines = [line] if line else []
+    async with FakeApiServer.started(STARTED, ENDED, idle_watches=3) as api, api.client() as server:
+        api.lines = [line] if line else []
         ended = await wait_terminated(server, POD, backoff=Backoff(first=7, total=0))
         assert ended.exit_code == 3
-        assert quiet.watches == 4
+        assert api.watches == 4
     assert pauses[:3] == [7, 7, 7]
 
 
 @pytest.mark.parametrize("line", [BOOKMARK, b"<html>"])
 async def test_watch_that_breaks_early_without_an_event_is_a_failed_attempt(line: bytes) -> None:
-    async with FakeApiServer.started(STARTED, ENDED, quiet=1, abort=True) as quiet:
-        quiet.lines = [line]
-        async with quiet.client() as server:
+    async with FakeApiServer.started(STARTED, ENDED, idle_watches=1, abort=True) as api:
+        api.lines = [line]
+        async with api.client() as server:
             with pytest.raises(Unreachable):
                 await wait_terminated(server, POD, backoff=ONCE)
 
 
 async def test_watch_without_a_response_is_a_failed_attempt() -> None:
-    """However long that took."""
+    """A missing response fails the attempt, however long the watch was open."""
     settings = StreamSettings(stable_after_seconds=0, watch_limits=WatchLimits(answer_seconds=0.05))
-    async with FakeApiServer.started(STARTED, ENDED) as quiet, quiet.client() as server:
-        quiet.unanswered = 99
+    async with FakeApiServer.started(STARTED, ENDED) as api, api.client() as server:
+        api.unanswered = 99
         with pytest.raises(Unreachable, match=r"/pods.*: no answer in time"):
             await wait_terminated(server, POD, backoff=ONCE, settings=settings)
 
@@ -148,12 +147,12 @@ async def test_log_request_without_a_response_is_a_failed_attempt(
     follow: bool,
 ) -> None:
     settings = StreamSettings(stable_after_seconds=0, log_silence_seconds=0.05)
-    async with FakeApiServer.started(ENDED) as quiet, quiet.client() as server:
-        quiet.unanswered = 9
+    async with FakeApiServer.started(ENDED) as api, api.client() as server:
+        api.unanswered = 9
         got: list[bytes] = []
         with pytest.raises(Unreachable):
             await copy_logs(server, POD, got.append, follow=follow, backoff=ONCE, settings=settings)
-        assert quiet.logs < 9
+        assert api.logs < 9
         assert got == []
 
 
@@ -175,9 +174,9 @@ NOT_A_POD = "podsettle: pod ci/step-1: the answer is not a Pod\n"
     ],
 )
 async def test_malformed_watch_event_exits_with_2(line: str, told: str, tmp_path: Path) -> None:
-    async with FakeApiServer.started(STARTED, ENDED, quiet=1) as quiet:
-        quiet.lines = [line.encode()]
-        kubeconfig = quiet.kubeconfig(tmp_path)
+    async with FakeApiServer.started(STARTED, ENDED, idle_watches=1) as api:
+        api.lines = [line.encode()]
+        kubeconfig = api.kubeconfig(tmp_path)
         with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
             assert (ran.stdout, ran.stderr) == (b"", told)
@@ -185,8 +184,8 @@ async def test_malformed_watch_event_exits_with_2(line: str, told: str, tmp_path
 
 @pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
 async def test_unexpected_error_exits_with_2(command: tuple[str, ...], tmp_path: Path) -> None:
-    async with FakeApiServer.started(STARTED | {"status": 7}) as quiet:
-        kubeconfig = quiet.kubeconfig(tmp_path)
+    async with FakeApiServer.started(STARTED | {"status": 7}) as api:
+        kubeconfig = api.kubeconfig(tmp_path)
         with running(kubeconfig, tmp_path, *command, "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
             assert ran.stdout == b""
@@ -196,8 +195,8 @@ async def test_unexpected_error_exits_with_2(command: tuple[str, ...], tmp_path:
 
 async def test_exit_code_that_is_not_a_number_exits_with_2(tmp_path: Path) -> None:
     odd = pod("Failed", {"terminated": {"exitCode": None}}, restartPolicy="Never")
-    async with FakeApiServer.started(odd) as quiet:
-        kubeconfig = quiet.kubeconfig(tmp_path)
+    async with FakeApiServer.started(odd) as api:
+        kubeconfig = api.kubeconfig(tmp_path)
         with running(kubeconfig, tmp_path, "wait", "step-1", "-n", "ci") as ran:
             assert await asyncio.to_thread(ran.end) == 2
             assert ran.stdout == b""
@@ -222,7 +221,7 @@ async def test_exit_code_of_a_restarting_container_is_that_of_its_last_run(
 ) -> None:
     end = [("Running", terminated(code), LAST), (phase, terminated(code), LAST)]
     history = [pod(*each, restartPolicy=policy) for each in (*RESTARTED, *end)]
-    async with FakeApiServer.started(*history[first:]) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(*history[first:]) as api, api.client() as server:
         assert (await wait_terminated(server, POD, backoff=ONCE)).exit_code == code
 
 
@@ -231,14 +230,14 @@ async def test_exit_code_of_a_restarting_container_is_that_of_its_last_run(
 async def test_exit_code_of_a_missed_deletion_counts_only_without_a_possible_restart(
     policy: str, code: int, deleting: bool
 ) -> None:
-    """Another pod has its name by now; nothing tells what the first was like in the end."""
+    """Another pod now has the name, so the last state of the first pod is unknown."""
     ended = pod("Running", terminated(code), restartPolicy=policy)
     if deleting:
         ended["metadata"]["deletionTimestamp"] = "2026-05-30T10:00:00Z"
     other = pod("Pending", {})
     other["metadata"]["uid"] = "another"
     history = (pod("Running", RUNNING, restartPolicy=policy), ended, other)
-    async with FakeApiServer.started(*history) as quiet, quiet.client() as server:
+    async with FakeApiServer.started(*history) as api, api.client() as server:
         waited = wait_terminated(server, POD, backoff=ONCE)
         if policy == "Never" or deleting:
             assert (await waited).exit_code == code

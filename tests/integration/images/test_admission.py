@@ -1,4 +1,4 @@
-"""POST /mutate with look-ups: within its deadline, and never an error."""
+"""Tests of POST /mutate with image look-ups: the deadline, the cache and the metrics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def trusted(monkeypatch: pytest.MonkeyPatch, ca: trustme.CA, tmp_path: Path) -> 
 
 @asynccontextmanager
 async def webhook(directory: Path, host: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A webhook whose one policy allows look-ups at one registry."""
+    """Run a webhook with one policy, which allows look-ups at one registry."""
     manifests = directory / "manifests"
     manifests.mkdir()
     (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**image_policy(host))))
@@ -112,11 +112,11 @@ async def test_look_ups_are_counted_by_result_and_cached_ones_are_not(
             found = [line.removeprefix(name) for line in lines if line.startswith(name)]
             return {each.split('"')[1]: float(each.split()[1]) for each in found}
 
-        # There before anything happens, so that a rate sees the first time as well.
+        # The counters start at zero, so that a rate includes the first look-up.
         assert await counted() == {"found": 0, "failed": 0}
         for _ in range(3):
             await client.post("/mutate?timeout=30s", json=new(registry.host))
-        # What the tag stands for, and what the digest does; then from memory.
+        # One look-up of the tag and one of the digest; later reviews use the cache.
         assert await counted() == {"found": 2, "failed": 0}
         for _ in range(3):
             await client.post("/mutate?timeout=30s", json=review(missing))

@@ -19,7 +19,7 @@ FORBIDDEN = "loopback, link-local or metadata address"
 
 
 class Fixed(AbstractResolver):
-    """Every name has these addresses."""
+    """A resolver that returns the same addresses for every name."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses = addresses
@@ -56,7 +56,7 @@ async def test_forbidden_address_needs_an_exact_entry_in_registries(
         answer = await look_up(lookup, query(f"{server.host}/a:1", *registries))
         assert isinstance(answer, Unavailable)
         assert bool(server.seen) is asked
-        # A name that stands for such an address does not help, even if the policy names it.
+        # A name that resolves to such an address is refused, even if the policy lists it.
         name = f"localhost:{server.host.rpartition(':')[2]}"
         answer = await look_up(lookup, query(f"{name}/a:1", name))
         assert isinstance(answer, Unavailable)
@@ -68,7 +68,7 @@ async def test_forbidden_address_needs_an_exact_entry_in_registries(
 async def test_registry_that_the_policy_does_not_list_gets_no_request(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
-    """Not even where its address may be asked, for it is the mirror of another."""
+    """The same address may be a mirror of another registry. That gives no permission."""
     async with start_server(ca, serving(image)) as server:
         mirrors = {"mirrored.example": server.host}
         answer = await look_up(lookup, query(f"{server.host}/a:1", "*.example", mirrors=mirrors))
@@ -89,7 +89,7 @@ async def test_permission_of_one_policy_does_not_apply_to_another(
 
 
 def test_ambiguous_url_is_refused_or_normalized() -> None:
-    """yarl's view, which aiohttp connects by."""
+    """aiohttp connects to the host that yarl parses."""
     with pytest.raises(ValueError, match="backslash"):
         URL("https://127.0.0.1\\@quay.io/")
     assert URL("https://\uff11\uff12\uff17.0.0.1/").raw_host == "127.0.0.1"

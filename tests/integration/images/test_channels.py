@@ -32,7 +32,7 @@ def new_pod(registry: RunningRegistry) -> dict[str, Any]:
 
 
 def many_pods(registry: RunningRegistry) -> str:
-    """More pods than one pod may have images."""
+    """Return pods with more images than podsettle looks up for one pod."""
     images = [f"{registry.host}/many/{n}:1" for n in range(15)]
     pods = [pod(container("a", image=image), restartPolicy="Never") for image in images]
     return yaml.safe_dump_all(pods)

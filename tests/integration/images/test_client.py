@@ -1,4 +1,4 @@
-"""What a registry may do to podsettle: nothing that costs more than the look-up."""
+"""Tests of responses of registries: malformed, too long, late or with a wrong digest."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_manifest_of_40_mebibytes_is_not_read_completely(
             "the registry would send more than 262144 bytes",
             "the registry sends more than 262144 bytes",
         )
-    # What the system's buffers took before the connection was closed.
+    # The kernel's buffers accept some data before the connection is closed.
     assert sent < total / 2
 
 

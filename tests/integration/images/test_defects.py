@@ -1,4 +1,4 @@
-"""The eleven defects of the best-known image look-up for wrapping containers, and none of them.
+"""Tests that podsettle has none of the eleven defects of the best-known image look-up.
 
 vault-secrets-webhook 1.23 (`pkg/webhook/registry.go`), numbered as in its users' issues and in the
 comparison that podsettle was planned with. What settles pods here is all of it but the HTTP server.
@@ -69,7 +69,7 @@ async def test_1_cached_configurations_expire_and_are_bounded_in_number(
     assert await look_up(lookup, asked) == APP
     clock.now += 60.1
     assert await look_up(lookup, asked) == OTHER
-    # A tag that stayed where it was costs one HEAD.
+    # An unchanged tag needs only a HEAD request.
     clock.now += 60.1
     assert await look_up(lookup, asked) == OTHER
     heads = [line for line in registry.requests(path="moving") if line.startswith("HEAD")]
@@ -82,7 +82,7 @@ async def test_1_cached_configurations_expire_and_are_bounded_in_number(
 
 
 def with_command(image: Image, words: list[str]) -> Image:
-    """The image with another Cmd, of any length."""
+    """Return the image with another Cmd."""
     manifest = json.loads(image.manifest)
     (config,) = (json.loads(blob) for blob in image.blobs)
     config["config"] = {"Cmd": words}
@@ -99,7 +99,7 @@ async def test_1_cached_configurations_are_bounded_in_bytes(
     for number, each in enumerate(asked):
         registry.push("large", str(number), with_command(image, [str(number), *words]))
         assert await look_up(lookup, each) == ((), (str(number), *words))
-    # The latest is remembered; 80 times 230 KB are too much for the first to be.
+    # The cache contains the last one. 80 times 230 KB exceed it, so the first is evicted.
     assert await look_up(lookup, asked[-1]) == ((), ("79", *words))
     assert await look_up(lookup, asked[0]) == ((), ("0", *words))
     # The registry writes its log a moment later than its answers.
@@ -129,7 +129,7 @@ async def test_2_namespace_cannot_use_results_of_credentials_of_another_namespac
         assert await look_up(lookup, mine) == APP
         assert isinstance(await look_up(lookup, theirs), Unavailable)
         assert await look_up(lookup, mine) == APP
-        # By digest as well.
+        # The same holds for a look-up by digest.
         by_digest = f"{registry.host}/private@{image.digest}"
         assert await look_up(lookup, query(by_digest, namespace="owners")) == APP
         answer = await look_up(lookup, query(by_digest, namespace="others"))
@@ -180,7 +180,7 @@ async def test_5_failure_is_cached_until_its_ttl_ends(
 async def test_5_hanging_registry_takes_only_the_look_up_share_of_the_deadline(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
-    """The pod goes without, the look-up goes on, and the next pod has it."""
+    """The pod is admitted unwrapped, and the look-up continues for the next pod."""
     arrived, go = asyncio.Event(), asyncio.Event()
     serve = serving(image)
 
@@ -203,7 +203,7 @@ async def test_5_hanging_registry_takes_only_the_look_up_share_of_the_deadline(
 async def test_5_late_result_is_cached_for_the_next_pod(
     ca: trustme.CA, image: Image, lookup: ImageLookup
 ) -> None:
-    """All of it, not just the step that was under way."""
+    """All steps of the look-up complete, not only the one in flight."""
     go = asyncio.Event()
     serve = serving(image)
 
@@ -317,12 +317,15 @@ async def test_9_failed_look_up_skips_only_its_container(
         containers=[container(name, image=image) for name, image in names.items()],
         restartPolicy="Never",
     )
-    said: list[Outcome] = []
+    outcomes: list[Outcome] = []
     seen = view(policy(**image_policy(registry.host)))
-    settled = await mutate_pod_with_lookup(new, seen, lookup, said)
-    assert [(o.container, o.reason) for o in said[:2]] == [("said", "Applied"), ("fine", "Applied")]
-    assert {o.reason for o in said[2:]} == {"ImageConfigUnavailable"}
-    assert {o.container: o.message for o in said[2:]} == {
+    settled = await mutate_pod_with_lookup(new, seen, lookup, outcomes)
+    assert [(o.container, o.reason) for o in outcomes[:2]] == [
+        ("said", "Applied"),
+        ("fine", "Applied"),
+    ]
+    assert {o.reason for o in outcomes[2:]} == {"ImageConfigUnavailable"}
+    assert {o.container: o.message for o in outcomes[2:]} == {
         "missing": f"{names['missing']}: the registry answers 404",
         "foreign": "registry quay.io is not among the policy's imageConfig.registries",
         "broken": "'Not An Image' is not an image reference",
@@ -368,7 +371,7 @@ async def test_only_the_first_10_images_of_a_pod_are_looked_up(
     said = Unavailable("no more than 10 images of a pod are looked up")
     assert [answers[each] == said for each in queries] == [False] * 10 + [True] * 20
     assert len(registry.requests(path="/many/")) == 10
-    # A preview of many pods has them all looked up, in turn.
+    # A preview has no such limit: it looks up all images, one after the other.
     answers = await lookup.find(queries, 30, max_images=None)
     assert all("the registry answers 404" in str(answers[each]) for each in queries)
 
@@ -405,7 +408,7 @@ async def test_11_command_killed_by_a_signal_exits_with_128_plus_its_number(
     lookup: ImageLookup,
     linger: Path,
 ) -> None:
-    """Of what an image starts by itself, under the wrapper that the pod gets."""
+    """The command comes from the image, and the wrapper runs it."""
     registry.push(
         "dies", "1", new_image(entrypoint=["/usr/bin/env", "sh", "-c"], cmd=["kill -$0 $$"])
     )
@@ -416,7 +419,7 @@ async def test_11_command_killed_by_a_signal_exits_with_128_plus_its_number(
     )
     settled = (await mutate_pod_with_lookup(new, seen, lookup))["spec"]["containers"][0]
     assert settled["args"] == ["kill -$$0 $$$$"]
-    # As the kubelet hands it on: `$$` is one `$`.
+    # The kubelet replaces `$$` by `$`.
     argv = [text.replace("$$", "$") for text in (*settled["command"], *settled["args"])]
     argv[0] = str(linger)
     process = await asyncio.create_subprocess_exec(*argv, str(int(number)))

@@ -1,4 +1,4 @@
-"""Registries whose names nothing answers for, and the look-ups of everything else meanwhile."""
+"""Tests of DNS look-ups of registries that hang, and of other look-ups at the same time."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from webhook.dns_resolver import Address, Resolver, resolve
 from webhook.images.lookup import ImageLookup
 
 NEVER_ASKED = "refusing to connect to localhost: loopback, link-local or metadata address"
-"""The answer for `localhost/a:1` once that name is looked up."""
+"""The reason for `localhost/a:1` after its name was resolved."""
 
 
 class Names:
-    """The names of this machine, and `hang-*`, which are not answered before the test's end."""
+    """A resolver whose look-ups of `hang-*` hang until the end of the test."""
 
     def __init__(self) -> None:
         self.answer = threading.Event()
@@ -55,7 +55,7 @@ def names() -> Iterator[Names]:
 
 @pytest.fixture
 async def hanging(names: Names) -> AsyncIterator[ImageLookup]:
-    """Look-ups with a share of 3 names."""
+    """Image look-ups with at most 3 DNS look-ups per namespace."""
     lookup = ImageLookup(resolver=Resolver(64, 3, resolve=names))
     yield lookup
     await lookup.aclose()
@@ -68,7 +68,7 @@ async def unavailable_reason(lookup: ImageLookup, image: str, **fields: Any) -> 
 
 
 def begin_to_hang(lookup: ImageLookup, namespace: str) -> list[asyncio.Task[str]]:
-    """Three pods of a namespace, each from a registry whose name is not answered."""
+    """Start look-ups for three pods of a namespace, whose DNS look-ups hang."""
     return [
         asyncio.create_task(
             unavailable_reason(lookup, f"hang-{n}.example/a:1", namespace=namespace)
@@ -120,7 +120,7 @@ async def test_refusal_at_the_limit_of_a_namespace_is_not_cached(
 
 
 async def test_refusal_of_one_namespace_does_not_apply_to_another(hanging: ImageLookup) -> None:
-    """Both ask for one image, and the look-up is begun for the one whose share is used up."""
+    """Both namespaces need the same image. The first one has reached its limit."""
     begin_to_hang(hanging, "a")
     await asyncio.sleep(0)
     async with asyncio.timeout(30):
@@ -139,7 +139,7 @@ async def test_refusal_of_one_namespace_does_not_apply_to_another(hanging: Image
 
 @contextmanager
 def serving_without_dns(directory: Path) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """A server that may ask every registry, and whose name server is never heard from."""
+    """Run a server that may connect to every registry, and whose name server does not answer."""
     certs, manifests, port = directory / "certs", directory / "manifests", free_port()
     assert podsettle("certs", "--certs-dir", certs).returncode == 0
     manifests.mkdir()
@@ -171,7 +171,7 @@ def _is_ready(client: httpx.Client) -> bool:
 
 
 def warnings(client: httpx.Client, namespace: str, *hosts: str) -> str:
-    """What the review of a pod with a container from each registry warns of."""
+    """Return the warnings for a pod with one container from each registry."""
     containers = [container(f"c{n}", image=f"{host}/a:1") for n, host in enumerate(hosts)]
     made = pod(containers=containers, restartPolicy="Never")
     made["metadata"]["namespace"] = namespace
@@ -187,7 +187,7 @@ def metric(client: httpx.Client, name: str) -> float:
 @silent_dns_needed
 def test_silent_name_server_blocks_only_the_namespace_at_its_limit(tmp_path: Path) -> None:
     with serving_without_dns(tmp_path) as (process, client):
-        # The first reviews may be too early: what registries are asked with is loaded meanwhile.
+        # The first reviews may fail, because the HTTP client is still being imported.
         full = "8 DNS look-ups for namespace a are in flight"
         ten = [f"registry-{n}.example" for n in range(10)]
         await_that(lambda: full in warnings(client, "a", *ten), "the share is used up")

@@ -1,4 +1,4 @@
-"""Registries behind a proxy: HTTPS_PROXY and NO_PROXY."""
+"""Tests of registries behind a proxy: HTTPS_PROXY and NO_PROXY."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from webhook.images.proxy import Proxy
 
 APP = ImageConfig(("/bin/app", "--x"), ("run", "$(HOME)"))
 NAME = "registry.test"
-"""Has no address but the one that the tests' proxy knows."""
+"""A host name that only the proxy of the tests can resolve."""
 
 
 @dataclass
 class RunningProxy:
-    """A proxy that knows every name by the loopback address."""
+    """A proxy that resolves every name to the loopback address."""
 
     host: str
     seen: list[tuple[str, str]] = field(default_factory=list)
-    """What was asked for with CONNECT, and by whom."""
+    """Target and Proxy-Authorization of each CONNECT request."""
 
 
 @asynccontextmanager
@@ -116,7 +116,7 @@ async def test_hosts_in_no_proxy_are_connected_to_directly(
         answer = await look_up(new_lookup(), query(f"{NAME}:{port}/a:1"))
         assert isinstance(answer, Unavailable)
         assert "the proxy" not in answer.why
-        # The machine itself, too.
+        # A loopback address needs no entry in NO_PROXY.
         assert await look_up(new_lookup(), query(f"{server.host}/a:1")) == APP
         assert proxy.seen == []
 
@@ -159,7 +159,7 @@ async def test_invalid_proxy_url_is_reported_without_its_password(
 
 
 async def test_proxy_host_may_have_a_forbidden_address() -> None:
-    """It is the operator's; names of images are not."""
+    """The operator chooses the proxy. Users choose the names of images."""
     checking = SsrfSafeResolver(ThreadedResolver(), unchecked="localhost")
     assert [each["host"] for each in await checking.resolve("localhost")]
     with pytest.raises(OSError, match="refusing to connect"):

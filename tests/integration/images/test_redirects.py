@@ -1,4 +1,4 @@
-"""Tests of redirects, challenges and tokens: where a registry sends podsettle to."""
+"""Tests of redirects, authentication challenges and tokens of registries."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ NewImage = Callable[..., Image]
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory, ca: trustme.CA) -> Iterator[RunningRegistry]:
-    """A registry that wants a name and a password."""
+    """A registry that requires basic authentication."""
     home = tmp_path_factory.mktemp("guarded")
     with start_registry(home, ca, authorize=basic, auth=htpasswd(home)) as running:
         yield running
@@ -80,7 +80,7 @@ async def test_digest_is_used_without_resolving_the_tag(
     registry: RunningRegistry, image: Image, lookup: ImageLookup
 ) -> None:
     digest = registry.push("by-digest", "1", image)
-    # A tag beside a digest says nothing, even one that does not exist.
+    # A tag beside a digest is ignored, even if the tag does not exist.
     assert await look_up(lookup, query(f"{registry.host}/by-digest:none@{digest}")) == APP
     assert registry.requests("HEAD", "by-digest") == []
 
@@ -132,7 +132,7 @@ async def test_certificate_of_an_unknown_ca_is_refused(
 def platforms(
     registry: RunningRegistry, tmp_path_factory: pytest.TempPathFactory
 ) -> RunningRegistry:
-    """`agree`: the same on both platforms; `differ`: not."""
+    """Two indexes: `agree` has one entrypoint on all platforms, `differ` has another on s390x."""
     made = [
         made_image(tmp_path_factory.mktemp("platform"), entrypoint=[entrypoint], architecture=name)
         for entrypoint, name in (("/app", "amd64"), ("/app", "arm64"), ("/other", "s390x"))
@@ -210,7 +210,7 @@ def _b64(content: bytes) -> str:
 
 
 class TokenServer:
-    """Signs tokens that docker-registry takes: https://distribution.github.io/distribution/spec/auth/."""
+    """A server of tokens that docker-registry accepts: https://distribution.github.io/distribution/spec/auth/."""
 
     def __init__(self, home: Path) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -279,7 +279,7 @@ async def test_token_authentication_needs_an_allowed_token_server(
             assert tokens.asked == [{"service": "registry", "scope": "repository:secret/app:pull"}]
             anonymous = await look_up(new_lookup(), allowed)
             assert anonymous == Unavailable(f"{name}: the registry's token server answers 401")
-            # The token server is on the loopback address, and the policy does not say so.
+            # The token server has a loopback address that the policy does not list.
             unseen = await look_up(new_lookup(secrets), query(name))
             assert unseen == Unavailable(
                 f"{name}: refusing to connect to '{server.host}': "
@@ -308,7 +308,7 @@ async def test_redirect_of_a_registry_to_a_link_local_address_is_not_followed(
 def test_ca_in_ssl_cert_file_is_trusted(
     registry: RunningRegistry, image: Image, ca: trustme.CA, tmp_path: Path
 ) -> None:
-    """SSL_CERT_FILE, as OpenSSL has it: how a private CA is told to podsettle."""
+    """Operators configure a private CA by OpenSSL's variable SSL_CERT_FILE."""
     registry.push("trusted", "1", image)
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     script = (

@@ -1,4 +1,4 @@
-"""`podsettle node-config containerd`'s drop-in, merged by a real containerd into its main file."""
+"""Tests of the containerd drop-in of `podsettle node-config`, with a real containerd."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def release(major: int) -> str:
 
 
 def cri_settings(config: Config) -> tuple[object, ...]:
-    """What the main files set: SystemdCgroup, registries, CNI."""
+    """Return the settings that the main files set: SystemdCgroup, registries, CNI."""
     plugins = config["plugins"]
     v2 = plugins.get("io.containerd.grpc.v1.cri", {})
     runtime = plugins.get("io.containerd.cri.v1.runtime", v2)
@@ -125,7 +125,7 @@ def test_drop_in_adds_volatile_and_changes_no_other_setting(
 
 
 def test_drop_in_of_version_3_works_only_with_a_main_file_of_version_3(dump: Dump) -> None:
-    """The reason for the default; with another containerd this may be out of date."""
+    """This is the reason for the default version. It may change with another containerd."""
     drop_in = printed("--config-version", "3")
     assert cri_settings(dump(2, MAIN_FILES[3], drop_in)) == SET
     ignored = cri_settings(dump(2, MAIN_FILES[2], drop_in))

@@ -1,4 +1,4 @@
-"""Both images, built from the Dockerfile by buildah as a company would have to build them.
+"""Tests of both images, built by buildah from the Dockerfile in a company's network.
 
 The base image is the company's own and has a user that is not root. The only way out is a proxy
 that reads TLS. Packages come from an index with a password. No more files can be open than in
@@ -34,12 +34,12 @@ pytestmark = pytest.mark.xdist_group("buildah")
 
 @dataclass(frozen=True)
 class Buildah:
-    """buildah with a storage of its own."""
+    """buildah with its own storage."""
 
     storage: Path
 
     def __call__(self, command: str, *arguments: str | Path) -> str:
-        """Run one of its commands; returns what it prints."""
+        """Run a command of buildah, and return its output."""
         root = str(self.storage)
         store = ["--storage-driver", "vfs", "--root", root, "--runroot", f"{root}/run"]
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -70,7 +70,7 @@ class Image:
         return dict(self.description["OCIv1"]["config"])
 
     def run(self, *command: str, volumes: Sequence[str] = ()) -> str:
-        """Run a command in the container, as the image's user; returns what it prints."""
+        """Run a command in the container as the image's user, and return its output."""
         mounts = [f"--volume={volume}" for volume in volumes]
         return self.buildah("run", "--isolation=chroot", *mounts, self.container, "--", *command)
 

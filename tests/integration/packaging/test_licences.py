@@ -1,4 +1,4 @@
-"""The project's licence, and those of what is linked into the helper, go where its files go."""
+"""Tests of the licence files in packages, and of the bounds of dependencies."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
 
 
 def test_lowest_locked_versions_equal_the_lower_bounds() -> None:
-    """A bound that another package's bound lies above is one that nothing tests."""
+    """Otherwise no test would use the lower bound, because another package requires more."""
     locked = dict(
         line.split(" ")[0].split("==")
         for line in (ROOT / "requirements/lowest.txt").read_text().splitlines()

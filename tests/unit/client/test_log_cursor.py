@@ -1,4 +1,4 @@
-"""However a log is cut into streams and chunks, each byte is delivered once."""
+"""Tests of the log cursor, with logs that are cut into streams and chunks at any byte."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ parts = st.lists(st.tuples(gaps, texts), min_size=1, max_size=3)
 
 @st.composite
 def files(draw: Any) -> list[Record]:
-    """Log files: lines of one moment, long lines in parts, and lines a little out of order.
+    """Generate log files: equal timestamps, long lines in parts, lines slightly out of order.
 
-    Text may look like a stamp, but not where a later part of a line begins: a stream that begins
-    there does not tell the two apart.
+    Text may begin like a timestamp, except in a later part of a line: there a stream that begins
+    with this part cannot distinguish the two.
     """
     records: list[Record] = []
     at = T
@@ -34,7 +34,7 @@ def files(draw: Any) -> list[Record]:
         early = draw(st.sampled_from([0, 0, 1, 900 * MS])) if len(line) == 1 else 0
         for gap, text in line:
             at += gap
-            # A part without text would be followed by a stamp.
+            # An empty part would be followed directly by a timestamp.
             records.append(Record(at - early, text or b"-", partial=True))
         begin = len(records) - len(line)
         like_a_stamp = stamp(T) if draw(st.booleans()) else b""
@@ -47,7 +47,7 @@ def files(draw: Any) -> list[Record]:
 
 
 def stream(records: list[Record], since: str | None) -> bytes:
-    """What the kubelet sends, asked by way of an API server."""
+    """Return what the kubelet sends for `since`, which has a resolution of one second."""
     begin = int(datetime.fromisoformat(since).timestamp()) * SECOND if since else 0
     return b"".join(read_logs(records, begin, stamps=True))
 
@@ -57,7 +57,7 @@ def plain(records: list[Record]) -> bytes:
 
 
 def read(cursor: LogCursor, sent: bytes, size: int) -> bytes:
-    """What is new in one stream that comes in chunks of this size."""
+    """Return the new bytes of one stream that arrives in chunks of this size."""
     cursor.rewind()
     chunks = [sent[at : at + size] for at in range(0, len(sent), size)]
     return b"".join(map(cursor.feed, chunks))
@@ -116,7 +116,7 @@ def test_invalid_timestamp_is_delivered_as_text() -> None:
     [
         (b"2026-05-30T10:00:05.000000001Z a\n", "2026-05-30T10:00:04Z"),
         (b"2026-05-30T12:00:05.5+02:00 a\n", "2026-05-30T10:00:04Z"),
-        # A clock that was set back: what it wrote since must not be passed by.
+        # After the clock was set back, the next stream must include the newer lines.
         (
             b"2026-05-30T10:00:05.0Z a\n2026-05-30T09:00:00.0Z b\n",
             "2026-05-30T09:00:00Z",

@@ -1,4 +1,4 @@
-"""The documentation says what the code does."""
+"""Tests that the generated pages and the Makefile match the code."""
 
 from __future__ import annotations
 

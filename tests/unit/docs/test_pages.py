@@ -1,4 +1,4 @@
-"""Whatever a page tells to type, to apply or to open is right."""
+"""Tests of the pages: their commands, policies, links and paths are valid."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_report_has_its_page_and_its_test() -> None:
 def test_page_of_a_report_has_the_five_sections(page: Page) -> None:
     order = list(SECTIONS)
     if any(typed.arguments[:1] == ("node-config",) for typed in page.commands):
-        # What leads pods to nodes comes after the nodes.
+        # Objects that direct pods to nodes must follow the configuration of the nodes.
         order.insert(2, order.pop(3))
     assert list(page.sections) == order
     assert all(len(text.strip()) > 4 for text in page.sections.values())
@@ -55,7 +55,7 @@ def test_links_lead_to_a_file_and_its_heading(page: Page) -> None:
 PLACES = ("bench", "certs", "charts", "docs", "examples", "requirements", "tests", "webhook", ".ci")
 NAMED_PATH = re.compile(rf"`((?:{'|'.join(map(re.escape, PLACES))})/[^`\s]*)`")
 PLACEHOLDER = re.compile(r"[A-Z]{4}|\$")
-"""In the place of a name: NAME, $REGISTRY."""
+"""A placeholder for a name, such as NAME or $REGISTRY."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -122,7 +122,7 @@ def test_sample_in_the_readme_is_the_output_of_the_command() -> None:
         if line == "…":
             omitted = True
             continue
-        # A line may be cut; between two lines nothing is left out unless it is marked.
+        # Lines may be shortened. Omitted lines must be marked.
         begin = line.removesuffix("…").rstrip()
         found = next(rest)
         while omitted and not found.startswith(begin):
@@ -146,7 +146,7 @@ def test_previews_of_live_pods_leave_out_their_node() -> None:
 
 
 def test_commands_in_consoles_and_scripts_are_found() -> None:
-    """That this module looks at anything at all."""
+    """If the parser found no command, the other tests of this module would check nothing."""
     console = Block("console", "$ kubectl get x | podsettle preview --manifests c - | less\nout\n")
     (typed,) = commands_of(console)
     assert typed == Typed(("preview", "--manifests", "c", "-"), ("out",))
@@ -171,11 +171,11 @@ UNOWNED = re.compile(
     r"|\b(?:pipx?|uv|brew|krew|npm|apt|dnf)\b[^\n|`]* (?:install|run) [^\n|`/.]*\bpodsettle\b"
     r"|helm repo add|oci://|pypi\.org/project/podsettle|artifacthub\.io(?!/license\b)"
 )
-"""What is published under a name that the project does not own, or not yet."""
+"""Names of images and packages that the project does not own, or not yet."""
 
 
 def test_nothing_promises_an_image_or_a_package_that_is_not_the_projects() -> None:
-    """The owner of such a name gets the rights of every installation that follows the page."""
+    """The owner of such a name would get the rights of each installation that uses the page."""
     told = [
         path
         for directory in ("docs", "charts", "examples", "certs", "webhook")

@@ -11,7 +11,7 @@ from webhook.images.cache import SingleFlightCache, TooManyError
 
 
 class Asked:
-    """A question that is answered when the test says so."""
+    """A fetch that ends when the test sets `go`."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -135,7 +135,7 @@ async def test_cached_values_are_limited_in_bytes(clock: Clock) -> None:
     )  # fmt: skip
 
     async def ask(key: str, size: int) -> bool:
-        """Whether an answer of this size has to be asked for."""
+        """Get a value of this size, and return whether it was fetched."""
         asked = []
 
         async def answer() -> int:
@@ -151,11 +151,11 @@ async def test_cached_values_are_limited_in_bytes(clock: Clock) -> None:
     assert await ask("c", 40)
     assert not await ask("a", 40)
     assert await ask("b", 40), "the least recently used one went"
-    # One that is too large displaces nothing.
+    # A value above the limit evicts nothing.
     assert await ask("large", 101)
     assert await ask("large", 101)
     assert not await ask("b", 40)
-    # What expires, or is asked for again, makes room for others.
+    # Expired values free their bytes.
     clock.now += 61
     assert await ask("b", 50)
     assert await ask("d", 50)
@@ -167,7 +167,7 @@ async def test_expired_values_are_evicted(clock: Clock) -> None:
     asked.go.set()
     for key in "abc":
         await memory.get(key, asked)
-    # The first held for 10 s, the second for 20.
+    # The ttl is 10 s for the first value and 20 s for the second.
     clock.now += 20
     await memory.get("d", asked)
     assert len(memory) == 2

@@ -1,4 +1,4 @@
-"""docs/image-config.md says what the code does."""
+"""Tests that docs/image-config.md matches the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pull secrets are read and matched as the kubelet reads and matches them."""
+"""Tests of pull secrets, which are read and matched as in the kubelet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def matches(place: str, name: str) -> bool:
 @pytest.mark.parametrize(
     ("place", "name", "expected"),
     [
-        # kubernetes pkg/credentialprovider/keyring_test.go, its cases in other words.
+        # These cases follow kubernetes pkg/credentialprovider/keyring_test.go.
         ("registry.example", "registry.example/a", True),
         ("https://registry.example", "registry.example/a", True),
         ("http://registry.example/", "registry.example/a", True),
@@ -55,10 +55,10 @@ def matches(place: str, name: str) -> bool:
         ("user@registry.example", "registry.example/a", True),
         ("[::1]:5000", "[::1]:5000/a", True),
         ("[::1", "[::1]/a", False),
-        # Go's filepath.Match takes brackets for a class of characters; SplitHostPort, which takes
-        # them away, wants a port.
+        # Go's filepath.Match reads brackets as a character class. SplitHostPort would remove them,
+        # but it fails without a port.
         ("[::1]", "[::1]/a", False),
-        # No wildcards in a URL's host, by Go's url.Parse.
+        # Go's url.Parse allows no such wildcards in a host.
         ("re?.example", "reg.example/a", False),
         ("re[g].example", "reg.example/a", False),
         ("re\\g.example", "reg.example/a", False),

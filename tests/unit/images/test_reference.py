@@ -1,4 +1,4 @@
-"""References: the grammar of distribution/reference, and the defaults of Docker."""
+"""Tests of image references: the grammar of distribution/reference, the defaults of Docker."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_port_above_65535_is_an_error_that_names_the_image() -> None:
     "part", ["a", "a.", "a/", "a:", "a_", "a-", "a@", "A", "1.", "[", "[:", "é"]
 )
 def test_reference_that_is_too_long_is_refused_without_being_parsed(part: str) -> None:
-    """It is counted, not measured: a text that is too long is not looked at."""
+    """The test counts operations instead of time: a text that is too long is not searched."""
 
     class Text(str):
         def partition(self, separator: str) -> tuple[str, str, str]:

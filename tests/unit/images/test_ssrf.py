@@ -1,4 +1,4 @@
-"""Addresses that are never asked."""
+"""Tests of the addresses that podsettle never connects to."""
 
 from __future__ import annotations
 
