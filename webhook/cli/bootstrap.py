@@ -95,14 +95,14 @@ def build_in_cluster(
 
 
 def _new_api_client() -> ApiServer:
-    """Return a client with the cluster's address and credentials. It does not connect yet."""
+    """Return a client for the API server of the cluster. The client does not connect yet."""
     from webhook.cluster.client import ApiServer
     from webhook.cluster.errors import Unreachable
 
     try:
         return asyncio.run(ApiServer.connect(in_cluster_first=True))
     except Unreachable as error:
-        raise InputError(f"{error}; or give --manifests DIR") from None
+        raise InputError(f"{error}; to run without a cluster, give --manifests DIR") from None
 
 
 def _checks(source: Source, certificates: CertificateSource) -> Callable[[], Iterator[Check]]:

@@ -28,9 +28,9 @@ _HOST = re.compile(r"[A-Za-z0-9*]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.
     help="Another DNS name or IP address of the server. Can be repeated.",
 )
 def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
-    """Make ca.crt, tls.crt and tls.key for this machine, unless valid ones exist.
+    """Create ca.crt, tls.crt and tls.key for this machine, unless valid ones exist.
 
-    They are for development. The CA's key is discarded after it has signed the certificate.
+    The files are for development. The CA's key is discarded after it has signed the certificate.
     """
     for name in names:
         if not _HOST.fullmatch(name):
@@ -44,7 +44,7 @@ def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
     except CertificateError as error:
         raise InputError(str(error)) from None
     verb = "made" if made else "kept"
-    click.echo(f"{verb} {directory.certificate} for {hosts}, good until {expiry:%Y-%m-%d}")
+    click.echo(f"{verb} {directory.certificate} for {hosts}, valid until {expiry:%Y-%m-%d}")
     click.echo(f"clients trust {directory.ca}")
     if made and replaces:
-        click.echo("the CA is new: distribute it to clients and webhook configurations again")
+        click.echo("the CA is new: copy it to clients and webhook configurations again")

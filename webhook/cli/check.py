@@ -33,13 +33,16 @@ from webhook.core.policy.model import SettlePolicy
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="text: file:line: path: problem. json: the same as a list.",
+    help="text: one line for each problem, as FILE:LINE: PATH: PROBLEM. json: a list of problems.",
 )
 @click.pass_context
 def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
-    """Check policies and other manifests: files, directories, or - for standard input.
+    """Check policies and other manifests for errors.
 
-    Exit code 1 if anything is wrong. The output has file, line and path of each problem.
+    Each PATH is a file, a directory, or - for standard input. The output names the file, the line
+    and the path of each problem.
+
+    Exit codes: 0 no problem; 1 a problem was found; 2 another error.
     """
     objects: list[FoundObject] = []
     problems: list[ManifestProblem] = []
@@ -51,7 +54,7 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
     if not policies and not problems:
         where = ", ".join(map(str, paths))
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-        message = f"no SettlePolicy found ({kinds}; directories inside are not read)"
+        message = f"no SettlePolicy found ({kinds}; subdirectories are not read)"
         problems.append(ManifestProblem(where, 0, message))
     for hint in _hints(objects, policies):
         click.echo(f"podsettle: {hint}", err=True)

@@ -16,18 +16,24 @@ def policy_hints(policy: SettlePolicy) -> Iterator[str]:
     spec, name = policy.spec, policy.metadata.name
     images = spec.image_config
     if images.lookup == "Never" and (images.registries or images.mirrors):
-        yield f"{name}: imageConfig asks no registry: lookup is Never; write lookup: Registry"
+        yield (
+            f"{name}: registries and mirrors of imageConfig have no effect with lookup Never: "
+            "set lookup: Registry"
+        )
     sleep = spec.remedies.post_init_sleep
     if sleep is not None and sleep.min_lifetime < _SAFE_MIN_LIFETIME_MS:
         yield (
-            f"{name}: minLifetime {format_duration(sleep.min_lifetime)} is short: on CRI-O "
-            "1.33.12, the race provoked, 100 ms still lost up to 1.7 % of exit codes, 50 ms up to "
-            "17 %, 250 ms none of 840"
+            f"{name}: minLifetime {format_duration(sleep.min_lifetime)} is short: when the "
+            "race was provoked on CRI-O 1.33.12, 100 ms lost up to 1.7 % of exit codes, 50 ms up "
+            "to 17 %, and 250 ms none of 840"
         )
 
 
 def unknown_class_hints(policies: Iterable[SettlePolicy], known: Collection[str]) -> Iterator[str]:
-    """Yield the RuntimeClasses that policies name and that are unknown. None if none is known."""
+    """Yield a hint for each RuntimeClass that a policy names and that is not in `known`.
+
+    If `known` is empty, yield nothing: the manifests then contain no RuntimeClasses at all.
+    """
     for policy in policies if known else ():
         for name in policy.spec.runtime_classes():
             if name not in known:
@@ -43,4 +49,4 @@ def missing_node_hints(
         for policy in policies
         for settings in policy.spec.settings().values()
     ):
-        yield f"no Node in {where}: remedies with `when: NodesNeedIt` are taken as needed"
+        yield f"no Node in {where}: remedies with `when: NodesNeedIt` are treated as needed"

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Wait until the container has started, and read until it has ended.",
 )
-@click.option("--timestamps", is_flag=True, help="Keep the timestamp in front of each line.")
+@click.option(
+    "--timestamps", is_flag=True, help="Print the kubelet's timestamp in front of each line."
+)
 @cluster_options
 @backoff_options
 def logs(
@@ -47,8 +49,8 @@ def logs(
 ) -> None:
     """Print a container's log, byte for byte, and resume after a broken connection.
 
-    Exit codes: 0 if the whole log was read, 1 if the program that reads the output has
-    closed it, 2 after any other error.
+    Exit codes: 0 the whole log was read; 1 the program that reads the output has closed it; 2 any
+    other error.
     """
     set_up_client_logging()
     with report_errors(backoff, f"the rest of the log of {pod}"):

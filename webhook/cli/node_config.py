@@ -59,14 +59,14 @@ _DNS_SUBDOMAIN_NAME = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*
 
 def _check_label_name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
     if not _DNS_LABEL_NAME.fullmatch(value):
-        message = f"{value!r} is not a name of lower case letters, digits and '-' (a DNS label)"
+        message = f"{value!r} is not a DNS label: use lower-case letters, digits and '-'"
         raise click.BadParameter(message, param=parameter)
     return value
 
 
 def _check_subdomain_name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
     if not _DNS_SUBDOMAIN_NAME.fullmatch(value):
-        raise click.BadParameter(f"{value!r} is not a name (a DNS subdomain)", param=parameter)
+        raise click.BadParameter(f"{value!r} is not a DNS subdomain", param=parameter)
     return value
 
 
@@ -86,15 +86,17 @@ def node_config() -> None:
 
 
 @node_config.command()
-@click.option("--selinux", is_flag=True, help="Let pods skip the relabelling of their volumes.")
+@click.option(
+    "--selinux", is_flag=True, help="Allow pods to skip the relabelling of their volumes."
+)
 @click.option("--volatile", is_flag=True, hidden=True)
 @click.option(
     "--mode",
     type=click.Choice([mode.value for mode in Mode]),
     default=Mode.HANDLER.value,
     show_default=True,
-    help="handler: pods with the annotation that have the RuntimeClass. workload: pods with the "
-    "annotation. default-annotations: every pod that has the RuntimeClass.",
+    help="Which pods skip the relabelling. handler: pods with the annotation and the RuntimeClass. "
+    "workload: pods with the annotation. default-annotations: pods with the RuntimeClass.",
 )
 @click.option(
     "--handler",
@@ -119,7 +121,7 @@ def node_config() -> None:
     show_default=True,
     metavar="NAME",
     callback=_check_label_name,
-    help="OpenShift's machine config pool.",
+    help="The machine config pool of OpenShift that gets the MachineConfig.",
 )
 @click.option(
     "--oci-runtime",
@@ -154,7 +156,7 @@ def crio(
 ) -> None:
     """Print configuration for CRI-O."""
     if volatile:
-        raise InputError("CRI-O mounts every container volatile since 1.22: there is nothing to do")
+        raise InputError("--volatile is not needed: CRI-O uses volatile mounts since 1.22")
     if not selinux:
         raise InputError("missing option: --selinux")
     _reject_options_without_effect(context, Mode(mode), oldest)
@@ -231,8 +233,8 @@ def containerd(
         raise InputError("missing option: --volatile")
     if output != "dropin" and not node_selector:
         raise InputError(
-            "the option holds for a whole node: give --node-selector KEY=VALUE, a label of the "
-            "nodes that get it"
+            "volatile mounts apply to whole nodes: give --node-selector KEY=VALUE, a label of the "
+            "nodes that get the configuration"
         )
     try:
         wanted = int(config_version) if config_version else None
@@ -271,8 +273,8 @@ def _reject_options_without_effect(
     if "oci_runtime" in given and (
         mode is Mode.WORKLOAD or crio_nodes.inherits_default_runtime(oldest)
     ):
-        cause = "--mode workload" if mode is Mode.WORKLOAD else "a CRI-O of this age"
-        raise InputError(f"--oci-runtime has no effect: {cause} keeps the nodes' own runtime")
+        case = "--mode workload" if mode is Mode.WORKLOAD else "this release of CRI-O"
+        raise InputError(f"--oci-runtime has no effect with {case}: nodes keep their own runtime")
 
 
 def _parse_node_selector(pairs: Iterable[str]) -> dict[str, str]:
@@ -283,10 +285,10 @@ def _parse_node_selector(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def _to_yaml(comments: Iterable[str], objects: Iterable[dict[str, Any]]) -> str:
-    """Return objects for `kubectl apply`, after a comment."""
+    """Return the objects as YAML for `kubectl apply`, after `comments` as YAML comments."""
     lines: list[str] = []
     for paragraph in comments:
-        # A paragraph with line breaks is to be copied. Only sentences are folded.
+        # A paragraph with line breaks is a file to copy, so its lines are not wrapped.
         folded = paragraph.splitlines() if "\n" in paragraph else textwrap.wrap(paragraph, 98)
         lines += folded or [""]
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)

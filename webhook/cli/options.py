@@ -27,7 +27,7 @@ PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"
 
 
 class InputError(click.ClickException):
-    """An error in the input. It ends the command with exit code 2."""
+    """An error in the input, which ends the command with exit code 2."""
 
     exit_code = 2
 
@@ -139,15 +139,15 @@ _POD_PREFIX = re.compile(r"^(pods?|po)/")
 def _check_object_name(
     _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Return a valid object name. An empty one, as from an unset variable, is an error."""
+    """Return a valid object name. Reject an empty name, as from an unset shell variable."""
     name = value
     if value and parameter.name == "pod":
         # `kubectl create -o name` prints pod/NAME. kubectl also accepts the other two prefixes.
         name = _POD_PREFIX.sub("", value)
     if name and "/" in name and parameter.name == "pod":
-        raise click.BadParameter(f"{value!r}: only pods: POD or pod/NAME", param=parameter)
+        raise click.BadParameter(f"{value!r} is not a pod: give NAME or pod/NAME", param=parameter)
     if name is not None and not OBJECT_NAME.fullmatch(name):
-        raise click.BadParameter(f"{value!r} is not a name", param=parameter)
+        raise click.BadParameter(f"{value!r} is not a valid name", param=parameter)
     return name
 
 
@@ -163,7 +163,7 @@ namespace_option = click.option(
 
 
 class Cluster(TypedDict):
-    """The cluster that the command line names, if any."""
+    """The flags that choose a cluster. None means kubectl's default."""
 
     kubeconfig: str | None
     context: str | None
@@ -198,7 +198,7 @@ container_option = click.option(
     "-c",
     "--container",
     metavar="NAME",
-    help="The container. Needed only if the pod has several.",
+    help="The name of the container. Needed only if the pod has several containers.",
 )
 
 _BACKOFF_OPTIONS = (
@@ -265,9 +265,9 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
 def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
     """Report errors of the block as InputError, so that the exit code is 2.
 
-    `result` is what the command was to print, such as "how POD ended". The messages say that it is
-    not known. Unexpected errors are reported too, because the user would take Python's exit code 1
-    for the container's.
+    `result` names what the command should print, such as "the exit code of POD". The messages say
+    that it is not known. Unexpected errors are reported too, because Python's exit code 1 would
+    look like the container's.
     """
     from webhook.client import ApiError, GaveUpError, PodError, Unreachable, is_retryable
     from webhook.cluster.errors import NoClusterError
@@ -275,7 +275,7 @@ def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
     try:
         yield
     except (ApiError, PodError, Unreachable) as error:
-        text = f"the API server said {error}" if isinstance(error, ApiError) else str(error)
+        text = f"the API server answered {error}" if isinstance(error, ApiError) else str(error)
         # A retryable error is raised only once the back-off is spent.
         if isinstance(error, GaveUpError) or (
             is_retryable(error) and not isinstance(error, NoClusterError)

@@ -48,7 +48,9 @@ class _Results:
 @paths_argument
 @manifests_option
 @linger_image_option
-@click.option("-n", "--namespace", metavar="NAME", help="The namespace, instead of the pod's own.")
+@click.option(
+    "-n", "--namespace", metavar="NAME", help="The namespace to use instead of the pod's own."
+)
 @click.option(
     "--namespace-label",
     "namespace_labels",
@@ -59,8 +61,8 @@ class _Results:
 @click.option(
     "--template-path",
     metavar="PATH",
-    help="The path of the pod template in objects of a kind that podsettle does not know, such as "
-    "spec.template.",
+    help="The path of the pod template, such as spec.template, in objects of a kind that "
+    "podsettle does not know.",
 )
 @click.option(
     "-o",
@@ -91,15 +93,15 @@ def preview(
     look_up_images: bool,
     fail_on_change: bool,
 ) -> None:
-    """Show what would happen to the pods of workloads: files, directories, or - for standard input.
+    """Show how podsettle would change the pods of workloads.
 
-    The same code as in the webhook makes the decision. It reads the state of the cluster from the
-    files in --manifests.
+    Each PATH is a file, a directory, or - for standard input. The same code as in the webhook
+    makes the decisions. The files in --manifests replace the cluster.
 
-    Objects without a pod, such as the Services in a list of kubectl get all, are skipped. Messages
-    on standard error name these objects, and say what to preview instead. Other messages name
-    objects that cannot be read, and objects of kinds whose pod template needs --template-path. All
-    other objects are shown.
+    Objects without a pod, such as Services, are skipped. A message on standard error names each of
+    them, and the object to preview instead, if there is one. Messages also name the objects that
+    cannot be read, and the objects that need --template-path. The pods of all other objects are
+    shown.
 
     Exit codes: 0 success, even if objects were skipped; 1 with --fail-on-change if any pod would
     change; 2 if no object has a pod, or if a file, an object, a pod template or a policy cannot be
@@ -139,7 +141,7 @@ def preview(
     for name in dict.fromkeys(preview.namespace for preview in results.previews):
         if name not in source.view.namespaces and not labels:
             _print_message(
-                f"namespace {name!r} is not in {manifests}: decided as one without labels"
+                f"namespace {name!r} is not in {manifests}: it is treated as one without labels"
             )
     if results.previews:
         has_nodes = bool(source.view.nodes.all)
@@ -169,7 +171,7 @@ def _load_documents(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]
             errors.append(str(error))
             continue
         if not files:
-            errors.append(f"{path}: holds no file that ends in {', '.join(SUFFIXES)}")
+            errors.append(f"{path}: contains no file that ends in {', '.join(SUFFIXES)}")
         for file in files:
             try:
                 name, text = _read_bytes(file)

@@ -134,7 +134,7 @@ _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
     show_envvar=True,
     metavar="NAME",
     help="The MutatingWebhookConfiguration that podsettle keeps up to date. podsettle is ready "
-    "only if the caBundle there verifies its certificate.",
+    "only if the caBundle in it verifies podsettle's certificate.",
 )
 @click.option(
     "--lease",
@@ -215,8 +215,8 @@ def serve(
             # These pods never run, so their helper image need not exist.
             linger_image = linger_image or PLACEHOLDER_IMAGE
             if listens_on_network:
-                warning = f"warning: any client of {host}:{port} may use /preview and /metrics"
-                click.echo(f"podsettle: {warning}", err=True)
+                warning = f"any client of {host}:{port} can use /preview and /metrics"
+                click.echo(f"podsettle: warning: {warning} without a token", err=True)
         elif own_namespace is not None:
             certificates = (
                 StoredCertificates(service, tls_secret, _lifetimes(leaf_life, ca_life))
@@ -274,10 +274,10 @@ def _url(host: str, port: int) -> str:
 
 
 def _listening_line(host: str, listener: socket.socket, source: Source, name: str | None) -> str:
-    """Return the first line of output. `name` is the Service's name in the certificate, if any."""
-    # The listener's address, because `::` becomes 0.0.0.0 on a machine without IPv6.
+    """Return the first line of output. `name` is the DNS name of the Service, if known."""
+    # The listener's address, because the listener replaces `::` by 0.0.0.0 without IPv6.
     address, port = listener.getsockname()[:2]
-    where = f"{_url(address, port)} (every address)" if host in _WILDCARDS else _url(host, port)
+    where = f"{_url(address, port)} (all addresses)" if host in _WILDCARDS else _url(host, port)
     service = f" as https://{name}" if name else ""
     return f"podsettle serves {where}{service} for the cluster at {source.title}"
 
@@ -291,8 +291,8 @@ def _banner(
     policies = len(source.view.policies)
     count = "1 policy" if policies == 1 else f"{policies} policies"
     if source.problems:
-        several = "" if len(source.problems) == 1 else "s"
-        count += f" (left out: what has the {len(source.problems)} problem{several} above)"
+        problems = "1 problem" if len(source.problems) == 1 else f"{len(source.problems)} problems"
+        count += f" (objects with the {problems} above are left out)"
     review = next(iter(sorted(manifests.glob("reviews/*.json"))), Path("review.json"))
     pod = manifests / "pods" / f"{review.stem}.yaml"
     if not pod.exists():

@@ -23,8 +23,8 @@ from webhook.cli.options import (
 if TYPE_CHECKING:
     from webhook.client import Backoff, Termination
 
-# A process cannot exit with more. Windows containers have larger codes, and the exit code 256 must
-# not become 0.
+# The largest exit code of a Linux process. Windows containers can have larger codes, and 256 would
+# become 0.
 _MAX_EXIT_CODE = 255
 
 
@@ -56,7 +56,7 @@ def wait(
     pod: str,
     namespace: str | None,
     container: str | None,
-    condition: str,  # noqa: ARG001 (there is one)
+    condition: str,  # noqa: ARG001 (the option has only one value)
     output: str,
     cluster: Cluster,
     backoff: Backoff,
@@ -69,7 +69,7 @@ def wait(
     --backoff-total, or after another error.
     """
     set_up_client_logging()
-    with report_errors(backoff, f"how {pod} ended"):
+    with report_errors(backoff, f"the exit code of {pod}"):
         termination = asyncio.run(_wait(pod, namespace, container, cluster, backoff))
     click.echo(_as_json(pod, termination) if output == "json" else _as_text(pod, termination))
     context.exit(

@@ -1,1 +1,1 @@
-"""Configuration for nodes and the RuntimeClass that leads pods to them."""
+"""Configuration for nodes, and the RuntimeClass that assigns pods to these nodes."""

@@ -1,4 +1,4 @@
-"""What the configurations for CRI-O and containerd share: releases and RuntimeClasses."""
+"""Releases and RuntimeClasses, for both CRI-O and containerd."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class InvalidReleaseError(ValueError):
 def parse_runtime_release(
     text: str, runtime: str, *, example: str, patch_matters: Collection[tuple[int, int]]
 ) -> Version:
-    """Return the release in a text such as `example`, also with a prefix such as `cri-o://`.
+    """Return the release in a text such as `example`, which may have a prefix such as `cri-o://`.
 
-    The text must include a patch number for the minors in `patch_matters`. Raises
-    InvalidReleaseError for another text.
+    For the minors in `patch_matters`, the text must include the patch number. Raises
+    InvalidReleaseError if the text is not a release of the runtime.
     """
     name, separator, rest = text.rpartition("://")
     if separator and name != runtime:
@@ -41,7 +41,7 @@ def parse_runtime_release(
 
 
 def runtime_class_manifest(name: str, handler: str, node_selector: Mapping[str, str]) -> Json:
-    """Return a RuntimeClass. With a node selector, its pods run only on matching nodes."""
+    """Return a RuntimeClass. If it has a node selector, its pods run only on matching nodes."""
     manifest: Json = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",

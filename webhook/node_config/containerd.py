@@ -1,4 +1,4 @@
-"""Configuration for containerd that makes overlayfs mounts volatile: an umount writes nothing back.
+"""Configuration for containerd that makes overlayfs mounts volatile: an umount then syncs no data.
 
 The option is set on the overlayfs snapshotter and so applies to the whole node. A RuntimeClass can
 only choose the node (containerd PR 8676; issues 6406 and 8402 ask for an option per container).
@@ -19,22 +19,26 @@ DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 DEFAULT_CONFIG_VERSION = 2
 
 _CAVEATS = (
-    "It holds for every container and pause container on the node, not only for pods of the class.",
-    "Linux 5.10 or later; an older kernel refuses the mount and no container starts.",
-    "After a crash or power loss the writable layers of containers are lost. Kubernetes makes new "
-    "ones; a container that is started again by hand cannot be mounted.",
-    "Images with VOLUME fail before containerd 1.6.34 and 1.7.19 (issue 10228).",
-    "containerd 1.x puts the drop-in's table in the place of the same table in the main "
-    "configuration. If that one says more, such as root_path, add it to the drop-in: "
+    "The option applies to every container and pause container on the node, not only to pods of "
+    "the RuntimeClass.",
+    "The option needs Linux 5.10 or later. An older kernel refuses the mount, and no container "
+    "starts.",
+    "A crash or power loss destroys the writable layers of the node's containers. Kubernetes "
+    "creates its containers again. A container that is started again by hand cannot be mounted.",
+    "Before containerd 1.6.34 and 1.7.19, containers do not start if their image has a VOLUME "
+    "(containerd issue 10228).",
+    "containerd 1.x replaces a table of the main configuration with the drop-in's table of the "
+    "same name. If the main table has more keys, such as root_path, add these keys to the drop-in: "
     "containerd config dump | grep -A8 'snapshotter.v1.overlayfs'",
-    f'The main configuration has to import it: imports = ["{DROP_IN.rpartition("/")[0]}/*.toml"]',
-    "Restart containerd; containers that run keep their mounts.",
-    "Bottlerocket removes the drop-in when it renders its settings, and has no setting for it "
-    "(bottlerocket issue 4885).",
+    "The main configuration must import the drop-in: "
+    f'imports = ["{DROP_IN.rpartition("/")[0]}/*.toml"]',
+    "Restart containerd to apply the drop-in. Running containers keep their mounts.",
+    "Bottlerocket removes the drop-in when it renders its settings, and it has no setting for the "
+    "option (bottlerocket issue 4885).",
 )
 _VERSION_3_CAVEAT = (
     "With this drop-in of version 3, containerd 2.1 ignores the CRI tables of a main configuration "
-    "of version 2: SystemdCgroup, registries, CNI. Leave --config-version out unless the main "
+    "of version 2: SystemdCgroup, registries, CNI. Use --config-version 3 only if the main "
     "configuration begins with version = 3."
 )
 
@@ -43,7 +47,7 @@ _VERSION_3_CAVEAT = (
 _FIRST_PATCH_BY_MINOR = {6: 24, 7: 4}
 # From this minor on, 1.N is a release of Kubernetes that may still be in use.
 _FIRST_KUBERNETES_MINOR = 20
-# containerd 2.x has two minors a year, so a larger minor is a mistake.
+# containerd 2.x gets two minors a year, so a larger minor is a typing mistake.
 _MAX_MINOR = 30
 
 
@@ -64,21 +68,21 @@ def volatile_drop_in(config_version: int = DEFAULT_CONFIG_VERSION) -> str:
 
 
 def parse_release(text: str) -> Version:
-    """Return the containerd release in a text. Raises InvalidReleaseError for another text."""
+    """Return the containerd release in a text. Raises InvalidReleaseError."""
     ambiguous_minors = tuple((1, minor) for minor in _FIRST_PATCH_BY_MINOR)
     version = parse_runtime_release(
         text, "containerd", example="2.1.5", patch_matters=ambiguous_minors
     )
     if version.major == 1 and version.minor >= _FIRST_KUBERNETES_MINOR:
         raise InvalidReleaseError(
-            f"{text} looks like Kubernetes' version; the runtime's is under CONTAINER-RUNTIME: "
-            "see kubectl get nodes -o wide"
+            f"{text} may be a release of Kubernetes; the release of containerd is in the column "
+            "CONTAINER-RUNTIME of kubectl get nodes -o wide"
         )
     last_minor = {1: max(_FIRST_PATCH_BY_MINOR), 2: _MAX_MINOR}.get(version.major, -1)
     if version.minor > last_minor:
         raise InvalidReleaseError(
-            f"there is no containerd {text} that podsettle knows, only 1.N.N up to 1.7 and 2.N.N: "
-            "see kubectl get nodes -o wide"
+            f"there is no containerd {text}: podsettle knows 1.N.N up to 1.7, and 2.N.N; see "
+            "kubectl get nodes -o wide"
         )
     return version
 
@@ -97,8 +101,8 @@ def choose_config_version(oldest: Version | None, wanted: int | None = None) -> 
             first_patch is not None and oldest.patch < first_patch
         ):
             raise UnsupportedError(
-                f"containerd {'.'.join(map(str, oldest[:3]))} has no mount_options: 1.6.24, 1.7.4 "
-                "and 2.0 are the first that have"
+                f"containerd {'.'.join(map(str, oldest[:3]))} does not have the option "
+                "mount_options: the first releases with it are 1.6.24, 1.7.4 and 2.0"
             )
         if wanted == 3:
             raise UnsupportedError("containerd before 2.0 cannot read --config-version 3")

@@ -26,9 +26,9 @@ _OLD_SPELLING, _NEW_SPELLING = SKIP_RELABEL_ANNOTATIONS
 # with an unknown spelling in `allowed_annotations`, and does not start with such a workload
 # (`ValidateRuntimes`, `Workloads.Validate`).
 _NEW_SPELLING_SINCE = Version(1, 35)
-# Before cri-o PR 5775, OpenShift's SELinux levels never compare as equal.
+# Before cri-o PR 5775, CRI-O never finds two SELinux levels of OpenShift equal.
 _LEVEL_COMPARISON_SINCE = Version(1, 24)
-# CRI-O has three minors a year, like Kubernetes, so a larger minor is a mistake.
+# CRI-O gets three minors a year, like Kubernetes, so a larger minor is a typing mistake.
 _MAX_MINOR = 60
 # The last minor of OpenShift 4 whose CRI-O is known: 1.35.
 _LAST_OPENSHIFT_MINOR = 22
@@ -47,16 +47,16 @@ class Mode(StrEnum):
 
 
 def parse_release(text: str) -> Version:
-    """Return the CRI-O release in a text. Raises InvalidReleaseError for another text.
+    """Return the CRI-O release in a text. Raises InvalidReleaseError.
 
     The check is strict, because CRI-O may not start with a configuration for a later release.
     """
     version = parse_runtime_release(text, "cri-o", example="1.33.12", patch_matters=((1, 31),))
     if version.major == 4:
         known = version.minor <= _LAST_OPENSHIFT_MINOR
-        its = f"its CRI-O is 1.{version.minor + 13}" if known else "CRI-O's is another"
+        crio = f"its CRI-O is 1.{version.minor + 13}" if known else "give the release of CRI-O"
         raise InvalidReleaseError(
-            f"{text} looks like OpenShift's version; {its}: see kubectl get nodes -o wide"
+            f"{text} may be a release of OpenShift; {crio}: see kubectl get nodes -o wide"
         )
     if version.major == 1 and version.minor >= _MAX_MINOR:
         raise InvalidReleaseError(f"there is no CRI-O {text} yet: see kubectl get nodes -o wide")
@@ -74,43 +74,44 @@ def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
             yield "CRI-O before 1.35 does not start with this drop-in."
         if mode is Mode.HANDLER:
             yield (
-                "CRI-O before 1.35 starts with this drop-in and ignores the handler: pods of the "
-                "RuntimeClass stay in ContainerCreating there."
+                "CRI-O before 1.35 starts with this drop-in, but ignores the handler. Pods of the "
+                "RuntimeClass stay in ContainerCreating on such a node."
             )
     yield (
-        "OpenShift drains and restarts the nodes of the pool one after the other as soon as the "
-        "MachineConfig is applied."
+        "When the MachineConfig is applied, OpenShift drains and restarts the nodes of the pool, "
+        "one after the other."
     )
     yield (
-        f"Only nodes of the machine config pool {role!r}, and of pools that take over its "
-        "MachineConfigs, get it. On a compact cluster the pool is master; other pools need one "
-        "MachineConfig each (--role)."
+        f"Only the nodes of the machine config pool {role!r} get the MachineConfig, and the nodes "
+        "of pools that inherit it. On a compact cluster, the pool is master. Every other pool "
+        "needs its own MachineConfig (--role)."
     )
     if mode is not Mode.WORKLOAD:
         yield (
-            "A pod that the RuntimeClass leads to a node without the handler stays in "
-            "ContainerCreating. So in this order: the MachineConfig (-o machineconfig); wait "
-            f"until `oc get mcp {role}` says UPDATED True; the RuntimeClass (-o runtimeclass); the "
-            "policy. --node-selector KEY=VALUE keeps its pods on nodes that have the handler."
+            "A pod of the RuntimeClass stays in ContainerCreating on a node without the handler. "
+            "Keep this order: first apply the MachineConfig (-o machineconfig); wait until `oc get "
+            f"mcp {role}` shows UPDATED True; apply the RuntimeClass (-o runtimeclass), and then the "
+            "policy. With --node-selector KEY=VALUE, the pods run only on nodes with that label."
         )
     yield (
-        "CRI-O compares the label of a volume's top directory alone: files deeper in the volume "
-        "that have a wrong label keep it."
+        "CRI-O compares only the label of a volume's top directory. Files deeper in the volume "
+        "keep a wrong label."
     )
 
 
 def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtime: str) -> str:
     """Return a file for /etc/crio/crio.conf.d.
 
-    `oldest` is the oldest CRI-O on the nodes, or None if it is unknown. `oci_runtime`, runc or
-    crun, is used if CRI-O cannot inherit the settings of its default handler.
+    `oldest` is the oldest CRI-O on the nodes, or None if it is unknown. `oci_runtime` is runc or
+    crun. The drop-in names it only if that CRI-O cannot inherit the settings of its default
+    handler.
 
     Raises UnsupportedError if that CRI-O does not support the mode.
     """
     if handler in _DEFAULT_HANDLERS and mode is not Mode.WORKLOAD:
         raise UnsupportedError(
-            f"--handler {handler} may be the nodes' default handler, which every pod runs under: "
-            "give a name of its own"
+            f"--handler {handler} may be the nodes' default handler, which other pods use: "
+            "give another name"
         )
     if oldest is not None and oldest < _LEVEL_COMPARISON_SINCE:
         raise UnsupportedError(
@@ -135,8 +136,8 @@ def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtim
         return _join_lines(table, *runtime, f"allowed_annotations = {allowed}")
     if not _supports(oldest, since=Version(1, 32), backports={31: 4}):
         raise UnsupportedError(
-            "default_annotations came with CRI-O 1.31.4 and 1.32.0; give --oldest where every node "
-            "has it, or take another --mode"
+            "the first releases of CRI-O with default_annotations are 1.31.4 and 1.32.0: give "
+            "--oldest if every node has such a release, or use another --mode"
         )
     defaults = (f'"{key}" = "true"' for key in spellings)
     return _join_lines(

@@ -209,7 +209,7 @@ def test_persistent_errors_exit_with_2_within_the_back_off(kubelet: Kubelet, run
     kubelet.refuse = (403, "Forbidden")
     with run(*FOLLOW) as command:
         assert command.end() == 2
-        assert "podsettle: the API server said 403" in command.stderr
+        assert "podsettle: the API server answered 403" in command.stderr
         assert "trying again" not in command.stderr
 
 

@@ -265,7 +265,7 @@ def test_forbidden_request_is_reported_without_a_retry(
     kubeconfig.write_text(json.dumps(config))
     with running(kubeconfig, tmp_path, *WAIT) as command:
         assert command.end() == 2
-        assert "podsettle: the API server said 403: " in command.stderr
+        assert "podsettle: the API server answered 403: " in command.stderr
         # Only the kubeconfig's context names the namespace.
         assert f'in the namespace "{namespace}"' in command.stderr
         assert "trying again" not in command.stderr
@@ -280,7 +280,7 @@ def test_empty_name_or_invalid_namespace_exits_with_2() -> None:
     ):
         done = podsettle(*arguments)
         assert done.returncode == 2
-        assert "is not a name" in done.stderr
+        assert "is not a valid name" in done.stderr
 
 
 def test_kubectl_plugin_waits_and_returns_the_exit_code(
@@ -307,7 +307,9 @@ def test_exhausted_back_off_names_the_option_that_prolongs_the_wait(
     with run(*WAIT, *QUICK, "--backoff-total", "200ms") as command:
         assert command.end() == 2
         last = command.stderr.splitlines()[-1]
-    begin = "podsettle: gave up after 200ms (--backoff-total): how step-1 ended is not known: "
+    begin = (
+        "podsettle: gave up after 200ms (--backoff-total): the exit code of step-1 is not known: "
+    )
     assert last.startswith(begin)
 
 
@@ -329,7 +331,9 @@ def test_unreachable_api_server_is_reported_with_its_address(tmp_path: Path) -> 
     path = kubeconfig_to(f"https://127.0.0.1:{port}", tmp_path)
     done = podsettle(*WAIT, "--kubeconfig", path, "--backoff-total", "0s")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "gave up after 0ms (--backoff-total): how step-1 ended is not known" in done.stderr
+    assert (
+        "gave up after 0ms (--backoff-total): the exit code of step-1 is not known" in done.stderr
+    )
     assert f": 127.0.0.1:{port}: connection refused" in done.stderr
     assert "ssl" not in done.stderr
 
@@ -395,11 +399,11 @@ def test_context_option_selects_the_context_of_the_kubeconfig(
 def test_resource_other_than_a_pod_exits_with_2() -> None:
     done = podsettle("wait", "deployment/foo")
     assert done.returncode == 2
-    assert "'deployment/foo': only pods: POD or pod/NAME" in done.stderr
+    assert "'deployment/foo' is not a pod: give NAME or pod/NAME" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["pod", "pods", "po"])
 def test_pod_name_with_a_kubectl_resource_prefix_is_accepted(kind: str) -> None:
     done = podsettle("wait", f"{kind}/step-1", "--kubeconfig", "/nope")
     assert done.stderr == "podsettle: /nope (--kubeconfig) does not exist\n"
-    assert "'pod/x' is not a name" in podsettle("wait", "a", "-n", "pod/x").stderr
+    assert "'pod/x' is not a valid name" in podsettle("wait", "a", "-n", "pod/x").stderr

@@ -107,7 +107,10 @@ def test_only_the_first_policy_with_the_same_name_counts_as_fine(tmp_path: Path)
 def test_registries_without_lookup_registry_give_a_note() -> None:
     text = HEAD + "  imageConfig: {registries: [quay.io]}\n  remedies: {postInitSleep: {}}\n"
     (note,) = notes_of("-", stdin=text)
-    assert note == "one: imageConfig asks no registry: lookup is Never; write lookup: Registry"
+    assert note == (
+        "one: registries and mirrors of imageConfig have no effect with lookup Never: "
+        "set lookup: Registry"
+    )
     assert notes_of("-", stdin=text.replace("{reg", "{lookup: Registry, reg")) == []
 
 

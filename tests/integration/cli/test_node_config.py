@@ -109,12 +109,12 @@ def test_containerd_that_cannot_read_the_configuration_version_is_refused() -> N
 @pytest.mark.parametrize(
     ("oldest", "message"),
     [
-        ("4.20", "looks like OpenShift's version; its CRI-O is 1.33: see kubectl get nodes"),
+        ("4.20", "may be a release of OpenShift; its CRI-O is 1.33: see kubectl get nodes"),
         ("4.19.3", "its CRI-O is 1.32"),
         ("133.12", "there is no CRI-O 133.12"),
         ("1.133.12", "there is no CRI-O 1.133.12 yet"),
         ("1.99", "there is no CRI-O 1.99 yet: see"),
-        ("4.99", "4.99 looks like OpenShift's version; CRI-O's is another: see"),
+        ("4.99", "4.99 may be a release of OpenShift; give the release of CRI-O: see"),
         ("1.33.rc1", "'1.33.rc1' is not a version such as 1.33.12"),
         ("1.33.x", "'1.33.x' is not a version such as 1.33.12"),
         ("0.9", "there is no CRI-O 0.9"),
@@ -140,7 +140,8 @@ def test_invalid_release_of_crio_is_refused(oldest: str, message: str) -> None:
         ("1.7.x", "'1.7.x' is not a version such as 2.1.5"),
         (
             "v1.33.5+k3s1",
-            "v1.33.5+k3s1 looks like Kubernetes' version; the runtime's is under CONTAINER-RUNTIME",
+            "v1.33.5+k3s1 may be a release of Kubernetes; the release of containerd is in the "
+            "column CONTAINER-RUNTIME",
         ),
         ("cri-o://1.33.5", "'cri-o://1.33.5' is not a release of containerd"),
     ],
@@ -195,7 +196,7 @@ def test_option_without_effect_is_refused(arguments: tuple[str, ...]) -> None:
 
 def test_containerd_output_explains_the_risks_of_volatile_mounts() -> None:
     text = printed(*CONTAINERD)
-    for caveat in ("every container", "5.10", "crash", "VOLUME", "imports", "in the place of"):
+    for caveat in ("every container", "5.10", "crash", "VOLUME", "imports", "replaces a table"):
         assert caveat in text
     assert "Bottlerocket" in text
     assert "SystemdCgroup" not in text

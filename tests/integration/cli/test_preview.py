@@ -116,7 +116,8 @@ def test_manifests_without_a_node_are_reported_once(tmp_path: Path) -> None:
     done = podsettle("preview", "--manifests", tmp_path, TEKTON, TEKTON, "-n", "x",
                      "--namespace-label", "a=b")  # fmt: skip
     note = (
-        f"podsettle: no Node in {tmp_path}: remedies with `when: NodesNeedIt` are taken as needed\n"
+        f"podsettle: no Node in {tmp_path}: remedies with `when: NodesNeedIt` are treated as "
+        "needed\n"
     )
     assert (done.returncode, done.stderr) == (0, note)
     assert "no Node" not in podsettle("preview", "--manifests", EXAMPLES, TEKTON).stderr

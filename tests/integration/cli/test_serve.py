@@ -67,17 +67,17 @@ def test_start_message_counts_policies_with_problems(tmp_path: Path) -> None:
     finally:
         process.terminate()
         process.wait(30)
-    assert " on 1 policy (left out: what has the 1 problem above) in " in log.read_text()
+    assert " on 1 policy (objects with the 1 problem above are left out) in " in log.read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "where"),
     [
         (("--host", "127.0.0.1"), "https://127.0.0.1:PORT"),
-        (("--host", "0.0.0.0"), "https://0.0.0.0:PORT (every address)"),
+        (("--host", "0.0.0.0"), "https://0.0.0.0:PORT (all addresses)"),
         (
             ("--host", "0.0.0.0", "--tls", "self-managed", "--own-namespace", "ns"),
-            "https://0.0.0.0:PORT (every address) as https://podsettle.ns.svc",
+            "https://0.0.0.0:PORT (all addresses) as https://podsettle.ns.svc",
         ),
     ],
 )

@@ -169,7 +169,7 @@ NOT_A_POD = "podsettle: pod ci/step-1: the answer is not a Pod\n"
         ('{"type": "ERROR", "object": {"code": null}}', NOT_A_POD),
         (
             '{"type": "ERROR", "object": {"code": 403, "message": null}}',
-            "podsettle: the API server said 403: \n",
+            "podsettle: the API server answered 403: \n",
         ),
     ],
 )
