@@ -90,8 +90,8 @@ def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
         yield (
             "A pod of the RuntimeClass stays in ContainerCreating on a node without the handler. "
             "Keep this order: first apply the MachineConfig (-o machineconfig); wait until `oc get "
-            f"mcp {role}` shows UPDATED True; apply the RuntimeClass (-o runtimeclass), and then the "
-            "policy. With --node-selector KEY=VALUE, the pods run only on nodes with that label."
+            f"mcp {role}` shows UPDATED True; apply the RuntimeClass (-o runtimeclass), and then "
+            "the policy. With --node-selector KEY=VALUE, pods run only on nodes with that label."
         )
     yield (
         "CRI-O compares only the label of a volume's top directory. Files deeper in the volume "
