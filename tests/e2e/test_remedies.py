@@ -143,7 +143,7 @@ def test_gate_gets_the_address_of_the_node_and_is_not_wrapped(settling: KubeClus
     assert wrappers(gate) == 0
 
 
-@pytest.mark.parametrize("labels", [{}, GATE_ALONE], ids=["beside the helper", "alone"])
+@pytest.mark.parametrize("labels", [{}, GATE_ALONE], ids=["with the helper", "without the helper"])
 def test_a_restricted_namespace_admits_the_gate(labels: Json, settling: KubeCluster) -> None:
     namespace = settling.namespace(
         "restricted-", labels={"pod-security.kubernetes.io/enforce": "restricted"}

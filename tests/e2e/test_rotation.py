@@ -119,8 +119,8 @@ def test_both_replicas_serve_the_certificate_that_one_issued(installation: Insta
     shown = {_shown(replica.port, host, installation.bundle()) for replica in (one, two)}
     assert len(shown) == 1
     assert installation.stored().bundle == installation.bundle()
-    assert "is held" in installation.holder().said()
-    assert sum("is held" in replica.said() for replica in (one, two)) == 1
+    assert "is held" in installation.holder().log_text()
+    assert sum("is held" in replica.log_text() for replica in (one, two)) == 1
 
 
 def test_rotation_under_load_fails_no_pod(installation: Installation) -> None:

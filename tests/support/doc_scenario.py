@@ -1,4 +1,4 @@
-"""A report's page, tried as it says: its policies, its commands, and pods as in the report."""
+"""The scenario of a report's page: its policies, its commands, and the pods of the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PODS = DATA / "pods"
 
 
 class Admitted(NamedTuple):
-    """A pod that went through the webhook."""
+    """A pod before and after the webhook."""
 
     before: Json
     after: Json
@@ -36,7 +36,7 @@ class Admitted(NamedTuple):
 
 
 class DocScenario:
-    """A page, and a directory to try it in."""
+    """A page, and a directory with its policies and objects."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self.page = Page(DOCS / "reports" / f"{name}.md")
@@ -44,7 +44,7 @@ class DocScenario:
         self._policy = directory / "no-policy.yaml"
 
     def apply(self, *objects: Json, policies: slice = slice(1)) -> None:
-        """Have the page's policies, by default the first, beside the cluster's objects."""
+        """Write policies of the page, by default the first, and objects of the cluster."""
         self._cluster.mkdir(exist_ok=True)
         text = yaml.safe_dump_all(self.page.policies[policies], sort_keys=False)
         _, file = self.page.command("check").arguments
@@ -54,7 +54,7 @@ class DocScenario:
         (self._cluster / "view.yaml").write_text(json.dumps(view))
 
     def admit(self, pod: Json) -> Admitted:
-        """The pod's creation, as the API server asks and acts on the answer."""
+        """Review the creation of the pod, and apply the patch as the API server does."""
         source = ManifestsSource(self._cluster)
         source.refresh()
         assert not source.problems
@@ -71,13 +71,16 @@ class DocScenario:
         return Admitted(pod, after, reasons, body["response"].get("warnings", []))
 
     def run(self, *words: str, stdin: str | None = None) -> str:
-        """What the page's first command that begins so prints; it is what the page says."""
+        """Run the page's first command that begins with `words`, and return its output.
+
+        The output must contain the lines that the page shows.
+        """
         typed = self.page.command(*words)
         arguments = [IMAGE if word == "IMAGE" else word for word in typed.arguments]
         done = podsettle(*arguments, stdin=stdin)
         assert done.returncode == 0, done.stderr
         printed = [line.rstrip() for line in done.stdout.splitlines()]
-        # A line of its own stands for lines that are left out; within one, for the rest of a text.
+        # A line with only an ellipsis stands for omitted lines, one within a line for omitted text.
         shown = [line.rstrip() for line in typed.output if line.strip() != "…"]
         patterns = {line: ".*".join(map(re.escape, line.split("…"))) for line in shown}
         missing = [
@@ -89,18 +92,18 @@ class DocScenario:
         return done.stdout
 
     def preview(self, pod: Json) -> None:
-        """Type what the page tells to try before the policy is applied."""
+        """Run the commands that the page recommends before the policy is applied."""
         self.run("check")
         assert self.page.command("preview").output
         self.run("preview", stdin=json.dumps(pod))
 
 
 def containers(pod: Json, kind: str = "initContainers") -> dict[str, Any]:
-    """A pod's containers by name."""
+    """Return the containers of a pod by name."""
     return {container["name"]: container for container in pod["spec"].get(kind, ())}
 
 
 def of_kind(kind: str, document: Json) -> Json:
-    """A document as the API server would have it."""
+    """Return the document with its apiVersion and kind."""
     versions = {"RuntimeClass": "node.k8s.io/v1"}
     return {"apiVersion": versions.get(kind, "v1"), "kind": kind, **document}

@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 
 def read_logs(records: Sequence[Record], since: int, stamps: bool) -> Iterator[bytes]:
-    """What the kubelet sends of each record."""
+    """Yield what the kubelet sends of each record."""
     at_line_start = True
     for record in records:
         sent = record.text if record.partial else record.text + b"\n"
@@ -62,20 +62,20 @@ class Log:
         self.changed = threading.Condition()
 
     def write(self, *records: Record) -> None:
-        """The container writes."""
+        """Append records to the log."""
         with self.changed:
             self.records += records
             self.changed.notify_all()
 
     def end(self) -> None:
-        """The container ends."""
+        """End the log."""
         with self.changed:
             self.ended = True
             self.changed.notify_all()
 
 
 class Kubelet:
-    """Listens at `port` of 127.0.0.1. `listening` makes one."""
+    """A fake kubelet at `port` of 127.0.0.1. `listening` starts it."""
 
     node = "new-node"
 
@@ -83,11 +83,11 @@ class Kubelet:
         self.certificate_issued = True
         self.handshakes_refused = 0
         self.queries: list[dict[str, str]] = []
-        """Of each request for a log."""
+        """The query of each request for a log."""
         self.break_after: list[int] = []
         """Where the next streams break: bytes of the whole log with its stamps. Then none does."""
         self.refuse: tuple[int, str] | None = None
-        """What to answer instead of a log."""
+        """The status and text to answer instead of a log."""
         self.current, self.previous = Log(), Log()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -97,7 +97,7 @@ class Kubelet:
     @classmethod
     @contextmanager
     def listening(cls) -> Iterator[Self]:
-        """A kubelet, while the block runs."""
+        """Run a fake kubelet while the block runs."""
         kubelet = cls()
         thread = threading.Thread(target=kubelet._accept, daemon=True)
         thread.start()
@@ -186,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return True
 
     def _send(self, data: bytes) -> bool:
-        """Whether the connection is still there."""
+        """Return whether the connection is still open."""
         broken = self._limit is not None and len(data) >= self._limit
         if broken:
             data = data[: max(self._limit or 0, 0)]
@@ -208,4 +208,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

@@ -37,7 +37,7 @@ RELEASE = "podsettle"
 IMAGES = "--set=image.repository=registry.example/podsettle,lingerImage=registry.example/linger:1"
 """The values without which there is no release."""
 QUIET = "--set=drain.quiet=4s"
-"""No long waiting for more reviews in the end."""
+"""A short idle time at shutdown."""
 FAIL = ("--set=webhook.failurePolicy=Fail", QUIET)
 HOST = f"{RELEASE}.{NAMESPACE}.svc"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
@@ -59,7 +59,7 @@ def policy(name: str, **spec: Any) -> Json:
 
 
 def own_address() -> str:
-    """An address of this machine that is not a loopback one. Nothing is sent."""
+    """Return an address of this machine other than loopback. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))
         address: str = probe.getsockname()[0]
@@ -67,7 +67,7 @@ def own_address() -> str:
 
 
 class Installation:
-    """A release on a cluster, and the replicas that run."""
+    """A release on a cluster, and its running replicas."""
 
     def __init__(self, cluster: KubeCluster, directory: Path) -> None:
         self.cluster = cluster
@@ -77,7 +77,7 @@ class Installation:
         self._numbers = count()
 
     def helm(self, *arguments: str | Path) -> str:
-        """Run helm as the administrator; it has to succeed, and to warn of nothing."""
+        """Run helm as the administrator. It must succeed without a warning."""
         done = run("helm", *arguments, "--namespace", NAMESPACE, kubeconfig=self.cluster.kubeconfig)
         assert done.returncode == 0, done.stderr
         assert not done.stderr, done.stderr
@@ -166,14 +166,14 @@ class Installation:
         return found
 
     def _kubeconfig(self) -> Json:
-        """With the rights of the chart's ServiceAccount and no others."""
+        """Return a kubeconfig with the rights of the chart's ServiceAccount only."""
         made: Json = json.loads(self.cluster.kubeconfig.read_text())
         token = self.cluster.token_for(RELEASE, NAMESPACE)
         made["users"] = [{"name": "admin", "user": {"token": token}}]
         return made
 
     def admit(self, replica: Replica) -> None:
-        """What the controller for EndpointSlices does once a pod is ready."""
+        """Do the work of the controller for EndpointSlices for a ready pod."""
         self.cluster.create(
             f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
             {
@@ -205,7 +205,7 @@ class Installation:
         self.cluster.request("DELETE", path)
 
     def documented(self, page: str, heading: str, number: int = 0) -> str:
-        """The command in a section of the documentation."""
+        """Return the command in a section of the documentation."""
         text = (DOCS / page).read_text()
         _, _, section = text.partition(f"\n## {heading}\n")
         section = section.partition("\n## ")[0]
@@ -237,7 +237,7 @@ class Installation:
 
 
 class Replica:
-    """A process that stands for a pod of the Deployment."""
+    """A process in place of a pod of the Deployment."""
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ async def lookup(new_lookup: NewLookup) -> ImageLookup:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory, ca: trustme.CA) -> Iterator[RunningRegistry]:
-    """One that lets everybody in."""
+    """A registry without authentication."""
     with start_registry(tmp_path_factory.mktemp("registry"), ca) as running:
         yield running
 

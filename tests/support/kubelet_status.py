@@ -1,4 +1,4 @@
-"""Pods whose status a test writes as a kubelet would, and commands that run meanwhile."""
+"""Pods whose status a test writes in place of a kubelet, and podsettle commands in background."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ RUNNING = {"running": {"startedAt": "2026-05-30T10:00:00Z"}}
 
 
 def terminated(code: int, reason: str | None = None, **more: Any) -> dict[str, Any]:
-    """The state of a container that has ended."""
+    """Return the state of a container that has ended."""
     reason = reason or ("Completed" if code == 0 else "Error")
     finished = {"finishedAt": "2026-05-30T10:01:00Z", "startedAt": "2026-05-30T10:00:00Z"}
     return {"terminated": {"exitCode": code, "reason": reason, **finished, **more}}
 
 
 def waiting(reason: str, message: str = "") -> dict[str, Any]:
-    """The state of a container that does not run yet."""
+    """Return the state of a container that does not run yet."""
     return {"waiting": {"reason": reason, "message": message}}
 
 
@@ -77,11 +77,11 @@ class Pod:
 
     @property
     def exists(self) -> bool:
-        """Whether the API server has it."""
+        """Whether the pod exists at the API server."""
         return self._cluster.request("GET", self._path).status == 200
 
     def say(self, phase: str, states: dict[str, Any] | None = None, **more: Any) -> None:
-        """Write phase and containers' states, as the kubelet does it in one patch."""
+        """Write the phase and the states of containers in one patch, as the kubelet does."""
         statuses = [
             {
                 "name": name,
@@ -111,13 +111,13 @@ class Pod:
         assert answer.status == 200, answer.body
 
     def delete(self) -> None:
-        """Delete it at once."""
+        """Delete the pod without a grace period."""
         answer = self._cluster.request("DELETE", self._path, {"gracePeriodSeconds": 0})
         assert answer.status == 200, answer.body
 
 
 class Command:
-    """A podsettle that runs. `running` makes one."""
+    """A running podsettle command. `running` starts it."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
         self._process = process
@@ -125,30 +125,30 @@ class Command:
 
     @property
     def stdout(self) -> bytes:
-        """What it has written so far."""
+        """The standard output so far."""
         return (self._directory / "stdout").read_bytes()
 
     @property
     def stderr(self) -> str:
-        """What it has said so far."""
+        """The standard error so far."""
         return (self._directory / "stderr").read_text()
 
     def await_word(self, text: str, times: int = 1) -> None:
-        """Wait until it has said this so many times."""
+        """Wait until the standard error contains the text this many times."""
 
-        def said() -> bool:
+        def has_text() -> bool:
             over = self._process.poll() is not None
             assert self.stderr.count(text) >= times or not over, self.stderr
             return self.stderr.count(text) >= times
 
-        await_that(said, f"it says {text!r}")
+        await_that(has_text, f"it says {text!r}")
 
     def await_output(self, data: bytes) -> None:
-        """Wait until it has written this."""
+        """Wait until the standard output contains the data."""
         await_that(lambda: data in self.stdout, f"it writes {data[:40]!r}")
 
     def end(self) -> int:
-        """Wait for its exit code."""
+        """Wait for the end of the command, and return its exit code."""
         return self._process.wait(60)
 
 
@@ -160,7 +160,7 @@ def running(
     stdout: int | None = None,
     program: str = PODSETTLE,
 ) -> Iterator[Command]:
-    """A podsettle command, while the block runs; its output goes to a file, or to `stdout`."""
+    """Run a command while the block runs. Its output goes to a file, or to `stdout`."""
     directory.mkdir(exist_ok=True)
     with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
         process = subprocess.Popen(

@@ -25,7 +25,7 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Balancer:
-    """A Service's virtual address: each new connection goes to the next of the replicas."""
+    """A Service's virtual address, which distributes connections over the replicas in turn."""
 
     def __init__(self) -> None:
         self.ports: list[int] = []
@@ -90,11 +90,11 @@ class Replica:
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self.process, self.port, self.log = process, port, log
-        # What it shows is checked elsewhere; probes do not check it either.
+        # Other tests verify the certificate. Probes do not verify it either.
         self._client = httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=False)
 
     def readyz(self) -> httpx.Response | None:
-        """The answer to a probe; None where there is none."""
+        """Return the answer to a probe, or None without an answer."""
         try:
             return self._client.get("/readyz?verbose", timeout=5)
         except httpx.TransportError:
@@ -105,7 +105,7 @@ class Replica:
         answer = self.readyz()
         return answer is not None and answer.status_code == 200
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text()
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Installation:
         assert self.cluster.request("PATCH", path, {"data": values}).status == 200
 
     def empty_secret(self) -> None:
-        """Remove all data."""
+        """Remove all data of the Secret."""
         path = f"{self.secret_path}/podsettle-tls"
         patch = [{"op": "remove", "path": "/data"}]
         assert self.cluster.request("PATCH", path, patch).status == 200
@@ -201,7 +201,7 @@ class Installation:
 
         def held() -> bool:
             for replica in self._replicas:
-                lines = replica.said().splitlines()
+                lines = replica.log_text().splitlines()
                 states = [line for line in lines if "held by this replica" in line]
                 if replica.process.poll() is None and states and "no longer" not in states[-1]:
                     found.append(replica)

@@ -1,4 +1,4 @@
-"""A real `podsettle serve`, and the commands as a person runs them."""
+"""Server processes of `podsettle serve`, and runs of podsettle's commands."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _ports = iter(random.sample(range(20_000 + _worker % 2, 32_000, 2), 6_000))
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the loopback address, another one each time."""
+    """Return an unused port of the loopback address, another one each time."""
     for port in _ports:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))

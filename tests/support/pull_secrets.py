@@ -1,4 +1,4 @@
-"""Pull secrets that tests make up."""
+"""Pull secrets for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webhook.core.pull_secrets import DOCKER_CONFIG_JSON, PullSecret
 
 
 class Secrets:
-    """Some secrets for everybody, or for namespaces by name."""
+    """A reader with secrets for all namespaces, or for namespaces by name."""
 
     def __init__(self, *secrets: PullSecret, **namespaces: tuple[PullSecret, ...]) -> None:
         self.secrets = secrets
@@ -25,7 +25,7 @@ class Secrets:
 
 
 def docker_config(auths: Mapping[str, tuple[str, str]], name: str = "pull") -> PullSecret:
-    """A secret as `kubectl create secret docker-registry` makes one."""
+    """Return a secret like one of `kubectl create secret docker-registry`."""
     entries = {
         place: {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
         for place, (user, password) in auths.items()

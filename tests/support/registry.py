@@ -49,13 +49,13 @@ _HASHED = "tester:$2y$05$Nnz6mXzB9ISZfUs2ZpkzgOLmtk1R.HPaVzvtF0TA6fS3Cw9g1jvL6"
 
 
 def require(program: str) -> None:
-    """Skip where a program is not installed; in CI a skip is a failure."""
+    """Skip the test if a program is not installed. In CI the test fails instead."""
     if not any(os.access(Path(d) / program, os.X_OK) for d in os.get_exec_path()):
         pytest.skip(f"{program} is not installed")
 
 
 class Image(NamedTuple):
-    """An image as a registry holds it: a manifest, and the blobs that it names."""
+    """An image in a registry: a manifest and its blobs."""
 
     manifest: bytes
     media_type: str
@@ -67,7 +67,7 @@ class Image(NamedTuple):
 
     @property
     def as_docker(self) -> Image:
-        """The same under Docker's media types."""
+        """The same image with the media types of Docker."""
         document = json.loads(self.manifest)
         document["mediaType"] = DOCKER_MANIFEST
         document["config"]["mediaType"] = DOCKER_CONFIG
@@ -85,7 +85,7 @@ def made_image(
     cmd: Sequence[str] = (),
     architecture: str = "amd64",
 ) -> Image:
-    """An image without files, made by umoci."""
+    """Return an image without files, made by umoci."""
     require(UMOCI)
     layout = directory / f"layout-{len(list(directory.iterdir()))}"
     options = ["--architecture", architecture, "--os", "linux"]
@@ -109,7 +109,7 @@ def made_image(
 
 
 def index_of(*images: tuple[Image, Mapping[str, Any]], media_type: str = OCI_INDEX) -> Image:
-    """An index; each image comes with what its entry says beside the digest."""
+    """Return an index. Each image comes with the further fields of its entry."""
     entries = [
         {"mediaType": i.media_type, "digest": i.digest, "size": len(i.manifest), **said}
         for i, said in images
@@ -119,13 +119,13 @@ def index_of(*images: tuple[Image, Mapping[str, Any]], media_type: str = OCI_IND
 
 
 def platform(architecture: str, os: str = "linux") -> dict[str, Any]:
-    """What an index says of an image for a platform."""
+    """Return the fields of an index entry for a platform."""
     return {"platform": {"os": os, "architecture": architecture}}
 
 
 @dataclass
 class RunningRegistry:
-    """A registry that answers."""
+    """A running registry."""
 
     host: str
     log: Path
@@ -155,7 +155,7 @@ class RunningRegistry:
         return images[-1].digest
 
     def requests(self, method: str = "", path: str = "") -> list[str]:
-        """`METHOD /path STATUS` of what podsettle asked, by the registry's own log."""
+        """Return `METHOD /path STATUS` of each request of podsettle, from the registry's log."""
         found = re.findall(
             r'"([A-Z]+) (\S+) HTTP/1.1" (\d+) \d+ "[^"]*" "podsettle"', self.log.read_text()
         )
@@ -174,7 +174,7 @@ def start_registry(
     authorize: Callable[[str], Mapping[str, str]] = _no_authorization,
     **configuration: Any,
 ) -> Iterator[RunningRegistry]:
-    """A registry; keywords are sections of its configuration."""
+    """Run a registry. Keywords are sections of its configuration."""
     require(REGISTRY)
     host = f"127.0.0.1:{free_port()}"
     home = directory / f"registry-{host.rpartition(':')[2]}"
@@ -216,13 +216,13 @@ def start_registry(
 
 
 def basic(_scope: str) -> Mapping[str, str]:
-    """What USER sends."""
+    """Return the headers of a request by USER."""
     pair = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     return {"Authorization": f"Basic {pair}"}
 
 
 def htpasswd(directory: Path) -> dict[str, Any]:
-    """`auth` of a registry for USER."""
+    """Return the section `auth` of a registry's configuration that admits USER."""
     file = directory / "htpasswd"
     file.write_text(f"{_HASHED}\n")
     return {"htpasswd": {"realm": "tests", "path": str(file)}}
@@ -233,7 +233,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Server:
-    """A server of the test's own: it plays a registry that no honest one would be."""
+    """A fake registry that may misbehave."""
 
     host: str = ""
     seen: list[web.Request] = field(default_factory=list)
@@ -245,7 +245,7 @@ class Server:
 
 @asynccontextmanager
 async def start_server(ca: trustme.CA, handler: Handler, *names: str) -> AsyncIterator[Server]:
-    """A server with one handler for everything."""
+    """Run a server with one handler for all requests."""
     server = Server()
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -268,7 +268,7 @@ async def start_server(ca: trustme.CA, handler: Handler, *names: str) -> AsyncIt
 
 
 def serving(image: Image, *more: Image) -> Handler:
-    """A handler that serves images by any tag, the first, and by digest."""
+    """Return a handler that serves the first image for any tag, and all images by digest."""
     blobs = {digest_of(blob): blob for each in (image, *more) for blob in each.blobs}
     manifests = {each.digest: each for each in (image, *more)}
 

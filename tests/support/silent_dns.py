@@ -14,7 +14,7 @@ _ADDRESS = "127.0.66.53"
 
 
 def _why_not() -> str:
-    """Why this machine gives no process name servers of its own, if so."""
+    """Return why this machine cannot give a process its own name servers, or an empty text."""
     command = ["unshare", "--mount", "mount", "--bind", "/etc/hosts", "/etc/resolv.conf"]
     try:
         done = subprocess.run(command, capture_output=True, text=True)

@@ -303,7 +303,7 @@ def test_releases_with_different_names_share_no_object() -> None:
     assert max(len(name) for kind, name in names("r" * 53) if kind == "Service") <= 63
 
 
-@pytest.mark.parametrize("namespaces", [[], ["ci"]], ids=["everywhere", "somewhere"])
+@pytest.mark.parametrize("namespaces", [[], ["ci"]], ids=["all namespaces", "one namespace"])
 def test_notes_warn_if_podsettle_may_read_every_secret(namespaces: list[str]) -> None:
     said = {"imageConfig.pullSecrets": True, "imageConfig.pullSecretNamespaces": namespaces}
     flags = ("--dry-run=client", *set_flags(said))

@@ -312,7 +312,9 @@ def test_wait_works_for_any_user_on_a_read_only_root(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    "around", [[], ["/linger", "--min-lifetime", AN_HOUR, "--"]], ids=["alone", "settled"]
+    "around",
+    [[], ["/linger", "--min-lifetime", AN_HOUR, "--"]],
+    ids=["unwrapped", "wrapped by linger"],
 )
 def test_wait_in_a_container_ends_immediately_at_a_termination_signal(
     machine: Machine, number: signal.Signals, around: list[str]

@@ -111,7 +111,7 @@ SET = (True, "/etc/example/certs.d", ["/opt/example/bin"], "/etc/example/net.d")
 
 
 @BESIDE
-@pytest.mark.parametrize("states_release", [True, False], ids=["--oldest", "any release"])
+@pytest.mark.parametrize("states_release", [True, False], ids=["with --oldest", "without --oldest"])
 def test_drop_in_adds_volatile_and_changes_no_other_setting(
     dump: Dump, major: int, main_version: int, states_release: bool
 ) -> None:

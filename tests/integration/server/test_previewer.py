@@ -364,7 +364,7 @@ def test_crash_of_the_worker_fails_only_one_preview(
     assert "preview: the worker process failed: it ended (exit code -9)" in caplog.text
 
 
-@pytest.mark.parametrize("at_work", [True, False], ids=["at work", "waiting"])
+@pytest.mark.parametrize("at_work", [True, False], ids=["busy", "idle"])
 def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -> None:
     app, server = serve(replace(DEFAULT_LIMITS, max_waiting=2))
     clients = [server.connect() for _ in range(3)]

@@ -65,7 +65,7 @@ AUDIT_POLICY: Json = {
 
 
 class Answer(NamedTuple):
-    """What the API server answered."""
+    """An answer of the API server."""
 
     status: int
     body: Json
@@ -78,7 +78,7 @@ class ServerError(Exception):
 
 
 class KubeCluster:
-    """A running API server. `start` makes one."""
+    """A running API server. `start` starts it."""
 
     def __init__(self, directory: Path, found: Programs, flags: Iterable[str]) -> None:
         self.directory = directory
@@ -192,7 +192,7 @@ class KubeCluster:
         return Answer(answer.status_code, _decoded(answer), _warnings(answer))
 
     def create(self, path: str, body: Json) -> Json:
-        """Create an object that nothing may refuse."""
+        """Create an object. The API server must accept it."""
         status, created, _ = self.request("POST", path, body)
         assert status == 201, f"POST {path}: {status} {created.get('message', created)}"
         return created
@@ -317,7 +317,7 @@ class KubeCluster:
         return found[0]
 
     def _close(self) -> None:
-        # Nobody needs what they would still write.
+        # Their remaining output is not needed.
         self._client.close()
         self._apiserver.kill()
         self._etcd.kill()
@@ -373,7 +373,7 @@ class KubeCluster:
             "--unsafe-no-fsync",
             f"--listen-client-urls={self.etcd_url}",
             f"--listen-client-http-urls=unix://{self._etcd_http}",
-            # Nobody asks for it, and it may not be a socket.
+            # No client uses it, and it must not be a socket.
             "--advertise-client-urls=http://localhost:2379",
             f"--listen-peer-urls=unix://{self.directory}/peers.sock",
             "--log-level=warn",

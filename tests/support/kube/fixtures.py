@@ -59,7 +59,7 @@ def _runtime_class(name: str, spec: Json) -> Json:
 
 
 def _priority_class(cluster: KubeCluster, name: str, value: int) -> None:
-    """The API server brings the `system-` classes itself, and lets nobody make more of them."""
+    """The API server creates the `system-` classes itself, and refuses further ones."""
     found = cluster.request("GET", f"{_SCHEDULING_API}/{name}").body
     if found.get("code") == 404:
         found = cluster.create(_SCHEDULING_API, {"metadata": {"name": name}, "value": value})

@@ -278,7 +278,7 @@ def test_only_reviews_up_to_64_kib_are_cached(length: int, cached: bool) -> None
         pod(container("a", "x" * 40_000)),
         pod(*[container(f"c{n}", "sh") for n in range(60)]),
     ],
-    ids=["long", "answered at length"],
+    ids=["long command", "many containers"],
 )
 def test_a_large_cache_entry_is_not_stored(document: Json) -> None:
     cache = DecisionCache()

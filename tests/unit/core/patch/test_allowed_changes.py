@@ -46,7 +46,7 @@ def test_the_self_check_does_not_mutate_the_received_pod() -> None:
         lambda patch: patch.wrap("containers", 0, ["w"]),  # It has no command.
         lambda patch: patch.move_init_container_first(7),
     ],
-    ids=["replaces what is absent", "moves what is absent"],
+    ids=["replaces an absent value", "moves an absent value"],
 )
 def test_a_patch_that_does_not_apply_is_rejected(edit: Callable[[PodPatch], None]) -> None:
     patch = patch_of(pod(container("a"), containers=[container("main")]))
