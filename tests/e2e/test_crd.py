@@ -113,12 +113,12 @@ def test_invalid_policy_is_refused_with_the_path_of_the_value(
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        (sleep(sleep="61s"), "is longer than 1m, the longest a pod may be held up"),
+        (sleep(sleep="61s"), "is longer than 1m, the maximum delay of a pod"),
         (sleep(sleep="0", minLifetime="0"), "minLifetime and sleep are both 0"),
         (sleep(initContainers=[]), "initContainers and containers are both empty"),
         (sleep(initContainers=[], containers=[]), "initContainers and containers are both empty"),
         (gate(timeout="0s"), "timeout is 0: leave the remedy out instead"),
-        (gate(timeout="61s"), "is longer than 1m, the longest a pod may be held up"),
+        (gate(timeout="61s"), "is longer than 1m, the maximum delay of a pod"),
         (policy_document(remedies={}), "no remedy is set: name at least one"),
         (requirement("In"), "operator In needs values"),
         (requirement("DoesNotExist", values=["a"]), "operator DoesNotExist takes no values"),

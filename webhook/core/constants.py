@@ -1,4 +1,4 @@
-"""The names that podsettle reads and writes on objects. They are a contract with users."""
+"""The names that podsettle reads and writes in objects. They are a contract with users."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ LABEL_POLICY = f"{GROUP}/policy"
 LABEL_ENABLED = f"{GROUP}/enabled"
 """On a namespace: `"false"` switches podsettle off there."""
 LABEL_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""On every namespace: its name. The API server sets this label."""
 
 ANNOTATION_SKIP = f"{GROUP}/skip"
 """On a pod: `"true"` to skip all remedies, or a comma-separated list of remedies to skip."""
@@ -22,28 +23,37 @@ ANNOTATION_SETTLED = f"{GROUP}/settled"
 """On a settled pod: its fingerprint (`PodPatch.settled_fingerprint`). While it matches, the match
 condition `not-settled` keeps the API server from calling podsettle again for the pod."""
 ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
+"""On a mirror pod, which the kubelet creates to represent a static pod."""
 
 SKIP_RELABEL_ANNOTATIONS = (
     "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",
     "try-skip-volume-selinux-label.crio.io",
 )
-"""CRI-O's two spellings: the first since 1.21.4, the second since 1.35.0 (cri-o PR 9537). podsettle
-writes both, because a release ignores the spelling that it does not know."""
+"""The two names of one annotation for CRI-O. The first exists since CRI-O 1.21.4, the second since
+1.35.0 (cri-o PR 9537). podsettle writes both, because a release ignores the name that it does not
+know."""
 
 OWN_ANNOTATIONS = frozenset({ANNOTATION_APPLIED, ANNOTATION_SETTLED, *SKIP_RELABEL_ANNOTATIONS})
+"""The annotations that podsettle sets on pods."""
 
 SYSTEM_NAMESPACE_PREFIXES = ("kube-", "openshift-")
 """The prefixes of namespaces that belong to the cluster itself. podsettle changes no pods in them,
 unless a policy's selector names the namespace."""
 
 HELPER = "podsettle-linger"
-"""The name of the helper's init container and of its volume."""
+"""The name of the init container that copies the helper into a pod, and of the volume that holds
+the helper."""
 KUBELET_GATE = "podsettle-kubelet-gate"
 """The name of the init container that waits for the node's kubelet."""
 OWN_CONTAINERS = frozenset({HELPER, KUBELET_GATE})
+"""The names of the init containers that podsettle inserts into pods."""
 HELPER_MOUNT = "/podsettle"
+"""The path at which containers mount the volume with the helper."""
 HELPER_PATH = f"{HELPER_MOUNT}/linger"
+"""The path of the helper's executable in a container that mounts the volume."""
 HELPER_IN_IMAGE = "/linger"
+"""The path of the helper's executable in the helper's own image."""
 
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
-"""The name of an object, for `fullmatch`. It allows no slash, so a name stays one path segment."""
+"""The pattern of an object's name, for `fullmatch`. It allows no slash, so a name that is inserted
+into a URL stays one segment of its path."""

@@ -1,8 +1,8 @@
 """Queries for the entrypoints of images, and their results.
 
-A container without `command` starts what its image says. A decision does no I/O: it gets the images
-that are known and reports those that are missing. The caller looks the missing images up
-(`webhook.images`) and decides again.
+A container without `command` starts the entrypoint of its image. A decision does no I/O. It reads
+the results of earlier queries and reports the queries that have no result yet. The caller looks up
+the missing images (`webhook.images`) and asks for the decision again.
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ import msgspec
 from webhook.core.types import glob_matches
 
 _MAX_HOST_CHARACTERS = 253
-"""The length of a DNS name. A longer host matches no glob."""
+"""The maximum length of a DNS name. A longer host matches no glob."""
 MAX_REFERENCE_CHARACTERS = 600
-"""The length of an image reference: a name of 255, a tag of 128 and a digest of 135, rounded up.
+"""The maximum length of an image reference: a name of 255 characters, a tag of 128 and a digest of
+135, rounded up.
 
 podsettle sees a pod before the API server validates it, so the reference may be longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupRules:
-    """The registries that a policy allows podsettle to ask, and the mirrors to ask instead."""
+    """The registries that a policy allows podsettle to ask, and mirrors of registries."""
 
     registries: tuple[str, ...] = ()
+    """Globs on `host` or `host:port`."""
     mirrors: tuple[tuple[str, str], ...] = ()
+    """Pairs of a registry and the mirror to ask instead of it."""
 
     def allows(self, host: str) -> bool:
         """Return whether podsettle may ask a registry, `host` or `host:port`.
 
-        A glob's `*` stands for any run of characters of the host. The port is matched apart from
-        the host: a glob without a port allows only hosts without a port.
+        A `*` in a glob's host stands for any run of characters. The ports must be equal: a glob
+        without a port allows only hosts without a port. The port `*` allows every port.
         """
-        name, port = _split_port(host)
-        if len(name) > _MAX_HOST_CHARACTERS:
+        host_name, port = _split_port(host)
+        if len(host_name) > _MAX_HOST_CHARACTERS:
             return False
         for glob in self.registries:
-            wanted, wanted_port = _split_port(glob)
-            if wanted_port in (port, "*" if port else port) and glob_matches(wanted, name):
+            host_glob, glob_port = _split_port(glob)
+            port_allowed = glob_port in (port, "*" if port else port)
+            if port_allowed and glob_matches(host_glob, host_name):
                 return True
         return False
 
@@ -49,13 +53,17 @@ class LookupRules:
         """Return the mirror to ask instead of a registry, if there is one."""
         return next((mirror for original, mirror in self.mirrors if original == host), None)
 
-    def names(self, host: str) -> bool:
-        """Return whether the policy names this `host` or `host:port` without a wildcard."""
+    def names_exactly(self, host: str) -> bool:
+        """Return whether the policy names this `host` or `host:port`, as a registry or a mirror.
+
+        A glob with a wildcard does not count.
+        """
         mirrors = (mirror.partition("/")[0] for _, mirror in self.mirrors)
         return host in self.registries or host in mirrors
 
 
 def _split_port(host: str) -> tuple[str, str]:
+    """Return the host and the port of `host:port`. The port is empty if there is none."""
     name, colon, port = host.rpartition(":")
     return (name, port) if colon and not port.endswith("]") else (host, "")
 
@@ -68,17 +76,19 @@ class ImageConfig(NamedTuple):
 
 
 class Unavailable(NamedTuple):
-    """The reason, for the pod's owner, why an image's configuration is unavailable."""
+    """A failed look-up of an image's configuration."""
 
     why: str
+    """The reason, in words for the owner of the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageQuery:
     """One image whose configuration a decision needs.
 
-    `architectures` are those of the nodes that the pod could land on. They are empty if one of them
-    is unknown. `pull_secrets` and `service_account` are those of the pod.
+    `architectures` holds the architectures of the nodes that the pod could land on. It is empty if
+    one of these architectures is unknown. `pull_secrets` and `service_account` are the names that
+    the pod's spec gives.
     """
 
     image: str
@@ -92,29 +102,30 @@ class ImageQuery:
 KnownImages: TypeAlias = Mapping[ImageQuery, ImageConfig | Unavailable]
 
 NO_IMAGES: KnownImages = {}
-_NOT_ASKED = Unavailable("the image was not looked up")
+_NOT_LOOKED_UP = Unavailable("the image was not looked up")
 
 
 class Images(msgspec.Struct):
-    """The images that one decision knows, and the images that it turned out to need."""
+    """The images that one decision knows, and the images that it needs but does not know."""
 
     known: KnownImages = NO_IMAGES
     missing: dict[ImageQuery, None] = {}
-    """The queries without a result, each once, in the order of the calls to `find`."""
+    """The queries without a result, in the order of the calls to `find`. The values mean nothing:
+    the dict serves as an ordered set."""
 
     def find(self, query: ImageQuery) -> ImageConfig | Unavailable:
         """Return the known result of a query. Record the query as missing if there is none."""
-        found = self.known.get(query)
-        if found is None:
+        result = self.known.get(query)
+        if result is None:
             self.missing[query] = None
-            return _NOT_ASKED
-        return found
+            return _NOT_LOOKED_UP
+        return result
 
 
 def escape_dollars(text: str) -> str:
-    """Return a text of an image so that it keeps its meaning in a pod's `command` or `args`.
+    """Escape one word of an image's command for a pod's `command` or `args`.
 
-    The kubelet replaces `$(NAME)` and turns `$$` into `$` in the pod's lists, but not in those that
-    come from the image (kubernetes `third_party/forked/golang/expansion`).
+    In the pod's lists the kubelet replaces `$(NAME)` and turns `$$` into `$`. It does not do this
+    in the lists of the image (kubernetes `third_party/forked/golang/expansion`).
     """
     return text.replace("$", "$$")

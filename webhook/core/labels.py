@@ -15,11 +15,11 @@ from pydantic import AfterValidator, WithJsonSchema
 Labels: TypeAlias = Mapping[str, str]
 
 Matcher: TypeAlias = Callable[[Labels], bool]
-"""A compiled selector or requirement: takes the labels of an object."""
+"""A compiled selector or requirement. It returns whether the labels of an object match."""
 
-_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-LABEL_KEY_PATTERN = f"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}$"
-LABEL_VALUE_PATTERN = f"^({_NAME})?$"
+_NAME_PATTERN = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LABEL_KEY_PATTERN = f"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME_PATTERN}$"
+LABEL_VALUE_PATTERN = f"^({_NAME_PATTERN})?$"
 _LABEL_KEY = re.compile(LABEL_KEY_PATTERN, re.ASCII)
 _LABEL_VALUE = re.compile(LABEL_VALUE_PATTERN, re.ASCII)
 
@@ -62,14 +62,16 @@ def parse_labels(pairs: Iterable[str]) -> dict[str, str]:
 def compile_requirement(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
     """Return a predicate for one requirement of a label selector or of a node affinity.
 
+    The predicate returns whether the labels of an object meet the requirement.
+
     Raises ValueError for an unknown operator, and IndexError for Gt or Lt without a value.
     """
-    chosen = frozenset(values)
+    value_set = frozenset(values)
     match operator:
         case "In":
-            return lambda labels: labels.get(key) in chosen
+            return lambda labels: labels.get(key) in value_set
         case "NotIn":
-            return lambda labels: labels.get(key) not in chosen
+            return lambda labels: labels.get(key) not in value_set
         case "Exists":
             return lambda labels: key in labels
         case "DoesNotExist":
@@ -80,6 +82,7 @@ def compile_requirement(operator: str, key: str, values: tuple[str, ...]) -> Mat
 
 
 def _compare_numbers(operator: str, key: str, values: tuple[str, ...]) -> Matcher:
+    """Return a predicate for `Gt` or `Lt`, which compare the label's value with a whole number."""
     bound = _parse_int64(values[0])
     if bound is None:
         raise ValueError(f"{operator} compares with a whole number, not with {values[0]!r}")
@@ -94,5 +97,9 @@ def _compare_numbers(operator: str, key: str, values: tuple[str, ...]) -> Matche
 
 
 def _parse_int64(text: str) -> int | None:
-    """Return the integer in a label value, in the syntax of Go's strconv.ParseInt, else None."""
+    """Return the whole number that a label value spells, or None if the value is no whole number.
+
+    The syntax is that of Go's strconv.ParseInt. Numbers of more than 18 digits give None, because
+    they may not fit into 64 bits.
+    """
     return int(text) if re.fullmatch("[-+]?[0-9]{1,18}", text) else None

@@ -4,9 +4,10 @@ msgspec decodes these fields and skips all others. A struct is never encoded bac
 because fields that are newer than this file would be lost. A patch names only the paths that it
 changes.
 
-`null` reads as an absent field, as in the API server. Names are the exception: the API server
-rejects a pod without them. The fields stand in the order of the API's documentation, because the
-API server encodes them in that order and msgspec then finds each one soonest.
+A field that is `null` is decoded as an absent field, as in the API server. Only names must not be
+`null`, because the API server rejects a pod without them. The structs declare their fields in the
+order of the API's documentation. The API server encodes them in that order, and msgspec decodes
+fastest if the order of the JSON is that of the struct.
 
 Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 """
@@ -40,8 +41,8 @@ _BACKSLASH = ord("\\")
 def may_mount_helper_path(mounts: bytes) -> bool:
     """Return whether undecoded `volumeMounts` may contain a path below the helper's mount path.
 
-    Other paths do not contain the mount path's name. A backslash counts as a match, because a JSON
-    escape can hide the name.
+    The function does not decode the mounts. It searches their bytes for the name in the helper's
+    mount path. A backslash counts as a match, because a JSON escape can hide the name.
     """
     return mounts.find(_HELPER_MOUNT_NAME) >= 0 or _BACKSLASH in mounts
 
@@ -51,7 +52,7 @@ class WireStruct(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
 
 
 class AnyObject(WireStruct):
-    """An object whose fields are not read: only its presence matters."""
+    """An object whose fields are not read. Decisions depend only on whether it is present."""
 
 
 class SELinuxOptions(WireStruct):
@@ -115,7 +116,7 @@ class Container(WireStruct):
     restart_policy: str | None = None
     restart_policy_rules: list[RestartRule] | None = None
     volume_mounts: Raw = UNSET
-    """Kept undecoded; half of a Tekton pod's bytes. Use `mounts`."""
+    """Undecoded to save time: mounts are half of a Tekton pod's bytes. Use `mounts` instead."""
     volume_devices: Raw = UNSET
     liveness_probe: AnyObject | None = None
     readiness_probe: AnyObject | None = None
@@ -165,14 +166,14 @@ class NodeSelectorRequirement(WireStruct):
 
 
 class NodeSelectorTerm(WireStruct):
-    """Requirements on a node's labels and fields. A node must meet all of them."""
+    """A list of requirements on a node's labels and fields. A node must meet all of them."""
 
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
 class NodeSelector(WireStruct):
-    """Node selector terms. A node must meet one of them."""
+    """A list of node selector terms. A node must meet at least one of them."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
@@ -229,8 +230,7 @@ class PodSpec(WireStruct):
     image_pull_secrets: list[LocalObjectReference] | None = None
     affinity: Affinity | None = None
     tolerations: Raw = UNSET
-    """Kept undecoded, because every pod has them and one remedy reads them. Use
-    `decoded_tolerations`."""
+    """Undecoded: every pod has tolerations, but only one remedy reads them."""
     priority_class_name: str | None = None
     runtime_class_name: str | None = None
     overhead: dict[str, Any] | None = None
@@ -290,7 +290,8 @@ class Pod(WireStruct):
 def is_sidecar(container: Container) -> bool:
     """Return whether a container is a native sidecar or a sidecar of Tekton.
 
-    Tekton stops its sidecars by replacing their image with one that does not contain the command.
+    The names of Tekton's sidecars begin with `sidecar-`. Tekton stops a sidecar by replacing its
+    image with an image that does not contain its command.
     """
     return container.restart_policy == "Always" or container.name.startswith("sidecar-")
 

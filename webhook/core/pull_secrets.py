@@ -8,25 +8,26 @@ DOCKER_CONFIG_JSON = "kubernetes.io/dockerconfigjson"
 DOCKER_CFG = "kubernetes.io/dockercfg"
 
 MAX_PULL_SECRETS = 20
-"""The number of secrets that are read for one pod. Webhooks run before API validation, so a client
-can name any number."""
+"""The maximum number of secrets that are read for one pod. Webhooks run before API validation, so a
+client can name any number of secrets."""
 MAX_PULL_SECRETS_BYTES = 1024 * 1024
-"""The size of all secrets of one pod: as much as one Secret can hold. Real ones have a few
-kilobytes. The limit matters because the secrets of several pods are read at the same time."""
+"""The maximum size of all secrets of one pod together. One Secret can have the same size. Real
+pull secrets have a few kilobytes. The limit bounds the memory, because the secrets of several pods
+are read at the same time."""
 MAX_OBJECT_NAME_CHARACTERS = 253
-"""The length of an object's name. podsettle sees a pod before the API server validates it, so a
-name in it may be longer."""
+"""The maximum length of an object's name. podsettle sees a pod before the API server validates it,
+so a name in it may be longer."""
 
 
 class PullSecret(NamedTuple):
-    """One secret that a pod pulls its images with."""
+    """One secret with which a pod's images are pulled."""
 
     name: str
     type: str = ""
     content: bytes = b""
     """The value of the key `.dockerconfigjson` or `.dockercfg`, according to the type."""
     problem: str = ""
-    """The reason why there is no content, as text that follows the secret's name."""
+    """The reason why `content` is empty, as a text that continues a sentence after the name."""
 
     def __repr__(self) -> str:
         return f"PullSecret({self.name!r}, {self.type!r}, …, {self.problem!r})"
@@ -38,9 +39,10 @@ class PullSecrets(Protocol):
     async def read(
         self, namespace: str, names: tuple[str, ...], service_account: str
     ) -> tuple[PullSecret, ...]:
-        """Return the secrets of these names, or those of the service account if there are none.
+        """Return the secrets with these names.
 
-        The API server fills in the same ones (kubernetes `plugin/pkg/admission/serviceaccount`).
+        If `names` is empty, return the pull secrets of the service account. The API server adds the
+        same secrets to the pod (kubernetes `plugin/pkg/admission/serviceaccount`).
 
         Raises nothing. A secret that cannot be read has a `problem`. All secrets after the first
         `MAX_PULL_SECRETS` become one entry with a `problem` and without a name.

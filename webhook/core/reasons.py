@@ -12,12 +12,15 @@ import msgspec
 
 
 class Reason(StrEnum):
-    """A reason for which a remedy was or was not applied. Never rename one: users rely on them."""
+    """A reason for which a remedy was or was not applied.
+
+    Never rename a reason, because users rely on the codes.
+    """
 
     meaning: str
     """The explanation for the documentation, the page and warnings."""
     warns: bool
-    """Whether a person should act on it. If so, `kubectl` prints it as a warning."""
+    """Whether a person should act on the reason. If so, `kubectl` prints a warning with it."""
 
     def __new__(cls, code: str, meaning: str, warns: bool = False) -> Reason:
         """Create a reason from its code, its meaning and whether it warns."""
@@ -25,7 +28,7 @@ class Reason(StrEnum):
         reason._value_, reason.meaning, reason.warns = code, meaning, warns
         return reason
 
-    __hash__ = str.__hash__  # Enum's own is Python code, and each review hashes several reasons.
+    __hash__ = str.__hash__  # `Enum.__hash__` is slower, and each review hashes several.
 
     APPLIED = "Applied", "The remedy is in the patch."
     WOULD_APPLY = (
@@ -71,7 +74,7 @@ class Reason(StrEnum):
     )
     MIRROR_POD = (
         "MirrorPod",
-        "A mirror pod. The kubelet would delete it if its spec were changed.",
+        "The pod is a mirror pod. The kubelet would delete it if its spec were changed.",
     )
     WINDOWS_POD = "WindowsPod", "The pod runs on Windows."
     POD_TOO_LARGE = (
@@ -105,17 +108,17 @@ class Reason(StrEnum):
     )
     NATIVE_SIDECAR = (
         "NativeSidecar",
-        "A sidecar: an init container with `restartPolicy: Always`, or a container `sidecar-*` of "
-        "Tekton.",
+        "The container is a sidecar: an init container with `restartPolicy: Always`, or a "
+        "container `sidecar-*` of Tekton.",
     )
     MESH_INIT_CONTAINER = (
         "MeshInitContainer",
-        "An init container of a service mesh. podsettle never wraps it.",
+        "The init container belongs to a service mesh. podsettle never wraps it.",
     )
     LONG_RUNNING = (
         "LongRunning",
-        "A regular container that is not expected to finish: it has probes, or the pod's "
-        "`restartPolicy` is Always.",
+        "The container is not expected to finish: it has probes, or the pod's `restartPolicy` is "
+        "Always.",
     )
     NAME_CONFLICT = (
         "NameConflict",
@@ -141,9 +144,9 @@ class Reason(StrEnum):
     )
     SYSTEM_POD = (
         "SystemPod",
-        "A pod that its node may need early: it tolerates every taint, belongs to a DaemonSet, is "
-        "`system-node-critical`, or uses the host's network in a `kube-*` or `openshift-*` "
-        "namespace.",
+        "The node may need the pod before the kubelet has a certificate: it tolerates every "
+        "taint, belongs to a DaemonSet, is `system-node-critical`, or uses the host's network in a "
+        "`kube-*` or `openshift-*` namespace.",
     )
     MESH_TRAFFIC = (
         "MeshTraffic",
@@ -154,13 +157,13 @@ class Reason(StrEnum):
 
     RUNTIME_CLASS_MISSING = (
         "RuntimeClassMissing",
-        "The RuntimeClass does not exist. With it, the API server would refuse the pod.",
+        "The RuntimeClass does not exist. The API server refuses a pod that names a missing one.",
         True,
     )
     RUNTIME_CLASS_CONFLICT = (
         "RuntimeClassConflict",
         "The RuntimeClass conflicts with the pod's overhead, nodeSelector or node, or with "
-        "another remedy's class. With it, the pod would be refused or would never run.",
+        "another remedy's class. A pod that names it would be refused or would never run.",
         True,
     )
     RUNTIME_CLASS_PRESET = (
@@ -216,10 +219,10 @@ class Reason(StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One reason, given for a pod, a remedy or one container.
+    """A reason, together with the remedy, the policy and the container to which it applies.
 
-    A remedy leaves `remedy` and `policy` empty, and its caller fills them in. Both stay empty if
-    the reason applies to the whole pod.
+    The function of a remedy leaves `remedy` and `policy` empty, and its caller sets them. Both stay
+    empty if the reason applies to the whole pod.
     """
 
     reason: Reason
@@ -228,6 +231,6 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     container: str = ""
     """Empty if the remedy does not work on containers."""
     changed: bool = False
-    """Whether the patch contains an edit for it."""
+    """Whether the patch contains an edit for this outcome."""
     message: str = ""
     """Details that the reason code alone does not give."""

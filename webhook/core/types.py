@@ -1,4 +1,4 @@
-"""The value types of policies: the base model, durations, and globs on container names."""
+"""The types of values in policies: the base model, durations, and globs on container names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from pydantic.alias_generators import to_camel
 
 
 class StrictModel(BaseModel):
-    """A part of a SettlePolicy: camelCase keys, strict types, unknown keys are errors."""
+    """The base of all parts of a SettlePolicy.
+
+    Keys are in camelCase, types are strict, and an unknown key is an error.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -37,11 +40,11 @@ _MAX_DURATION_CHARACTERS = 32
 
 
 def parse_duration(text: object) -> int:
-    """Return the milliseconds in a duration such as `10ms`, `1.5s` or `1m30s`.
+    """Return the number of milliseconds in a duration such as `10ms`, `1.5s` or `1m30s`.
 
     The format is that of Go and Kubernetes. Fractions of a millisecond are cut off.
 
-    Raises ValueError, with a message for the author of the text, if it is not a duration.
+    Raises ValueError if `text` is not a duration. The author of the policy reads its message.
     """
     if (
         not isinstance(text, str)
@@ -54,16 +57,20 @@ def parse_duration(text: object) -> int:
 
 
 def format_duration(milliseconds: int) -> str:
-    """Return a duration as text: 500 gives `500ms`, 1500 gives `1500ms`, 2000 gives `2s`."""
+    """Return a duration as text.
+
+    Whole seconds are written in seconds: 2000 gives `2s`, and 1500 gives `1500ms`.
+    """
     if milliseconds and milliseconds % 1_000 == 0:
         return f"{milliseconds // 1_000}s"
     return f"{milliseconds}ms"
 
 
 def _parse_delay(value: object) -> int:
+    """Return the milliseconds in a duration of at most one minute, or raise ValueError."""
     milliseconds = parse_duration(value)
     if milliseconds > 60_000:
-        raise ValueError(f"{value!r} is longer than 1m, the longest a pod may be held up")
+        raise ValueError(f"{value!r} is longer than 1m, the maximum delay of a pod")
     return milliseconds
 
 
@@ -82,7 +89,7 @@ Delay = Annotated[
                     # because fractions of a millisecond are cut off.
                     "rule": f"!self.matches(r'{DURATION_PATTERN}')"
                     " || duration(self) < duration('60001ms')",
-                    "message": "is longer than 1m, the longest a pod may be held up",
+                    "message": "is longer than 1m, the maximum delay of a pod",
                 }
             ],
         }
@@ -92,7 +99,8 @@ Delay = Annotated[
 
 
 MAX_CONTAINER_NAME_CHARACTERS = 63
-"""The length of a DNS label. The API server rejects longer names, but only after the webhooks."""
+"""The maximum length of a DNS label. The API server rejects longer names, but only after it has
+called the webhooks."""
 
 CONTAINER_GLOB_PATTERN = r"^[-a-z0-9*?]{1,63}$"
 _CONTAINER_GLOB = re.compile(CONTAINER_GLOB_PATTERN, re.ASCII)
@@ -118,13 +126,15 @@ def glob_matches(glob: str, text: str) -> bool:
     """Return whether a glob matches the whole text.
 
     `*` stands for any run of characters and `?` for one character. The function does not backtrack,
-    because clients choose the names and tenants write some of the globs (in pull secrets). A glob
-    compiled to a regular expression needs time that grows with a power of the text's length, and
-    each `*` raises the exponent. Here each part between two `*` is searched for once, from left to
-    right. The first place where a part fits leaves the longest text for the later parts.
+    because clients choose the names and tenants write some of the globs (in pull secrets). A
+    regular expression for a glob needs time that grows with a power of the text's length, and each
+    `*` raises the exponent. This function searches for each part between two `*` only once, from
+    left to right. It takes the first position where a part matches, because this position leaves
+    the longest text for the later parts.
 
-    The time is linear in the lengths of glob and text. A `?` after a `*` raises it to at most the
-    product of both lengths. Callers must bound texts that come from clients.
+    The time is linear in the lengths of glob and text. If a `?` follows a `*`, the time is at most
+    proportional to the product of both lengths. Callers must limit the length of texts that come
+    from clients.
     """
     first, *rest = glob.split("*")
     if not rest:
@@ -146,33 +156,39 @@ def glob_matches(glob: str, text: str) -> bool:
 
 
 def compile_globs(globs: Iterable[str]) -> Callable[[str], bool]:
-    """Return a predicate that holds for container names that match one of the globs.
+    """Return a predicate that is true for each container name that matches one of the globs.
 
     A name longer than MAX_CONTAINER_NAME_CHARACTERS matches no glob, not even `*`.
     """
-    chosen = frozenset(globs)
-    if "*" in chosen:
+    distinct = frozenset(globs)
+    if "*" in distinct:
         return lambda name: len(name) <= MAX_CONTAINER_NAME_CHARACTERS
-    wild = tuple(glob for glob in chosen if "*" in glob or "?" in glob)
-    if not wild:
-        return lambda name: name in chosen
-    exact = chosen.difference(wild)
+    with_wildcards = tuple(glob for glob in distinct if "*" in glob or "?" in glob)
+    if not with_wildcards:
+        return lambda name: name in distinct
+    without_wildcards = distinct.difference(with_wildcards)
     return lambda name: (
         len(name) <= MAX_CONTAINER_NAME_CHARACTERS
-        and (name in exact or any(glob_matches(glob, name) for glob in wild))
+        and (name in without_wildcards or any(glob_matches(glob, name) for glob in with_wildcards))
     )
 
 
 def _part_matches_at(part: str, text: str, position: int) -> bool:
-    """Return whether a part without `*` matches at a position. The text must be long enough."""
+    """Return whether a part without `*` matches the text at a position.
+
+    The text must have at least as many characters from there on as the part.
+    """
     if "?" not in part:
         return text.startswith(part, position)
-    return all(wanted in ("?", text[position + offset]) for offset, wanted in enumerate(part))
+    return all(symbol in ("?", text[position + offset]) for offset, symbol in enumerate(part))
 
 
 def _find_part(part: str, text: str, start: int, end: int) -> int:
-    """Return the first position of a part without `*` between `start` and `end`, or -1."""
+    """Return the first position where a part without `*` matches, or -1.
+
+    The match must lie between `start` and `end`.
+    """
     if "?" not in part:
         return text.find(part, start, end)
     positions = range(start, end - len(part) + 1)
-    return next((at for at in positions if _part_matches_at(part, text, at)), -1)
+    return next((position for position in positions if _part_matches_at(part, text, position)), -1)

@@ -155,7 +155,7 @@ def _check(url: URL, rules: LookupRules) -> None:
         address = parse_ip_literal(url.raw_host or "")
     except ValueError:
         raise LookupFailedError(f"{_host(url)} is not a host") from None
-    spelled_out = rules.names(url.host_port_subcomponent or "")
+    spelled_out = rules.names_exactly(url.host_port_subcomponent or "")
     if address is not None and is_forbidden(address) and not spelled_out:
         raise LookupFailedError(f"refusing to connect to {_host(url)}: {_FORBIDDEN}")
 

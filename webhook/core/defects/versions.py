@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-# Nine digits at most, because Python rejects numbers of more than 4,300 digits.
+# At most nine digits per number, because Python rejects numbers of more than 4,300 digits.
 _VERSION = re.compile(
     r"v?(\d{1,9})\.(\d{1,9})(?!\d)(?:\.(\d{1,9})(?!\d))?(-(?:alpha|beta|rc|dev)(?![a-z]))?",
     re.ASCII,
@@ -13,7 +13,7 @@ _VERSION = re.compile(
 
 
 class Version(NamedTuple):
-    """A release. `final` is False for a pre-release, which sorts before its release.
+    """A release. `final` is False for a pre-release, which sorts before the final release.
 
     A vendor's rebuild (`1.33.5-2.rhaos4.20`) counts as the release in its name.
     """
@@ -29,11 +29,11 @@ class Version(NamedTuple):
 
 def parse_version(text: str) -> Version | None:
     """Return the version at the start of a text such as `v1.36.2` or `1.33.12-5.el9`, or None."""
-    found = _VERSION.match(text)
-    if not found:
+    match = _VERSION.match(text)
+    if not match:
         return None
-    major, minor, patch, pre = found.groups()
-    return Version(int(major), int(minor), int(patch or 0), not pre)
+    major, minor, patch, pre_release = match.groups()
+    return Version(int(major), int(minor), int(patch or 0), not pre_release)
 
 
 class Runtime(NamedTuple):
@@ -53,8 +53,8 @@ def parse_runtime(text: str) -> Runtime:
 
 
 # cri-o issue 9840: CRI-O does not wait for the exit file before it defaults to exit code 255.
-# Fixed on main by PR 9846, first released in 1.36.0. Releases up to 1.32 have no fix. The table
-# gives the first fixed patch release of a minor release.
+# PR 9846 fixed it on the main branch, first released in 1.36.0. Releases up to 1.32 have no fix.
+# The table maps a minor release of 1.x to its first fixed patch release.
 _EXIT_255_FIXED_IN = {
     33: 13,  # PR 9932
     34: 9,  # PR 9879
@@ -80,9 +80,10 @@ def is_affected_by_cri_o_9840(runtime: Runtime) -> bool:
     return version < _EXIT_255_FIXED_ON_MAIN
 
 
-# KEP-4639: image volumes are locked on from Kubernetes 1.36 and on by default in 1.35. An older
-# API server drops the field, and then rejects the pod because the volume has no source.
+# KEP-4639: from Kubernetes 1.36 on, no feature gate can switch image volumes off.
 IMAGE_VOLUMES_LOCKED_ON = Version(1, 36)
+# KEP-4639: in Kubernetes 1.35 image volumes are on by default. An older API server drops the field
+# and then rejects the pod, because the volume has no source.
 IMAGE_VOLUMES_ON_BY_DEFAULT = Version(1, 35)
 
 # KEP-5307: `restartPolicyRules` of a container, beta and on by default from 1.35. An API server
@@ -113,7 +114,7 @@ def supports_restart_rules(kubelet: Version | None) -> bool:
 
 
 def makes_volatile_mounts(runtime: Runtime) -> bool:
-    """Return whether a runtime is certain to mount root filesystems with `volatile` by default."""
+    """Return whether a runtime certainly mounts root filesystems with `volatile` by default."""
     return (
         runtime.name == "cri-o"
         and runtime.version is not None
@@ -121,15 +122,19 @@ def makes_volatile_mounts(runtime: Runtime) -> bool:
     )
 
 
-def mounts_image_volumes(kubelet: Version | None, runtime: Runtime, least: Version) -> bool:
-    """Return whether a node mounts `volumes[].image`, and its kubelet is `least` or later.
+def mounts_image_volumes(
+    kubelet: Version | None, runtime: Runtime, minimum_kubelet: Version
+) -> bool:
+    """Return whether a node with this kubelet and runtime mounts `volumes[].image`.
 
-    From IMAGE_VOLUMES_LOCKED_ON on, no feature gate of the node can switch it off.
+    A kubelet older than `minimum_kubelet` counts as one that does not mount them. The result is
+    certain for IMAGE_VOLUMES_LOCKED_ON. For an older minimum, a feature gate of the node may still
+    switch image volumes off.
     """
     since = _IMAGE_VOLUMES_SINCE.get(runtime.name)
     return (
         kubelet is not None
-        and kubelet >= least
+        and kubelet >= minimum_kubelet
         and since is not None
         and runtime.version is not None
         and runtime.version >= since

@@ -60,10 +60,10 @@ def test_rules_without_registries_allow_nothing() -> None:
 
 def test_names_is_true_only_for_hosts_without_a_wildcard() -> None:
     rules = LookupRules(("127.0.0.1:5000", "127.*"), (("docker.io", "[::1]:5000/hub"),))
-    assert rules.names("127.0.0.1:5000")
-    assert rules.names("[::1]:5000")
+    assert rules.names_exactly("127.0.0.1:5000")
+    assert rules.names_exactly("[::1]:5000")
     for host in ("127.0.0.1", "127.0.0.2", "docker.io", "[::1]"):
-        assert not rules.names(host)
+        assert not rules.names_exactly(host)
 
 
 def test_policy_without_lookup_has_no_rules() -> None:
