@@ -11,7 +11,10 @@ from webhook.dns_resolver import Resolver
 
 
 class ThreadResolver(AbstractResolver):
-    """A resolver for aiohttp. `owner` is called for each look-up and returns its owner."""
+    """A resolver for aiohttp that delegates to a Resolver.
+
+    `owner` is called for each look-up. It returns the key of the limit that the look-up counts for.
+    """
 
     def __init__(self, resolver: Resolver, owner: Callable[[], str]) -> None:
         self._resolver = resolver
@@ -21,7 +24,7 @@ class ThreadResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """Return the addresses of a host name. Raises OSError and UnicodeError."""
-        found = await self._resolver.addresses(host, port, family, self._owner())
+        addresses = await self._resolver.addresses(host, port, family, self._owner())
         return [
             ResolveResult(
                 hostname=host,
@@ -31,7 +34,7 @@ class ThreadResolver(AbstractResolver):
                 proto=address.protocol,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for address in found
+            for address in addresses
         ]
 
     async def close(self) -> None:

@@ -1,13 +1,13 @@
-"""DNS look-ups in threads of their own, so that name servers that do not answer block nothing else.
+"""DNS look-ups in separate threads, so that unresponsive name servers block no other work.
 
 `getaddrinfo` cannot be cancelled. If name servers do not answer, it blocks its thread for 5 s per
-attempt, name server and search domain (`man resolv.conf`): up to a minute in a pod. In shared
-threads, a few such names would block other work. The default executor has few workers and waits
-for them at exit. uvloop runs at most two look-ups at a time, in libuv's thread pool.
+attempt, name server and search domain (`man resolv.conf`). In a pod, this can take a minute. In a
+shared thread pool, a few such look-ups would block all workers. The default executor has few
+workers, and the process waits for them when it exits. uvloop runs at most two look-ups at a time.
 
-So each look-up runs in a daemon thread, for which no exit waits. The number of threads is limited,
-in total and per owner. Beyond the limit a look-up is refused at once and not queued, because the
-queue would wait for look-ups that hang.
+Therefore each look-up runs in a daemon thread, which does not delay the exit of the process. The
+number of threads is limited, in total and per owner. A look-up beyond a limit is refused at once.
+It is not queued, because it would wait for look-ups that hang.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from time import monotonic
 from typing import NamedTuple
 
 _STUCK_SECONDS = 5.0
-"""A look-up that takes longer counts as stuck. One attempt takes so long (`man resolv.conf`)."""
+"""A look-up that takes longer counts as stuck. It is the default timeout of an attempt."""
 
 
 class Address(NamedTuple):
     """One address of a host name."""
 
     host: str
-    """Numeric. A link-local IPv6 address includes its interface."""
+    """The numeric address. A link-local IPv6 address includes its interface."""
     port: int
     family: int
     protocol: int
@@ -45,6 +45,8 @@ class LookupLimitError(OSError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lookup:
+    """A look-up whose thread has been started."""
+
     owner: str
     """The key of the limit that the look-up counts for, such as a namespace."""
     started_at: float
@@ -52,21 +54,22 @@ class _Lookup:
 
 
 def resolve(host: str, port: int, family: int) -> list[Address]:
-    """Return the addresses of a host name from the operating system. Blocks.
+    """Return the addresses of a host name from the operating system.
 
-    Raises OSError, and UnicodeError if `host` cannot be a host name.
+    Blocks the thread until the system answers. Raises OSError, and UnicodeError if `host` cannot be
+    a host name.
     """
     # AI_ADDRCONFIG as in aiohttp's own resolver: no IPv6 addresses on a machine without IPv6.
-    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    infos = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
     return [
-        Address(socket.getnameinfo(address, numeric)[0], port, of_family, protocol)
-        for of_family, _, protocol, _, address in found
+        Address(socket.getnameinfo(address, numeric)[0], port, address_family, protocol)
+        for address_family, _, protocol, _, address in infos
     ]
 
 
 class Resolver:
-    """DNS look-ups with a limit per owner. The owner of a look-up is, for example, a namespace.
+    """DNS look-ups with a limit in total and per owner. An owner is, for example, a namespace.
 
     Use it on one event loop at a time.
     """
@@ -80,33 +83,37 @@ class Resolver:
         resolve: Resolve = resolve,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`resolve` runs in a thread for each look-up, `count_refused` for each refused one."""
+        """Create a resolver.
+
+        `resolve` runs in a new thread for each look-up. `count_refused` is called when a look-up is
+        refused.
+        """
         self._max_lookups = max_lookups
         self._max_lookups_per_owner = max_lookups_per_owner
         self._count_refused = count_refused
         self._resolve = resolve
         self._clock = clock
-        self._latest: dict[tuple[str, int, int], _Lookup] = {}
+        self._latest_lookups: dict[tuple[str, int, int], _Lookup] = {}
         self._in_flight: set[_Lookup] = set()
-        self._owners: Counter[str] = Counter()
+        self._in_flight_by_owner: Counter[str] = Counter()
 
     @property
     def stuck(self) -> int:
-        """Number of look-ups that have taken more than 5 s so far. Each holds a thread."""
+        """The number of look-ups that have taken more than 5 s so far. Each occupies a thread."""
         return sum(map(self._is_stuck, self._in_flight))
 
     async def addresses(self, host: str, port: int, family: int, owner: str) -> list[Address]:
         """Return the addresses of a host name.
 
-        Callers that ask for the same name share one look-up, which counts for the owner of the
-        first. If it is stuck, the next caller starts another one. Cancelling a caller does not
-        cancel the look-up.
+        Callers that request the same name share one look-up. It counts for the owner of the first
+        caller. If the look-up is stuck, the next caller starts another one. Cancelling a caller
+        does not cancel the look-up.
 
         Raises OSError as `getaddrinfo` does, UnicodeError if `host` cannot be a host name, and
         LookupLimitError.
         """
         key = (host, port, family)
-        lookup = self._latest.get(key)
+        lookup = self._latest_lookups.get(key)
         if lookup is None or self._is_stuck(lookup):
             lookup = self._start(key, owner)
         return await asyncio.shield(lookup.answer)
@@ -127,31 +134,31 @@ class Resolver:
             except Exception as error:
                 answer = error
             with suppress(RuntimeError):  # The loop is closed, so nothing waits for the answer.
-                loop.call_soon_threadsafe(self._end, key, lookup, answer)
+                loop.call_soon_threadsafe(self._finish, key, lookup, answer)
 
         try:
             threading.Thread(target=run, name="resolver", daemon=True).start()
         except RuntimeError as error:  # A container's limit on processes also counts threads.
             self._count_refused()
             raise LookupLimitError(f"cannot start a DNS look-up: {error}") from None
-        self._latest[key] = lookup
+        self._latest_lookups[key] = lookup
         self._in_flight.add(lookup)
-        self._owners[owner] += 1
+        self._in_flight_by_owner[owner] += 1
         return lookup
 
     def _check_limits(self, owner: str) -> None:
         """Raise LookupLimitError if the owner may not start a look-up.
 
-        An owner may have no more look-ups in flight than its share, and no more than there are free
-        threads. So several owners together cannot take all threads: the last ones go to owners with
-        few look-ups.
+        An owner's look-ups in flight must be fewer than the limit per owner, and fewer than the
+        free threads. The second condition reserves the last threads for owners with few look-ups,
+        so that a few owners cannot occupy all threads.
         """
-        free = self._max_lookups - len(self._in_flight)
-        in_flight = self._owners[owner]
-        if in_flight < min(self._max_lookups_per_owner, free):
+        free_threads = self._max_lookups - len(self._in_flight)
+        in_flight = self._in_flight_by_owner[owner]
+        if in_flight < min(self._max_lookups_per_owner, free_threads):
             return
         self._count_refused()
-        if free > 0:
+        if free_threads > 0:
             raise LookupLimitError(
                 f"{in_flight} DNS look-ups for {owner} are in flight; no more start until one ends"
             )
@@ -159,15 +166,16 @@ class Resolver:
             f"{self._max_lookups} DNS look-ups are in flight; no more start until one ends"
         )
 
-    def _end(
+    def _finish(
         self, key: tuple[str, int, int], lookup: _Lookup, answer: list[Address] | Exception
     ) -> None:
+        """Remove a look-up from the counts, and give its result to the callers that wait."""
         self._in_flight.discard(lookup)
-        self._owners[lookup.owner] -= 1
-        if not self._owners[lookup.owner]:
-            del self._owners[lookup.owner]
-        if self._latest.get(key) is lookup:
-            del self._latest[key]
+        self._in_flight_by_owner[lookup.owner] -= 1
+        if not self._in_flight_by_owner[lookup.owner]:
+            del self._in_flight_by_owner[lookup.owner]
+        if self._latest_lookups.get(key) is lookup:
+            del self._latest_lookups[key]
         if isinstance(answer, Exception):
             lookup.answer.set_exception(answer)
             lookup.answer.exception()  # Otherwise asyncio logs errors that no caller awaits.

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SERVER_THRESHOLD = 10_000
-"""Net allocations between two collections. A review leaves almost no reference cycles behind."""
+"""Number of allocations minus deallocations at which a collection starts. A review creates almost
+no reference cycles, so rare collections suffice."""
 
 
 @contextmanager
-def frozen_imports() -> Iterator[None]:
-    """Exclude the objects that the block creates from garbage collection. For imports.
+def imports_excluded_from_gc() -> Iterator[None]:
+    """Disable garbage collection while the block imports modules, and freeze their objects.
 
-    Collections during imports find almost nothing and take a tenth of the start time.
+    Collections during imports find almost no garbage and take a tenth of the start time. Frozen
+    objects are ignored by later collections.
     """
     gc.disable()
     try:
@@ -25,17 +27,18 @@ def frozen_imports() -> Iterator[None]:
 
 
 def tune_gc_for_server() -> None:
-    """Freeze all objects, and raise the threshold of the garbage collector."""
+    """Freeze all current objects, and make garbage collections rare."""
     gc.freeze()
     gc.set_threshold(_SERVER_THRESHOLD)
 
 
 def malloc_trim() -> None:
-    """Return freed memory to the system. Does nothing where libc has no malloc_trim (musl).
+    """Return freed memory to the operating system.
 
-    Without this call, glibc returns only free memory at the end of the heap.
+    Without this call, glibc returns only the free memory at the end of the heap. With musl, which
+    has no malloc_trim, the function does nothing.
     """
-    import ctypes  # At the top, it would slow down each start of the command line.
+    import ctypes  # A module-level import would slow down each start of the command line.
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

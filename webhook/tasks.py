@@ -10,18 +10,21 @@ from contextlib import asynccontextmanager
 log = logging.getLogger(__name__)
 
 _RESTART_SECONDS = 5.0
+"""The pause before a restart, so that a task that always fails does not use up the CPU."""
 
 
 @asynccontextmanager
 async def supervise(
     *coroutines: Callable[[], Awaitable[object]], restart_seconds: float = _RESTART_SECONDS
 ) -> AsyncIterator[None]:
-    """Run endless coroutine functions while the block runs.
+    """Run endless coroutine functions in background tasks while the block runs.
 
-    If one raises or returns, it is started again after `restart_seconds`. Otherwise, for example,
-    the certificate would no longer be renewed.
+    If a function raises or returns, it is started again after `restart_seconds`. Without a restart,
+    an error in the renewal of the certificate would end all renewals.
     """
-    tasks = [asyncio.create_task(_restart_forever(each, restart_seconds)) for each in coroutines]
+    tasks = [
+        asyncio.create_task(_run_forever(coroutine, restart_seconds)) for coroutine in coroutines
+    ]
     try:
         yield
     finally:
@@ -30,9 +33,8 @@ async def supervise(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _restart_forever(
-    coroutine: Callable[[], Awaitable[object]], restart_seconds: float
-) -> None:
+async def _run_forever(coroutine: Callable[[], Awaitable[object]], restart_seconds: float) -> None:
+    """Run a coroutine function, and start it again after it raises or returns."""
     while True:
         try:
             await coroutine()

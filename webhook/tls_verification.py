@@ -6,13 +6,15 @@ import ssl
 
 
 def client_context() -> ssl.SSLContext:
-    """Return a context that verifies chain, name and validity, and accepts the same CAs as kubectl.
+    """Return a TLS context for clients that accepts the same CA certificates as kubectl.
 
-    It trusts the operating system's CAs, or those in the file SSL_CERT_FILE.
+    It verifies the certificate's chain, host name and dates. It trusts the CAs of the operating
+    system, or the CAs in the file that the environment variable SSL_CERT_FILE names.
 
-    Python 3.13 and later set VERIFY_X509_STRICT by default. Go clients have no such check. It
-    rejects CAs without key identifiers, as in EKS clusters created on Kubernetes 1.16 or earlier,
-    and CAs without key usage, as `openssl req -x509` creates them.
+    Python 3.13 and later set VERIFY_X509_STRICT by default. Go clients have no equivalent check.
+    The flag rejects CAs without key identifiers, such as those of EKS clusters created on
+    Kubernetes 1.16 or earlier. It also rejects CAs without key usage, which `openssl req -x509`
+    creates.
     """
     context = ssl.create_default_context()
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

@@ -21,7 +21,7 @@ from tests.support.registry import look_up, query
 from webhook.cluster.client import ApiServer
 from webhook.core.images import Unavailable
 from webhook.images.lookup import ImageLookup
-from webhook.server.client_certs import ask_for_client_certificate
+from webhook.server.client_certs import request_client_certificate
 from webhook.tls.context import server_context
 from webhook.tls.verify import verify_error
 
@@ -175,7 +175,7 @@ def test_client_certificate_of_a_ca_without_extensions_is_accepted(
     client_ca = authority(tmp_path, "clients", "key identifiers and key usage")
     serving = server_context()
     trusted.issue("localhost").configure(serving)
-    ask_for_client_certificate(serving, client_ca.file)
+    request_client_certificate(serving, client_ca.file)
     asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     asking.load_verify_locations(trusted.file)
     client_ca.issue("client.example").configure(asking)

@@ -10,9 +10,9 @@ if os.getpid() == 1:
     # The server's own handler is set after about a second of imports, so this one comes first.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
-from webhook.process_memory import frozen_imports
+from webhook.process_memory import imports_excluded_from_gc
 
-with frozen_imports():
+with imports_excluded_from_gc():
     import click
 
     from webhook import __version__

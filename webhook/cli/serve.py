@@ -25,7 +25,7 @@ from webhook.cli.options import (
 from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.source import Source
 from webhook.core.admission.decide import OperatorSettings
-from webhook.process_memory import frozen_imports
+from webhook.process_memory import imports_excluded_from_gc
 from webhook.tls.authority import Lifetimes
 from webhook.tls.dynamic_source import StoredCertificates
 from webhook.tls.file_source import CertificateDirectory, CertificateError, FileSource
@@ -193,9 +193,9 @@ def serve(
     drain_limit: timedelta,
 ) -> None:
     """Answer admission reviews and previews over TLS."""
-    with frozen_imports():
+    with imports_excluded_from_gc():
         from webhook.server.app import create_app
-        from webhook.server.client_certs import ClientCAError, ask_for_client_certificate
+        from webhook.server.client_certs import ClientCAError, request_client_certificate
         from webhook.server.drain import Drain
         from webhook.server.run import AddressError, listen
         from webhook.server.run import serve as run
@@ -231,7 +231,7 @@ def serve(
         else:
             components = build_dev(certs_dir, listens_on_network)
         if client_ca is not None:
-            ask_for_client_certificate(components.certificates.context, client_ca)
+            request_client_certificate(components.certificates.context, client_ca)
         listener = listen(host, port)
     except (CertificateError, AddressError, ClientCAError) as error:
         raise InputError(str(error)) from None

@@ -18,7 +18,7 @@ from webhook.core.admission.decide import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup, new_resolver
 from webhook.server.admission import AdmissionHandler
-from webhook.server.auth import BASIC, guard
+from webhook.server.auth import BASIC_CHALLENGE, guard
 from webhook.server.client_certs import RequireClientCertificate
 from webhook.server.drain import Drain
 from webhook.server.health import log_check_changes, probes_router
@@ -38,14 +38,15 @@ log = logging.getLogger(__name__)
 
 
 class Application(FastAPI):
-    """A FastAPI application that serves /mutate itself.
+    """A FastAPI application that serves /mutate without FastAPI's routing.
 
-    FastAPI's routing costs more than a decision.
+    The routing would take longer than a decision.
     """
 
     mutate: ASGIApp
+    """The ASGI application that answers requests to /mutate."""
     admission_server: AdmissionServer
-    """The state of the protocol, which answers most reviews without calling this application."""
+    """The state of the HTTP protocol. It answers most reviews without calling this application."""
     limits: Limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,11 +72,15 @@ def create_app(
 ) -> Application:
     """Return the application.
 
-    - `running` is entered for as long as the application runs. Default: the source's.
-    - `checks` are the readiness checks, in addition to that of the drain. Default: the source's.
-    - `authorizer` guards the page, /preview and /metrics. Without one they are open to all clients.
-    - `client_certificates`: /mutate refuses clients that presented no certificate.
-    - `pull_secrets` are used for images of admitted pods, never for those of previews.
+    - `certificate_expires` returns the time at which the served certificate expires.
+    - `checks` returns the readiness checks, except the check of `drain`. The default is
+      `source.checks`.
+    - `running` returns a context that is active while the application runs. The default is
+      `source.running`.
+    - `authorizer` protects the page, /preview and /metrics. If it is None, they are open to all
+      clients.
+    - `client_certificates` makes /mutate refuse clients that presented no certificate.
+    - `pull_secrets` are used for images of admitted pods, but never for images in previews.
     """
     run = running or source.running
     source_checks = checks or source.checks
@@ -93,8 +98,8 @@ def create_app(
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.in_flight.set_function(lambda: in_flight.count)
 
-    # Previews have a resolver of their own. A preview can name any namespace, so with a common
-    # resolver it could use up the look-ups of that namespace's pods.
+    # Previews use a separate resolver. A preview can name any namespace. With a shared resolver,
+    # its look-ups would count against the limit of that namespace's pods.
     resolver, preview_resolver = (new_resolver(metrics.count_refused_dns_lookup) for _ in range(2))
     metrics.stuck_dns_lookups.set_function(lambda: resolver.stuck + preview_resolver.stuck)
     images = ImageLookup(pull_secrets, count=metrics.count_image_lookup, resolver=resolver)
@@ -123,7 +128,8 @@ def create_app(
         description="A mutating admission webhook that settles pods.",
         lifespan=lifespan,
         dependencies=[Depends(in_flight.exclude)],
-        # These pages load scripts from other sites. The document itself is at /openapi.json.
+        # The documentation pages of FastAPI load scripts from other sites, so they are disabled.
+        # The OpenAPI document remains available at /openapi.json.
         docs_url=None,
         redoc_url=None,
     )
@@ -138,23 +144,23 @@ def create_app(
     app.mutate = (
         RequireClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
     )
-    guarded = [Depends(guard(authorizer))]
-    # Previews have a budget of their own. They are queued, each with a body of up to 4 MiB, and
-    # would use up the budget of reviews.
+    authorized = [Depends(guard(authorizer))]
+    # Previews have a separate memory budget. Previews are queued, each with a body of up to 4 MiB,
+    # so they would exhaust the budget of reviews.
     app.state.preview_budget = MemoryBudget()
     app.include_router(
-        preview_router(previewer, app.state.preview_budget, limits.preview), dependencies=guarded
+        preview_router(previewer, app.state.preview_budget, limits.preview), dependencies=authorized
     )
     app.include_router(
         probes_router(all_checks, {"version": __version__, "python": platform.python_version()})
     )
-    app.include_router(page_router(), dependencies=[Depends(guard(authorizer, BASIC))])
+    app.include_router(page_router(), dependencies=[Depends(guard(authorizer, BASIC_CHALLENGE))])
 
     @app.get(
         "/metrics",
         summary="Prometheus metrics",
         response_class=Response,
-        dependencies=guarded,
+        dependencies=authorized,
     )
     async def get_metrics() -> Response:
         metrics.set_checks(all_checks())

@@ -1,6 +1,6 @@
-"""Authentication and authorization for the page, /preview and /metrics, by bearer token.
+"""Authentication and authorization by bearer token, for the page, /preview and /metrics.
 
-The API server decides: see `webhook.cluster.token_review`.
+The API server decides whether a token permits a request; see `webhook.cluster.token_review`.
 """
 
 from __future__ import annotations
@@ -23,26 +23,30 @@ _GRANT_HINT = (
     "and a clusterrolebinding"
 )
 
-BEARER = 'Bearer realm="podsettle"'
-BASIC = 'Basic realm="podsettle: any user name, and a Kubernetes token as the password"'
+BEARER_CHALLENGE = 'Bearer realm="podsettle"'
+BASIC_CHALLENGE = 'Basic realm="podsettle: any user name, and a Kubernetes token as the password"'
 
 Guard: TypeAlias = Callable[[Request], Awaitable[None]]
 
 
-def guard(authorizer: Authorizer | None, challenge: str = BEARER) -> Guard:
+def guard(authorizer: Authorizer | None, challenge: str = BEARER_CHALLENGE) -> Guard:
     """Return a FastAPI dependency that answers 401, 403 or 503 to unauthorized requests.
 
-    Without an authorizer it allows every request. `challenge` is the WWW-Authenticate header. With
-    BASIC, browsers open their own password dialog, even for requests of a script. So it is only for
-    the page itself, and the page has a field for the token.
+    If `authorizer` is None, the dependency allows every request. `challenge` is the value of the
+    WWW-Authenticate header. With BASIC_CHALLENGE, browsers open a password dialog, even for
+    requests of a script. Use it only for the page itself, whose script has its own token field.
     """
 
     async def check(request: Request) -> None:
         if authorizer is None:
             return
-        token = _token(request.headers.get("Authorization", ""))
+        token = _parse_token(request.headers.get("Authorization", ""))
         if token is None:
-            detail = _BEARER_HINT if challenge == BEARER else f"{_BEARER_HINT}; {_BROWSER_HINT}"
+            detail = (
+                _BEARER_HINT
+                if challenge == BEARER_CHALLENGE
+                else f"{_BEARER_HINT}; {_BROWSER_HINT}"
+            )
             raise HTTPException(401, detail, {"WWW-Authenticate": challenge})
         # Not `request.url.path`: older Starlette versions parse it from the Host header.
         verb, path = request.method.lower(), request.scope["path"]
@@ -58,8 +62,11 @@ def guard(authorizer: Authorizer | None, challenge: str = BEARER) -> Guard:
     return check
 
 
-def _token(authorization: str) -> str | None:
-    """Return the token in the value of an Authorization header, or None if it has none."""
+def _parse_token(authorization: str) -> str | None:
+    """Return the token in the value of an Authorization header, or None if it contains none.
+
+    With the scheme Basic, the token is the password.
+    """
     scheme, _, value = authorization.partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer":

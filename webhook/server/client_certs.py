@@ -1,8 +1,8 @@
-"""Client certificates for /mutate: only the API server can then send reviews.
+"""Client certificates for /mutate. With them, only the API server can send reviews.
 
 The API server presents a certificate if its `--admission-control-config-file` configures one.
-Probes and Prometheus have none, so the TLS handshake only requests a certificate. A certificate
-that another CA signed fails the handshake.
+Probes and Prometheus present none, so the TLS handshake requests a certificate but does not require
+it. The handshake fails if a client presents a certificate that another CA has signed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from webhook.server.responses import refuse
 
 
 class ClientCAError(Exception):
-    """An error for a file that is not a CA bundle."""
+    """A file that is not a readable CA bundle."""
 
 
-def ask_for_client_certificate(context: ssl.SSLContext, ca: Path) -> None:
-    """Make handshakes request a client certificate that a CA in a PEM file has signed.
+def request_client_certificate(context: ssl.SSLContext, ca: Path) -> None:
+    """Make TLS handshakes request a client certificate that a CA in the PEM file `ca` has signed.
 
     Raises ClientCAError.
     """
@@ -43,7 +43,7 @@ class RequireClientCertificate:
         self._count_refused = count_refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass it on."""
+        """Answer 403, or pass the request to the application."""
         if CLIENT_CERTIFICATE_KEY in scope.get("state", ()):
             await self._app(scope, receive, send)
         else:

@@ -1,9 +1,13 @@
-"""Graceful shutdown: what happens between SIGTERM and exit.
+"""The graceful shutdown between SIGTERM and the exit of the process.
 
-The API server continues to use its connections to a terminating pod, and the Service refers to the
-pod for a moment. So readiness fails at once, reviews are still answered, each answer asks the
-client to close its connection, and the process exits when no more reviews arrive. Probes do not
-count. After knative's `network/handlers/drain.go`.
+After a pod begins to terminate, the API server continues to use its open connections to the pod,
+and the Service routes new connections to the pod for a moment. Therefore the server does this:
+
+- The readiness check fails at once.
+- Reviews are still answered. Each answer contains `Connection: close`.
+- The process exits when no more reviews arrive. Probes do not delay the exit.
+
+The design follows knative's `network/handlers/drain.go`.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ from webhook.cluster.source import Check
 
 
 class Drain:
-    """The decision when to exit.
+    """The state of the graceful shutdown, which determines when the process exits.
 
-    That is `idle_seconds` after the last review, and at the latest `timeout_seconds` after `start`.
+    The process exits `idle_seconds` after the last review, but no later than `timeout_seconds`
+    after `start`.
     """
 
     def __init__(
@@ -26,11 +31,11 @@ class Drain:
         self.idle_seconds = idle_seconds
         self.timeout_seconds = timeout_seconds
         self.reviews = 0
-        """Number of requests to /mutate so far. The handler of /mutate counts them."""
+        """The number of reviews so far. The handler of /mutate increments it."""
         self._clock = clock
         self._started_at: float | None = None
-        self._last_review = 0.0
-        self._reviews_seen = 0
+        self._last_review_at = 0.0
+        self._reviews_at_last_poll = 0
 
     @property
     def started(self) -> bool:
@@ -40,22 +45,25 @@ class Drain:
     def start(self) -> None:
         """Begin the shutdown. Further calls change nothing."""
         if self._started_at is None:
-            self._started_at = self._last_review = self._clock()
-            self._reviews_seen = self.reviews
+            self._started_at = self._last_review_at = self._clock()
+            self._reviews_at_last_poll = self.reviews
 
     def finished(self) -> bool:
-        """Return whether to exit now. Poll this: it also records when reviews arrived."""
+        """Return whether to exit now.
+
+        Call this repeatedly, because it also records when the number of reviews changes.
+        """
         if self._started_at is None:
             return False
         now = self._clock()
-        if self.reviews != self._reviews_seen:
-            self._reviews_seen = self.reviews
-            self._last_review = now
+        if self.reviews != self._reviews_at_last_poll:
+            self._reviews_at_last_poll = self.reviews
+            self._last_review_at = now
         return (
-            now - self._last_review >= self.idle_seconds
+            now - self._last_review_at >= self.idle_seconds
             or now - self._started_at >= self.timeout_seconds
         )
 
     def check(self) -> Check:
-        """Return the readiness check. The API server's own has the same name."""
+        """Return the readiness check. The API server's shutdown check has the same name."""
         return Check("shutdown", not self.started, "this process is shutting down" * self.started)

@@ -1,6 +1,6 @@
-"""Health: GET /livez, /readyz and /version, and a log of readiness checks that change.
+"""The routes /livez, /readyz and /version, and the log of changes of readiness checks.
 
-The responses have the format of Kubernetes' own components.
+The responses have the same format as those of Kubernetes components.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from webhook.server.lean_fastapi import APIRouter, JSONResponse, PlainTextRespon
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
+"""A state that changes back within this time is usually not logged."""
 
 
 def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]) -> APIRouter:
-    """Return the routes. `version` is the response of /version."""
+    """Return the routes for probes. `version` is the response of /version."""
     router = APIRouter()
 
     @router.get("/livez", summary="Whether the process is alive", response_class=PlainTextResponse)
@@ -36,13 +37,14 @@ def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]
             None, description="If it is present, even empty, the answer lists every check."
         ),
     ) -> PlainTextResponse:
-        found = list(checks())
-        ready = all(check.ready for check in found)
+        results = list(checks())
+        ready = all(check.ready for check in results)
         if ready and verbose is None:
             return PlainTextResponse("ok")
         lines = [
-            f"[{_sign(check)}]{check.name} " + (check.note or ("ok" if check.ready else "failed"))
-            for check in found
+            f"[{_check_mark(check)}]{check.name} "
+            + (check.note or ("ok" if check.ready else "failed"))
+            for check in results
         ]
         lines.append(f"readyz check {'passed' if ready else 'failed'}")
         return PlainTextResponse("\n".join(lines) + "\n", 200 if ready else 503)
@@ -54,7 +56,8 @@ def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]
     return router
 
 
-def _sign(check: Check) -> str:
+def _check_mark(check: Check) -> str:
+    """Return `-` for a failed check, `!` for a passed check with a note, else `+`."""
     if check.ready:
         return "!" if check.note else "+"
     return "-"
@@ -65,17 +68,17 @@ async def log_check_changes(
 ) -> None:
     """Log each change of a readiness check, until cancelled.
 
-    The log remains after the pod is gone, when no probe can be sent any more. Checks that are ready
-    from the start are not logged.
+    The log shows why a replica was not ready even after its pod has been deleted. A check that is
+    ready without a note from the start is not logged.
     """
-    logged: dict[str, Check] = {}
+    last_results: dict[str, Check] = {}
     while True:
         await asyncio.sleep(poll_seconds)
         for check in checks():
-            before = logged.get(check.name, Check(check.name, ready=True))
-            if check != before:
+            previous = last_results.get(check.name, Check(check.name, ready=True))
+            if check != previous:
                 _log_check(check)
-            logged[check.name] = check
+            last_results[check.name] = check
 
 
 def _log_check(check: Check) -> None:

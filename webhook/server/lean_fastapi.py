@@ -1,9 +1,10 @@
-"""Imports FastAPI in a way that saves an eighth of the start time and 3 MiB of memory.
+"""FastAPI, imported in a way that saves an eighth of the start time and 3 MiB of memory.
 
 - FastAPI describes the OpenAPI document with fifty pydantic models. `defer_build` postpones their
   validators until the document is first requested.
-- For each route FastAPI imports pydantic's version 1, to recognize models of that version. It does
-  without where that version cannot be imported, as on Python 3.14 (fastapi `_compat/shared.py`).
+- For each route, FastAPI imports `pydantic.v1` to recognize models of pydantic's version 1. It
+  skips this step if the import fails, as on Python 3.14 (fastapi `_compat/shared.py`). An entry of
+  None in `sys.modules` makes the import fail.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = [
 
 @contextmanager
 def _defer_validators() -> Iterator[None]:
-    """Postpone building the validators of all models that the block defines."""
+    """Make pydantic build the validators of models that the block defines at their first use."""
     config = BaseModel.model_config
     BaseModel.model_config = ConfigDict(defer_build=True)
     try:

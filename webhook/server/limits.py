@@ -1,4 +1,4 @@
-"""The limits that the server sets for its clients. Tests pass other values to `create_app`."""
+"""The limits that the server sets for its clients. Tests use smaller values."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ class PreviewLimits:
     """Limits for POST /preview and for the process that makes previews."""
 
     body_timeout_seconds: float = 30.0
-    """For the body of a request."""
+    """Maximum time to receive the body of a request."""
     deadline_seconds: float = 10.0
-    """For one run of the worker, which is then killed."""
+    """Maximum time of the worker for one request. A worker that takes longer is killed."""
     start_seconds: float = 20.0
-    """For a worker to start, and for it to receive the state of the cluster."""
+    """Maximum time for a worker to start, and to receive the state of the cluster."""
     queue_seconds: float = 20.0
-    """For a preview to wait until the worker is free."""
-    max_waiting: int = 8
-    """Previews that wait or run. Each has a body of up to 4 MiB."""
+    """Maximum time for which a preview waits until the worker is free."""
+    max_pending: int = 8
+    """Maximum number of previews that wait or run. Each occupies up to 4 MiB with its body."""
     memory_bytes: int = 128 * MIB
-    """Private memory of the worker. 490 Tekton pods, 4 MiB of JSON, take 77 MiB."""
+    """Maximum private memory of the worker. 490 Tekton pods (4 MiB of JSON) take 77 MiB."""
     answer_bytes: int = 32 * MIB
-    """All answers together that are made and not yet sent."""
+    """Maximum length of all answers together that wait to be sent."""
     idle_seconds: float = 60.0
-    """An unused worker is ended after this time."""
+    """Time after which an unused worker is ended."""
     reuse_bytes: int = 256 * 1024
-    """Length of a text. After a longer one the worker is ended, because its heap is fragmented: the
-    third list of 490 pods was seen to take 125 of 128 MiB."""
+    """Length of the longest request body after which the worker is reused. A longer body fragments
+    the worker's heap. In one measurement, the third list of 490 pods took 125 of 128 MiB."""
     image_seconds: float = 10.0
-    """For all image look-ups of a preview together."""
+    """Maximum time for all image look-ups of a preview together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +39,34 @@ class Limits:
     """Limits for connections, requests and answers."""
 
     header_timeout_seconds: float = 10.0
-    """From the first byte of a request to the end of its headers."""
+    """Maximum time from the first byte of a request to the end of its headers."""
     body_wait_seconds: float = 0.05
-    """How long the protocol itself waits for the rest of a short request. An API server sends
-    headers and body in two writes, so the headers sometimes arrive alone."""
+    """Time for which the fast path waits for the rest of a short request. An API server sends
+    headers and body in two writes, so the headers sometimes arrive before the body."""
     body_timeout_seconds: float = 7.0
-    """For the body of a review, even if its `?timeout=` is longer. A client that sends slowly
-    occupies memory that other reviews need."""
+    """Maximum time to receive the body of a review, even if its `?timeout=` is longer. A client
+    that sends slowly occupies memory that other reviews need."""
     drain_body_timeout_seconds: float = 5.0
-    """For the rest of a body whose request was answered early. If the server closed the connection
-    at once, a Go client could fail to write and never read the answer (`mapRoundTripError` in
-    net/http)."""
+    """Maximum time to receive the rest of a body whose request was answered early. If the server
+    closed the connection at once, a Go client could fail to write the body, and would then not read
+    the answer (`mapRoundTripError` in net/http)."""
     write_timeout_seconds: float = 7.0
-    """For a client to read, once `write_high_water_bytes` of its answers are unread."""
+    """Maximum time for a client to read its answers after the write buffer has reached
+    `write_high_water_bytes`."""
     idle_timeout_seconds: int = 120
-    """For a connection between requests. An API server closes its idle connections after 90 s
-    (kubernetes client-go transport). A timeout below that would race with the next review."""
+    """Maximum time of a connection without requests. An API server closes its idle connections
+    after 90 s (kubernetes client-go transport). With a timeout below 90 s, the server could close a
+    connection while the API server sends the next review on it."""
     close_timeout_seconds: float = 1.0
-    """For a client to close its side of the TLS connection. uvloop alone would wait 30 s."""
+    """Maximum time for a client to close its side of a TLS connection. uvloop alone waits 30 s."""
     max_header_bytes: int = 64 * 1024
-    """Request line and headers together. A bearer token takes a few thousand bytes."""
+    """Maximum length of the request line and headers. A bearer token takes a few thousand bytes."""
     write_high_water_bytes: int = 64 * 1024
-    """Encrypted answers that wait for their client. Further answers are then not written."""
+    """Length of the encrypted answers in the write buffer at which the server stops writing."""
     goaway_chance: float = 0.001
-    """The probability that an answer closes its connection, as with kube-apiserver's
-    `--goaway-chance`. API servers keep their connections open, so a new replica would otherwise
-    receive almost no reviews."""
+    """Probability that the server closes a connection after an answer, like kube-apiserver's
+    `--goaway-chance`. API servers keep their connections open. If no connection were closed, a new
+    replica would receive almost no reviews."""
     preview: PreviewLimits = PreviewLimits()
 
 

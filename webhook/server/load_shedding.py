@@ -7,31 +7,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 BUDGET_BYTES = 32 * 1024 * 1024
-"""One budget is for reviews and their answers, a second one for bodies of previews. With
-connections and decoding, 150 senders of the longest pods bring the process to about 240 MB. Answers
-to previews take another 32 MiB, cached images and pull secrets 32 MiB, and the worker process for
-previews up to 150 MB. The chart limits the container to 512 MiB."""
+"""The limit of one memory budget. Reviews and their answers have one budget, and the bodies of
+previews have another one. If 150 clients send pods of the maximum length, the process takes about
+240 MB, including connections and decoding. Answers to previews take up to 32 MiB more, cached
+images and pull secrets 32 MiB, and the worker process for previews 150 MB. The chart limits the
+container to 512 MiB."""
 
 MAX_REVIEWS_IN_FLIGHT = 1000
-"""Complete reviews that wait for a look-up or for their client to read. An API server has up to 600
-requests in flight by default (--max-requests-inflight, --max-mutating-requests-inflight)."""
+"""Maximum number of complete reviews in flight: they wait for a look-up, or for their client to
+read the answer. An API server has up to 600 requests in flight by default (the sum of
+--max-requests-inflight and --max-mutating-requests-inflight)."""
 
 MAX_QUEUE_SHARE = 0.25
-"""The share of its deadline that a review may be queued. One thread answers all reviews, so a
-longer queue means that more reviews arrive than can be answered. Without this limit every answer
-would then be late."""
+"""Maximum share of its deadline for which a review may be queued. One thread answers all reviews.
+If the queue is longer, more reviews arrive than this thread can answer. Without the limit, every
+answer would then be late."""
 
 
 @dataclass(slots=True)
 class MemoryBudget:
-    """A count of bytes in use, with a limit. Users check `exhausted` themselves."""
+    """A count of bytes in use, with a limit. The count can exceed it; callers check `exhausted`."""
 
     limit_bytes: int = BUDGET_BYTES
     used_bytes: int = 0
 
     @property
     def exhausted(self) -> bool:
-        """Whether no more data should be kept."""
+        """Whether the bytes in use exceed the limit."""
         return self.used_bytes > self.limit_bytes
 
     @contextmanager
@@ -52,15 +54,15 @@ class MemoryBudget:
 
 @dataclass(slots=True)
 class InFlight:
-    """The requests that the server has begun and not yet answered."""
+    """The requests that the server has begun to process and has not answered yet."""
 
     limit: int = MAX_REVIEWS_IN_FLIGHT
     tasks: Collection[object] = ()
-    """uvicorn's set of tasks, one for each request."""
+    """uvicorn's set of tasks. It contains one task for each request."""
     excluded: set[object] = field(default_factory=set)
-    """One object for each request that the limit does not count: reviews with incomplete bodies,
-    and requests for other routes. A client that opens a thousand connections and sends only headers
-    must not cause reviews of others to be shed."""
+    """One object for each request that does not count against the limit. These are reviews with
+    incomplete bodies, and requests to other paths. If they counted, a client could open a thousand
+    connections, send only headers, and cause the server to shed the API server's reviews."""
 
     @property
     def count(self) -> int:
@@ -73,7 +75,10 @@ class InFlight:
         return len(self.tasks) - len(self.excluded)
 
     async def exclude(self) -> AsyncIterator[None]:
-        """Exclude a request from the limit. A FastAPI dependency of all routes but /mutate."""
+        """Exclude a request from the limit.
+
+        This is a FastAPI dependency of all routes except /mutate.
+        """
         request = object()
         self.excluded.add(request)
         try:
@@ -81,8 +86,6 @@ class InFlight:
         finally:
             self.excluded.discard(request)
 
-    def is_overloaded(self, queued: float, deadline: float) -> bool:
-        """Return whether to answer a review unread. Its time in the queue and its deadline are in
-        seconds.
-        """
-        return self.review_count > self.limit or queued > deadline * MAX_QUEUE_SHARE
+    def is_overloaded(self, queued_seconds: float, deadline_seconds: float) -> bool:
+        """Return whether to shed a review that was queued for a time and has a deadline."""
+        return self.review_count > self.limit or queued_seconds > deadline_seconds * MAX_QUEUE_SHARE

@@ -1,4 +1,7 @@
-"""The Prometheus metrics. The values of all labels come from closed sets."""
+"""The Prometheus metrics.
+
+The values of all labels come from fixed sets, so clients cannot increase the number of series.
+"""
 
 from __future__ import annotations
 
@@ -21,37 +24,40 @@ from webhook.server.preview.answer import PreviewResult
 # A second series for each counter, with the time of its creation, would only enlarge scrapes.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-_FAILURES = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
-"""Reasons why podsettle or the network failed a pod. Their series start at zero, so that `rate()`
-includes the first failure."""
+_FAILURE_REASONS = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
+"""Reasons that mean a failure of podsettle or of the network. Their series start at zero, so that
+PromQL's `rate()` includes the first failure."""
 
 _MAX_PENDING = 64
-"""Counts of decisions that wait to be added up."""
+"""Maximum number of different ReasonCounts that wait to be added to the totals."""
 
 BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     # Reviews with image look-ups.
     *(1.0, 2.5, 5.0, 10.0, 15.0),
 )
-"""Upper bounds in seconds, up to the longest time that a review can take."""
+"""Upper bounds of the histogram in seconds, up to the longest time that a review can take."""
 
 
 class ReviewCounts(Collector):
     """Counts of reviews and their reasons, and a histogram of their durations.
 
-    Plain numbers, without locks, for use on one thread. The client library's own counters take a
-    lock for each increment, which together costs a fifth of the time of a review.
+    The counts are plain numbers without locks, so they must be used on one thread. The counters of
+    the Prometheus client library take a lock for each increment. Together, these locks would take a
+    fifth of the time of a review.
     """
 
     def __init__(self) -> None:
         self._patched = 0
         self._unchanged = 0
+        # The key is a remedy and a reason. The remedy is empty if the reason is for the whole pod.
         self._outcomes: defaultdict[tuple[str, Reason], int] = defaultdict(
-            int, {("", r): 0 for r in _FAILURES}
+            int, {("", reason): 0 for reason in _FAILURE_REASONS}
         )
-        # By identity of the counts, because cached decisions repeat. Adding up the reasons of each
-        # review would take as long as finding its decision in the cache. The decisions themselves
-        # are not kept, since one may take megabytes.
+        # The key is the id of a ReasonCounts object, and the number says how often it was counted.
+        # Cached decisions share one such object. To add each review's reasons to the totals would
+        # take as long as a look-up in the decision cache. Only the ReasonCounts are referenced,
+        # because a whole decision may take megabytes.
         self._pending: dict[int, tuple[ReasonCounts, int]] = {}
         self._durations = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
@@ -63,17 +69,18 @@ class ReviewCounts(Collector):
         else:
             self._unchanged += 1
         counts = decision.reason_counts
-        _, times = self._pending.get(id(counts), (counts, 0))
-        self._pending[id(counts)] = counts, times + 1
+        _, repetitions = self._pending.get(id(counts), (counts, 0))
+        self._pending[id(counts)] = counts, repetitions + 1
         if len(self._pending) > _MAX_PENDING:
             self._add_pending()
         self._durations[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
 
     def _add_pending(self) -> None:
-        for counts, times in self._pending.values():
+        """Add the pending counts to the totals."""
+        for counts, repetitions in self._pending.values():
             for outcome, count in counts:
-                self._outcomes[outcome] += count * times
+                self._outcomes[outcome] += count * repetitions
         self._pending.clear()
 
     def collect(self) -> Iterator[Metric]:
@@ -128,8 +135,8 @@ class Metrics:
             ["result"],
             registry=self.registry,
         )
-        self._found = image_lookups.labels("found")
-        self._failed = image_lookups.labels("failed")
+        self._successful_image_lookups = image_lookups.labels("found")
+        self._failed_image_lookups = image_lookups.labels("failed")
         self.stuck_dns_lookups = Gauge(
             "podsettle_dns_lookups_stuck",
             "DNS look-ups of registries' names that have been in progress for more than 5 s, "
@@ -207,8 +214,8 @@ class Metrics:
         self._previews.labels(result).inc()
 
     def count_image_lookup(self, found: bool) -> None:
-        """Count a look-up in a registry."""
-        (self._found if found else self._failed).inc()
+        """Count an image look-up at a registry, which found the image or failed."""
+        (self._successful_image_lookups if found else self._failed_image_lookups).inc()
 
     def count_refused_dns_lookup(self) -> None:
         """Count a refused DNS look-up."""

@@ -1,4 +1,4 @@
-"""GET /: the preview page, one HTML file without external resources."""
+"""The route of the preview page, which is one HTML file without external resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webhook.server.lean_fastapi import APIRouter, HTMLResponse, Request
 
 
 def page_router() -> APIRouter:
-    """Return the route of the page."""
+    """Return the route of the preview page."""
     router = APIRouter()
     page = files("webhook.server").joinpath("page.html").read_text(encoding="utf-8")
     headers = {
@@ -35,16 +35,16 @@ def page_router() -> APIRouter:
 
 
 def _content_security_policy(page: str) -> str:
-    """Return a policy that allows only the page's own style and script.
+    """Return a Content-Security-Policy that allows only the page's own style and script.
 
-    A pasted pod can then neither load nor execute anything. In browsers with Trusted Types, the
-    script cannot parse text as HTML at all.
+    HTML in a pasted pod therefore cannot load resources or run scripts. In browsers that support
+    Trusted Types, the page's script cannot parse text as HTML.
     """
     return "; ".join(
         (
             "default-src 'none'",
-            f"style-src {_hashes(page, 'style')}",
-            f"script-src {_hashes(page, 'script')}",
+            f"style-src {_hash_sources(page, 'style')}",
+            f"script-src {_hash_sources(page, 'script')}",
             "connect-src 'self'",
             "img-src data:",
             "base-uri 'none'",
@@ -56,7 +56,8 @@ def _content_security_policy(page: str) -> str:
     )
 
 
-def _hashes(page: str, tag: str) -> str:
+def _hash_sources(page: str, tag: str) -> str:
+    """Return the CSP hash sources of the contents of all elements with this tag."""
     blocks = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
     digests = (hashlib.sha256(block.encode()).digest() for block in blocks)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)

@@ -1,15 +1,16 @@
-"""The HTTP/1.1 protocol of a connection: the fast path for reviews, and limits for slow clients.
+"""The HTTP/1.1 protocol of a connection, with a fast path for reviews and limits for slow clients.
 
-uvicorn calls back for each header, creates a task and an ASGI cycle for each request, and writes
-each answer in two pieces. That costs more than the decision. The fast path answers a review that
-arrived whole directly from `data_received`. It passes any other request to uvicorn's protocol and
-the application unchanged: reviews that need a namespace, an image or the rest of a body, requests
-that are not reviews, and requests that it cannot parse.
+For each request, uvicorn runs a callback per header, creates a task and an ASGI cycle, and writes
+the answer in two parts. This takes longer than the decision. The fast path answers a completely
+received review directly from `data_received`. It passes all other requests unchanged to uvicorn's
+protocol and the application. These are reviews that need a look-up or the rest of a body, requests
+that are not reviews, and requests that the fast path cannot parse.
 
-uvicorn also waits without limit for headers, for a body whose request was answered early, and for
-clients that do not read. The limits here cost a request no more than setting a flag.
+uvicorn has no time limit for headers, for the rest of a body whose request was answered early, or
+for clients that do not read. This module adds these limits. For a usual review, they only set a
+flag.
 
-Long because the fast path and the limits are two halves of one connection's state.
+Long because the fast path and the limits use the same state of a connection.
 """
 
 from __future__ import annotations
@@ -35,19 +36,20 @@ TIMING_KEY = "timing"
 """The key of the RequestTiming in a request's `state`."""
 CLIENT_CERTIFICATE_KEY = "client certificate"
 """The key of the client's verified certificate in a request's `state`."""
-_UPGRADE_REFUSED = "This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."
+_UPGRADE_ERROR = "This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."
 
 
 def should_close(goaway_chance: float) -> bool:
-    """Return whether the next answer closes its connection. Random, with the given probability."""
+    """Return True with the given probability: the server then closes a connection."""
     return random() < goaway_chance  # noqa: S311
 
 
 class LoopTick:
     """The start time of the event loop's current iteration.
 
-    All data that one iteration reads was queued when the iteration began, so the queueing time of
-    a review counts from there. `loop.time()` does not help: uvloop reads the clock at each call.
+    The data that an iteration reads was already queued when the iteration started. So a review's
+    time in the queue counts from this start time. `loop.time()` is not the start time, because
+    uvloop updates it at each call.
     """
 
     __slots__ = ("_clock", "_started_at")
@@ -57,31 +59,32 @@ class LoopTick:
         self._started_at: float | None = None
 
     def started_at(self, loop: AbstractEventLoop) -> float:
-        """Return the time by `time.monotonic`. Call it whenever data is received."""
+        """Return the start time, by `time.monotonic`. Call this whenever data is received."""
         if self._started_at is None:
             self._started_at = self._clock()
             # The loop runs this callback after it has read from all clients.
-            loop.call_soon(self._end)
+            loop.call_soon(self._reset)
         return self._started_at
 
-    def _end(self) -> None:
+    def _reset(self) -> None:
         self._started_at = None
 
 
 class ResponseHead(NamedTuple):
-    """Status line and headers of an answered review."""
+    """The status line and the headers of the answer to a review."""
 
     text: bytes
-    """Everything up to the value of Content-Length, which is the last header."""
+    """The head up to the value of Content-Length, which is the last header. The value is added for
+    each answer."""
     closes: bool
-    """Whether it contains `Connection: close`."""
+    """Whether the headers contain `Connection: close`."""
 
 
 class ResponseHeads:
-    """A cache of the ResponseHead for uvicorn's current default headers.
+    """A cache of one ResponseHead, which belongs to uvicorn's current default headers.
 
-    uvicorn replaces the list of default headers every second, for the date, and never changes a
-    list in place.
+    Every second, uvicorn replaces the list of default headers to update the Date header. It does
+    not change the old list, so comparing the identity of the lists is sufficient.
     """
 
     __slots__ = ("_head", "_headers")
@@ -90,8 +93,8 @@ class ResponseHeads:
         self._headers: list[Header] | None = None
         self._head: ResponseHead
 
-    def of(self, headers: list[Header]) -> ResponseHead:
-        """Return the head with these headers."""
+    def head_for(self, headers: list[Header]) -> ResponseHead:
+        """Return the response head that contains these headers."""
         if headers is not self._headers:
             lines = [b"%b: %b\r\n" % header for header in (*headers, JSON)]
             text = b"HTTP/1.1 200 OK\r\n%bcontent-length: " % b"".join(lines)
@@ -108,8 +111,9 @@ class RequestTiming:
     def __init__(self, received_at: float, cycle: RequestResponseCycle) -> None:
         self.received_at = received_at
         """By `time.monotonic`."""
-        # A weak reference. The cycle refers to the request's state, and the state to this object:
-        # a strong one would keep the connection's buffers alive until the next garbage collection.
+        # This reference is weak, because the cycle refers to the request's state, and the state to
+        # this object. A strong reference would create a reference cycle, which would keep the
+        # connection's buffers in memory until the next garbage collection.
         self._cycle = ref(cycle)
 
     @property
@@ -124,7 +128,7 @@ class AdmissionServer:
     """The state that all connections of a server share."""
 
     handle_sync: Callable[[bytes, float, float], bytes | None]
-    """`AdmissionHandler.handle_sync`."""
+    """Answers a review without look-ups. See `AdmissionHandler.handle_sync`."""
     needs_certificate: bool
     """Whether the fast path is only for clients that presented a certificate."""
     limits: Limits = DEFAULT_LIMITS
@@ -133,18 +137,18 @@ class AdmissionServer:
 
 
 class FastPathProtocol(HttpToolsProtocol):
-    """A connection that answers reviews itself and leaves all other requests to uvicorn."""
+    """A connection that answers most reviews itself and passes all other requests to uvicorn."""
 
     _buffer = b""
     """The beginning of a request that the fast path may answer once the rest has arrived."""
     _body_timer: asyncio.TimerHandle | None = None
-    """Runs while `_buffer` waits for the rest."""
+    """The time limit for the rest of the request in `_buffer`."""
     _received_at = 0.0
-    """The time at which the data being read was received, by `time.monotonic`."""
+    """The time at which the latest data was received, by `time.monotonic`."""
     _in_head = False
     """Whether the parser is between the first byte of a request and the end of its headers."""
     _authorized = False
-    """Whether the client presented the required certificate."""
+    """Whether the client may use the fast path: it presented a certificate, or needs none."""
 
     def __init__(self, *, admission: AdmissionServer, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
@@ -164,7 +168,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self.app_state = {**self.app_state, CLIENT_CERTIFICATE_KEY: certificate}
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting for the rest of a request."""
+        """Cancel the time limit for the rest of a request."""
         self._cancel_body_timer()
         super().connection_lost(exc)
 
@@ -180,12 +184,12 @@ class FastPathProtocol(HttpToolsProtocol):
         super().data_received(data)
 
     def on_message_begin(self) -> None:
-        """Note that the parser has begun a request."""
+        """Record that the parser has begun a request."""
         self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Start the ASGI application, and give it the time of the request."""
+        """Start the ASGI application, and store the RequestTiming in the request's state."""
         self._in_head = False
         state: dict[str, Any] = self.scope["state"]
         super().on_headers_complete()
@@ -194,16 +198,17 @@ class FastPathProtocol(HttpToolsProtocol):
     @property
     def _is_idle(self) -> bool:
         """Whether the parser is between requests and the last request has been answered."""
-        # uvicorn sets it to None before the first request, against its annotation.
+        # Before the first request, uvicorn sets `cycle` to None, which its annotation excludes.
         cycle: RequestResponseCycle | None = self.cycle
         return not self._in_head and (
             cycle is None or (cycle.response_complete and not cycle.more_body)
         )
 
     def _try_fast_path(self, data: bytes) -> bool:
-        """Answer a whole review, or keep the beginning of one. Return whether either was done.
+        """Answer a complete review, or buffer the beginning of one. Return False for other data.
 
-        The parser does not see this data. It is between two requests before and after.
+        If the result is True, uvicorn's parser does not receive the data. The parser is between two
+        requests before and after this call.
         """
         end = data.find(HEAD_END, 0, MAX_CACHED_HEAD_BYTES) + len(HEAD_END)
         head = parse_review_head(data[:end]) if end >= len(HEAD_END) else None
@@ -212,7 +217,8 @@ class FastPathProtocol(HttpToolsProtocol):
         missing = end + head.length - len(data)
         if missing > 0:
             return self._await_body(data)
-        # Pipelined requests take the slow path, so that other clients are read in between.
+        # Pipelined requests are passed to uvicorn, so that the loop reads from other clients
+        # between them.
         if missing < 0 or self.flow.write_paused:
             return False
         answer = self._handle_sync(data[end:], head.deadline_seconds, self._received_at)
@@ -223,17 +229,21 @@ class FastPathProtocol(HttpToolsProtocol):
         return True
 
     def _write(self, body: bytes) -> None:
+        """Write an answer, and close the connection if its headers say so."""
         headers = self.server_state.default_headers
         if should_close(self._goaway_chance):
             headers = [*headers, CLOSE]
-        head = self._heads.of(headers)
+        head = self._heads.head_for(headers)
         self.transport.write(b"%b%d\r\n\r\n%b" % (head.text, len(body), body))
         if head.closes:
             self.transport.close()
         self.server_state.total_requests += 1
 
     def _await_body(self, data: bytes) -> bool:
-        """Keep the beginning of a request for a moment. Return False if it is too long for that."""
+        """Buffer the beginning of a request, and start the time limit for the rest.
+
+        Return False if the beginning is too long to be buffered.
+        """
         if len(data) > GUARANTEED_BODY_BYTES:
             return False
         self._buffer = data
@@ -248,12 +258,13 @@ class FastPathProtocol(HttpToolsProtocol):
             self._body_timer = None
 
     def _on_body_timeout(self) -> None:
-        # Waiting for the client is not queueing, so it must not count as a sign of overload.
+        """Pass the beginning of a request to uvicorn, because the rest has not arrived."""
+        # The time spent waiting for the client must not count as time in the queue.
         self._received_at = min(self._received_at + self._limits.body_wait_seconds, monotonic())
-        self._delegate()
+        self._pass_buffer_to_parser()
 
-    def _delegate(self) -> None:
-        """Pass the kept beginning of a request to uvicorn's parser."""
+    def _pass_buffer_to_parser(self) -> None:
+        """Pass the buffered beginning of a request to uvicorn's parser."""
         self._cancel_body_timer()
         if self._buffer:
             data, self._buffer = self._buffer, b""
@@ -261,13 +272,13 @@ class FastPathProtocol(HttpToolsProtocol):
 
 
 class _UpgradeError(Exception):
-    """A request for another protocol. It stops the parser, and uvicorn answers 400."""
+    """A request for another protocol. This exception stops the parser, and uvicorn answers 400."""
 
 
 class _PipelineFlow(FlowControl):
     """Flow control that does not resume reading while pipelined requests wait.
 
-    uvicorn's own resumes after each answer, so a client could queue requests without limit.
+    uvicorn's FlowControl resumes after each answer, so a client could queue requests without limit.
     """
 
     def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
@@ -275,22 +286,26 @@ class _PipelineFlow(FlowControl):
         self._pipeline = pipeline
 
     def resume_reading(self) -> None:
+        """Resume reading if no pipelined request waits."""
         if not self._pipeline:
             super().resume_reading()
 
 
 class AdmissionProtocol(FastPathProtocol):
-    """The protocol that the server gives to uvicorn: the fast path with limits for slow clients."""
+    """The protocol that uvicorn uses: a connection with fast path and limits."""
 
     _timer: asyncio.TimerHandle | None = None
     """Closes or aborts the connection: header timeout, drain-body timeout or close timeout."""
     _head_bytes = 0
+    """The number of bytes received of unfinished headers."""
     _write_timer: asyncio.TimerHandle | None = None
+    """The write timeout, which aborts the connection of a client that does not read."""
     _idle_timer: asyncio.TimerHandle | None = None
-    """One repeating timer. Resetting a timer for each review takes longer than parsing its head."""
+    """A timer that repeatedly checks whether the connection is idle. To reset a timer for each
+    review would take longer than to parse its head."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the idle timer: it also ends connections that never send a request."""
+        """Start the idle timer, which also closes connections that never send a request."""
         super().connection_made(transport)
         self.flow = _PipelineFlow(transport, self.pipeline)
         transport.set_write_buffer_limits(self._limits.write_high_water_bytes)
@@ -305,14 +320,14 @@ class AdmissionProtocol(FastPathProtocol):
             self._idle_timer.cancel()
             self._idle_timer = None
         super().connection_lost(exc)
-        # uvicorn leaves its keep-alive timer running if the connection broke.
+        # uvicorn does not cancel its keep-alive timer if the connection breaks.
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         """Process the data, and limit the time and length of unfinished headers."""
         super().data_received(data)
         if self._in_head:
-            self._check_head(len(data))
+            self._limit_head(len(data))
 
     def on_headers_complete(self) -> None:
         """Cancel the header timeout. Refuse a request for another protocol."""
@@ -322,43 +337,43 @@ class AdmissionProtocol(FastPathProtocol):
         if self._requests_upgrade:
             self._in_head = False
             if not self._is_idle:
-                # The client would take the 400 for the answer to its previous request.
+                # The client would read the 400 as the answer to its previous request.
                 self.transport.abort()
             raise _UpgradeError
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Answer 400 and close the connection."""
-        super().send_400_response(_UPGRADE_REFUSED if self._requests_upgrade else msg)
+        super().send_400_response(_UPGRADE_ERROR if self._requests_upgrade else msg)
 
     @property
     def _requests_upgrade(self) -> bool:
         """Whether the request has an Upgrade header, or is a CONNECT.
 
-        Such requests allow request smuggling: the parser takes the data after their headers for
-        another protocol, and uvicorn either ignores the body or parses it as the next request.
+        These requests would allow request smuggling. The parser treats the data after their headers
+        as another protocol, and uvicorn either ignores the body or parses it as the next request.
         """
-        # uvicorn sets the headers to None before the first request, against their annotation.
-        named = any(name == b"upgrade" for name, _ in self.headers or ())
-        return named or bool(self.parser.should_upgrade())
+        # Before the first request, uvicorn sets `headers` to None, which its annotation excludes.
+        has_upgrade_header = any(name == b"upgrade" for name, _ in self.headers or ())
+        return has_upgrade_header or bool(self.parser.should_upgrade())
 
     def on_message_complete(self) -> None:
         """Cancel the drain-body timeout of a request that was answered early."""
         super().on_message_complete()
         if self.cycle.response_complete:
-            # uvicorn leaves this flag set after an early answer.
+            # uvicorn does not reset this flag if the answer was early.
             self.cycle.more_body = False
             self._cancel_timer()
 
     def on_response_complete(self) -> None:
-        """Limit the time for the rest of a body whose request was answered early."""
+        """Start the drain-body timeout if the request was answered before its body was received."""
         super().on_response_complete()
         # With pipelining, `cycle` may belong to a later request that has no answer yet.
         if self.cycle.more_body and self.cycle.response_complete:
             self._set_timer(self._limits.drain_body_timeout_seconds)
 
     def pause_writing(self) -> None:
-        """Start the write timeout: unread answers occupy memory and block the task that writes."""
+        """Start the write timeout, because unread answers occupy memory and block a task."""
         super().pause_writing()
         seconds = self._limits.write_timeout_seconds
         self._write_timer = self.loop.call_later(seconds, self.transport.abort)
@@ -369,10 +384,10 @@ class AdmissionProtocol(FastPathProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Close the connection if it is idle. A request that has begun is answered first."""
+        """Close the connection when no request is in progress. Answer a request that has begun."""
         if self._in_head:
             return
-        self._delegate()
+        self._pass_buffer_to_parser()
         super().shutdown()
         if self.transport.is_closing():
             self._close()
@@ -381,22 +396,28 @@ class AdmissionProtocol(FastPathProtocol):
         self._idle_timer = self.loop.call_later(seconds, self._close_if_idle)
 
     def _close_if_idle(self) -> None:
-        """Close the connection if the idle timeout has passed and no answer is due."""
-        left = self._received_at + self.timeout_keep_alive - monotonic()
-        if left > 0 or not self._is_idle:
-            self._schedule_idle_check(left if left > 0 else self.timeout_keep_alive)
+        """Close the connection if the idle timeout has passed and no request is in progress.
+
+        Otherwise schedule the next check.
+        """
+        remaining_seconds = self._received_at + self.timeout_keep_alive - monotonic()
+        if remaining_seconds > 0 or not self._is_idle:
+            self._schedule_idle_check(
+                remaining_seconds if remaining_seconds > 0 else self.timeout_keep_alive
+            )
         else:
             self._close()
 
-    def _check_head(self, received: int) -> None:
-        """Start the header timeout at the first bytes, and count the bytes that follow."""
+    def _limit_head(self, received_bytes: int) -> None:
+        """Start the header timeout at the first bytes. Answer 400 if the headers are too long."""
         if self.transport.is_closing():
             return
         if not self._head_bytes:
             self._set_timer(self._limits.header_timeout_seconds)
-            # This data may begin with the end of the previous request, so it counts as one byte.
-            received = 1
-        self._head_bytes += received
+            # This data may begin with the end of the previous request, so its length is unknown and
+            # it counts as one byte.
+            received_bytes = 1
+        self._head_bytes += received_bytes
         limit = self._limits.max_header_bytes
         if self._head_bytes > limit:
             self.send_400_response(f"The headers are longer than {limit} bytes.")
@@ -407,6 +428,7 @@ class AdmissionProtocol(FastPathProtocol):
             self._write_timer = None
 
     def _set_timer(self, seconds: float) -> None:
+        """Close the connection after some seconds, unless the timer is cancelled or set again."""
         self._cancel_timer()
         self._timer = self.loop.call_later(seconds, self._close)
 
@@ -416,6 +438,7 @@ class AdmissionProtocol(FastPathProtocol):
             self._timer = None
 
     def _close(self) -> None:
+        """Close the connection. Abort it if the client does not close its side in time."""
         self._cancel_timer()
         self.transport.close()
         # uvloop would wait 30 s for the client to close its side, and uvicorn waits for uvloop.

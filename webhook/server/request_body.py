@@ -1,4 +1,4 @@
-"""The body of a review while it is read."""
+"""The reading of request bodies, limited by a memory budget."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from starlette.types import Receive
 from webhook.server.load_shedding import MemoryBudget
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-"""Longer reviews are read to the end and their pods admitted unchanged. The API server accepts
-objects up to 3 MiB, and encodes some characters as six (JSON escapes in Go)."""
+"""The pod of a longer review is admitted unchanged. The API server accepts objects of up to 3 MiB.
+In a review they can be longer, because Go's JSON encoder escapes some characters with six bytes."""
 MAX_REQUEST_BYTES = 8 * MAX_BODY_BYTES
-"""Reading stops here: six times 3 MiB, and as much again for the rest of a review."""
+"""A longer body is refused. An escaped object of 3 MiB has up to 18 MiB, and the rest of its review
+may have 14 MiB."""
 GUARANTEED_BODY_BYTES = 16 * 1024
-"""Bytes of each body that are kept even if the memory budget is exhausted. A connection costs more
-than that. The uid, which an answer needs, is in the first few hundred bytes."""
+"""Number of bytes of each body that are received even if the memory budget is exhausted. They
+contain the uid, which an answer needs. A connection takes more memory than these bytes."""
 
 
 class Body:
-    """A body that counts against a memory budget until it is released.
+    """A request body that counts against a memory budget until it is released.
 
-    A cancelled `read` keeps the data that has arrived.
+    After `read` is cancelled, `data` contains the bytes that have been received.
     """
 
     __slots__ = (
@@ -37,18 +38,19 @@ class Body:
         self._budget = budget
         self._reserved = 0
         self.length = 0
-        """Number of bytes received, including those that were not kept."""
+        """The number of received bytes, including discarded bytes after MAX_BODY_BYTES."""
         self.complete = False
         """Whether the body was read to its end."""
         self.disconnected = False
-        """Whether the client disconnected before the end."""
+        """Whether the client disconnected before it sent the whole body."""
         self.over_budget = False
         """Whether reading stopped because the memory budget was exhausted."""
 
     async def read(self, receive: Receive) -> None:
-        """Read to the end of the body, up to MAX_REQUEST_BYTES, or until the budget is exhausted.
+        """Read until the body ends, exceeds MAX_REQUEST_BYTES, or exhausts the memory budget.
 
-        The last chunk is always kept, because the caller uses it without waiting.
+        The last chunk is kept even if the budget is exhausted, because the caller then processes
+        the body immediately.
         """
         while not self.complete and self.length <= MAX_REQUEST_BYTES:
             message = await receive()
@@ -72,14 +74,14 @@ class Body:
 
     @property
     def data(self) -> bytes:
-        """The body as far as it was kept: at most MAX_BODY_BYTES."""
+        """The received bytes, but no more than the first MAX_BODY_BYTES."""
         if len(self._chunks) > 1:
-            # Replaces the chunks, so that the body is not held twice.
+            # The joined chunk replaces the others, so that memory holds the body only once.
             self._chunks = [b"".join(self._chunks)]
         return self._chunks[0][:MAX_BODY_BYTES] if self._chunks else b""
 
     def release(self) -> None:
-        """Drop the data and return its bytes to the budget."""
+        """Discard the data and subtract its length from the budget."""
         self._chunks = []
         self._budget.used_bytes -= self._reserved
         self._reserved = 0

@@ -1,8 +1,7 @@
-"""Parses the head of a request with a review: request line and headers.
+"""The parser for the head of a review's request. The head is the request line and the headers.
 
-The heads of an API server's requests differ only in the length of the body, so most of them are
-equal to an earlier one. Results are cached, because parsing a head takes nearly as long as a
-decision.
+Heads from one API server differ only in the Content-Length, so most heads are equal to an earlier
+head. Results are cached, because to parse a head takes nearly as long as a decision.
 """
 
 from __future__ import annotations
@@ -19,18 +18,20 @@ from webhook.server.responses import Header
 
 ADMISSION_PATHS = ("/mutate", "/mutate/")
 HEAD_END = b"\r\n\r\n"
+"""The bytes at the end of a head."""
 MAX_CACHED_HEAD_BYTES = 1024
-"""Longer heads are not cached and not parsed here. An API server's have about 200 bytes."""
+"""Longer heads are left to uvicorn's parser. Heads from an API server have about 200 bytes."""
 
 _MAX_QUERY_BYTES = 256
-"""The rest of a query is ignored. An API server's query contains only a timeout."""
+"""Query bytes after this number are ignored. A query from an API server has only a timeout."""
 
 _ANSWER_SHARE = 0.7
-"""The share of the API server's timeout (`?timeout=2s`) within which podsettle answers. The rest is
-for the network and for the API server itself."""
+"""The share of the API server's timeout (`?timeout=2s`) within which podsettle answers. The rest of
+the timeout is for the network and for the API server itself."""
 _DEFAULT_TIMEOUT_MS = 10_000
+"""The default of `timeoutSeconds` in a webhook configuration."""
 _MAX_TIMEOUT_MS = 30_000
-"""Default and maximum of `timeoutSeconds` in a webhook configuration."""
+"""The maximum of `timeoutSeconds` in a webhook configuration."""
 
 
 class ReviewHead(NamedTuple):
@@ -39,35 +40,36 @@ class ReviewHead(NamedTuple):
     length: int
     """Content-Length: the length of the body in bytes."""
     deadline_seconds: float
-    """The time within which podsettle answers."""
+    """The time within which podsettle must answer."""
 
 
 @lru_cache(maxsize=512)
 def parse_review_head(head: bytes) -> ReviewHead | None:
-    """Parse a head that ends with its first HEAD_END. Return None if it needs uvicorn's parser.
+    """Parse a head that ends with its first HEAD_END. Return None if the fast path cannot be used.
 
-    That is any request that is not a POST of JSON with a Content-Length to /mutate, and any that
-    asks for more than one answer on a connection that stays open.
+    The fast path is for a POST of JSON with a Content-Length to /mutate. The request must leave the
+    connection open, and must have no Expect and no Upgrade header.
     """
-    reader = _Reader()
-    parser = httptools.HttpRequestParser(reader)
+    callbacks = _ParserCallbacks()
+    parser = httptools.HttpRequestParser(callbacks)
     try:
         parser.feed_data(head)
-        url = httptools.parse_url(reader.url)
+        url = httptools.parse_url(callbacks.url)
     except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         return None
-    headers = dict(reader.headers)
+    headers = dict(callbacks.headers)
     if (
-        not reader.complete
+        not callbacks.complete
         or parser.get_method() != b"POST"
         or parser.get_http_version() != "1.1"
         or not parser.should_keep_alive()
         or b"expect" in headers
         or b"upgrade" in headers
-        or not is_json(reader.headers)
+        or not is_json(callbacks.headers)
     ):
         return None
-    # A chunked body has no length here: the parser refuses heads with both framings.
+    # The length of a chunked body is 0 here. The parser refuses a head that has both
+    # Transfer-Encoding and Content-Length.
     length = int(headers.get(b"content-length", 0))
     if not length or (url.path or b"").decode("latin-1") not in ADMISSION_PATHS:
         return None
@@ -83,7 +85,7 @@ def is_json(headers: Iterable[Header]) -> bool:
 
 
 def answer_seconds(query: bytes) -> float:
-    """Return the seconds within which podsettle answers a request with this query."""
+    """Return the number of seconds within which podsettle must answer a request with this query."""
     return _answer_seconds(query[:_MAX_QUERY_BYTES])
 
 
@@ -97,8 +99,8 @@ def _answer_seconds(query: bytes) -> float:
     return (timeout or _DEFAULT_TIMEOUT_MS) / 1000 * _ANSWER_SHARE
 
 
-class _Reader:
-    """Receives the callbacks of the parser for one head."""
+class _ParserCallbacks:
+    """The callbacks of httptools' parser, which store the parts of one head."""
 
     def __init__(self) -> None:
         self.url = b""
@@ -115,5 +117,5 @@ class _Reader:
         self.complete = True
 
     def on_body(self, _body: bytes) -> None:
-        # The parser saw the end of the head before HEAD_END: the two disagree.
+        # The parser found the end of the head before HEAD_END, so the head is malformed.
         self.complete = False

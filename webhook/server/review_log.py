@@ -1,6 +1,6 @@
-"""The log of decisions. It formats and writes lines in batches, fifty times a second.
+"""The log of decisions, which formats and writes lines in batches, 50 times a second.
 
-Single lines would cost a fifth of the time that a review takes.
+To write each line separately would take a fifth of the time of a review.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ import asyncio
 import logging
 
 _FLUSH_SECONDS = 0.02
-"""Delay of a line. With a longer one, a batch would be large enough to delay a review."""
+"""Maximum delay of a line. With a longer delay, batches would grow and delay reviews."""
 _MAX_LINE_CHARACTERS = 2400
+"""Maximum length of a line, because a client chooses the uid and the names."""
 
 
 def printable(text: str, max_characters: int = 128) -> str:
-    """Return untrusted text as one line of bounded length. It cannot forge lines of the log."""
-    cut = text[:max_characters]
-    return cut if cut.isprintable() else ascii(cut)
+    """Return untrusted text as one line of limited length, so that it cannot forge log lines."""
+    shortened = text[:max_characters]
+    return shortened if shortened.isprintable() else ascii(shortened)
 
 
 class ReviewLog:
@@ -24,7 +25,7 @@ class ReviewLog:
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
-        self._decided: list[tuple[str, str, str, str]] = []
+        self._pending: list[tuple[str, str, str, str]] = []
 
     @property
     def enabled(self) -> bool:
@@ -32,20 +33,21 @@ class ReviewLog:
         return self._log.isEnabledFor(logging.INFO)
 
     def record(self, uid: str, namespace: str, pod: str, summary: str) -> None:
-        """Add a decision. It is written at the next flush."""
-        if not self._decided:
+        """Add a line about a decision, which the next flush writes."""
+        if not self._pending:
             asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
-        # Cut here, because a batch of long names would occupy memory until the flush.
+        # Long names are shortened here and not in `flush`, because they would occupy memory until
+        # then.
         limit = _MAX_LINE_CHARACTERS
         texts = uid[:limit], namespace[:limit], pod[:limit], summary
-        self._decided.append(texts)
+        self._pending.append(texts)
 
     def flush(self) -> None:
-        """Write all added lines."""
-        decided, self._decided = self._decided, []
+        """Write all lines that were added since the last flush."""
+        pending, self._pending = self._pending, []
         lines = [
             printable(f"uid {uid} pod {namespace}/{pod}: {summary}", _MAX_LINE_CHARACTERS)
-            for uid, namespace, pod, summary in decided
+            for uid, namespace, pod, summary in pending
         ]
         if lines:
             self._log.info("%s", "\n".join(lines))

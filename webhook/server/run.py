@@ -1,4 +1,4 @@
-"""Runs the server on uvicorn, with TLS only, until its graceful shutdown has finished."""
+"""The server process: uvicorn with TLS and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BACKLOG = 2048
+"""Maximum number of connections that wait to be accepted. It is uvicorn's default."""
 _SEND_BUFFER_BYTES = 256 * 1024
-"""The send buffer of a socket. The system's default grows to megabytes for each slow client."""
+"""Size of a socket's send buffer. By default, the kernel grows it to megabytes for slow clients."""
 _IN_FLIGHT_TIMEOUT_SECONDS = 10
-"""For requests that are still in flight when the drain has finished."""
+"""Time limit for requests that are still in flight when the drain has finished."""
 
 
 class AddressError(Exception):
@@ -39,13 +40,13 @@ def listen(host: str, port: int) -> socket.socket:
 
     `::` means all addresses of the machine, including IPv4, even on a kernel without IPv6.
     """
-    both = host == "::"
-    if both and not socket.has_dualstack_ipv6():
-        host, both = "0.0.0.0", False  # noqa: S104
+    dual_stack = host == "::"
+    if dual_stack and not socket.has_dualstack_ipv6():
+        host, dual_stack = "0.0.0.0", False  # noqa: S104
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server(
-            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack
         )
     except socket.gaierror as error:
         raise AddressError(f"cannot listen on {host}: {error.strerror}") from None
@@ -58,9 +59,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, drain: Drain) -> None:
-    """Serve until the drain that a signal starts has finished, or until a second signal.
+    """Serve until the process must exit.
 
-    `app` comes from `create_app`, with the same `drain`.
+    The first signal starts the drain. The server exits when the drain has finished, or at the
+    second signal. Pass the same `drain` here and to `create_app`, which returns `app`.
     """
 
     def use_context(_config: uvicorn.Config, _default: object) -> ssl.SSLContext:
@@ -68,12 +70,12 @@ def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, dr
 
     config = uvicorn.Config(
         app,
-        # uvicorn only calls this argument, although its annotation requires a class.
+        # The annotation requires a class, but uvicorn accepts any callable that returns a protocol.
         http=partial(AdmissionProtocol, admission=app.admission_server),  # type: ignore[arg-type]
         ssl_context_factory=use_context,
         access_log=False,
         log_config=None,
-        # The client's address is not used, so headers of proxies are not read.
+        # podsettle does not use the client's address, so it does not need X-Forwarded-For.
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=app.limits.idle_timeout_seconds,
@@ -88,7 +90,10 @@ def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, dr
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that drains after a signal. uvicorn's own closes its port at once."""
+    """A uvicorn server that drains after a signal.
+
+    Without this class, uvicorn closes its port immediately after a signal.
+    """
 
     def __init__(self, config: uvicorn.Config, drain: Drain) -> None:
         super().__init__(config)
@@ -98,7 +103,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, _sig: int, _frame: FrameType | None) -> None:
         """Start the drain. Exit at once after a second signal.
 
-        Logs nothing, because the signal may have interrupted a thread that writes to the log.
+        This method must not log, because the signal may have interrupted a call of the logger.
         """
         if self._drain.started:
             self.should_exit = self.force_exit = True
@@ -121,7 +126,7 @@ class _Server(uvicorn.Server):
             self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         if not self._drain.finished():
             return False
-        # If the loop was busy until now, reviews may wait unread. One iteration reads them, so that
-        # their connections do not count as idle.
+        # If the event loop was busy until now, sockets may contain reviews that have not been read.
+        # One iteration of the loop reads them, so that they restart the drain's idle time.
         await asyncio.sleep(0)
         return self._drain.finished()

@@ -308,7 +308,7 @@ def test_490_tekton_pods_are_within_the_limits(serve: Serve) -> None:
 def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
     serve: Serve,
 ) -> None:
-    app, server = serve(replace(DEFAULT_LIMITS, max_waiting=2))
+    app, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
     first, second, third = (server.connect() for _ in range(3))
     first.send(request(SMALL))
     assert pods_in(first)
@@ -366,7 +366,7 @@ def test_crash_of_the_worker_fails_only_one_preview(
 
 @pytest.mark.parametrize("at_work", [True, False], ids=["busy", "idle"])
 def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -> None:
-    app, server = serve(replace(DEFAULT_LIMITS, max_waiting=2))
+    app, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
     clients = [server.connect() for _ in range(3)]
     clients[0].send(request(SMALL))
     assert pods_in(clients[0])

@@ -13,7 +13,7 @@ from tests.support.http_client import Client, InProcess, in_process, mutate, rev
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.server_fixtures import make_app
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.server.client_certs import ClientCAError, ask_for_client_certificate
+from webhook.server.client_certs import ClientCAError, request_client_certificate
 from webhook.server.drain import Drain
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
@@ -36,7 +36,7 @@ def guarded(source: ManifestsSource, client_ca: trustme.CA, tmp_path: Path) -> I
     file = tmp_path / "client-ca.crt"
     client_ca.cert_pem.write_to_path(file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ask_for_client_certificate(context, file)
+    request_client_certificate(context, file)
     drain = Drain(idle_seconds=3600, timeout_seconds=3600)
     app = make_app(source, drain, client_certificates=True)
     with in_process(app, drain, context) as running:
@@ -71,7 +71,7 @@ def test_client_with_a_certificate_of_another_ca_gets_nothing(guarded: InProcess
 def test_client_ca_file_that_is_not_a_bundle_is_an_error(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with pytest.raises(ClientCAError, match="No such file"):
-        ask_for_client_certificate(context, tmp_path / "none")
+        request_client_certificate(context, tmp_path / "none")
     (tmp_path / "ca.crt").write_text("no certificate")
     with pytest.raises(ClientCAError, match="is not a bundle"):
-        ask_for_client_certificate(context, tmp_path / "ca.crt")
+        request_client_certificate(context, tmp_path / "ca.crt")

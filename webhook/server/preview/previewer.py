@@ -72,7 +72,7 @@ class Previewer:
 
     async def preview(self, options: PreviewOptions, body: Sequence[bytes]) -> PreviewAnswerText:
         """Return the answer to a body in pieces. The caller releases it. Raises PreviewError."""
-        if self._waiting >= self._limits.max_waiting:
+        if self._waiting >= self._limits.max_pending:
             self._count("overloaded")
             raise PreviewError(
                 503, f"{self._waiting} previews are already waiting; try again in a minute"
