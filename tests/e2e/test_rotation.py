@@ -153,7 +153,9 @@ def test_rotation_under_load_fails_no_pod(installation: Installation) -> None:
         await_that(lambda: len(watcher.cas) >= forced + 3, "the CA was replaced three times", 120)
         last = installation.stored().cas[0]
         await_that(
-            lambda: installation.stored().issuer == fingerprint(last), "the last CA signs", 60
+            lambda: installation.stored().issuer_fingerprint == fingerprint(last),
+            "the last CA signs",
+            60,
         )
         signed = len(watcher.leaves)
         await_leaves(signed + 1)

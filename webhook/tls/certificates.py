@@ -1,7 +1,8 @@
-"""Certificates to issue: a CA, and leaves that it signs.
+"""Issues CA certificates, and leaf certificates that a CA signs.
 
-All keys are P-256. The API server keeps 25 idle connections and opens a new TLS connection for
-each call beyond them. A P-256 handshake costs the server a tenth of an RSA-2048 handshake.
+All keys are P-256. The API server keeps at most 25 idle connections and opens a new one for each
+further concurrent call. A P-256 handshake costs the server a tenth of the CPU time of an RSA-2048
+handshake.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+# As in kube-controller-manager (`Backdate` in kubernetes `pkg/controller/certificates/signer`).
 _CLOCK_SKEW = timedelta(minutes=5)
-# The upper bound of RFC 5280, appendix A.1. Clients check the subject alternative names instead.
+# The upper bound of RFC 5280, appendix A.1. A longer name is cut, which is harmless: clients check
+# the subject alternative names.
 _MAX_COMMON_NAME_CHARACTERS = 64
 
 
 def clock_skew(lifetime: timedelta) -> timedelta:
-    """Return by how much the clocks of issuer and client may differ."""
+    """Return the difference between the clocks of issuer and client that is tolerated."""
     return min(_CLOCK_SKEW, lifetime / 10)
 
 
@@ -67,10 +70,10 @@ def issue_ca(common_name: str, lifetime: timedelta, now: datetime | None = None)
 def issue_leaf(
     ca: KeyPair, names: Iterable[str], lifetime: timedelta, now: datetime | None = None
 ) -> KeyPair:
-    """Issue a server certificate for DNS names and IP addresses; the first is its subject.
+    """Issue a server certificate for DNS names and IP addresses. The first one is its subject.
 
-    Its validity begins when the CA's does. A clock that is days ahead would otherwise issue a
-    certificate that clients do not accept yet.
+    Its validity begins together with the validity of the CA. If it began at the current time, a
+    replica whose clock is days ahead would issue a certificate that clients do not accept yet.
     """
     hosts = list(names)
     key = ec.generate_private_key(ec.SECP256R1())

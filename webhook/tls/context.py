@@ -1,4 +1,4 @@
-"""The server's TLS context, and how a key pair in memory is loaded into it."""
+"""The server's TLS context. A key pair is loaded into it from memory."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from webhook.tls.certificates import KeyPair
 
 
 def server_context() -> ssl.SSLContext:
-    """Create a server context without a certificate: TLS 1.2 or later."""
+    """Create a server context for TLS 1.2 or later, without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
 def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Make a context serve this key pair from the next handshake on. Linux only.
+    """Make a context serve this key pair from the next handshake on.
 
-    Call this on the thread that does the handshakes: between two steps the context has the new
-    certificate and no key.
+    Works on Linux only. Call this on the thread that does the handshakes, because a handshake on
+    another thread could begin while the context has the new certificate but not its key.
     """
     # `load_cert_chain` takes paths only. Files in memory work with a read-only root filesystem and
     # leave no key on disk.
-    with _in_memory(pair.certificate_pem) as certificate, _in_memory(pair.key_pem) as key:
+    with _in_memory_file(pair.certificate_pem) as certificate, _in_memory_file(pair.key_pem) as key:
         context.load_cert_chain(certificate, key)
 
 
 @contextmanager
-def _in_memory(content: bytes) -> Iterator[str]:
+def _in_memory_file(content: bytes) -> Iterator[str]:
+    """Yield the path of a file in memory. The file exists until the block ends."""
     descriptor = os.memfd_create("podsettle", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -1,13 +1,15 @@
-"""The certificate source that issues podsettle's own certificates: a CA and a leaf in a store.
+"""The certificate source that issues podsettle's certificates and keeps them in a store.
 
-All replicas read the store, which is a Secret. One replica writes it. Three rules keep a rotation
-from failing a handshake:
+The store is a Secret with a CA and a leaf. All replicas read it. One replica writes it. With these
+three rules, no handshake fails during a rotation:
 
 - A replica serves a new leaf only if every entry of the webhook configuration that trusts the
   current leaf also trusts the new one.
 - A CA that disappears from the store, for example because the Secret was emptied, stays registered
   until no replica can serve a leaf of that CA any more.
-- An unreadable store changes nothing: a replica goes on serving the leaf that it read last.
+- If a replica cannot read the store, it continues to serve the leaf that it read last.
+
+Long because the three rules share the state of one class.
 """
 
 from __future__ import annotations
@@ -30,41 +32,47 @@ from webhook.tls.verify import verify_error
 
 log = logging.getLogger(__name__)
 
-# A sync is a request to the API server. A leaf with a short lifetime needs more of them:
-# `DynamicSource` syncs at least 20 times in the lifetime of a leaf.
+# Each sync sends a request to the API server. If leaves are valid for less than 10 minutes,
+# `DynamicSource` syncs more often: 20 times in the lifetime of a leaf.
 SYNC_INTERVAL = timedelta(seconds=30)
+# The time between two checks whether a sync is due. A check needs no request.
 POLL_INTERVAL = timedelta(seconds=1)
 
-# For each entry of the webhook configuration: the host name of the calls, and the CA bundle (PEM).
+# For each entry of the webhook configuration: the host name that the API server calls, and the CA
+# bundle (PEM).
 RegisteredBundles = Iterable[tuple[str, bytes]]
 
 
 class StoreError(Exception):
-    """The store cannot be read or written at the moment; the message gives the reason."""
+    """The store cannot be read or written at the moment. The message gives the reason."""
 
 
 class Store(Protocol):
-    """Named contents that all replicas share, read as a whole and replaced as a whole."""
+    """Storage that all replicas share: file names and contents.
+
+    The contents are always read together and replaced together.
+    """
 
     @property
     def title(self) -> str:
-        """The kind and name of the store, for messages."""
+        """The kind and name of the store, which messages contain."""
 
     async def read(self) -> Mapping[str, bytes] | None:
-        """Return the stored contents, or None where the store does not exist. Raises StoreError."""
+        """Return the stored contents, or None if the store does not exist. Raises StoreError."""
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
         """Replace the contents that were read last.
 
-        Raises StoreError, also if another client has written since that read.
+        Raises StoreError if this fails or if another client has written since that read.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCertificates:
-    """Where the replicas store podsettle's own certificates, and how long these are valid.
+    """The settings for certificates that podsettle issues itself.
 
-    `service` names the Service that the API server calls, `secret` the Secret of the certificates.
+    `service` is the name of the Service that the API server calls. `secret` is the name of the
+    Secret that stores the certificates.
     """
 
     service: str
@@ -73,7 +81,7 @@ class StoredCertificates:
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """Return the DNS names of a Service; the API server uses the first.
+    """Return the DNS names of a Service. The API server uses the first one.
 
     Source: `pkg/util/webhook/client.go` in kubernetes/apiserver.
     """
@@ -85,9 +93,10 @@ class DynamicSource:
     """A source that serves the stored leaf and renews the stored certificates in time.
 
     `may_write` returns whether this replica is the writer. `registered` returns the CA bundles of
-    the webhook configuration as it was last read, and nothing before the first read.
-    The store is read every `sync_interval`, and more often where leaves are valid for a short time.
-    `now` returns the time of day, which certificates use. `monotonic` returns seconds.
+    the webhook configuration at its last read, and an empty sequence before the first read. The
+    store is read every `sync_interval`, or more often if leaves are valid for a short time.
+    `now` returns the wall-clock time, which certificates use. `monotonic` returns seconds of a
+    clock that is never set back.
     """
 
     def __init__(
@@ -116,33 +125,36 @@ class DynamicSource:
         self._was_writer = False
         self._stored = Authority()
         self._served: KeyPair | None = None
-        self._last_check: tuple[tuple[tuple[str, bytes], ...], KeyPair | None] | None = None
+        self._last_trust_check: tuple[tuple[tuple[str, bytes], ...], KeyPair | None] | None = None
         self._distrusted = False
-        self._failure = ""
-        self._waiting = ""
-        # For each CA (PEM), when it was last in the store.
-        self._in_store: dict[bytes, float] = {}
-        # For each CA (fingerprint), since when all entries of the webhook configuration contain it.
+        self._store_error = ""
+        self._trust_problem = ""
+        # For each CA (PEM), the monotonic time at which it was last read from the store.
+        self._last_in_store: dict[bytes, float] = {}
+        # For each CA (fingerprint), the monotonic time since which all entries of the webhook
+        # configuration contain it.
         self._registered_since: dict[str, float] = {}
         self.expires = self._serve_placeholder()
 
     @property
     def ready(self) -> bool:
-        """Whether a stored leaf is served and has not expired."""
+        """Whether a leaf from the store is served and has not expired."""
         return self._served is not None and self._now() < self.expires
 
     @property
     def problem(self) -> str:
-        """The errors of the store and of the served leaf, joined by `; `; empty for none."""
-        return "; ".join(filter(None, (self._failure, self._waiting, self._problem())))
+        """The errors of the store and of the served leaf, joined by `; `, or an empty text."""
+        return "; ".join(
+            filter(None, (self._store_error, self._trust_problem, self._leaf_problem()))
+        )
 
     @property
     def bundle(self) -> bytes:
-        """The CAs (PEM) that the API server has to trust, newest first; empty while unknown."""
+        """The CAs (PEM) that the API server has to trust, newest first. Empty while unknown."""
         if self._may_write() and not self._was_writer:
             # The previous writer may have stored a CA that this replica has not read yet.
             return b""
-        return b"".join(self._in_store)
+        return b"".join(self._last_in_store)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -153,75 +165,85 @@ class DynamicSource:
     async def _run(self) -> None:
         while True:
             await self.sync()
-            # Short sleeps: the event loop's clock stops while the machine is suspended, so one long
-            # sleep until the renewal would end late by the time of the suspension.
+            # The event loop's clock stops while the machine is suspended. One long sleep until the
+            # renewal would therefore end too late. Short sleeps end at most one second late.
             await asyncio.sleep(min(POLL_INTERVAL, self._interval).total_seconds())
 
     async def sync(self) -> None:
-        """Read the store if that is due or a problem exists, then serve the best leaf."""
-        self._record_trust()
+        """Read the store if necessary, then serve its leaf unless clients may not trust it yet.
+
+        The store is read if the interval has passed, if this replica has become or is no longer
+        the writer, or if the served leaf is not usable.
+        """
+        self._record_registered_cas()
         now = self._now()
-        # abs: a clock may be set back.
+        # The absolute value, because the clock may be set back.
         overdue = self._synced_at is None or abs(now - self._synced_at) >= self._interval
-        changes_role = self._may_write() != self._was_writer
-        if overdue or changes_role or not self.ready or self._is_distrusted(again=overdue):
+        role_changed = self._may_write() != self._was_writer
+        if overdue or role_changed or not self.ready or self._is_distrusted(ignore_cache=overdue):
             self._synced_at = now
             try:
                 await self._read_and_renew(now)
-                self._failure = ""
+                self._store_error = ""
             except StoreError as error:
-                if str(error) != self._failure:
+                if str(error) != self._store_error:
                     log.warning("%s", error)
-                self._failure = str(error)
+                self._store_error = str(error)
         self._serve_stored_leaf()
 
-    def _is_distrusted(self, *, again: bool) -> bool:
+    def _is_distrusted(self, *, ignore_cache: bool) -> bool:
         """Return whether an entry of the webhook configuration does not trust the served leaf.
 
-        The result is cached: a check is a handshake in memory, which blocks the event loop for a
-        millisecond or more. `again` ignores the cache.
+        The result is cached, because each check does a handshake in memory, which blocks the event
+        loop for a millisecond or more. `ignore_cache` ignores the cached result.
         """
-        subject = tuple(self._registered()), self._served
-        if again or subject != self._last_check:
-            self._last_check = subject
-            self._distrusted = bool(_trust_errors(self.context, subject[0]))
+        inputs = tuple(self._registered()), self._served
+        if ignore_cache or inputs != self._last_trust_check:
+            self._last_trust_check = inputs
+            self._distrusted = bool(_trust_errors(self.context, inputs[0]))
         return self._distrusted
 
     async def _read_and_renew(self, now: datetime) -> None:
-        """Read the store. Renew the certificates if that is due and this replica is the writer."""
-        writes = self._may_write()
+        """Read the store. Renew the certificates if they are due and this replica is the writer."""
+        is_writer = self._may_write()
         contents = await self._store.read()
-        self._was_writer = writes
+        self._was_writer = is_writer
         if contents is None:
             raise StoreError(f"{self._store.title} does not exist; `helm upgrade` creates it again")
         stored = Authority.read(contents)
         self._set_stored(stored)
         if not self._may_write():
             return
-        renewed = stored.renewed(self._names, self._lifetimes, now, self._trusted())
+        renewed = stored.renew(self._names, self._lifetimes, now, self._propagated_cas())
         if renewed is not stored:
             await self._store.write(renewed.contents)
-            log.info("%s: %s", self._store.title, _difference(stored, renewed))
+            log.info("%s: %s", self._store.title, _describe_changes(stored, renewed))
             self._set_stored(renewed)
 
     def _set_stored(self, stored: Authority) -> None:
+        """Store the certificates that were read or written. Record the time for each CA."""
         self._stored = stored
         if stored.cas:
             now = self._monotonic()
-            # A replica switches to a leaf of a new CA within one propagation time and one sync.
-            keep = 3 * self._lifetimes.propagation.total_seconds()
-            gone = {ca: last for ca, last in self._in_store.items() if now - last < keep}
-            self._in_store = {pem(ca): now for ca in stored.cas}
-            self._in_store |= {ca: last for ca, last in gone.items() if ca not in self._in_store}
+            # A replica changes to a leaf of a new CA within one propagation time and one sync.
+            # The factor 3 leaves a reserve.
+            keep_seconds = 3 * self._lifetimes.propagation.total_seconds()
+            kept_cas = {
+                ca: last for ca, last in self._last_in_store.items() if now - last < keep_seconds
+            }
+            self._last_in_store = {pem(ca): now for ca in stored.cas}
+            self._last_in_store |= {
+                ca: last for ca, last in kept_cas.items() if ca not in self._last_in_store
+            }
 
     def _serve_stored_leaf(self) -> None:
         """Serve the stored leaf, unless it is invalid or a client may not trust it yet.
 
         Each entry of the webhook configuration that trusts the served leaf must also trust the
-        stored one. If all entries trust the served leaf, the API servers must also have had the
-        time to receive the CA of the stored one, unless the served leaf is due for renewal.
+        stored leaf. If all entries trust the served leaf, the API servers must also have had the
+        time to receive the CA of the stored leaf, unless the served leaf is due for renewal.
         """
-        self._waiting = ""
+        self._trust_problem = ""
         leaf, served = self._stored.leaf, self._served
         if leaf is None or (served and served.certificate == leaf.certificate):
             return
@@ -235,15 +257,15 @@ class DynamicSource:
         entries = tuple(self._registered())
         trusting = [entry for entry in entries if not verify_error(self.context, *entry)]
         if errors := _trust_errors(candidate, trusting):
-            self._waiting = (
-                f"a new certificate is not served until it is trusted: {'; '.join(errors)}"
+            self._trust_problem = (
+                f"the new certificate is not served until it is trusted: {'; '.join(errors)}"
             )
             return
         if served and entries and len(trusting) == len(entries):
             # The webhook configuration contains the new CA, but some API servers may not have
             # received it yet.
             due = self._lifetimes.is_due(served.certificate, self._now())
-            if not due and self._stored.issuer not in self._trusted():
+            if not due and self._stored.issuer_fingerprint not in self._propagated_cas():
                 return
         load_key_pair(self.context, leaf)
         self._served = leaf
@@ -251,48 +273,52 @@ class DynamicSource:
         log.info("serving a certificate that is valid until %s", self.expires)
 
     def _serve_placeholder(self) -> datetime:
-        """Serve a certificate that no client trusts, and return its expiry.
+        """Serve a certificate that no client trusts, and return the time at which it expires.
 
-        With it the server can answer probes before the store is read. Probes do not verify
-        certificates.
+        The server needs a certificate to answer probes before the store is read. Probes do not
+        verify certificates.
         """
         ca = issue_ca("podsettle has no certificate yet", self._lifetimes.ca)
         leaf = issue_leaf(ca, self._names, self._lifetimes.leaf)
         load_key_pair(self.context, leaf)
         return leaf.certificate.not_valid_after_utc
 
-    def _record_trust(self) -> None:
-        everywhere = [fingerprints(bundle) for _, bundle in self._registered()]
+    def _record_registered_cas(self) -> None:
+        """Record since when all entries of the webhook configuration contain each CA."""
+        fingerprint_sets = [fingerprints(bundle) for _, bundle in self._registered()]
         now = self._monotonic()
         self._registered_since = {
             ca: self._registered_since.get(ca, now)
-            for ca in (frozenset.intersection(*everywhere) if everywhere else ())
+            for ca in (frozenset.intersection(*fingerprint_sets) if fingerprint_sets else ())
         }
 
-    def _trusted(self) -> frozenset[str]:
+    def _propagated_cas(self) -> frozenset[str]:
         """Return the fingerprints of the CAs that every API server should have received by now."""
-        before = self._monotonic() - self._lifetimes.propagation.total_seconds()
-        return frozenset(ca for ca, since in self._registered_since.items() if since <= before)
+        latest = self._monotonic() - self._lifetimes.propagation.total_seconds()
+        return frozenset(ca for ca, since in self._registered_since.items() if since <= latest)
 
-    def _problem(self) -> str:
+    def _leaf_problem(self) -> str:
+        """Return the error of the served leaf, or an empty text."""
         if self._served is None:
-            return "" if self._failure else f"{self._store.title} holds no certificate yet"
-        left = self.expires - self._now()
-        if left <= timedelta(0):
+            return "" if self._store_error else f"{self._store.title} has no certificate yet"
+        remaining = self.expires - self._now()
+        if remaining <= timedelta(0):
             return f"the certificate expired at {self.expires}"
-        if left < self._lifetimes.leaf / 4:
+        if remaining < self._lifetimes.leaf / 4:
             return f"the certificate expires at {self.expires} and was not renewed"
         return ""
 
 
 def _trust_errors(context: ssl.SSLContext, registered: RegisteredBundles) -> list[str]:
-    found = ((host, verify_error(context, host, bundle)) for host, bundle in registered)
-    return [f"{host}: {text}" for host, text in found if text]
+    """Return a message for each entry that does not trust the certificate of `context`."""
+    errors = ((host, verify_error(context, host, bundle)) for host, bundle in registered)
+    return [f"{host}: {error}" for host, error in errors if error]
 
 
-def _difference(old: Authority, new: Authority) -> str:
-    made = [f"new CA {fingerprint(ca)[:16]}" for ca in new.cas if ca not in old.cas]
+def _describe_changes(old: Authority, new: Authority) -> str:
+    """Return a message that lists the changes between two authorities."""
+    changes = [f"new CA {fingerprint(ca)[:16]}" for ca in new.cas if ca not in old.cas]
     if new.leaf and new.leaf != old.leaf:
-        made.append(f"new leaf, valid until {new.leaf.certificate.not_valid_after_utc}")
-    dropped = [f"dropped CA {fingerprint(ca)[:16]}" for ca in old.cas if ca not in new.cas]
-    return ", ".join(made + dropped) or "dropped keys that fit no CA"
+        changes.append(f"new leaf, valid until {new.leaf.certificate.not_valid_after_utc}")
+    dropped = [f"removed CA {fingerprint(ca)[:16]}" for ca in old.cas if ca not in new.cas]
+    return ", ".join(changes + dropped) or "removed private keys without a CA"

@@ -1,4 +1,4 @@
-"""The certificate source that reads a directory: `ca.crt`, `tls.crt` and `tls.key`.
+"""The certificate source that reads `ca.crt`, `tls.crt` and `tls.key` from a directory.
 
 The file names are those of a mounted Kubernetes TLS Secret.
 """
@@ -29,28 +29,28 @@ _DEVELOPMENT_LIFETIME = timedelta(days=90)
 
 
 class CertificateError(Exception):
-    """A certificate directory cannot be used; the message names the file and what to do."""
+    """A certificate directory cannot be used. The message names the file and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateDirectory:
-    """The paths of the three files, which need not exist."""
+    """The directory with the three files. The files need not exist."""
 
     path: Path
 
     @property
     def ca(self) -> Path:
-        """The CA that a client has to trust."""
+        """The path of the CA that a client has to trust."""
         return self.path / "ca.crt"
 
     @property
     def certificate(self) -> Path:
-        """The certificate that the server presents."""
+        """The path of the server's certificate."""
         return self.path / "tls.crt"
 
     @property
     def key(self) -> Path:
-        """The private key of the certificate."""
+        """The path of the certificate's private key."""
         return self.path / "tls.key"
 
     def load(self) -> x509.Certificate:
@@ -66,14 +66,14 @@ class CertificateDirectory:
             raise CertificateError(f"{self.certificate}: not a PEM certificate: {error}") from None
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return a server's TLS context, TLS 1.2 or later. Raises CertificateError."""
+        """Return a server's TLS context with the certificate. Raises CertificateError."""
         self.load()
         context = server_context()
         try:
             context.load_cert_chain(self.certificate, self.key)
         except ssl.SSLError:
             raise CertificateError(
-                f"{self.key}: is not the private key of {self.certificate.name}; remove both and "
+                f"{self.key}: not the private key of {self.certificate.name}; remove both and "
                 f"create new ones with: podsettle certs --certs-dir {self.path}"
             ) from None
         except OSError as error:
@@ -82,14 +82,14 @@ class CertificateDirectory:
 
     def names(self) -> tuple[str, ...]:
         """Return the DNS names and IP addresses of the server's certificate."""
-        return _names(self.load())
+        return _alternative_names(self.load())
 
 
 class FileSource:
     """A source that serves the certificate of a directory and reloads it when it changes.
 
-    The component that writes the files also registers their CA: for example cert-manager or
-    OpenShift's service CA, through a mounted Secret.
+    The component that writes the files also registers their CA with the API server. Examples are
+    cert-manager and OpenShift's service CA, which write a Secret that is mounted as the directory.
     """
 
     bundle: bytes | None = None
@@ -99,8 +99,8 @@ class FileSource:
         self.directory = directory
         self.context = directory.ssl_context()
         self.expires = directory.load().not_valid_after_utc
-        self._failure = ""
-        self._loaded_version: object = self._version()
+        self._load_error = ""
+        self._loaded_versions: object = self._file_versions()
 
     @property
     def ready(self) -> bool:
@@ -109,15 +109,16 @@ class FileSource:
 
     @property
     def problem(self) -> str:
-        """Why the current files are not served, and whether the served certificate has expired."""
+        """The error of the current files, and of an expired certificate, or an empty text."""
         expired = "" if self.ready else f"{self.directory.certificate}: expired at {self.expires}"
-        return "; ".join(filter(None, (self._failure, expired)))
+        return "; ".join(filter(None, (self._load_error, expired)))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Check for new files each second while the block runs, and serve them.
 
-        A key that does not match its certificate, as while files are written, is not loaded.
+        Files whose key does not match the certificate are not loaded. The next check reads them
+        again, because another component may just be writing them.
         """
         async with supervise(self._watch):
             yield
@@ -125,27 +126,30 @@ class FileSource:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(1)
-            version = self._version()
-            if version != self._loaded_version:
-                self._loaded_version = version if self._reload() else None
+            versions = self._file_versions()
+            if versions != self._loaded_versions:
+                self._loaded_versions = versions if self._reload() else None
 
     def _reload(self) -> bool:
+        """Load the files into the context in use. Return whether this succeeded."""
         try:
-            # A trial context first: a key that does not match would break the context in use.
+            # Load them into another context first. A key that does not match would break the
+            # context in use.
             self.directory.ssl_context()
             self.context.load_cert_chain(self.directory.certificate, self.directory.key)
             self.expires = self.directory.load().not_valid_after_utc
         except (CertificateError, OSError) as error:
-            failure = f"{error} (the certificate that was read before stays in use)"
-            if failure != self._failure:
+            failure = f"{error} (the previous certificate is still served)"
+            if failure != self._load_error:
                 log.error("%s", failure)
-            self._failure = failure
+            self._load_error = failure
             return False
-        self._failure = ""
-        log.info("%s changed; the new certificate is served", self.directory.certificate)
+        self._load_error = ""
+        log.info("%s: changed; the new certificate is served", self.directory.certificate)
         return True
 
-    def _version(self) -> tuple[object, ...]:
+    def _file_versions(self) -> tuple[object, ...]:
+        """Return a value that differs if the certificate or the key was written again."""
         files = (self.directory.certificate, self.directory.key)
         return tuple((f.stat().st_mtime_ns, f.stat().st_ino) if f.exists() else None for f in files)
 
@@ -155,18 +159,18 @@ def ensure_development_certificates(
     names: tuple[str, ...] = DEVELOPMENT_NAMES,
     now: datetime | None = None,
 ) -> bool:
-    """Create a CA and a certificate for `names` unless valid ones exist; return whether created.
+    """Create a CA and a certificate for `names` unless valid files exist.
 
-    The CA's key is not kept: a client that trusts this CA trusts one certificate only. A
-    certificate is replaced after two thirds of its lifetime. The new one keeps the old names.
-    Raises CertificateError.
+    Returns whether files were created. The CA's key is not stored, so a client that trusts this CA
+    trusts one certificate only. A certificate is replaced after two thirds of its lifetime. The
+    new certificate also has the names of the old one. Raises CertificateError.
     """
     moment = now or datetime.now(UTC)
     if _is_reusable(directory, names, moment):
         return False
     ca = issue_ca("podsettle development CA", _DEVELOPMENT_LIFETIME, moment)
     leaf = issue_leaf(
-        ca, dict.fromkeys((*names, *_known_names(directory))), _DEVELOPMENT_LIFETIME, moment
+        ca, dict.fromkeys((*names, *_existing_names(directory))), _DEVELOPMENT_LIFETIME, moment
     )
     try:
         directory.path.mkdir(parents=True, exist_ok=True)
@@ -179,6 +183,7 @@ def ensure_development_certificates(
 
 
 def _is_reusable(directory: CertificateDirectory, names: tuple[str, ...], now: datetime) -> bool:
+    """Return whether the files are valid, have all `names` and are not due for renewal."""
     try:
         leaf = x509.load_pem_x509_certificate(directory.certificate.read_bytes())
         ca = x509.load_pem_x509_certificate(directory.ca.read_bytes())
@@ -187,17 +192,20 @@ def _is_reusable(directory: CertificateDirectory, names: tuple[str, ...], now: d
     except (OSError, ValueError, TypeError, InvalidSignature, CertificateError):
         return False
     lifetime = leaf.not_valid_after_utc - leaf.not_valid_before_utc
-    return now < leaf.not_valid_before_utc + lifetime * 2 / 3 and set(names) <= set(_names(leaf))
+    return now < leaf.not_valid_before_utc + lifetime * 2 / 3 and set(names) <= set(
+        _alternative_names(leaf)
+    )
 
 
-def _known_names(directory: CertificateDirectory) -> tuple[str, ...]:
+def _existing_names(directory: CertificateDirectory) -> tuple[str, ...]:
+    """Return the names of the existing certificate, or none if it cannot be read."""
     try:
         return directory.names()
     except CertificateError:
         return ()
 
 
-def _names(leaf: x509.Certificate) -> tuple[str, ...]:
+def _alternative_names(leaf: x509.Certificate) -> tuple[str, ...]:
     try:
         extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:

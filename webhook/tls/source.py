@@ -1,4 +1,7 @@
-"""The interface of the certificate sources: issued by podsettle, or read from files."""
+"""The interface that both certificate sources implement.
+
+`DynamicSource` issues certificates. `FileSource` reads them from files.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +16,32 @@ class CertificateSource(Protocol):
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The server's TLS context. New certificates are loaded into this same object.
+        """The server's TLS context. A new certificate is loaded into this same object.
 
-        A connection that is open or in its handshake keeps the certificate that it began with.
+        A connection that is open or in its handshake keeps its certificate.
         """
 
     @property
     def expires(self) -> datetime:
-        """When the served certificate expires."""
+        """The time at which the served certificate expires."""
 
     @property
     def ready(self) -> bool:
-        """Whether the served certificate is one that a client could accept now."""
+        """Whether the source has loaded a certificate that has not expired.
+
+        The server is not ready without it.
+        """
 
     @property
     def problem(self) -> str:
-        """The current error as a sentence; empty for none. The source may serve all the same."""
+        """The current errors, or an empty text. A source with errors may still serve."""
 
     @property
     def bundle(self) -> bytes | None:
         """The CAs (PEM) that podsettle itself has to register with the API server.
 
-        None where another component registers them. Empty while they are not known yet: then the
-        registered bundle must not be changed.
+        None if another component registers them. Empty while podsettle does not know them yet; the
+        caller must not change the registered bundle then.
         """
 
     def running(self) -> AbstractAsyncContextManager[None]:

@@ -1,4 +1,4 @@
-"""Verification of the served certificate as a client does it: a TLS handshake in memory."""
+"""Verification of the served certificate by a TLS handshake in memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import ssl
 
 
 def verify_error(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
-    """Return why a client that trusts only `bundle` (PEM) would refuse `host`; empty if it accepts.
+    """Return why a client would refuse the certificate of `context`, or an empty text.
 
-    OpenSSL verifies the chain, the name, the validity at the current time and the key in one
-    handshake between two memory buffers. No connection is opened.
+    The client connects to `host` and trusts only the CAs in `bundle` (PEM). It verifies the chain,
+    the name, the key and the validity at the current time. Client and server exchange their
+    handshake through two memory buffers, without a connection.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # The API server is written in Go, which accepts a chain that ends at any trusted certificate
-    # (`crypto/x509`, Certificate.Verify). By default OpenSSL accepts a self-signed one only.
+    # (`crypto/x509`, Certificate.Verify). OpenSSL's default requires that it ends at a self-signed
+    # certificate.
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if not bundle.strip():
         return "no CA bundle is registered"
@@ -24,7 +26,8 @@ def verify_error(context: ssl.SSLContext, host: str, bundle: bytes) -> str:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server, server_hostname=host)
     serving = context.wrap_bio(to_server, to_client, server_side=True)
-    # TLS 1.2 needs at most two flights in each direction.
+    # TLS 1.2 has at most two flights of messages in each direction. The client's third step reads
+    # the server's last flight.
     for side in (connecting, serving) * 3:
         try:
             side.do_handshake()

@@ -26,13 +26,13 @@ FILES = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 
 
 def made(now: datetime = NOW, life: Lifetimes = LIFE) -> Authority:
-    return Authority().renewed(NAMES, life, now)
+    return Authority().renew(NAMES, life, now)
 
 
 def renewed(
     authority: Authority, now: datetime, trusted: tuple[x509.Certificate, ...] = ()
 ) -> Authority:
-    return authority.renewed(NAMES, LIFE, now, frozenset(map(fingerprint, trusted)))
+    return authority.renew(NAMES, LIFE, now, frozenset(map(fingerprint, trusted)))
 
 
 def leaf(authority: Authority) -> x509.Certificate:
@@ -141,7 +141,7 @@ def test_a_broken_ca_in_the_bundle_does_not_remove_the_others() -> None:
 def test_a_leaf_of_a_foreign_ca_is_replaced() -> None:
     first, other = made(), made()
     mixed = replace(first, leaf=other.leaf)
-    assert mixed.issuer == ""
+    assert mixed.issuer_fingerprint == ""
     verify(leaf(renewed(mixed, NOW)), first.cas, NOW)
 
 
@@ -152,7 +152,7 @@ def test_a_leaf_stored_as_ca_is_not_used_as_ca() -> None:
 
 def test_a_leaf_for_other_names_is_replaced() -> None:
     first = made()
-    other = first.renewed(("other.podsettle.svc", "other.podsettle"), LIFE, NOW)
+    other = first.renew(("other.podsettle.svc", "other.podsettle"), LIFE, NOW)
     assert other.cas == first.cas
     with pytest.raises(VerificationError):
         verify(leaf(other), other.cas, NOW)
@@ -161,9 +161,9 @@ def test_a_leaf_for_other_names_is_replaced() -> None:
 @pytest.mark.parametrize("life", [Lifetimes(10 * DAY, 365 * DAY), Lifetimes(30 * DAY, 300 * DAY)])
 def test_shorter_lifetimes_apply_at_once(life: Lifetimes) -> None:
     first = made()
-    shorter = first.renewed(NAMES, life, NOW)
+    shorter = first.renew(NAMES, life, NOW)
     assert leaf(shorter).not_valid_after_utc == NOW + life.leaf or len(shorter.cas) == 2
-    assert shorter.renewed(NAMES, life, NOW) is shorter
+    assert shorter.renew(NAMES, life, NOW) is shorter
 
 
 def test_a_leaf_issued_by_a_clock_that_is_ahead_is_valid_now() -> None:
@@ -194,7 +194,7 @@ def test_lifetimes_that_are_too_short_are_refused(leaf_life: timedelta, ca_life:
 
 def test_a_leaf_can_have_a_name_longer_than_a_common_name() -> None:
     name = f"{'s' * 63}.{'n' * 63}.svc"
-    authority = Authority().renewed((name,), LIFE, NOW)
+    authority = Authority().renew((name,), LIFE, NOW)
     builder = PolicyBuilder().store(Store(list(authority.cas))).time(NOW)
     builder.build_server_verifier(x509.DNSName(name)).verify(leaf(authority), [])
 
@@ -284,7 +284,7 @@ def test_the_registered_bundle_always_verifies_the_served_leaf(
             registers, writes, failed = True, True, timedelta(0)
         replica.note(registered, now)
         if writes:
-            stored = Authority.read(stored.renewed(NAMES, LIFE, now, replica.trusted(now)).contents)
+            stored = Authority.read(stored.renew(NAMES, LIFE, now, replica.trusted(now)).contents)
         if registers:
             registered = stored.cas
         candidate = stored.leaf

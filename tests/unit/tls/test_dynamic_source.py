@@ -69,7 +69,7 @@ class Cluster:
 
     def __init__(self, life: Lifetimes, age: timedelta = timedelta(0)) -> None:
         self.life = life
-        self.first = Authority().renewed(NAMES, life, datetime.now(UTC) - age)
+        self.first = Authority().renew(NAMES, life, datetime.now(UTC) - age)
         self.store = Memory(self.first.contents)
         self.bundle: bytes | None = None
 
@@ -89,7 +89,7 @@ class Cluster:
 
     def replace(self) -> Authority:
         """Replace all stored contents by another CA and a leaf of that CA."""
-        other = Authority().renewed(NAMES, self.life, datetime.now(UTC))
+        other = Authority().renew(NAMES, self.life, datetime.now(UTC))
         self.store.contents = other.contents
         return other
 
@@ -124,7 +124,7 @@ async def test_every_replica_serves_the_leaf_that_the_writer_stored() -> None:
     cluster.store.contents = {}
     writer, reader = cluster.replica(writes=True), cluster.replica()
     assert not writer.ready
-    assert writer.problem == "Secret podsettle/podsettle-tls holds no certificate yet"
+    assert writer.problem == "Secret podsettle/podsettle-tls has no certificate yet"
     assert writer.bundle == b""
     assert verify_error(writer.context, HOST, b"")
     await reader.sync()
@@ -225,7 +225,7 @@ async def test_the_leaf_stays_trusted_after_the_store_was_emptied() -> None:
 
 async def test_a_new_leaf_waits_until_every_webhook_entry_trusts_it() -> None:
     cluster = Cluster(LIFE)
-    other = Authority().renewed(NAMES, LIFE, datetime.now(UTC))
+    other = Authority().renew(NAMES, LIFE, datetime.now(UTC))
     bundles = [cluster.first.bundle, cluster.first.bundle]
     reader = DynamicSource(
         cluster.store,
@@ -272,7 +272,7 @@ async def test_a_leaf_of_a_ca_that_is_not_stored_is_not_served() -> None:
     cluster = Cluster(LIFE)
     reader = cluster.replica()
     await reader.sync()
-    other = Authority().renewed(NAMES, LIFE, datetime.now(UTC)).contents
+    other = Authority().renew(NAMES, LIFE, datetime.now(UTC)).contents
     pair = {key: other[key] for key in ("tls.crt", "tls.key")}
     cluster.store.contents = {**cluster.first.contents, **pair}
     await reader.sync()
