@@ -1,4 +1,4 @@
-"""Brings the helper into a pod, by an init container that copies it or by an image volume."""
+"""The delivery of the helper to a pod, by an init container that copies it or an image volume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhook.core.remedies.injected_container import injected_container
 
 
 class HelperDelivery:
-    """The helper in one pod: whether the pod has it, what blocks it, and its injection."""
+    """The delivery of the helper to one pod, which another container or volume may prevent."""
 
     __slots__ = (
         "_blocked_reason",
@@ -29,7 +29,7 @@ class HelperDelivery:
     )  # fmt: skip
 
     def __init__(self, pod: Pod, delivery: str, context: Context, patch: PodPatch) -> None:
-        """`delivery` is the policy's setting of that name."""
+        """`delivery` is the setting `delivery` of the remedy postInitSleep."""
         self._pod = pod
         self._delivery = delivery
         self._context = context
@@ -43,26 +43,28 @@ class HelperDelivery:
         self._is_duplicated = False
         for index, container in enumerate(pod.spec.init_containers or ()):
             if container.name == HELPER:
-                # The API server will refuse a pod with two containers of one name.
+                # The API server will reject a pod with two containers of one name.
                 self._is_duplicated = self._helper_index is not None
                 self._helper_index = index if self._helper_index is None else self._helper_index
+        # None until the reason is computed. The item is None if nothing blocks the delivery.
         self._blocked_reason: tuple[Reason | None] | None = None
 
     def blocked_reason(self) -> Reason | None:
-        """Return why the helper cannot be brought into the pod, or None if it can."""
-        # Computed at most once, and only on demand, because pods may have hundreds of containers.
+        """Return why the helper cannot be delivered to the pod, or None if it can."""
+        # Computed at most once, because the caller may ask for each of hundreds of containers.
         if self._blocked_reason is None:
             self._blocked_reason = (self._find_blocked_reason(),)
         return self._blocked_reason[0]
 
     def _find_blocked_reason(self) -> Reason | None:
+        """Compute the result of `blocked_reason`."""
         context, pod, volume = self._context, self._pod, self._volume
         if context.linger_image is None:
             return Reason.HELPER_IMAGE_MISSING
         if self._is_duplicated:
             return Reason.NAME_CONFLICT
-        for other in pod.spec.containers or ():
-            if other.name == HELPER:
+        for container in pod.spec.containers or ():
+            if container.name == HELPER:
                 return Reason.NAME_CONFLICT
         if volume is not None and volume.empty_dir is None and volume.image is None:
             return Reason.NAME_CONFLICT
@@ -83,14 +85,14 @@ class HelperDelivery:
     def inject(
         self,
         template: Container | None,
-        wrapped: Collection[int],
+        wrapped_indices: Collection[int],
         command: list[str],
     ) -> None:
-        """Make sure that the helper is in place before the first container that starts with it.
+        """Ensure that the helper is in place before the first container that it wraps starts.
 
         `template` is the first container that this decision wraps, or None if it wraps none.
-        `wrapped` are the indices of the init containers that it wraps. `command` is the helper's
-        command up to and including `--`.
+        `wrapped_indices` are the indices of the init containers that it wraps. `command` is the
+        helper's command up to and including `--`.
         """
         volume = self._volume
         if template and volume is None:
@@ -98,8 +100,8 @@ class HelperDelivery:
                 image = {"reference": self._context.linger_image, "pullPolicy": "IfNotPresent"}
                 self._patch.add_volume({"name": HELPER, "image": image})
                 return
-            # In memory, because a disk may be mounted noexec. The cluster autoscaler also does not
-            # remove a node on which a pod has an emptyDir on disk.
+            # The volume is in memory. An emptyDir on disk may be mounted noexec. It would also keep
+            # the cluster autoscaler from removing the node.
             self._patch.add_volume(
                 {"name": HELPER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
             )
@@ -112,22 +114,23 @@ class HelperDelivery:
         if self._is_duplicated:
             return
         # Another webhook may have put init containers before the helper since it was injected.
-        before = (self._pod.spec.init_containers or [])[: self._helper_index]
+        containers_before = (self._pod.spec.init_containers or [])[: self._helper_index]
         if any(
-            position in wrapped or (container.command or [""])[0] == HELPER_PATH
-            for position, container in enumerate(before)
+            position in wrapped_indices or (container.command or [""])[0] == HELPER_PATH
+            for position, container in enumerate(containers_before)
         ):
             self._patch.move_init_container_first(self._helper_index)
 
     def _uses_image_volume(self) -> bool:
+        """Return whether an image volume delivers the helper, rather than an init container."""
         if self._delivery == "ImageVolume":
             return True
         view = self._context.view
         return (
             self._delivery == "Auto"
             and (view.server_version is None or view.server_version >= IMAGE_VOLUMES_LOCKED_ON)
-            # If the server's version is unknown, the nodes decide: a kubelet is never newer than
-            # its API server.
+            # If the server's version is unknown, the nodes' versions suffice, because a kubelet is
+            # never newer than its API server.
             and view.nodes.mount_image_volumes(
                 self._context.spec_with_runtime_class(self._pod, self._patch)
             )
@@ -137,7 +140,7 @@ class HelperDelivery:
         """Return the init container that copies the helper into the shared volume."""
         return {
             **injected_container(HELPER, self._context.linger_image or "", self._pod, template),
-            # It ends quickly, so the helper has to keep it alive too.
+            # This container ends quickly too, so the helper also keeps it alive.
             "command": [HELPER_IN_IMAGE, *command[1:], HELPER_IN_IMAGE],
             "args": ["install", HELPER_PATH],
             "volumeMounts": [{"name": HELPER, "mountPath": HELPER_MOUNT}],

@@ -36,41 +36,42 @@ class ImageCommands:
         self._patch = patch
 
     def command_of(self, container: Container) -> ImageCommand | Outcome:
-        """Return the command that a container starts, or the outcome that says why it is unknown.
+        """Return the command that a container without `command` starts.
 
-        The container has no `command` of its own.
+        If the command is unknown, return the outcome that gives the reason.
         """
         rules = self._context.image_rules
         if rules is None:
             return Outcome(Reason.NO_COMMAND, container=container.name)
         if not container.image:
-            return _unavailable(container, "the container names no image")
-        found = self._context.images.find(self._query(container.image, rules))
-        if isinstance(found, Unavailable):
-            return _unavailable(container, found.why)
-        entrypoint, cmd = ([escape_dollars(text) for text in texts] for texts in found)
+            return _unavailable_outcome(container, "the container names no image")
+        config = self._context.images.find(self._image_query(container.image, rules))
+        if isinstance(config, Unavailable):
+            return _unavailable_outcome(container, config.why)
+        entrypoint, cmd = ([escape_dollars(text) for text in texts] for texts in config)
         if container.has_args:
+            # The container's `args` replace the image's Cmd.
             return ImageCommand(entrypoint)
         if not entrypoint and not cmd:
-            return _unavailable(container, "the image has neither an Entrypoint nor a Cmd")
+            return _unavailable_outcome(container, "the image has neither an Entrypoint nor a Cmd")
         if not entrypoint:
             # Without an Entrypoint the Cmd is the command, perhaps a shell.
             return ImageCommand(cmd)
         return ImageCommand(entrypoint, cmd)
 
-    def _query(self, image: str, rules: LookupRules) -> ImageQuery:
+    def _image_query(self, image: str, rules: LookupRules) -> ImageQuery:
         """Return the query for an image, with every part bounded in length.
 
-        A query is the cache key of its result, and the API server has not validated the pod yet.
-        Each part is cut one character, or one secret, above its limit. So the look-up still sees
-        that the limit is exceeded.
+        The API server has not validated the pod yet, and a query occupies memory as the cache key
+        of its result. Each part is cut to one character, or one secret, more than its limit. So the
+        look-up still detects a part that exceeds its limit.
         """
         spec = self._pod.spec
         secrets = (spec.image_pull_secrets or ())[: MAX_PULL_SECRETS + 1]
         return ImageQuery(
             image[: MAX_REFERENCE_CHARACTERS + 1],
             rules,
-            frozenset(each[: MAX_OBJECT_NAME_CHARACTERS + 1] for each in self._architectures),
+            frozenset(name[: MAX_OBJECT_NAME_CHARACTERS + 1] for name in self._architectures),
             self._context.namespace.name,
             tuple(secret.name[: MAX_OBJECT_NAME_CHARACTERS + 1] for secret in secrets),
             (spec.service_account_name or "default")[: MAX_OBJECT_NAME_CHARACTERS + 1],
@@ -78,9 +79,10 @@ class ImageCommands:
 
     @cached_property
     def _architectures(self) -> frozenset[str]:
-        placed = self._context.spec_with_runtime_class(self._pod, self._patch)
-        return architectures(self._context.view.nodes, placed)
+        """The architectures of the nodes on which the pod may run."""
+        spec = self._context.spec_with_runtime_class(self._pod, self._patch)
+        return architectures(self._context.view.nodes, spec)
 
 
-def _unavailable(container: Container, why: str) -> Outcome:
+def _unavailable_outcome(container: Container, why: str) -> Outcome:
     return Outcome(Reason.IMAGE_CONFIG_UNAVAILABLE, container=container.name, message=why)

@@ -18,10 +18,10 @@ def injected_container(
 ) -> dict[str, Any]:
     """Return an init container with the helper's image, without a command.
 
-    `template` is the container for which it is injected. The resources are those of the template.
-    So the pod keeps its QoS class, the container satisfies a ResourceQuota and a LimitRange as the
-    template does, and the scheduler reserves no more for the pod. There is no runAsUser in general,
-    because OpenShift assigns it.
+    `template` is the pod's container for which the init container is injected. The init container
+    gets the resources of the template. So the pod keeps its QoS class, the init container satisfies
+    a ResourceQuota and a LimitRange as the template does, and the scheduler reserves no more for
+    the pod. The init container usually has no runAsUser, because OpenShift assigns the user.
     """
     new_container: dict[str, Any] = {
         "name": name,
@@ -36,6 +36,10 @@ def injected_container(
 
 
 def _security_context(pod: Pod, template: Container | None) -> dict[str, Any]:
+    """Return a security context for PodSecurity `restricted`.
+
+    If the pod and the template run as root, the injected container may run as root too.
+    """
     security: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -47,8 +51,8 @@ def _security_context(pod: Pod, template: Container | None) -> dict[str, Any]:
     if pod_security is None or pod_security.run_as_user != 0:
         security["runAsNonRoot"] = True
     elif template_security and template_security.run_as_non_root and template_security.run_as_user:
-        # The pod's user is root, which the template overrides. As root the container could not
-        # start with runAsNonRoot.
+        # The template overrides the pod's user, which is root. The injected container needs the
+        # same override, because the kubelet does not start a root container with runAsNonRoot.
         security |= {"runAsNonRoot": True, "runAsUser": template_security.run_as_user}
     return security
 

@@ -2,8 +2,9 @@
 
 On a node that has just joined, the API server cannot fetch logs until the kubelet's certificate is
 issued: `remote error: tls: internal error`. Clients that follow a pod's log as soon as it runs
-then fail. The remedy injects an init container that waits for the certificate, so the pod's phase
-stays Pending. After a timeout it ends with exit code 0, and the pod starts as it would without it.
+then fail. The remedy injects an init container, the gate, that waits for the certificate. Until
+then the pod's phase stays Pending. After a timeout the gate ends with exit code 0, and the pod
+starts as it would without the gate.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from webhook.core.remedies.base import Context
 from webhook.core.remedies.injected_container import injected_container
 from webhook.core.types import Delay, StrictModel, format_duration
 
-_ZERO_TIMEOUT = "timeout is 0: leave the remedy out instead"
+_ZERO_TIMEOUT_MESSAGE = "timeout is 0: leave the remedy out instead"
 
 
 def _check_timeout(timeout: int) -> int:
     if not timeout:
-        raise ValueError(_ZERO_TIMEOUT)
+        raise ValueError(_ZERO_TIMEOUT_MESSAGE)
     return timeout
 
 
@@ -39,7 +40,7 @@ class KubeletGate(StrictModel):
             "x-kubernetes-validations": [
                 {
                     "rule": "duration(self.timeout) >= duration('1ms')",
-                    "message": _ZERO_TIMEOUT,
+                    "message": _ZERO_TIMEOUT_MESSAGE,
                     "fieldPath": ".timeout",
                 }
             ]
@@ -54,12 +55,13 @@ class KubeletGate(StrictModel):
     )
 
 
-# On an affected CRI-O the gate itself may end too quickly, so the helper keeps it alive.
+# On an affected CRI-O the gate itself may end too quickly, so the helper keeps it alive for the
+# default minimum lifetime of postInitSleep.
 _COMMAND_ON_AFFECTED_NODES = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", HELPER_IN_IMAGE]
 
 
 def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> Iterator[Outcome]:
-    """Add the gate after the other init containers, or before one that redirects connections."""
+    """Add the gate after the other init containers, or before the one that sets up a mesh."""
     inits = pod.spec.init_containers or []
     gate_index = next(
         (i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None
@@ -109,6 +111,7 @@ def _tolerates_everything(toleration: Toleration) -> bool:
 
 
 def _is_name_taken(pod: Pod, inits: Sequence[Container]) -> bool:
+    """Return whether a container that is not the gate has the gate's name, or two have it."""
     if any(container.name == KUBELET_GATE for container in pod.spec.containers or ()):
         return True
     gates = [container for container in inits if container.name == KUBELET_GATE]
@@ -118,12 +121,18 @@ def _is_name_taken(pod: Pod, inits: Sequence[Container]) -> bool:
 def _gate_container(
     pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch
 ) -> dict[str, Any]:
+    """Return the init container that waits for the kubelet's certificate."""
     template = next(iter(pod.spec.containers or ()), None)
-    quick = context.view.nodes.may_lose_exit_codes(context.spec_with_runtime_class(pod, patch))
-    host = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
+    loses_exit_codes = context.view.nodes.may_lose_exit_codes(
+        context.spec_with_runtime_class(pod, patch)
+    )
+    host_ip_variable = {
+        "name": "HOST_IP",
+        "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}},
+    }
     return {
         **injected_container(KUBELET_GATE, context.linger_image or "", pod, template),
-        "command": _COMMAND_ON_AFFECTED_NODES if quick else [HELPER_IN_IMAGE],
+        "command": _COMMAND_ON_AFFECTED_NODES if loses_exit_codes else [HELPER_IN_IMAGE],
         "args": ["wait-kubelet", "--timeout", format_duration(settings.timeout)],
-        "env": [host],
+        "env": [host_ip_variable],
     }

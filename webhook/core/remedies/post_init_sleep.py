@@ -29,7 +29,7 @@ from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context
 from webhook.core.remedies.helper_delivery import HelperDelivery
 from webhook.core.remedies.image_commands import ImageCommand, ImageCommands
-from webhook.core.remedies.service_mesh import INIT_CONTAINERS
+from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
 from webhook.core.types import (
     ContainerGlob,
     Delay,
@@ -108,17 +108,17 @@ class PostInitSleep(StrictModel):
 
     @cached_property
     def wants_init_container(self) -> Callable[[str], bool]:
-        """Return a predicate on names: whether the settings select an init container."""
+        """A predicate: whether the settings select the init container with a name."""
         return compile_globs(self.init_containers)
 
     @cached_property
     def wants_container(self) -> Callable[[str], bool]:
-        """Return a predicate on names: whether the settings select a regular container."""
+        """A predicate: whether the settings select the regular container with a name."""
         return compile_globs(self.containers)
 
     @cached_property
     def shell_wrappers(self) -> dict[str, list[str]]:
-        """The wrapper to put before a command that starts with a shell, by that shell."""
+        """For each shell, the wrapper to put before a command that starts with this shell."""
         sleep, least = self.sleep, self.min_lifetime
         return {
             shell: shell_wrapper.wrapper(shell, sleep_ms=sleep, min_lifetime_ms=least)
@@ -133,11 +133,14 @@ class PostInitSleep(StrictModel):
 
 
 class _Target(NamedTuple):
+    """A container to wrap."""
+
     container_list: ContainerList
-    position: int
+    container_index: int
+    """The index of the container in its list."""
     container: Container
     image_command: ImageCommand | None
-    """The command from the image, for a container without `command`."""
+    """The command from the image. None if the container has a `command`."""
 
 
 def apply(
@@ -162,17 +165,17 @@ def apply(
         image_command = None
         if not container.command:
             images = images or ImageCommands(pod, context, patch)
-            found = images.command_of(container)
-            if isinstance(found, Outcome):
-                yield found
+            command_or_outcome = images.command_of(container)
+            if isinstance(command_or_outcome, Outcome):
+                yield command_or_outcome
                 continue
-            image_command = found
+            image_command = command_or_outcome
         target = _Target(container_list, index, container, image_command)
         command = image_command.command if image_command else container.command or []
         if _uses_shell(container, command, settings.delivery):
             shell = command[0]
             _wrap(target, settings.shell_wrappers[shell], patch)
-            yield _applied(target, f"wrapped by its own shell, {shell}")
+            yield _applied_outcome(target, f"wrapped by its own shell, {shell}")
             continue
         reason = _shell_blocked_reason(container, settings) or helper.blocked_reason()
         if reason is None and _mounts_over_helper(container):
@@ -183,13 +186,15 @@ def apply(
         wrapped_by_helper.append(target)
         _wrap(target, settings.helper_command, patch)
         patch.add_mount(container_list, index, _HELPER_MOUNT)
-        yield _applied(target, f"wrapped by the helper from {context.linger_image}")
-    wrapped = {
-        target.position for target in wrapped_by_helper if target.container_list == "initContainers"
+        yield _applied_outcome(target, f"wrapped by the helper from {context.linger_image}")
+    wrapped_indices = {
+        target.container_index
+        for target in wrapped_by_helper
+        if target.container_list == "initContainers"
     }
     helper.inject(
         wrapped_by_helper[0].container if wrapped_by_helper else None,
-        wrapped,
+        wrapped_indices,
         settings.helper_command,
     )
 
@@ -200,6 +205,7 @@ _HELPER_MOUNT = {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True}
 def _selected_containers(
     pod: Pod, settings: PostInitSleep
 ) -> Iterator[tuple[ContainerList, int, Container]]:
+    """Yield each container that the settings select, with its list and its index in the list."""
     for index, container in enumerate(pod.spec.init_containers or ()):
         if container.name not in OWN_CONTAINERS and settings.wants_init_container(container.name):
             yield "initContainers", index, container
@@ -212,11 +218,11 @@ def _selected_containers(
 def _exclusion_reason(
     pod: Pod, container_list: ContainerList, container: Container
 ) -> Reason | None:
-    """Return why a container is not wrapped by any delivery, or None if it may be wrapped."""
+    """Return why a container must not be wrapped, or None if it may be wrapped."""
     if is_sidecar(container):
         return Reason.NATIVE_SIDECAR
     if container_list == "initContainers":
-        if container.name in INIT_CONTAINERS:
+        if container.name in MESH_INIT_CONTAINERS:
             return Reason.MESH_INIT_CONTAINER
     elif (
         (pod.spec.restart_policy or "Always") == "Always"
@@ -232,6 +238,7 @@ def _exclusion_reason(
 
 
 def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:
+    """Put the wrapper before the command of the container or of its image."""
     container_list, index, _, image_command = target
     if image_command is None:
         patch.wrap(container_list, index, wrapper)
@@ -241,13 +248,14 @@ def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:
         )
 
 
-def _applied(target: _Target, message: str) -> Outcome:
+def _applied_outcome(target: _Target, message: str) -> Outcome:
     if target.image_command is not None:
         message += f", around what its image {target.container.image} starts"
     return Outcome(Reason.APPLIED, container=target.container.name, changed=True, message=message)
 
 
 def _uses_shell(container: Container, command: list[str], delivery: str) -> bool:
+    """Return whether the shell with which the command starts can run the wrapper."""
     return (
         delivery in ("Auto", "Shell")
         and bool(command)
@@ -258,14 +266,14 @@ def _uses_shell(container: Container, command: list[str], delivery: str) -> bool
 
 
 def _shell_blocked_reason(container: Container, settings: PostInitSleep) -> Reason | None:
-    """Return why a container cannot be wrapped by a shell although the policy demands it."""
+    """Return why a shell cannot wrap a container, if the policy allows no other delivery."""
     if settings.delivery != "Shell":
         return None
     return Reason.INTERACTIVE if container.stdin or container.tty else Reason.NO_SHELL
 
 
 def _mounts_over_helper(container: Container) -> bool:
-    """Return whether the container mounts something at the helper's path.
+    """Return whether the container mounts a volume or a device at the helper's path.
 
     The kubelet makes relative mount paths absolute.
     """

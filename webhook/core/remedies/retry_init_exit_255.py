@@ -56,7 +56,7 @@ class RetryInitExit255(StrictModel):
         description="NodesNeedIt: skip the remedy if no node that the pod could land on runs an "
         "affected CRI-O. Always: apply it on all nodes.",
     )
-    # Not by min_length, which would report an invalid name twice.
+    # A validator checks the length, because min_length would report an invalid name twice.
     init_containers: Annotated[tuple[ContainerName, ...], AfterValidator(_check_not_empty)] = Field(
         strict=False,
         json_schema_extra={"minItems": 1},
@@ -68,24 +68,24 @@ def apply(
     pod: Pod, settings: RetryInitExit255, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
     """Give each named init container the restart rule, if the pod's restartPolicy is Never."""
-    named = [
+    named_containers = [
         (index, container)
         for index, container in enumerate(pod.spec.init_containers or ())
         if container.name in settings.init_containers and container.name not in OWN_CONTAINERS
     ]
-    if not named:
+    if not named_containers:
         return
-    placed = context.spec_with_runtime_class(pod, patch)
-    for index, container in named:
+    spec = context.spec_with_runtime_class(pod, patch)
+    for index, container in named_containers:
         outcome = _skip_outcome(pod, container)
         if outcome is not None:
             yield outcome
-        elif settings.when == "NodesNeedIt" and not context.view.nodes.may_lose_exit_codes(placed):
+        elif settings.when == "NodesNeedIt" and not context.view.nodes.may_lose_exit_codes(spec):
             yield Outcome(Reason.NOT_NEEDED, container=container.name)
         elif not context.server_is_at_least(RESTART_RULES_ON_BY_DEFAULT):
             message = context.version_message(RESTART_RULES_ON_BY_DEFAULT)
             yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
-        elif context.view.nodes.may_lack_restart_rules(placed, among_all=settings.when == "Always"):
+        elif context.view.nodes.may_lack_restart_rules(spec, among_all=settings.when == "Always"):
             message = "needs Kubernetes 1.35 or later; the kubelet of a node is older"
             yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
         else:
@@ -102,21 +102,22 @@ def _skip_outcome(pod: Pod, container: Container) -> Outcome | None:
     name, policy, rules = container.name, container.restart_policy, container.restart_policy_rules
     if is_sidecar(container):
         return Outcome(Reason.NATIVE_SIDECAR, container=name)
-    decides = next(filter(_is_about_exit_code, rules or ()), None)
-    if decides is not None and decides.action.startswith("Restart"):
+    matching_rule = next(filter(_matches_exit_code, rules or ()), None)
+    if matching_rule is not None and matching_rule.action.startswith("Restart"):
         return Outcome(Reason.ALREADY_SETTLED, container=name)
     if policy == "OnFailure":
-        message = "its own restartPolicy retries it, whatever the exit code"
+        message = "its own restartPolicy restarts it after every failure"
         return Outcome(Reason.ALREADY_SETTLED, container=name, message=message)
     if policy or rules:
         return Outcome(Reason.RESTART_POLICY_PRESET, container=name)
     if pod.spec.restart_policy != "Never":
-        message = "the pod's restartPolicy retries it, whatever the exit code"
+        message = "the pod's restartPolicy restarts it after every failure"
         return Outcome(Reason.ALREADY_SETTLED, container=name, message=message)
     return None
 
 
-def _is_about_exit_code(rule: RestartRule) -> bool:
+def _matches_exit_code(rule: RestartRule) -> bool:
+    """Return whether a restart rule applies to the exit code 255."""
     codes = rule.exit_codes
     if codes is None or codes.operator not in ("In", "NotIn"):
         return False

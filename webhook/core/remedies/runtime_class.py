@@ -1,7 +1,7 @@
-"""runtimeClass: put the pod onto nodes that are configured not to have the problem.
+"""runtimeClass: run the pod on nodes whose configuration avoids a defect.
 
-An example is a class for nodes with volatile overlayfs mounts. On other nodes containerd's slow
-umount of a finished init container's rootfs leaves the container Running for minutes.
+An example is a class for nodes with volatile overlayfs mounts. On nodes without them, containerd's
+slow umount of a finished init container's rootfs leaves the container Running for minutes.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def apply(
     if pod.spec.runtime_class_name == settings.name:
         yield Outcome(Reason.ALREADY_SETTLED)
         return
-    # The nodes where the pod would land without the class decide. The nodes of the class may be
-    # those without the problem.
+    # Only the nodes on which the pod could land without the class count. The nodes of the class may
+    # all be free of the defect.
     if settings.when == "NodesNeedIt" and not context.view.nodes.may_lack_volatile_mounts(
         context.spec_with_runtime_class(pod, patch)
     ):
@@ -53,11 +53,11 @@ def apply(
         )
         yield Outcome(Reason.NOT_NEEDED, message=message)
         return
-    found = rejection_reason(
+    rejection = rejection_reason(
         settings.name, context.view.runtime_class(settings.name), pod.spec, patch
     )
-    if found:
-        yield Outcome(found[0], message=found[1])
+    if rejection:
+        yield Outcome(rejection[0], message=rejection[1])
         return
     patch.set_runtime_class(settings.name)
     message = f"put under {settings.name}{context.no_matching_node_note(settings.name)}"

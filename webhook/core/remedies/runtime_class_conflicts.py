@@ -1,9 +1,9 @@
 """The reasons for which the API server would reject a pod because of its RuntimeClass.
 
 The in-tree RuntimeClass plugin runs again after a webhook changed the pod. It merges the class's
-nodeSelector and tolerations into the pod and sets its overhead. It rejects the pod if the two
-disagree (kubernetes `plugin/pkg/admission/runtimeclass/admission.go`). podsettle makes the same
-checks first, and skips the remedy instead.
+nodeSelector and tolerations into the pod and sets its overhead. It rejects the pod if the pod and
+the class disagree (kubernetes `plugin/pkg/admission/runtimeclass/admission.go`). podsettle makes
+the same checks first, and skips the remedy instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)
 _MAX_QUANTITY_CHARACTERS = 100
 """A longer quantity is compared as text. The API server writes at most about thirty characters, and
 Python rejects numbers of more than 4,300 digits."""
-_SUFFIXES = {
+_SUFFIX_FACTORS = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
     "m": Decimal("1e-3"),
@@ -42,34 +42,37 @@ _SUFFIXES = {
 
 
 def rejection_reason(
-    wanted: str, found: RuntimeClassInfo | None, pod: PodSpec, patch: PodPatch
+    class_name: str, runtime_class: RuntimeClassInfo | None, pod: PodSpec, patch: PodPatch
 ) -> tuple[Reason, str] | None:
-    """Return why the pod cannot get the class `wanted`, as a reason and a sentence, else None.
+    """Return why the pod cannot get a RuntimeClass, as a reason and a message, or None if it can.
 
-    `found` is the class in the cluster. `patch` has the class that an earlier remedy has set.
+    `runtime_class` is the class in the cluster, or None if the cluster has no class of this name.
+    `patch` has the class that an earlier remedy has set, if any.
     """
     if pod.runtime_class_name:
         message = f"the pod already names RuntimeClass {pod.runtime_class_name!r}"
         return Reason.RUNTIME_CLASS_PRESET, message
-    if patch.runtime_class_name not in (None, wanted):
+    if patch.runtime_class_name not in (None, class_name):
         message = f"another remedy puts the pod under RuntimeClass {patch.runtime_class_name!r}"
         return Reason.RUNTIME_CLASS_CONFLICT, message
-    if found is None:
-        return Reason.RUNTIME_CLASS_MISSING, f"RuntimeClass {wanted!r} does not exist"
-    if pod.overhead and not _same_quantities(pod.overhead, found.overhead):
-        message = f"the pod's overhead is not that of RuntimeClass {wanted!r}"
+    if runtime_class is None:
+        return Reason.RUNTIME_CLASS_MISSING, f"RuntimeClass {class_name!r} does not exist"
+    if pod.overhead and not _same_quantities(pod.overhead, runtime_class.overhead):
+        message = f"the pod's overhead is not that of RuntimeClass {class_name!r}"
         return Reason.RUNTIME_CLASS_CONFLICT, message
-    for key, value in found.node_selector.items():
-        have = (pod.node_selector or {}).get(key, value)
-        if have != value:
+    for key, value in runtime_class.node_selector.items():
+        current = (pod.node_selector or {}).get(key, value)
+        if current != value:
             message = (
-                f"RuntimeClass {wanted!r} wants nodeSelector {key}={value}, the pod has {have}"
+                f"RuntimeClass {class_name!r} wants nodeSelector {key}={value}, "
+                f"the pod has {current}"
             )
             return Reason.RUNTIME_CLASS_CONFLICT, message
-    if pod.node_name and found.node_selector:
+    if pod.node_name and runtime_class.node_selector:
         # The kubelet of that node refuses a pod whose nodeSelector it does not match.
         message = (
-            f"the pod is bound to node {pod.node_name!r} and RuntimeClass {wanted!r} chooses nodes"
+            f"the pod is bound to node {pod.node_name!r} and RuntimeClass {class_name!r} "
+            "chooses nodes"
         )
         return Reason.RUNTIME_CLASS_CONFLICT, message
     return None
@@ -77,17 +80,22 @@ def rejection_reason(
 
 def _same_quantities(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.keys() == other.keys() and all(
-        _quantity(str(one[key])) == _quantity(str(other[key])) for key in one
+        _parse_quantity(str(one[key])) == _parse_quantity(str(other[key])) for key in one
     )
 
 
-def _quantity(text: str) -> Decimal | str:
-    """Return a Kubernetes quantity as a number (`0.25` equals `250m`), or any other text as is."""
-    found = _QUANTITY.fullmatch(text) if len(text) <= _MAX_QUANTITY_CHARACTERS else None
-    if not found or found[1].count(".") > 1:
+def _parse_quantity(text: str) -> Decimal | str:
+    """Return a Kubernetes quantity as a number, so that `0.25` equals `250m`.
+
+    Return a text that is not a quantity unchanged.
+    """
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_QUANTITY_CHARACTERS else None
+    if not match or match[1].count(".") > 1:
         return text
-    number, exponent, suffix = found.groups()
+    number, exponent, suffix = match.groups()
     try:
-        return Decimal(number).scaleb(int(exponent or 0)) * _SUFFIXES.get(suffix or "", Decimal(1))
+        return Decimal(number).scaleb(int(exponent or 0)) * _SUFFIX_FACTORS.get(
+            suffix or "", Decimal(1)
+        )
     except ArithmeticError:
         return text

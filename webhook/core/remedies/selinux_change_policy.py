@@ -5,7 +5,7 @@ it, instead of relabelling each file (KEP-1710). Pods with different labels, suc
 pods, can then no longer share such a volume on one node: the second pod stays in
 ContainerCreating. `Recursive` opts a pod out. It can be set before the upgrade.
 
-There is no `when`: Kubernetes 1.37 introduces the need, and no release removes it.
+The remedy has no setting `when`, because all releases from Kubernetes 1.37 on need it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context
 
 SELinuxChangePolicy: TypeAlias = Literal["Recursive"]
-"""The value of the remedy. `MountOption` is left out: an API server without SELinuxMount refuses
-it."""
+"""The value of the remedy. `MountOption` is not allowed, because an API server without SELinuxMount
+rejects it."""
 
 
 def apply(

@@ -1,6 +1,6 @@
-"""The init containers of service meshes, and where in a pod they leave the network reachable.
+"""The init containers of service meshes, and their effect on the connections of other containers.
 
-The names are those that the injectors of Istio, Linkerd and Kuma give.
+The names are those that the injectors of Istio, Linkerd and Kuma use.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from webhook.core.pod import Container
 
 _INTERCEPTING = frozenset({"istio-init", "linkerd-init", "kuma-init"})
-"""Once one of these has run, the pod's connections go to the mesh's proxy."""
+"""After one of these init containers has run, the pod's connections go to the mesh's proxy."""
 
 _VALIDATING = frozenset({"istio-validation", "linkerd-network-validator", "kuma-validation"})
-"""In a pod with one of these, a CNI plugin redirects connections to the proxy from the start."""
+"""In a pod with one of these init containers, a CNI plugin redirects connections to the proxy from
+the start."""
 
-INIT_CONTAINERS = _INTERCEPTING | _VALIDATING
-"""Never wrapped: a wrapper breaks what they rely on, such as a mount or an exact command. A pod
-whose network set-up fails is worse off than a pod that is retried."""
+MESH_INIT_CONTAINERS = _INTERCEPTING | _VALIDATING
+"""The init containers of meshes. They are never wrapped, because they rely on details such as a
+mount or an exact command, which a wrapper changes. A pod whose network set-up fails is worse off
+than a pod that is retried."""
 
 _PROXIES = frozenset({"istio-proxy", "linkerd-proxy", "kuma-sidecar"})
 """The proxies, if they run as native sidecars."""
@@ -29,9 +31,9 @@ def intercepting_index(init_containers: Sequence[Container]) -> int | None:
 
 
 def blocks_init_containers(init_containers: Sequence[Container]) -> bool:
-    """Return whether the mesh prevents every init container from connecting to anything.
+    """Return whether the mesh blocks the connections of every init container.
 
-    It does if a CNI plugin redirects connections to a proxy that starts with the regular
+    This happens if a CNI plugin redirects connections to a proxy that starts with the regular
     containers.
     """
     return _is_behind_cni(init_containers) and _proxy_index(init_containers) is None
@@ -46,6 +48,7 @@ def can_connect(init_containers: Sequence[Container], index: int) -> bool:
 
 
 def _is_behind_cni(init_containers: Sequence[Container]) -> bool:
+    """Return whether a CNI plugin redirects the pod's connections from the start."""
     return _first_index(init_containers, _VALIDATING) is not None
 
 

@@ -1,8 +1,9 @@
 """A wrapper script in POSIX shell, for containers whose command starts with a shell.
 
-It does what the helper (the static program linger) does. It needs only the image's shell, so the
-pod gets no additional image, volume or container. It differs from the helper in some points, which
-`docs/post-init-sleep.md` lists in a table. The reasons:
+The script delays the exit of its container as the helper does, the static program linger. It needs
+only the image's shell, so the pod gets no additional image, volume or container. The script differs
+from the helper in some points, which `docs/post-init-sleep.md` lists in a table. These are the
+reasons:
 
 - dash and BusyBox start every background command with SIGINT and SIGQUIT ignored. A `trap` in the
   subshell does not change that. `set -m` would, but needs a terminal there. A command with its own
@@ -27,8 +28,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _MARKER = ": podsettle;"
-"""The beginning of the wrapper in every version. `:` does nothing in a shell. During an upgrade
-replicas of two versions change pods, and each must recognise the other's wrapper."""
+"""The first characters of the script in every version of podsettle. `:` does nothing in a shell.
+During an upgrade replicas of two versions change pods, and each must recognise the other's
+wrapper."""
 
 # Constraints on the script:
 #
@@ -43,16 +45,16 @@ replicas of two versions change pods, and each must recognise the other's wrappe
 # - A killed command causes no output, and process 1 keeps its standard error if possible, because
 #   other processes may write to /proc/1/fd/2. Only bash has `shopt`. It reports no signal for which
 #   it has a trap, not even SIGKILL, for which no trap ever runs. dash and BusyBox report the death
-#   of a job in a `wait` that names it. They do not report it in a `wait` for all jobs. But that one
-#   also waits for orphans in BusyBox 1.35 and in dash of 2020 (before its commit 6359d7a), and
-#   orphans may never end. So the output of dash, BusyBox and any other shell goes to /dev/null.
+#   of a job in a `wait` that names it. They do not report it in a `wait` for all jobs. But such a
+#   `wait` also waits for orphans in BusyBox 1.35 and in dash of 2020 (before its commit 6359d7a),
+#   and orphans may never end. So the output of dash, BusyBox and any other shell goes to /dev/null.
 # - `wait` returns early, with 128 plus the signal, when a trap has run. A command that died of that
 #   signal gives the same result. So the script calls `wait` until `kill -0` fails, which succeeds
 #   for a command that was not reaped, even for a zombie. bash also reaps outside of `wait`, and a
 #   signal after one `wait` interrupts the next. So two more calls follow: the first may be
 #   interrupted, the second gives the exit code.
 # - A second `wait` works only if the shell remembers the exit code. dash and BusyBox do. bash does
-#   except in POSIX mode, which it enters under the name `sh`. To leave that mode also removes
+#   except in POSIX mode, which it enters under the name `sh`. Leaving that mode also removes
 #   POSIXLY_CORRECT from the environment, so bash leaves it after the fork. Other shells return 127.
 #   Then the first result counts, unless a signal may have falsified it.
 # - bash 5.2 loses the exit code of a process that it reaps in the moment of a signal. A second
@@ -95,14 +97,15 @@ kill -0 $timer 2>/dev/null&&wait $timer
 nap $2&wait $!;exit $code
 }"""
 )
-"""The script. Its arguments are two durations in seconds and the command. The durations are
-(minimum lifetime - sleep), or 0 if that is negative, and sleep."""
+"""The wrapper script. Its arguments are two durations in seconds and the command. The first
+duration is (minimum lifetime - sleep), or 0 if that is negative. The second one is sleep."""
 
-_NAME = "podsettle"
-_NAMES = ("sh", "ash", "dash", "bash")
-_DIRECTORIES = ("", "/bin/", "/usr/bin/", "/usr/local/bin/", "/busybox/")
-SHELLS = frozenset(directory + shell for directory in _DIRECTORIES for shell in _NAMES)
-"""The shells, as first strings of a command, in which the script is tested."""
+_SCRIPT_NAME = "podsettle"
+"""The value of `$0` in the script."""
+_SHELL_NAMES = ("sh", "ash", "dash", "bash")
+_SHELL_DIRECTORIES = ("", "/bin/", "/usr/bin/", "/usr/local/bin/", "/busybox/")
+SHELLS = frozenset(directory + shell for directory in _SHELL_DIRECTORIES for shell in _SHELL_NAMES)
+"""The first strings of a command that mean a shell in which the script is tested."""
 
 
 def is_shell(argv0: str) -> bool:
@@ -114,8 +117,9 @@ def wrapper(shell: str, *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
     """Return the strings to put before a `command` that starts with `shell`.
 
     `shell` is one of SHELLS. `sleep_ms` is the minimum time that the wrapper stays after the
-    command has ended. `min_lifetime_ms` is the minimum time in all. The longer one counts, so the
-    script gets the difference: the time that must pass before the last sleep begins.
+    command has ended. `min_lifetime_ms` is the minimum time between the start and the exit of
+    the wrapper. Both apply. So the script gets the difference, which is the time that must pass
+    before the last sleep begins.
 
     Raises ValueError for another shell and for a negative duration.
     """
@@ -124,7 +128,14 @@ def wrapper(shell: str, *, sleep_ms: int, min_lifetime_ms: int) -> list[str]:
     if min_lifetime_ms < 0 or sleep_ms < 0:
         raise ValueError(f"a duration cannot be negative: {min(min_lifetime_ms, sleep_ms)} ms")
     before_sleep_ms = max(min_lifetime_ms - sleep_ms, 0)
-    return [shell, "-c", SCRIPT, _NAME, _seconds(before_sleep_ms), _seconds(sleep_ms)]
+    return [
+        shell,
+        "-c",
+        SCRIPT,
+        _SCRIPT_NAME,
+        _sleep_argument(before_sleep_ms),
+        _sleep_argument(sleep_ms),
+    ]
 
 
 def is_wrapped(command: Sequence[str]) -> bool:
@@ -134,13 +145,14 @@ def is_wrapped(command: Sequence[str]) -> bool:
         and is_shell(command[0])
         and command[1] == "-c"
         and command[2].startswith(_MARKER)
-        and command[3] == _NAME
+        and command[3] == _SCRIPT_NAME
     )
 
 
-def _seconds(milliseconds: int) -> str:
-    """Return an argument for `sleep`: 500 gives `0.5`. 2000 gives `2`, without a fraction, because
-    some implementations support only whole seconds.
+def _sleep_argument(milliseconds: int) -> str:
+    """Return a duration as an argument for `sleep`, such as `0.5` for 500.
+
+    Whole seconds have no fraction, because some implementations support only whole seconds.
     """
     whole, rest = divmod(milliseconds, 1000)
     return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)

@@ -2,8 +2,8 @@
 
 The annotation TrySkipVolumeSELinuxLabel makes CRI-O compare the label of the volume's top directory
 instead of relabelling every file (cri-o `server/label_linux.go`). The runtime handler or the
-workload has to allow it. It helps only if the pod's SELinux level is the same at each start, and
-does no harm otherwise.
+workload has to allow the annotation. The annotation has an effect only if the pod's SELinux level
+is the same at each start. Otherwise it does no harm.
 
 The remedy is skipped if no node that the pod could land on runs CRI-O, because no other runtime
 reads the annotation. It is not skipped for Kubernetes 1.37's SELinuxMount (KEP-1710), which makes
@@ -53,7 +53,7 @@ class SkipSELinuxRelabel(StrictModel):
 def apply(
     pod: Pod, settings: SkipSELinuxRelabel, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
-    """Set both annotations and the class, or nothing."""
+    """Set both annotations and the class, or change nothing if one of them cannot be set."""
     if settings.pods == "WithPersistentVolumes" and not _has_persistent_volume(pod):
         yield Outcome(Reason.NO_PERSISTENT_VOLUME)
         return
@@ -67,9 +67,9 @@ def apply(
             yield Outcome(Reason.ANNOTATION_PRESET, message=f"the pod sets {key}: {value!r}")
             return
     class_name = settings.runtime_class_name
-    missing = [key for key in SKIP_RELABEL_ANNOTATIONS if key not in annotations]
+    missing_annotations = [key for key in SKIP_RELABEL_ANNOTATIONS if key not in annotations]
     class_missing = class_name is not None and class_name != pod.spec.runtime_class_name
-    if not missing and not class_missing:
+    if not missing_annotations and not class_missing:
         yield Outcome(Reason.ALREADY_SETTLED)
         return
     if settings.when == "NodesNeedIt" and not context.view.nodes.may_run_cri_o(
@@ -79,13 +79,13 @@ def apply(
         yield Outcome(Reason.NOT_NEEDED, message=message)
         return
     if class_name is not None and class_missing:
-        found = rejection_reason(
+        rejection = rejection_reason(
             class_name, context.view.runtime_class(class_name), pod.spec, patch
         )
-        if found:
-            yield Outcome(found[0], message=found[1])
+        if rejection:
+            yield Outcome(rejection[0], message=rejection[1])
             return
-    for key in missing:
+    for key in missing_annotations:
         patch.annotate(key, "true")
     if class_name is not None and class_missing:
         patch.set_runtime_class(class_name)
@@ -106,8 +106,8 @@ def _has_persistent_volume(pod: Pod) -> bool:
     )
 
 
-def _relabels_nothing(context: SecurityContext | None) -> bool:
-    options = context.se_linux_options if context else None
+def _relabels_nothing(security: SecurityContext | None) -> bool:
+    options = security.se_linux_options if security else None
     return options is not None and options.type == "spc_t"
 
 
@@ -117,6 +117,6 @@ def _level_is_stable(pod: Pod) -> bool:
     )
 
 
-def _fixes_level(context: SecurityContext | None) -> bool:
-    options = context.se_linux_options if context else None
+def _fixes_level(security: SecurityContext | None) -> bool:
+    options = security.se_linux_options if security else None
     return options is not None and bool(options.level)
