@@ -13,7 +13,7 @@ from webhook.core.constants import GROUP, KIND
 from webhook.core.policy.errors import InvalidPolicyError, ManifestProblem, json_path
 from webhook.core.policy.model import parse_policy
 from webhook.core.preview.document import Document, DocumentError
-from webhook.core.preview.yaml_documents import each_document
+from webhook.core.preview.yaml_documents import iterate_documents
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -63,7 +63,7 @@ def parse_manifest(
     objects: list[FoundObject] = []
     problems: list[ManifestProblem] = []
     try:
-        for document in each_document(text, source):
+        for document in iterate_documents(text, source):
             for path, value in _items(document.value):
                 try:
                     found = _load_object(document, path, value)

@@ -1,4 +1,4 @@
-"""Advice on what to preview instead of an object whose pods another system creates."""
+"""Advice on previews for objects whose pods podsettle cannot derive from the object."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TEKTON, _ARGO, _BUILD, _KNATIVE = (
     "serving.knative.dev",
 )
 # By group and kind: the system that creates the pods, a label of the pods, and its value. An empty
-# value stands for the object's name. Sources: tektoncd/pipeline pkg/apis/pipeline/register.go,
-# argo-workflows workflow/common/common.go, openshift/api build/v1/consts.go, knative/serving
-# pkg/apis/serving/register.go.
+# value stands for the object's name. A value in capitals is for the user to replace. Sources:
+# tektoncd/pipeline pkg/apis/pipeline/register.go, argo-workflows workflow/common/common.go,
+# openshift/api build/v1/consts.go, knative/serving pkg/apis/serving/register.go.
 _POD_LABELS: dict[tuple[str, str], tuple[str, str, str]] = {
     (_TEKTON, "TaskRun"): ("Tekton", "tekton.dev/taskRun", ""),
     (_TEKTON, "PipelineRun"): ("Tekton", "tekton.dev/pipelineRun", ""),
@@ -36,6 +36,7 @@ _POD_LABELS: dict[tuple[str, str], tuple[str, str, str]] = {
     (_KNATIVE, "Revision"): ("Knative", "serving.knative.dev/revision", ""),
 }
 _PROCESS_TEMPLATE = "preview its output: oc process -f FILE -o yaml | podsettle preview -"
+# By group and kind: the advice for other objects.
 _ALTERNATIVES: dict[tuple[str, str], str] = {
     (GROUP, KIND): "a policy, not a pod: podsettle check FILE validates it, and preview reads "
     "policies from the directory of --manifests",
@@ -49,18 +50,19 @@ _ALTERNATIVES: dict[tuple[str, str], str] = {
 def alternative_to(group: str, kind: str, name: str, namespace: str) -> str | None:
     """Return what to preview instead of an object, or None if podsettle knows no alternative.
 
-    An alternative is known for kinds whose pods another system creates.
+    podsettle knows one for kinds whose pods another system creates, for policies, and for templates
+    that another program renders.
     """
     if (group, kind) in _ALTERNATIVES:
         return _ALTERNATIVES[group, kind]
     if (group, kind) not in _POD_LABELS:
         return None
-    maker, label, other = _POD_LABELS[group, kind]
-    value = other or (name if _NAME.fullmatch(name) else "NAME")
-    where = f" -n {namespace}" if _NAME.fullmatch(namespace) else ""
+    system, label, fixed_value = _POD_LABELS[group, kind]
+    value = fixed_value or (name if _NAME.fullmatch(name) else "NAME")
+    namespace_option = f" -n {namespace}" if _NAME.fullmatch(namespace) else ""
     return (
-        f"{maker} creates the pods of {with_article(kind)}; preview one of them: "
-        f"kubectl get pod{where} -l {label}={value} -o yaml"
+        f"{system} creates the pods of {with_article(kind)}; preview one of them: "
+        f"kubectl get pod{namespace_option} -l {label}={value} -o yaml"
     )
 
 

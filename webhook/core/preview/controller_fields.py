@@ -1,7 +1,7 @@
-"""Adds the fields to a pod that its controller would add.
+"""The fields that a controller would add to a pod.
 
-A controller completes its template before it creates a pod. Only fields that a policy may read are
-added here.
+A controller completes its template before it creates a pod. This module adds only fields that a
+policy may read.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ def add_controller_fields(
     """
     if kind == "Job":
         # kubernetes pkg/controller/job/job_controller.go
-        _label(pod, {"batch.kubernetes.io/job-name": name, "job-name": name})
+        _add_labels(pod, {"batch.kubernetes.io/job-name": name, "job-name": name})
     elif kind == "CronJob":
         job = f"{name}-0"
-        _label(pod, {"batch.kubernetes.io/job-name": job, "job-name": job})
+        _add_labels(pod, {"batch.kubernetes.io/job-name": job, "job-name": job})
     elif kind == "StatefulSet":
         # kubernetes pkg/controller/statefulset/stateful_set_utils.go
-        _label(
+        _add_labels(
             pod,
             {
                 "apps.kubernetes.io/pod-index": "0",
                 "statefulset.kubernetes.io/pod-name": f"{name}-0",
             },
         )
-        _claim_volumes(document, name, pod)
+        _add_claim_volumes(document, name, pod)
 
 
 def fill_in_nulls(pod: dict[str, Any]) -> None:
-    """Replace null values of labels and annotations by empty ones, as the API server does."""
+    """Replace null values of labels and annotations by empty texts, as the API server does."""
     metadata = pod.get("metadata")
     if isinstance(metadata, Mapping):
         pod["metadata"] = metadata = dict(metadata)
@@ -45,13 +45,14 @@ def fill_in_nulls(pod: dict[str, Any]) -> None:
                 metadata[key] = {k: "" if v is None else v for k, v in metadata[key].items()}
 
 
-def _label(pod: dict[str, Any], labels: Mapping[str, str]) -> None:
-    known = pod["metadata"].get("labels") or {}
-    if isinstance(known, Mapping):
-        pod["metadata"]["labels"] = {**known, **labels}
+def _add_labels(pod: dict[str, Any], labels: Mapping[str, str]) -> None:
+    existing = pod["metadata"].get("labels") or {}
+    if isinstance(existing, Mapping):
+        pod["metadata"]["labels"] = {**existing, **labels}
 
 
-def _claim_volumes(document: Mapping[str, Any], name: str, pod: dict[str, Any]) -> None:
+def _add_claim_volumes(document: Mapping[str, Any], name: str, pod: dict[str, Any]) -> None:
+    """Add the volumes of a StatefulSet's volumeClaimTemplates to its pod."""
     spec = document.get("spec")
     templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None
     if not isinstance(templates, list):
@@ -67,7 +68,9 @@ def _claim_volumes(document: Mapping[str, Any], name: str, pod: dict[str, Any]) 
         {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}-0"}}
         for claim in claims
     ]
-    known = pod["spec"].get("volumes") or []
-    if claims and isinstance(known, list):
-        kept = [v for v in known if not isinstance(v, Mapping) or v.get("name") not in claims]
-        pod["spec"] = {**pod["spec"], "volumes": volumes + kept}
+    existing = pod["spec"].get("volumes") or []
+    if claims and isinstance(existing, list):
+        other_volumes = [
+            v for v in existing if not isinstance(v, Mapping) or v.get("name") not in claims
+        ]
+        pod["spec"] = {**pod["spec"], "volumes": volumes + other_volumes}

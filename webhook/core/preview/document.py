@@ -11,7 +11,7 @@ ValuePath: TypeAlias = tuple[str | int, ...]
 class DocumentError(Exception):
     """Raised for text that is not YAML or JSON, and for a document that exceeds a limit.
 
-    `line` counts from 1; 0 where there is none to point to.
+    `line` counts from 1. It is 0 if the error concerns no particular line.
     """
 
     def __init__(self, source: str, line: int, message: str) -> None:
@@ -27,6 +27,7 @@ class LineMap(NamedTuple):
 
     line: int
     inner: dict[str | int, LineMap | int]
+    """By key or index: the line of a value without inner values, or the lines of the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,14 @@ class Document:
     lines: LineMap | int
 
     def line(self, path: ValuePath) -> int:
-        """Return the line of a value. If it is absent, return the line of the value around it."""
-        at = self.lines
+        """Return the line of a value. If it is absent, return the line of its closest ancestor."""
+        lines = self.lines
         for step in path:
-            found = None if isinstance(at, int) else at.inner.get(step)
-            if found is None:
+            inner_lines = None if isinstance(lines, int) else lines.inner.get(step)
+            if inner_lines is None:
                 break
-            at = found
-        return at if isinstance(at, int) else at.line
+            lines = inner_lines
+        return lines if isinstance(lines, int) else lines.line
 
 
 def copy_value(value: Any) -> Any:

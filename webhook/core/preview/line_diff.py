@@ -1,7 +1,7 @@
 """Unified diffs for long texts that differ in a few added lines.
 
 For n lines the time grows with n log n for any text. `difflib` needs at least n² if many lines are
-equal. In return the diffs are correct but not always the shortest.
+equal. The diffs are correct, but not always the shortest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 _CONTEXT_LINES = 3
 _MIN_MATCHING_LINES = 3
-"""The number of equal lines that make two places count as the same place."""
+"""The number of equal lines at which two places in the texts are taken for the same place."""
 _MAX_CANDIDATE_LINES = 8
 """The maximum number of places to which one line is compared. It bounds the time."""
 
@@ -36,18 +36,18 @@ def unified_diff(old: Sequence[str], new: Sequence[str], old_title: str, new_tit
     for hunk in hunks:
         start = max(hunk[0].old.start - _CONTEXT_LINES, 0)
         end = min(hunk[-1].old.stop + _CONTEXT_LINES, len(old))
-        shift, new_shift = (
+        start_shift, end_shift = (
             hunk[0].new.start - hunk[0].old.start,
             hunk[-1].new.stop - hunk[-1].old.stop,
         )
-        lines.append(f"@@ -{_span(start, end)} +{_span(start + shift, end + new_shift)} @@")
-        at = start
+        lines.append(f"@@ -{_span(start, end)} +{_span(start + start_shift, end + end_shift)} @@")
+        old_index = start
         for change in hunk:
-            lines += (f" {line}" for line in old[at : change.old.start])
+            lines += (f" {line}" for line in old[old_index : change.old.start])
             lines += (f"-{line}" for line in old[change.old.start : change.old.stop])
             lines += (f"+{line}" for line in new[change.new.start : change.new.stop])
-            at = change.old.stop
-        lines += (f" {line}" for line in old[at:end])
+            old_index = change.old.stop
+        lines += (f" {line}" for line in old[old_index:end])
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -71,44 +71,49 @@ def _hunks(changes: Iterator[_Change]) -> Iterator[list[_Change]]:
 
 
 def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[_Change]:
+    """Yield the ranges of lines in which the texts differ."""
     line_numbers: dict[str, list[int]] = {}
     for number, line in enumerate(new):
         line_numbers.setdefault(line, []).append(number)
-    at_old = at_new = 0
-    while at_old < len(old) or at_new < len(new):
-        if at_old < len(old) and at_new < len(new) and old[at_old] == new[at_new]:
-            at_old, at_new = at_old + 1, at_new + 1
+    old_index = new_index = 0
+    while old_index < len(old) or new_index < len(new):
+        if old_index < len(old) and new_index < len(new) and old[old_index] == new[new_index]:
+            old_index, new_index = old_index + 1, new_index + 1
             continue
-        start_old, start_new = at_old, at_new
-        while at_old < len(old):
-            found = _find_line(old, at_old, new, at_new, line_numbers)
+        old_start, new_start = old_index, new_index
+        while old_index < len(old):
+            found = _find_line(old, old_index, new, new_index, line_numbers)
             if found is not None:
-                at_new = found
+                new_index = found
                 break
-            at_old += 1
+            old_index += 1
         else:
-            at_new = len(new)
-        yield _Change(range(start_old, at_old), range(start_new, at_new))
+            new_index = len(new)
+        yield _Change(range(old_start, old_index), range(new_start, new_index))
 
 
 def _find_line(
     old: Sequence[str],
-    at_old: int,
+    old_index: int,
     new: Sequence[str],
-    at_new: int,
+    new_index: int,
     line_numbers: dict[str, list[int]],
 ) -> int | None:
-    """Return the index in the second text, from `at_new` on, of a line of the first text."""
-    known = line_numbers.get(old[at_old], [])
-    first = bisect_left(known, at_new)
-    if len(known) - first == 1:
-        return known[first]
-    wanted = old[at_old : at_old + _MIN_MATCHING_LINES]
+    """Return the index in the second text of the line `old[old_index]`, or None.
+
+    Only lines from `new_index` on are searched. `line_numbers` has the indices of each line of the
+    second text. If the line occurs several times there, the lines after it must match too.
+    """
+    occurrences = line_numbers.get(old[old_index], [])
+    first = bisect_left(occurrences, new_index)
+    if len(occurrences) - first == 1:
+        return occurrences[first]
+    block = old[old_index : old_index + _MIN_MATCHING_LINES]
     return next(
         (
             place
-            for place in known[first : first + _MAX_CANDIDATE_LINES]
-            if new[place : place + len(wanted)] == wanted
+            for place in occurrences[first : first + _MAX_CANDIDATE_LINES]
+            if new[place : place + len(block)] == block
         ),
         None,
     )

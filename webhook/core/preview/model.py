@@ -25,13 +25,13 @@ class PreviewOutcome(_CamelCaseModel):
     remedy: str = Field(description="Empty if the reason is for the whole pod.")
     policy: str
     container: str = Field(description="Empty if the reason is for the whole pod.")
-    changed: bool = Field(description="Whether the patch has a change for it.")
+    changed: bool = Field(description="Whether the patch contains a change for this outcome.")
     warns: bool = Field(description="Whether the operator should act on it.")
-    message: str = Field(description="The meaning, in a sentence.")
+    message: str = Field(description="The explanation of the reason, in a sentence.")
 
 
 class PodPreview(_CamelCaseModel):
-    """The decision on one pod, and the pod before and after."""
+    """The decision on one pod, and the pod before and after the patch."""
 
     kind: str = Field(description="The kind of the object that is the pod or would create it.")
     name: str
@@ -49,13 +49,13 @@ class PodPreview(_CamelCaseModel):
 class ObjectWithoutPod(_CamelCaseModel):
     """An object for which no pod can be shown."""
 
-    kind: str = Field(description="Empty if the object has none.")
+    kind: str = Field(description="Empty if the object has no kind.")
     name: str
     namespace: str = Field(
         description="The namespace that the object names. Empty if it names none."
     )
     source: str = Field(description="The file, or `body` for the request's body.")
-    line: int = Field(description="Where the object begins in its source, from 1.")
+    line: int = Field(description="The line of the source at which the object begins, from 1.")
     path: str = Field(
         description="The object's path in the document. Empty for the document itself."
     )
@@ -80,16 +80,16 @@ class PreviewAnswer(_CamelCaseModel):
     )
 
 
-def render_passed_over(found: PassedOver, document: Document) -> ObjectWithoutPod:
+def render_passed_over(passed_over: PassedOver, document: Document) -> ObjectWithoutPod:
     """Return the JSON form of an object without a pod."""
     return ObjectWithoutPod(
-        kind=found.kind,
-        name=found.name,
-        namespace=found.namespace or "",
+        kind=passed_over.kind,
+        name=passed_over.name,
+        namespace=passed_over.namespace or "",
         source=document.source,
-        line=document.line(found.steps),
-        path=json_path(found.steps),
-        message=found.message,
+        line=document.line(passed_over.steps),
+        path=json_path(passed_over.steps),
+        message=passed_over.message,
     )
 
 

@@ -1,4 +1,4 @@
-"""Previews of decisions: for each pod in a document the decision, and the pod before and after."""
+"""Previews of decisions. A preview has the decision on one pod, and the pod before and after it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MAX_DIFF_OPERATIONS = 500
 would be too long to read."""
 MAX_DIFF_VALUES = 6_000
 """The maximum number of values in a pod for which a diff is made. A pod of 40 containers has 3,000.
-To write a pod as YAML takes several times as long as the rest of its preview."""
+Writing a pod as YAML takes several times as long as the rest of its preview."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would happen to one pod of a workload."""
+    """The decision on one pod of a workload, and the effect of that decision."""
 
     workload: Workload
     namespace: str
@@ -48,7 +48,7 @@ class Preview:
             return ""
         if len(self.decision.operations) > _MAX_DIFF_OPERATIONS:
             return f"{title}: {len(self.decision.operations)} operations; see the patch\n"
-        if not _holds_at_most(MAX_DIFF_VALUES, self.before):
+        if not _has_at_most(MAX_DIFF_VALUES, self.before):
             return f"{title}: more than {MAX_DIFF_VALUES} values; see the patch\n"
         # Not splitlines(), which also splits at characters that do not end a line in YAML.
         return unified_diff(
@@ -76,10 +76,10 @@ def preview_all(
     namespace has in the view. `template_path` is the path of the pod template in kinds that
     podsettle does not know. `images` are the results of look-ups. Raises nothing.
     """
-    # Clients choose the labels, so their previews must not evict what reviews have cached.
-    own_policies = policies.with_own_caches()
-    relabelled: dict[str, ClusterView] = {}
-    checked = DecisionCache()
+    # Clients choose the labels, so their previews must not evict results that reviews have cached.
+    policies_with_own_caches = policies.with_own_caches()
+    relabelled_views: dict[str, ClusterView] = {}
+    decisions = DecisionCache()
     for workload in pods_of(document, template_path):
         if isinstance(workload, PassedOver):
             yield workload
@@ -87,32 +87,38 @@ def preview_all(
         chosen_namespace = namespace or workload.namespace or DEFAULT_NAMESPACE
         pod_view: ClusterView = view
         if namespace_labels is not None:
-            if chosen_namespace not in relabelled:
-                relabelled[chosen_namespace] = view.with_namespace_labels(
+            if chosen_namespace not in relabelled_views:
+                relabelled_views[chosen_namespace] = view.with_namespace_labels(
                     chosen_namespace, namespace_labels
                 )
-            pod_view = relabelled[chosen_namespace]
+            pod_view = relabelled_views[chosen_namespace]
         request = make_request(workload.pod, chosen_namespace)
         decision, _ = decide_safely(
-            request, own_policies, pod_view, settings, images, checked, cacheable=False
+            request,
+            policies_with_own_caches,
+            pod_view,
+            settings,
+            images,
+            decisions,
+            cacheable=False,
         )
         operations = list(decision.operations)
         after = jsonpatch.apply_patch(copy_value(workload.pod), operations, in_place=True)
         yield Preview(workload, chosen_namespace, decision, workload.pod, after)
 
 
-def _holds_at_most(limit: int, value: object) -> bool:
+def _has_at_most(limit: int, value: object) -> bool:
     """Return whether a value consists of at most `limit` values, itself included."""
-    rest = [value]
+    unvisited = [value]
     for _ in range(limit):
-        if not rest:
+        if not unvisited:
             return True
-        inner = rest.pop()
+        inner = unvisited.pop()
         if isinstance(inner, dict):
-            rest.extend(inner.values())
+            unvisited.extend(inner.values())
         elif isinstance(inner, list):
-            rest.extend(inner)
-    return not rest
+            unvisited.extend(inner)
+    return not unvisited
 
 
 class OverridableView(ClusterView, Protocol):

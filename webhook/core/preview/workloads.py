@@ -1,4 +1,4 @@
-"""Finds the pods that the objects in a document are or would create.
+"""The search for the pods that a document contains or that its objects would create.
 
 An object without a pod is reported too, with advice on what to preview instead. Lists such as those
 of `kubectl get all` hold Services and ConfigMaps in addition to workloads.
@@ -67,12 +67,12 @@ class PassedOver:
     message: str
     """Why there is no pod, and what to preview instead."""
     malformed: bool
-    """Whether the object cannot be read. Then it has no kind, lacks the pod template of its kind,
-    or has a pod template whose path podsettle does not know."""
+    """Whether the object cannot be read. An object is malformed if it has no kind, lacks the pod
+    template of its kind, or has a pod template at a path that podsettle does not know."""
 
 
 def pods_of(document: object, template_path: str | None = None) -> Iterator[Workload | PassedOver]:
-    """Yield every pod in a document, and every object without a pod, in their order.
+    """Yield every pod and every object without a pod, in the order of the document.
 
     `template_path` is the path of the pod template in kinds that podsettle does not know, such as
     `spec.workers.template`. Raises nothing.
@@ -81,43 +81,47 @@ def pods_of(document: object, template_path: str | None = None) -> Iterator[Work
 
 
 def _find_pods(
-    document: object, template_path: str | None, at: Steps
+    document: object, template_path: str | None, object_steps: Steps
 ) -> Iterator[Workload | PassedOver]:
     if not isinstance(document, Mapping):
-        yield PassedOver("", "", None, at, f"{_subject(at)} is not a Kubernetes object", True)
+        yield PassedOver(
+            "", "", None, object_steps, f"{_subject(object_steps)} is not a Kubernetes object", True
+        )
         return
     kind = document.get("kind")
     if not isinstance(kind, str) or not kind:
         message = (
-            f"{_subject(at)} has no kind, so it is not a Kubernetes object; for a Helm chart or a "
-            "Kustomize overlay, preview the output of helm template or kubectl kustomize"
+            f"{_subject(object_steps)} has no kind, so it is not a Kubernetes object; for a Helm "
+            "chart or a Kustomize overlay, preview the output of helm template or kubectl kustomize"
         )
-        yield PassedOver("", _name_of(document), _namespace_of(document), at, message, True)
+        yield PassedOver(
+            "", _name_of(document), _namespace_of(document), object_steps, message, True
+        )
         return
     if kind == "List" or (kind.endswith("List") and isinstance(document.get("items"), list)):
-        yield from _find_pods_in_list(document, kind, template_path, at)
+        yield from _find_pods_in_list(document, kind, template_path, object_steps)
         return
-    yield _find_pod(document, kind, template_path, at)
+    yield _find_pod(document, kind, template_path, object_steps)
 
 
 def _find_pods_in_list(
-    document: Mapping[str, Any], kind: str, template_path: str | None, at: Steps
+    document: Mapping[str, Any], kind: str, template_path: str | None, object_steps: Steps
 ) -> Iterator[Workload | PassedOver]:
     items = document.get("items")
     if not isinstance(items, list | None):
-        message = f"{json_path((*at, 'items'))} of this List is not a list"
-        yield PassedOver(kind, "", None, at, message, True)
+        message = f"{json_path((*object_steps, 'items'))} of this List is not a list"
+        yield PassedOver(kind, "", None, object_steps, message, True)
         return
     inner_kind = kind.removesuffix("List")
     for index, item in enumerate(items or ()):
         if isinstance(item, Mapping) and inner_kind and "kind" not in item:
             # Items of a typed list, such as a PodList, omit their kind.
             item = {"apiVersion": document.get("apiVersion"), "kind": inner_kind, **item}
-        yield from _find_pods(item, template_path, (*at, "items", index))
+        yield from _find_pods(item, template_path, (*object_steps, "items", index))
 
 
 def _find_pod(
-    document: Mapping[str, Any], kind: str, template_path: str | None, at: Steps
+    document: Mapping[str, Any], kind: str, template_path: str | None, object_steps: Steps
 ) -> Workload | PassedOver:
     """Return the pod of one object that is not a list."""
     group = str(document.get("apiVersion") or "").rpartition("/")[0]
@@ -125,7 +129,7 @@ def _find_pod(
 
     def passed_over(message: str, malformed: bool = False) -> PassedOver:
         name, namespace = _name_of(document), _namespace_of(document)
-        return PassedOver(kind, name, namespace, at, message, malformed)
+        return PassedOver(kind, name, namespace, object_steps, message, malformed)
 
     alternative = alternative_to(group, kind, _name_of(document), _namespace_of(document) or "")
     if alternative is not None:
@@ -139,49 +143,49 @@ def _find_pod(
         if built_in and (steps is None or _first_missing(document, steps)):
             return passed_over(f"{with_article(kind)} holds no pod")
         if steps is None or (not built_in and _first_missing(document, (*steps, "spec"))):
-            # The object is malformed only if it contains a pod template in another place. If it
-            # contains none, its kind may have no pods, as a Certificate, and the template path may
-            # be meant for other objects of the input.
-            found = _find_template(document)
-            message = _no_template_message(document, kind, at, steps, found)
-            return passed_over(message, malformed=found is not None)
+            # The object is malformed only if it contains a pod template at another path. If it
+            # contains none, its kind may have no pods, such as a Certificate. The template path may
+            # then be meant for other objects of the input.
+            template_steps = _find_template(document)
+            message = _no_template_message(document, kind, object_steps, steps, template_steps)
+            return passed_over(message, malformed=template_steps is not None)
     missing = _first_missing(document, (*steps, "spec"))
     if missing:
-        return passed_over(_missing_message(missing, kind, at), malformed=True)
+        return passed_over(_missing_message(missing, kind, object_steps), malformed=True)
     if steps:
         template: Any = document
         for step in steps:
             template = template[step]
-        pod = _from_template(template)
+        pod = _pod_from_template(template)
     else:
         pod = dict(document)
-    return _workload(document, kind, (*at, *steps), pod)
+    return _make_workload(document, kind, (*object_steps, *steps), pod)
 
 
-def _missing_message(steps: Steps, kind: str, at: Steps) -> str:
-    return f"{json_path((*at, *steps))} of this {kind} is missing or not a mapping"
+def _missing_message(steps: Steps, kind: str, object_steps: Steps) -> str:
+    return f"{json_path((*object_steps, *steps))} of this {kind} is missing or not a mapping"
 
 
 def _no_template_message(
     document: Mapping[str, Any],
     kind: str,
-    at: Steps,
+    object_steps: Steps,
     steps: tuple[str, ...] | None,
-    template: Steps | None,
+    template_steps: Steps | None,
 ) -> str:
     """Return why no pod is shown for an object of a kind that podsettle does not know.
 
-    `steps` is the template path that the caller gave. `template` is the place of a pod template
-    that the search has found.
+    `object_steps` lead to the object. `steps` is the template path that the caller gave.
+    `template_steps` lead to a pod template that the object contains at another path.
     """
     missing = None
     if steps is not None:
-        missing = _missing_message(_first_missing(document, (*steps, "spec")), kind, at)
+        missing = _missing_message(_first_missing(document, (*steps, "spec")), kind, object_steps)
     unknown = f"podsettle does not know where {with_article(kind)} keeps its pod template"
-    if template is None:
+    if template_steps is None:
         return missing or f"{unknown}; give the template path, if it has one, such as spec.template"
-    path = json_path(template)
-    if not all(isinstance(step, str) and _KEY.fullmatch(step) for step in template):
+    path = json_path(template_steps)
+    if not all(isinstance(step, str) and _KEY.fullmatch(step) for step in template_steps):
         return (
             f"{missing or unknown}; {path} has the shape of one, but no template path can lead "
             "there: preview a pod that was created from it: kubectl get pod NAME -o yaml"
@@ -192,14 +196,14 @@ def _no_template_message(
 
 
 def _find_template(document: Mapping[str, Any]) -> Steps | None:
-    """Return the place of the topmost value with the shape of a pod template, if there is one.
+    """Return the steps to the topmost value with the shape of a pod template, or None.
 
     Takes time in proportion to the size of the object.
     """
-    rest: list[tuple[Steps, Any]] = [
+    unvisited: list[tuple[Steps, Any]] = [
         ((key,), inner) for key, inner in document.items() if key not in ("metadata", "status")
     ]
-    for steps, value in rest:
+    for steps, value in unvisited:
         if isinstance(value, Mapping):
             spec = value.get("spec")
             containers = spec.get("containers") if isinstance(spec, Mapping) else None
@@ -208,8 +212,8 @@ def _find_template(document: Mapping[str, Any]) -> Steps | None:
         elif not isinstance(value, list):
             continue
         if len(steps) < _MAX_TEMPLATE_DEPTH:
-            inners = value.items() if isinstance(value, Mapping) else enumerate(value)
-            rest += [((*steps, step), inner) for step, inner in inners]
+            inner_values = value.items() if isinstance(value, Mapping) else enumerate(value)
+            unvisited += [((*steps, step), inner) for step, inner in inner_values]
     return None
 
 
@@ -220,20 +224,20 @@ _MAX_TEMPLATE_DEPTH = 10
 
 
 def _first_missing(document: Mapping[str, Any], steps: Steps) -> Steps:
-    """Return the path of the first value on the way that is not a mapping.
+    """Follow steps into a document, and return those to the first value that is not a mapping.
 
-    The result is empty if all values are mappings.
+    The result is empty if all values on the path are mappings.
     """
-    found: Any = document
+    value: Any = document
     for count, step in enumerate(steps, 1):
-        found = found.get(step)
-        if not isinstance(found, Mapping):
+        value = value.get(step)
+        if not isinstance(value, Mapping):
             return steps[:count]
     return ()
 
 
-def _subject(at: Steps) -> str:
-    return json_path(at) or "the document"
+def _subject(object_steps: Steps) -> str:
+    return json_path(object_steps) or "the document"
 
 
 def _metadata_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -251,7 +255,7 @@ def _namespace_of(document: Mapping[str, Any]) -> str | None:
     return namespace if isinstance(namespace, str) else None
 
 
-def _from_template(template: Mapping[str, Any]) -> dict[str, Any]:
+def _pod_from_template(template: Mapping[str, Any]) -> dict[str, Any]:
     metadata = template.get("metadata")
     return {
         "apiVersion": "v1",
@@ -261,8 +265,11 @@ def _from_template(template: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _workload(document: Mapping[str, Any], kind: str, at: Steps, pod: dict[str, Any]) -> Workload:
+def _make_workload(
+    document: Mapping[str, Any], kind: str, object_steps: Steps, pod: dict[str, Any]
+) -> Workload:
+    """Add the fields of the pod's controller, and return the pod as a workload."""
     fill_in_nulls(pod)
     name = _name_of(document)
     add_controller_fields(document, kind, name, pod)
-    return Workload(kind, name, _namespace_of(document), json_path(at), pod)
+    return Workload(kind, name, _namespace_of(document), json_path(object_steps), pod)

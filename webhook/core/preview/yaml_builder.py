@@ -1,8 +1,9 @@
 """Builds a document from the events of a YAML parser, without recursion.
 
-PyYAML's own composer overflows the C stack on deep nesting, which kills the process. Time and
-memory are in proportion to the length of the text: the size of an anchor's value is counted while
-it is read, and the copies that aliases and merge keys make are bounded for the whole text.
+PyYAML's own composer overflows the C stack on deep nesting, which kills the process. The builder's
+time and memory are in proportion to the length of the text. For that, it counts the size of an
+anchor's value while it reads the value, and bounds the copies that aliases and merge keys make in
+the whole text.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ _MAX_DEPTH = 200
 _MAX_VALUES = 500_000
 """The maximum number of values in one document."""
 _MAX_COPIED_VALUES = 10_000
+"""The maximum number of values in all copies that aliases and merge keys make in a text. Callers
+bound the length of the text, which does not include these copies."""
 _MAX_COPIED_CHARACTERS = 256 * 1024
-"""The maximum size of all copies that aliases and merge keys make in a text. Callers bound the
-length of the text, which does not include these copies."""
+"""The maximum number of characters in these copies."""
 _TEMPLATE_MESSAGE = (
-    "a key has to be a plain value; text with '{{' is a template, not YAML: give its output, for a "
-    "Helm chart that of helm template"
+    "a key has to be a plain value; text with '{{' is a template, not YAML: give the template's "
+    "output, such as that of helm template"
 )
 
 
@@ -39,9 +41,9 @@ class _Size(NamedTuple):
 
     values: int
     characters: int
-    """The length of its texts and keys."""
+    """The total length of its texts and keys."""
     depth: int
-    """Its levels of nesting; 0 for a scalar."""
+    """The number of its nesting levels. A scalar has 0."""
 
 
 @dataclass(slots=True)
@@ -56,8 +58,10 @@ class _OpenCollection:
     key_line: int = 0
     merging: bool = False
     """Whether the next value belongs to a merge key, `<<`."""
-    merged_before: bool = False
-    merged: dict[str, Any] = field(default_factory=dict)
+    has_merge_key: bool = False
+    merged_values: dict[str, Any] = field(default_factory=dict)
+    """The values to merge. Keys of the mapping itself take precedence."""
+    # The size of the inner values so far, as in _Size.
     values: int = 1
     characters: int = 0
     depth: int = 1
@@ -98,7 +102,8 @@ class DocumentBuilder:
         self._copies = copies
         self._stack: list[_OpenCollection] = []
         self._anchors: dict[str, tuple[Any, _Size] | _OpenCollection] = {}
-        """The latest value with each anchor. Its end may not have been read yet."""
+        """The latest value with each anchor, and its size. An _OpenCollection if its end has not
+        been read yet."""
         self._value_count = 0
 
     def feed(self, event: yaml.Event) -> None:
@@ -109,11 +114,12 @@ class DocumentBuilder:
         elif isinstance(event, yaml.AliasEvent):
             self._append(*self._copy_alias(event, line), line)
         elif isinstance(event, yaml.ScalarEvent):
-            self._scalar(event, line)
+            self._add_scalar(event, line)
         elif isinstance(event, yaml.CollectionStartEvent):
             self._open(event, line)
 
     def _open(self, event: yaml.CollectionStartEvent, line: int) -> None:
+        """Start a list or mapping."""
         if self._expects_key():
             in_braces = isinstance(event, yaml.MappingStartEvent) and event.flow_style
             raise self._make_error(
@@ -131,27 +137,29 @@ class DocumentBuilder:
         self._stack.append(opened)
 
     def _close(self) -> None:
+        """End the innermost open collection, and add it to the collection around it."""
         closed = self._stack.pop()
         value = closed.value
-        if isinstance(value, dict) and closed.merged:
-            for key, inner in closed.merged.items():
+        if isinstance(value, dict) and closed.merged_values:
+            for key, inner in closed.merged_values.items():
                 if key not in value:
                     closed.characters += len(key)
                     closed.add(inner, _measure(inner))
-            value = closed.merged | value
+            value = closed.merged_values | value
         size = _Size(closed.values, closed.characters, closed.depth)
         if closed.anchor is not None and self._anchors[closed.anchor] is closed:
             self._anchors[closed.anchor] = value, size
         self._append(value, size, closed.line, closed.lines)
 
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
+    def _add_scalar(self, event: yaml.ScalarEvent, line: int) -> None:
+        """Add a scalar, which is a key or a value."""
         plain = event.implicit[0] and event.tag in (None, "!")
         if self._expects_key():
             top = self._stack[-1]
             if plain and event.value == "<<":
-                if top.merged_before:
+                if top.has_merge_key:
                     raise self._make_error(line, "duplicate key '<<'")
-                top.merging = top.merged_before = True
+                top.merging = top.has_merge_key = True
                 top.key, top.key_line = "<<", line
                 return
             key = json_key(self._resolve_plain(event.value, line) if plain else event.value)
@@ -181,14 +189,15 @@ class DocumentBuilder:
             raise self._make_error(line, str(error)) from None
 
     def _copy_alias(self, event: yaml.AliasEvent, line: int) -> tuple[Any, _Size]:
+        """Return a copy of the value to which an alias refers, and its size."""
         if self._expects_key():
             raise self._make_error(line, "a key has to be a plain value")
-        found = self._anchors.get(event.anchor or "")
-        if found is None:
+        anchored = self._anchors.get(event.anchor or "")
+        if anchored is None:
             raise self._make_error(line, f"not YAML: found undefined alias {event.anchor!r}")
-        if isinstance(found, _OpenCollection):
+        if isinstance(anchored, _OpenCollection):
             raise self._make_error(line, "an alias that contains itself")
-        value, size = found
+        value, size = anchored
         self._count_copy(size, line)
         if len(self._stack) + size.depth > _MAX_DEPTH:
             raise self._make_error(line, "nested too deeply")
@@ -214,7 +223,7 @@ class DocumentBuilder:
             top.value.append(value)
             top.add(value, size)
         elif top.merging:
-            # A merge reads the value once more, so it counts as a copy.
+            # A merge reads the value a second time, so it counts as a copy.
             self._count_copy(size or _measure(value), line)
             self._merge(top, value, line)
             for key, inner in (lines or {}).items():
@@ -227,12 +236,12 @@ class DocumentBuilder:
         top.key, top.merging = None, False
 
     def _merge(self, top: _OpenCollection, value: Any, line: int) -> None:
-        """Record the keys to merge. The first mapping with a key wins."""
+        """Record the keys to merge. If several mappings have a key, the first of them counts."""
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict):
                 raise self._make_error(line, "`<<` merges mappings only")
             for key, inner in part.items():
-                top.merged.setdefault(key, inner)
+                top.merged_values.setdefault(key, inner)
 
     def _expects_key(self) -> bool:
         return (

@@ -1,7 +1,7 @@
-"""Reads YAML and JSON texts as documents that know the lines of their values.
+"""A reader for YAML and JSON texts. Its documents contain the lines of their values.
 
-Scalars and keys mean what they mean to a Kubernetes client (`yaml_scalars`). Duplicate keys are
-errors. The size of a document, its nesting and the copies that aliases make are bounded
+Scalars and keys have the same meaning as for a Kubernetes client (`yaml_scalars`). Duplicate keys
+are errors. The size of a document, its nesting and the copies that aliases make are bounded
 (`yaml_builder`).
 """
 
@@ -25,15 +25,15 @@ _SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-
 
 
 def load_documents(text: str | bytes, source: str) -> list[Document]:
-    """Return every document in a text that is not empty.
+    """Return every non-empty document in a text.
 
     `source` names the text in errors. Raises DocumentError.
     """
-    return list(each_document(text, source))
+    return list(iterate_documents(text, source))
 
 
-def each_document(text: str | bytes, source: str) -> Iterator[Document]:
-    """Yield every document in a text that is not empty, as soon as it is read.
+def iterate_documents(text: str | bytes, source: str) -> Iterator[Document]:
+    """Yield every non-empty document in a text as soon as it is read.
 
     A caller that keeps little of each document needs much less memory than with `load_documents`.
     Raises DocumentError, possibly after some documents.
@@ -43,7 +43,9 @@ def each_document(text: str | bytes, source: str) -> Iterator[Document]:
         if len(list(islice(_DIRECTIVE.finditer(decoded), _MAX_DIRECTIVES + 1))) > _MAX_DIRECTIVES:
             raise DocumentError(source, 0, f"more than {_MAX_DIRECTIVES} lines begin with '%'")
         events = yaml.parse(decoded, Loader=yaml.CSafeLoader)
-        yield from (found for found in _build_documents(events, source) if found.value is not None)
+        yield from (
+            document for document in _build_documents(events, source) if document.value is not None
+        )
     except UnicodeDecodeError as error:
         raise DocumentError(source, 0, f"not YAML: not UTF-8 text ({error.reason})") from None
     except yaml.YAMLError as error:
@@ -52,9 +54,10 @@ def each_document(text: str | bytes, source: str) -> Iterator[Document]:
 
 def _decode(text: str | bytes) -> str:
     decoded = text.decode() if isinstance(text, bytes) else text
-    # Only for JSON: YAML strings without double quotes have no escapes.
+    # JSON escapes characters beyond 16 bits as surrogate pairs, which libyaml refuses. Texts that
+    # do not begin as JSON stay unchanged, because YAML strings without double quotes have no
+    # escapes.
     if decoded.lstrip()[:1] in ("{", "[", '"') and _SURROGATES.search(decoded):
-        # JSON escapes characters beyond 16 bits as surrogate pairs, which libyaml refuses.
         decoded = _SURROGATES.sub(lambda pair: str(msgspec.json.decode(f'"{pair[0]}"')), decoded)
     return decoded
 

@@ -1,7 +1,7 @@
 """Scalars and keys of YAML with the meaning that they have to a Kubernetes client.
 
 The rules are those of `goyaml.v2/resolve.go` and `yaml.go` in kubernetes-sigs/yaml. They differ
-from YAML 1.1: a date is a string, and so is `1:30`.
+from YAML 1.1, in which a date and `1:30` are not strings.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import yaml
 _KEYWORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **{
-        word: value
-        for value, lower in (
+        spelling: value
+        for value, words in (
             (True, ("y", "yes", "true", "on")),
             (False, ("n", "no", "false", "off")),
         )
-        for short in lower
-        for word in (short, short.capitalize(), short.upper())
+        for word in words
+        for spelling in (word, word.capitalize(), word.upper())
     },
 }
 _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _MAX_NUMBER_CHARACTERS = 400
+"""The maximum length of a number. The largest finite float has 309 digits."""
 _MAX_PLAIN_FLOAT = 1e21
 """The number from which Go's strconv.FormatFloat writes exponents."""
 
@@ -64,22 +65,22 @@ def _check_number_length(digits: str) -> None:
 def resolve_tagged(event: yaml.ScalarEvent) -> Any:
     """Return the value of a scalar that is quoted or has a tag.
 
-    Raises ValueError for an unknown tag, and for text that the tag does not fit.
+    Raises ValueError for an unknown tag, and for a text that is no value of the tag's type.
     """
     tag, text = (event.tag or "!").removeprefix("tag:yaml.org,2002:"), event.value
     if tag in ("!", "str"):
         return text
     resolved = resolve_scalar(text)
-    wanted: dict[str, tuple[type, ...]] = {
+    types_by_tag: dict[str, tuple[type, ...]] = {
         "bool": (bool,),
         "int": (int,),
         "float": (int, float),
         "null": (type(None),),
     }
-    if tag not in wanted:
+    if tag not in types_by_tag:
         raise ValueError(unknown_tag_message(event.tag))
     is_bool = isinstance(resolved, bool)
-    if not isinstance(resolved, wanted[tag]) or is_bool is not (tag == "bool"):
+    if not isinstance(resolved, types_by_tag[tag]) or is_bool is not (tag == "bool"):
         raise ValueError(f"{text!r} is not a valid {tag}")
     return float(resolved) if isinstance(resolved, int) and tag == "float" else resolved
 

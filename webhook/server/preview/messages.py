@@ -1,9 +1,9 @@
 """The messages between the server and the worker process, as frames on a Unix socket.
 
 A frame is a length of four bytes, big-endian, and a message in MessagePack. The server sends its
-view of the cluster in parts, because encoding it at once would block the event loop: each part
-takes a few milliseconds. There can be thousands of namespaces, so the worker asks for each one that
-it needs.
+view of the cluster in parts, because encoding the whole view at once would block the event loop.
+Each part takes a few milliseconds. The view is sent without namespaces, because there can be
+thousands. The worker requests each namespace that it needs.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from webhook.core.images import LookupRules
 T = TypeVar("T")
 
 HEADER_BYTES = 4
-"""The length field of a frame."""
+"""The size of the length field of a frame."""
 MAX_FRAME_BYTES = 4 * 1024 * 1024
-"""Maximum of one message. The API server accepts objects up to 3 MiB."""
+"""The maximum size of a message, which may contain an object. The API server accepts objects of at
+most 3 MiB."""
 PIECE_BYTES = 64 * 1024
-"""Part of an answer in one message."""
+"""The maximum size of an AnswerPiece."""
 PART_BYTES = 64 * 1024
-"""A part of the view ends with the object that reaches this length."""
-POLICIES_IN_MESSAGE = 20
-NODES_IN_MESSAGE = 200
-CLASSES_IN_MESSAGE = 200
-IMAGES_IN_MESSAGE = 50
+"""The size of a part of the view. A part ends with the object that reaches this size."""
+MAX_POLICIES_PER_MESSAGE = 20
+MAX_NODES_PER_MESSAGE = 200
+MAX_CLASSES_PER_MESSAGE = 200
+MAX_IMAGES_PER_MESSAGE = 50
 
 
 class PoliciesPart(msgspec.Struct, tag=True):
@@ -58,7 +59,7 @@ class ClassesPart(msgspec.Struct, tag=True):
 
 
 class ViewComplete(msgspec.Struct, tag=True):
-    """The rest of the view. The worker now compiles policies and nodes."""
+    """The last part of the view. The worker compiles policies and nodes when it arrives."""
 
     server_version: Version | None
     invents_namespaces: bool
@@ -71,14 +72,14 @@ class BodyPart(msgspec.Struct, tag=True):
 
 
 class KnownImage(msgspec.Struct, tag=True):
-    """The result of looking up an image that an earlier run needed."""
+    """The result of looking up an image that an earlier run of the same text needed."""
 
     key: bytes
     """The key in ImageNeeded."""
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
     unavailable: str | None = None
-    """Why the look-up failed; None if it succeeded."""
+    """Why the look-up failed. None if it succeeded."""
 
 
 class Run(msgspec.Struct, tag=True):
@@ -89,21 +90,21 @@ class Run(msgspec.Struct, tag=True):
     namespace: str | None
     namespace_labels: list[str] | None
     template_path: str | None
-    images: Literal["None", "Ask", "Told"]
+    images: Literal["None", "Ask", "UseKnown"]
     """What the worker does if a decision needs the configuration of an image. None: decide without
-    it. Ask: answer with the images, and the server looks them up. Told: use the KnownImages that
-    came before this message."""
+    it. Ask: answer with the images, so that the server looks them up. UseKnown: use the KnownImages
+    that came before this message."""
     cpu_seconds: int
 
 
 class NamespaceFound(msgspec.Struct, tag=True):
-    """The answer to NamespaceNeeded; None if the view does not contain the namespace."""
+    """The answer to NamespaceNeeded. None if the view does not contain the namespace."""
 
     namespace: Namespace | None
 
 
 class Ready(msgspec.Struct, tag=True):
-    """The first message of the worker."""
+    """The first message of the worker, which is then ready for a view."""
 
 
 class NamespaceNeeded(msgspec.Struct, tag=True):
@@ -119,19 +120,20 @@ class ImageNeeded(msgspec.Struct):
     """Identifies the image in KnownImage."""
     image: str
     rules: int
-    """Which RulesForImages of this run apply to the image. They are numbered from 0, as sent."""
+    """The number of the RulesForImages that apply to the image. Each run numbers them from 0, in
+    the order of sending."""
     architectures: frozenset[str]
     namespace: str
 
 
 class RulesForImages(msgspec.Struct, tag=True):
-    """Look-up rules for images in later ImagesNeeded."""
+    """The look-up rules for some of the images in later ImagesNeeded."""
 
     rules: LookupRules
 
 
 class ImagesNeeded(msgspec.Struct, tag=True):
-    """Some of the images whose configuration decisions need."""
+    """Some of the images whose configurations the decisions of a run need."""
 
     images: list[ImageNeeded]
 
@@ -163,18 +165,18 @@ ToServer: TypeAlias = (
 )
 
 _encode = msgspec.msgpack.Encoder().encode
-_for_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
-_for_server: msgspec.msgpack.Decoder[ToServer] = msgspec.msgpack.Decoder(ToServer)
+_worker_decoder: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
+_server_decoder: msgspec.msgpack.Decoder[ToServer] = msgspec.msgpack.Decoder(ToServer)
 
 
 def decode_for_worker(data: bytes) -> ToWorker:
     """Decode a message of the server. Raises msgspec.DecodeError."""
-    return _for_worker.decode(data)
+    return _worker_decoder.decode(data)
 
 
 def decode_for_server(data: bytes) -> ToServer:
     """Decode a message of the worker. Raises msgspec.DecodeError."""
-    return _for_server.decode(data)
+    return _server_decoder.decode(data)
 
 
 def frame(message: ToWorker | ToServer) -> bytes:
@@ -191,32 +193,33 @@ def frame_length(header: bytes) -> int:
     return length
 
 
-def view_parts(known: Snapshot | None, view: Snapshot) -> Iterator[ToWorker]:
-    """Yield the messages that update a worker from the view `known` to `view`.
+def view_parts(sent: Snapshot | None, view: Snapshot) -> Iterator[ToWorker]:
+    """Yield the messages that update a worker from the view `sent` to `view`.
 
-    Views of one source share unchanged objects, so comparing identities finds the changes. Nothing
-    is yielded for equal views. Namespaces are not included.
+    `sent` is the view that the worker has, or None for a new worker. Views of one source share
+    unchanged objects, so comparing identities finds the changes. Nothing is yielded for equal
+    views. Namespaces are not included.
     """
-    if known is None or known.policies is not view.policies:
+    if sent is None or sent.policies is not view.policies:
         texts = (
             policy.model_dump_json(by_alias=True, exclude_unset=True).encode()
             for policy in view.policies.documents
         )
-        for first, documents in _parts(texts, POLICIES_IN_MESSAGE, len):
+        for first, documents in _parts(texts, MAX_POLICIES_PER_MESSAGE, len):
             yield PoliciesPart(first, documents)
-    if known is None or known.nodes is not view.nodes:
-        for first, nodes in _parts(view.nodes.all, NODES_IN_MESSAGE, _encoded_bytes):
+    if sent is None or sent.nodes is not view.nodes:
+        for first, nodes in _parts(view.nodes.all, MAX_NODES_PER_MESSAGE, _encoded_bytes):
             yield NodesPart(first, nodes)
-    if known is None or known.runtime_classes is not view.runtime_classes:
+    if sent is None or sent.runtime_classes is not view.runtime_classes:
         for first, classes in _parts(
-            view.runtime_classes.values(), CLASSES_IN_MESSAGE, _encoded_bytes
+            view.runtime_classes.values(), MAX_CLASSES_PER_MESSAGE, _encoded_bytes
         ):
             yield ClassesPart(first, classes)
-    if known is None or not _same_but_for_namespaces(known, view):
+    if sent is None or not _equal_except_namespaces(sent, view):
         yield ViewComplete(view.server_version, view.invents_namespaces)
 
 
-def _same_but_for_namespaces(one: Snapshot, other: Snapshot) -> bool:
+def _equal_except_namespaces(one: Snapshot, other: Snapshot) -> bool:
     return (
         one.policies is other.policies
         and one.nodes is other.nodes
@@ -229,9 +232,9 @@ def _same_but_for_namespaces(one: Snapshot, other: Snapshot) -> bool:
 def _parts(
     items: Iterable[T], max_items: int, size_of: Callable[[T], int]
 ) -> Iterator[tuple[bool, list[T]]]:
-    """Yield the items in parts, at least one part, each with whether it is the first.
+    """Yield pairs: whether this is the first part, and the items of the part.
 
-    A part ends at `max_items` items or at PART_BYTES.
+    Without items, yield one empty part. A part ends at `max_items` items or at PART_BYTES.
     """
     first, part, size = True, list[T](), 0
     for item in items:

@@ -16,7 +16,7 @@ from webhook.images.lookup import ImageLookup
 from webhook.server.limits import PreviewLimits
 from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.answer import PreviewAnswerText, PreviewError, PreviewResult
-from webhook.server.preview.messages import IMAGES_IN_MESSAGE, KnownImage, Run
+from webhook.server.preview.messages import MAX_IMAGES_PER_MESSAGE, KnownImage, Run
 from webhook.server.preview.worker_client import (
     MissingImage,
     PreviewProcess,
@@ -39,9 +39,10 @@ class PreviewOptions:
 
 
 class Previewer:
-    """The queue in front of the worker, and the worker's lifetime. The caller closes it.
+    """A queue of previews for the worker, which this class also starts and ends.
 
-    Use it on one event loop only. The first preview starts the worker.
+    The caller closes the Previewer. Use it on one event loop only. The first preview starts the
+    worker.
     """
 
     def __init__(
@@ -64,20 +65,20 @@ class Previewer:
         self._count = count
         self._budget = MemoryBudget(limits.answer_bytes)
         self._worker_lock = asyncio.Lock()
-        self._waiting = 0
-        self._starting: asyncio.Task[PreviewProcess] | None = None
+        self._waiting_count = 0
+        self._worker_start: asyncio.Task[PreviewProcess] | None = None
         """The start of the current worker. Its result is the worker."""
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._ending: set[asyncio.Task[Any]] = set()
+        self._ending_tasks: set[asyncio.Task[Any]] = set()
 
     async def preview(self, options: PreviewOptions, body: Sequence[bytes]) -> PreviewAnswerText:
         """Return the answer to a body in pieces. The caller releases it. Raises PreviewError."""
-        if self._waiting >= self._limits.max_pending:
+        if self._waiting_count >= self._limits.max_pending:
             self._count("overloaded")
             raise PreviewError(
-                503, f"{self._waiting} previews are already waiting; try again in a minute"
+                503, f"{self._waiting_count} previews are already waiting; try again in a minute"
             )
-        self._waiting += 1
+        self._waiting_count += 1
         answer = PreviewAnswerText(self._budget, self._count)
         try:
             answer.pieces = await self._answer(options, body, answer.reserve)
@@ -87,16 +88,16 @@ class Previewer:
                 self._count("disconnected")
             raise
         finally:
-            self._waiting -= 1
+            self._waiting_count -= 1
         self._count("answered")
         return answer
 
     async def aclose(self) -> None:
         """Kill the worker, and wait until it has ended."""
         self._cancel_idle_timer()
-        if self._starting is not None:
-            self._end(self._starting, kill=True)
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        if self._worker_start is not None:
+            self._end(self._worker_start, kill=True)
+        await asyncio.gather(*self._ending_tasks, return_exceptions=True)
 
     async def _answer(
         self, options: PreviewOptions, body: Sequence[bytes], reserve: Callable[[int], None]
@@ -104,20 +105,23 @@ class Previewer:
         """Return the answer. If it needs images, look them up and run the worker a second time."""
         body_bytes = sum(map(len, body))
         mode: Literal["None", "Ask"] = "None" if self._images is None else "Ask"
-        result = await self._run(self._message(options, mode), body, body_bytes, (), reserve)
+        result = await self._run(self._run_message(options, mode), body, body_bytes, (), reserve)
         if result.missing_images and self._images is not None:
-            # The worker is free meanwhile: a slow registry must not delay other previews.
+            # The worker can run other previews during the look-ups, so that a slow registry does
+            # not delay them.
             seconds = self._limits.image_seconds
-            known = await _look_up(self._images, result.missing_images, seconds)
+            known_images = await _look_up(self._images, result.missing_images, seconds)
             result = await self._run(
-                self._message(options, "Told"), body, body_bytes, known, reserve
+                self._run_message(options, "UseKnown"), body, body_bytes, known_images, reserve
             )
         if result.refusal is not None:
             self._count("refused")
             raise PreviewError(422, result.refusal)
         return result.pieces
 
-    def _message(self, options: PreviewOptions, images: Literal["None", "Ask", "Told"]) -> Run:
+    def _run_message(
+        self, options: PreviewOptions, images: Literal["None", "Ask", "UseKnown"]
+    ) -> Run:
         return Run(
             self._settings.own_namespace,
             self._settings.linger_image,
@@ -153,11 +157,12 @@ class Previewer:
                     "`podsettle preview`, which has no such limit",
                 ) from None
             if result.refusal is not None and result.out_of_memory:
-                # Raised inside the block, so that the worker is ended: its heap is exhausted.
+                # Raised inside the block, which then kills the worker, because its heap is
+                # exhausted.
                 self._count("memory")
                 raise PreviewError(422, result.refusal)
-            if self._starting is not None and body_bytes > self._limits.reuse_bytes:
-                self._end(self._starting, kill=False)
+            if self._worker_start is not None and body_bytes > self._limits.reuse_bytes:
+                self._end(self._worker_start, kill=False)
             return result
 
     @asynccontextmanager
@@ -185,7 +190,8 @@ class Previewer:
         in_use = False
         try:
             try:
-                # A cancelled request does not cancel the start: the next request needs a worker.
+                # A cancelled request does not cancel the start, because the next request needs a
+                # worker too.
                 worker = await asyncio.shield(started)
                 in_use = True
                 async with asyncio.timeout(self._limits.start_seconds):
@@ -219,26 +225,26 @@ class Previewer:
 
     def _current_or_new(self) -> asyncio.Task[PreviewProcess]:
         """Return the start of the current worker, or start a new one."""
-        task = self._starting
+        task = self._worker_start
         if task is not None and task.done() and not _is_alive(task):
-            # It was killed while idle, for example by the kernel.
+            # The worker was killed while it was idle, for example by the kernel.
             self._end(task, kill=True)
             task = None
-        if task is None or self._starting is None:
+        if task is None or self._worker_start is None:
             memory_bytes, seconds = self._limits.memory_bytes, self._limits.start_seconds
             task = asyncio.create_task(PreviewProcess.start(memory_bytes, seconds))
-            self._starting = task
+            self._worker_start = task
         return task
 
     def _end(
         self, started: asyncio.Task[PreviewProcess], *, kill: bool
     ) -> asyncio.Task[int | None]:
         """End a worker in the background. The next preview starts a new one."""
-        if self._starting is started:
-            self._starting = None
+        if self._worker_start is started:
+            self._worker_start = None
         ending = asyncio.create_task(_close(started, kill=kill))
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        self._ending_tasks.add(ending)
+        ending.add_done_callback(self._ending_tasks.discard)
         return ending
 
     def _cancel_idle_timer(self) -> None:
@@ -247,8 +253,8 @@ class Previewer:
             self._idle_timer = None
 
     def _end_idle(self) -> None:
-        if self._starting is not None and not self._worker_lock.locked():
-            self._end(self._starting, kill=False)
+        if self._worker_start is not None and not self._worker_lock.locked():
+            self._end(self._worker_start, kill=False)
 
 
 def _is_alive(task: asyncio.Task[PreviewProcess]) -> bool:
@@ -267,21 +273,24 @@ async def _close(started: asyncio.Task[PreviewProcess], *, kill: bool) -> int | 
 async def _look_up(
     images: ImageLookup, missing: Sequence[MissingImage], seconds: float
 ) -> list[KnownImage]:
-    """Look images up in batches: hundreds of tasks at once would block the event loop."""
+    """Look images up in batches, because hundreds of tasks at once would block the event loop.
+
+    Images without a result after `seconds` count as unavailable.
+    """
     loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    found: dict[ImageQuery, ImageConfig | Unavailable] = {}
-    for start in range(0, len(missing), IMAGES_IN_MESSAGE):
-        batch = [each.query for each in missing[start : start + IMAGES_IN_MESSAGE]]
-        left = until - loop.time()
-        if left <= 0:
+    deadline = loop.time() + seconds
+    results: dict[ImageQuery, ImageConfig | Unavailable] = {}
+    for start in range(0, len(missing), MAX_IMAGES_PER_MESSAGE):
+        batch = [image.query for image in missing[start : start + MAX_IMAGES_PER_MESSAGE]]
+        remaining_seconds = deadline - loop.time()
+        if remaining_seconds <= 0:
             break
-        found |= await images.find(batch, left, max_images=None)
-    late = Unavailable(f"the registries did not answer within {seconds:g} s")
-    return [_known(each.key, found.get(each.query, late)) for each in missing]
+        results |= await images.find(batch, remaining_seconds, max_images=None)
+    timed_out = Unavailable(f"the registries did not answer within {seconds:g} s")
+    return [_known_image(image.key, results.get(image.query, timed_out)) for image in missing]
 
 
-def _known(key: bytes, found: ImageConfig | Unavailable) -> KnownImage:
-    if isinstance(found, Unavailable):
-        return KnownImage(key, unavailable=found.why)
-    return KnownImage(key, found.entrypoint, found.cmd)
+def _known_image(key: bytes, result: ImageConfig | Unavailable) -> KnownImage:
+    if isinstance(result, Unavailable):
+        return KnownImage(key, unavailable=result.why)
+    return KnownImage(key, result.entrypoint, result.cmd)

@@ -1,4 +1,4 @@
-"""The route POST /preview: shows what podsettle would do to the pods of a workload.
+"""The route POST /preview, which shows how podsettle would change the pods of a workload.
 
 The route only reads bodies and sends answers. A worker process makes the previews (`previewer`).
 """
@@ -22,7 +22,7 @@ from webhook.server.preview.answer import PreviewAnswerText, PreviewError
 from webhook.server.preview.previewer import Previewer, PreviewOptions
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-"""The API server accepts objects up to 3 MiB."""
+"""The maximum size of a body. The API server accepts objects of at most 3 MiB."""
 _DISCONNECTED = "the client has disconnected"
 
 
@@ -33,7 +33,10 @@ class Problem(BaseModel):
 
 
 def preview_router(previewer: Previewer, budget: MemoryBudget, limits: PreviewLimits) -> APIRouter:
-    """Return the route. A body counts against the budget until its preview is made."""
+    """Return the router for POST /preview.
+
+    A body counts against the budget until its preview is made.
+    """
     router = APIRouter()
 
     @router.post(
@@ -76,8 +79,8 @@ def preview_router(previewer: Previewer, budget: MemoryBudget, limits: PreviewLi
         ] = None,
     ) -> Response:
         options = PreviewOptions(namespace, namespace_labels, template_path)
-        with budget.reserve() as add:
-            body = await _read(request, budget, add, limits.body_timeout_seconds)
+        with budget.reserve() as add_bytes:
+            body = await _read_body(request, budget, add_bytes, limits.body_timeout_seconds)
             try:
                 answer = await _while_connected(request, previewer.preview(options, body))
             except PreviewError as error:
@@ -104,7 +107,8 @@ class _Answer(Response):
             while pieces:
                 piece = {"type": "http.response.body", "body": pieces.popleft()}
                 await send(piece | {"more_body": bool(pieces)})
-                # If the client reads quickly, send() never waits, and reviews would be delayed.
+                # send() does not wait if the client reads quickly. Without this pause, a long
+                # answer would delay reviews.
                 await asyncio.sleep(0)
         finally:
             self._answer.release()
@@ -113,29 +117,32 @@ class _Answer(Response):
 async def _while_connected(
     request: Request, preview: Coroutine[Any, Any, PreviewAnswerText]
 ) -> PreviewAnswerText:
-    """Return the result of a coroutine. Cancel it if the client disconnects."""
-    made = asyncio.create_task(preview)
-    gone = asyncio.create_task(_disconnected(request))
+    """Return the result of a preview. Cancel the preview if the client disconnects.
+
+    Raises HTTPException after a disconnect.
+    """
+    preview_task = asyncio.create_task(preview)
+    disconnect_task = asyncio.create_task(_wait_for_disconnect(request))
     try:
-        await asyncio.wait((made, gone), return_when=asyncio.FIRST_COMPLETED)
-        if made.done():
-            return made.result()
+        await asyncio.wait((preview_task, disconnect_task), return_when=asyncio.FIRST_COMPLETED)
+        if preview_task.done():
+            return preview_task.result()
         raise HTTPException(503, _DISCONNECTED)
     finally:
-        for task in (made, gone):
+        for task in (preview_task, disconnect_task):
             task.cancel()
-        await asyncio.gather(made, gone, return_exceptions=True)
+        await asyncio.gather(preview_task, disconnect_task, return_exceptions=True)
 
 
-async def _disconnected(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _read(
-    request: Request, budget: MemoryBudget, add: Callable[[int], None], timeout_seconds: float
+async def _read_body(
+    request: Request, budget: MemoryBudget, add_bytes: Callable[[int], None], timeout_seconds: float
 ) -> list[bytes]:
-    """Return the body in pieces. The worker joins them, so that this process makes no copy."""
+    """Return the body in pieces. This process does not copy them, because the worker joins them."""
     body: list[bytes] = []
     length = 0
     try:
@@ -143,7 +150,7 @@ async def _read(
             async for chunk in request.stream():
                 body.append(chunk)
                 length += len(chunk)
-                add(len(chunk))
+                add_bytes(len(chunk))
                 if length > MAX_BODY_BYTES:
                     raise HTTPException(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
                 if budget.exhausted:

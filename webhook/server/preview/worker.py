@@ -1,8 +1,9 @@
 """The worker process: `python -m webhook.server.preview.worker`, with its socket as stdin.
 
-It parses, decides and renders the input of /preview in a process of its own, so that no preview
-delays a review. It has limits on memory and CPU, a lower priority, and is killed after a deadline.
-It ends when the server closes the socket or dies, even while it is busy (`Channel`).
+The input of /preview is parsed, decided and rendered in a process of its own, so that no preview
+delays a review. The process has limits on memory and CPU, and a lower priority. The server kills it
+after a deadline. It ends when the server closes the socket or dies, even while it is busy
+(`Channel`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.preview.document import DocumentError
 from webhook.server.preview.messages import (
-    IMAGES_IN_MESSAGE,
+    MAX_IMAGES_PER_MESSAGE,
     PIECE_BYTES,
     AnswerPiece,
     BodyPart,
@@ -55,15 +56,18 @@ from webhook.server.preview.worker_channel import (
 from webhook.server.preview.worker_run import MAX_IMAGES, PreviewRun, RunImages
 
 MAX_DETAIL_CHARACTERS = 10_000
-"""Maximum of an error. It contains names, kinds and keys of the text, which can be long."""
-_WORK_SECONDS, _PAUSE_SECONDS = 0.02, 0.01
-"""CPU time after which the worker pauses, and the length of the pause. A CPU limit applies to the
-whole container: when it is used up, the kernel also stops the server for the rest of a period of
+"""The maximum length of an error message. It quotes names, kinds and keys of the text, which can be
+long."""
+_WORK_SECONDS = 0.02
+"""The CPU time after which the worker pauses. A CPU limit applies to the whole container. When the
+container has used up its CPU time, the kernel also stops the server for the rest of a period of
 100 ms."""
+_PAUSE_SECONDS = 0.01
+"""The length of a pause."""
 
 
 class _Worker:
-    """The state between messages: the view, and the parts that have arrived for the next run."""
+    """The state of the worker: its view, and the parts that have arrived for the next run."""
 
     def __init__(self, channel: Channel, memory_bytes: int) -> None:
         self._channel = channel
@@ -92,8 +96,10 @@ class _Worker:
                 self._nodes = [*(() if first else self._nodes), *nodes]
                 self._nodes_changed = True
             case ClassesPart(first, classes):
-                known = {} if first else self._classes
-                self._classes = known | {found.name: found for found in classes}
+                earlier = {} if first else self._classes
+                self._classes = earlier | {
+                    runtime_class.name: runtime_class for runtime_class in classes
+                }
             case ViewComplete():
                 self._compile(message)
             case BodyPart(data):
@@ -109,12 +115,13 @@ class _Worker:
             case _:
                 raise UnexpectedMessageError(repr(type(message)))
 
-    def _compile(self, rest: ViewComplete) -> None:
+    def _compile(self, message: ViewComplete) -> None:
+        """Build the view from the parts that have arrived."""
         view = replace(
             self._view,
             runtime_classes=self._classes,
-            server_version=rest.server_version,
-            invents_namespaces=rest.invents_namespaces,
+            server_version=message.server_version,
+            invents_namespaces=message.invents_namespaces,
         )
         if self._policies_changed:
             documents = map(SettlePolicy.model_validate_json, self._policies)
@@ -126,11 +133,14 @@ class _Worker:
         self._view = view
 
     def _run(self, run: Run) -> None:
+        """Preview the text that has arrived, and send the answer, missing images or a refusal."""
         _limit_cpu(run.cpu_seconds)
-        body, found = b"".join(self._body), self._images
+        body, known_images = b"".join(self._body), self._images
         self._body, self._images = [], {}
         view = replace(self._view, namespaces=Namespaces(self._channel))
-        images = NO_IMAGES if run.images == "None" else RunImages(found, run.images == "Told")
+        images = (
+            NO_IMAGES if run.images == "None" else RunImages(known_images, run.images == "UseKnown")
+        )
         try:
             preview = PreviewRun(run, view, images)
             preview.read(body)
@@ -142,12 +152,13 @@ class _Worker:
         except (DocumentError, ValueError) as error:
             self._channel.send(Refused(_shorten(str(error))))
         except MemoryError:
-            # The message was encoded at the start, because there may be no memory for it now. The
-            # server starts a new worker, because this heap is fragmented.
+            # This message was encoded when the worker started, because there may be no memory now.
+            # The server starts a new worker, because this heap is fragmented.
             self._channel.send_frame(self._out_of_memory)
             os._exit(0)
 
     def _answer(self, preview: PreviewRun) -> None:
+        """Send the answer in pieces of PIECE_BYTES."""
         piece = bytearray()
         for part in preview.answer():
             piece += part
@@ -157,6 +168,7 @@ class _Worker:
         self._channel.send(AnswerPiece(bytes(piece)))
 
     def _request_images(self, missing: Mapping[bytes, ImageQuery]) -> None:
+        """Ask the server to look images up. Each set of look-up rules is sent only once."""
         rules: dict[LookupRules, int] = {}
         images: list[ImageNeeded] = []
         for key, query in islice(missing.items(), MAX_IMAGES):
@@ -166,8 +178,8 @@ class _Worker:
             namespace = query.namespace[:MAX_NAMESPACE_CHARACTERS]
             index = rules[query.rules]
             images.append(ImageNeeded(key, query.image, index, query.architectures, namespace))
-        for start in range(0, len(images), IMAGES_IN_MESSAGE):
-            self._channel.send(ImagesNeeded(images[start : start + IMAGES_IN_MESSAGE]))
+        for start in range(0, len(images), MAX_IMAGES_PER_MESSAGE):
+            self._channel.send(ImagesNeeded(images[start : start + MAX_IMAGES_PER_MESSAGE]))
 
 
 def _shorten(detail: str) -> str:
@@ -178,12 +190,15 @@ def _shorten(detail: str) -> str:
 
 
 def _limit_cpu(seconds: int) -> None:
-    """End the process after `seconds` more of CPU time, even if the server cannot kill it."""
-    _limit(resource.RLIMIT_CPU, math.ceil(time.process_time()) + seconds)
+    """Let the kernel end the process after `seconds` more of CPU time.
+
+    The kernel does so even if the server cannot kill the process.
+    """
+    _set_soft_limit(resource.RLIMIT_CPU, math.ceil(time.process_time()) + seconds)
 
 
-def _limit(kind: int, value: int) -> None:
-    """Set a soft limit, at most the inherited hard limit."""
+def _set_soft_limit(kind: int, value: int) -> None:
+    """Set a soft limit of this process. It is at most the inherited hard limit."""
     _, hard = resource.getrlimit(kind)
     limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (limit, hard))
@@ -198,7 +213,7 @@ def main() -> None:
     memory_bytes = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # RLIMIT_DATA limits private writable memory: the heap, not memory shared with other processes.
-    _limit(resource.RLIMIT_DATA, memory_bytes)
+    _set_soft_limit(resource.RLIMIT_DATA, memory_bytes)
     signal.signal(signal.SIGPROF, _pause)
     signal.setitimer(signal.ITIMER_PROF, _WORK_SECONDS, _WORK_SECONDS)
     channel = Channel(socket.socket(fileno=0))

@@ -21,8 +21,10 @@ from webhook.server.preview.messages import (
 )
 
 MAX_NAMESPACE_CHARACTERS = 63
-"""RFC 1123. A longer name cannot be a namespace, so the server is not asked for it."""
+"""The maximum length of a namespace's name (RFC 1123). A longer name is not sent to the server."""
 _STACK_BYTES = 256 * 1024
+"""The stack size of the thread that reads the socket. The default of several MiB would count
+against the worker's memory limit."""
 
 
 class UnexpectedMessageError(Exception):
@@ -30,7 +32,10 @@ class UnexpectedMessageError(Exception):
 
 
 class Channel:
-    """The socket to the server. A thread reads it, and ends the process at the end of the data."""
+    """The socket to the server.
+
+    A thread reads the socket, and ends the process when the socket is closed.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -56,27 +61,30 @@ class Channel:
                 while header := stream.read(HEADER_BYTES):
                     self._received.put(stream.read(frame_length(header)))
         finally:
-            # Not sys.exit: the main thread may be busy, and there is nothing to save.
+            # os._exit ends the process even if the main thread is busy. There is nothing to save.
             os._exit(0)
 
 
 class Namespaces(Mapping[str, Namespace]):
-    """The namespaces of the view, each requested once per run. Iterates over the received ones."""
+    """The namespaces of the view. Each one is requested once in a run, when it is first needed.
+
+    Iteration yields only the namespaces that were requested and exist.
+    """
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._known: dict[str, Namespace | None] = {}
+        self._answers: dict[str, Namespace | None] = {}
 
     def __getitem__(self, name: str) -> Namespace:
-        if name not in self._known:
-            self._known[name] = self._request(name)
-        found = self._known[name]
-        if found is None:
+        if name not in self._answers:
+            self._answers[name] = self._request(name)
+        namespace = self._answers[name]
+        if namespace is None:
             raise KeyError(name)
-        return found
+        return namespace
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name, found in self._known.items() if found is not None)
+        return (name for name, namespace in self._answers.items() if namespace is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -37,12 +37,14 @@ from webhook.server.preview.messages import (
 
 _MODULE = "webhook.server.preview.worker"
 _NICENESS = 10
-"""Lower priority than the thread that answers reviews, in a server with priority 0. Not the lowest
-one: beside other processes with priority 0, the worker would not even start in time."""
+"""The worker's niceness beside a server with niceness 0. It gives the worker a lower priority than
+the thread that answers reviews. With the lowest priority, the worker would not start in time beside
+other processes with niceness 0."""
 _MAX_NICENESS = 19
 _BUFFER_BYTES = 256 * 1024
 _EXIT_SECONDS = 5.0
-"""For a worker to exit after its socket was closed. Then it is killed."""
+"""The time in which a worker must exit after its socket was closed. After this time it is
+killed."""
 
 
 class WorkerError(Exception):
@@ -113,7 +115,7 @@ class PreviewProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """The worker's process ID."""
         return self._process.pid
 
     @property
@@ -151,10 +153,10 @@ class PreviewProcess:
                     reserve(len(data))
                     result.pieces.append(data)
                 case NamespaceNeeded(name):
-                    known = self._view.namespaces.get(name) if self._view else None
-                    await self._send(NamespaceFound(known))
-                case RulesForImages(found):
-                    rules.append(found)
+                    namespace = self._view.namespaces.get(name) if self._view else None
+                    await self._send(NamespaceFound(namespace))
+                case RulesForImages(lookup_rules):
+                    rules.append(lookup_rules)
                 case ImagesNeeded(needed):
                     result.missing_images += [
                         MissingImage(
@@ -177,7 +179,7 @@ class PreviewProcess:
                     raise WorkerError(f"it sent {type(message).__name__}")
 
     async def close(self, *, kill: bool = False) -> int:
-        """End the worker and return its exit code. Without `kill` it may finish its output."""
+        """End the worker and return its exit code. Without `kill` it has time to exit by itself."""
         self._writer.close()
         if kill:
             self._process.kill()
@@ -189,8 +191,8 @@ class PreviewProcess:
             await self._writer.drain()
         except ConnectionError:
             raise WorkerError("it ended") from None
-        # drain() does not wait while buffers have space. Without a pause, all parts together would
-        # delay reviews.
+        # drain() does not wait while buffers have space. Without this pause, sending all parts
+        # would delay reviews.
         await asyncio.sleep(0)
 
     async def _receive(self) -> ToServer:
@@ -225,6 +227,7 @@ def worker_niceness(server_niceness: int) -> int:
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:
+    """Wait until a process has ended, kill it after a timeout, and return its exit code."""
     try:
         return process.wait(_EXIT_SECONDS)
     except subprocess.TimeoutExpired:

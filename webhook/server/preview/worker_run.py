@@ -1,4 +1,4 @@
-"""One run of the worker: from a text to the JSON of a PreviewAnswer."""
+"""One run of the worker, which makes the JSON of a PreviewAnswer from a text."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from webhook.server.preview.messages import Run
 MAX_PODS = 500
 MAX_OBJECTS_WITHOUT_POD = 5_000
 MAX_ERROR_LINES = 20
-"""Lines of an error that lists objects without a pod."""
+"""The maximum number of lines in an error that lists objects without a pod."""
 MAX_IMAGES = 500
-"""Images that are looked up for one preview."""
+"""The maximum number of images that are looked up for one preview."""
 
 
 class RunImages(Mapping[ImageQuery, ImageConfig | Unavailable]):
     """The image configurations of a run. Invalid image names count as unavailable."""
 
-    def __init__(self, found: Mapping[bytes, ImageConfig | Unavailable], complete: bool) -> None:
-        """If `complete` is set, images that are not in `found` will not be looked up any more."""
-        self._found = found
+    def __init__(self, known: Mapping[bytes, ImageConfig | Unavailable], complete: bool) -> None:
+        """`known` has the results of look-ups by image key. If `complete`, no more follow."""
+        self._known = known
         self._complete = complete
 
     def __getitem__(self, query: ImageQuery) -> ImageConfig | Unavailable:
-        found = self._found.get(image_key(query))
-        if found is not None:
-            return found
+        result = self._known.get(image_key(query))
+        if result is not None:
+            return result
         try:
             parse_reference(query.image)
         except ValueError as error:
@@ -50,7 +50,7 @@ class RunImages(Mapping[ImageQuery, ImageConfig | Unavailable]):
         raise NotImplementedError
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._known)
 
 
 def image_key(query: ImageQuery) -> bytes:
@@ -61,7 +61,7 @@ def image_key(query: ImageQuery) -> bytes:
 
 
 class PreviewRun:
-    """The preview of one text."""
+    """The preview of one text: the decisions on its pods, and the answer."""
 
     def __init__(self, run: Run, view: Snapshot, images: KnownImages) -> None:
         self._run = run
@@ -69,9 +69,9 @@ class PreviewRun:
         self._images = images
         self._pods: list[bytes] = []
         self._without_pod: dict[bool, list[ObjectWithoutPod]] = {True: [], False: []}
-        """Objects by whether they are malformed."""
+        """The objects without a pod, by whether they are malformed."""
         self.missing_images: dict[bytes, ImageQuery] = {}
-        """Images that must be looked up before there is an answer, by their keys."""
+        """The images that must be looked up before the text can be answered, by their keys."""
 
     def read(self, body: bytes) -> None:
         """Decide on all pods of a text. Raises DocumentError or ValueError for invalid input."""
@@ -80,9 +80,9 @@ class PreviewRun:
         documents = load_documents(body, "body")
         if not documents:
             raise ValueError("the body is empty: send a Pod or a workload")
-        count = 0
+        pod_count = 0
         for document in documents:
-            for found in preview_all(
+            for preview in preview_all(
                 document.value,
                 self._view.policies,
                 self._view,
@@ -92,22 +92,23 @@ class PreviewRun:
                 template_path=self._run.template_path,
                 images=self._images,
             ):
-                if isinstance(found, PassedOver):
-                    self._add_without_pod(render_passed_over(found, document), found.malformed)
+                if isinstance(preview, PassedOver):
+                    passed_over = render_passed_over(preview, document)
+                    self._add_without_pod(passed_over, preview.malformed)
                     continue
-                count += 1
-                if count > MAX_PODS:
+                pod_count += 1
+                if pod_count > MAX_PODS:
                     raise ValueError(f"more than {MAX_PODS} pods: send them in parts")
                 if self._run.images == "Ask":
-                    for query in found.decision.missing_images:
+                    for query in preview.decision.missing_images:
                         self.missing_images.setdefault(image_key(query), query)
                 if not self.missing_images:
-                    self._pods.append(render(found).model_dump_json(by_alias=True).encode())
-        if not count:
+                    self._pods.append(render(preview).model_dump_json(by_alias=True).encode())
+        if not pod_count:
             raise ValueError(self._no_pod_message())
 
-    def _add_without_pod(self, found: ObjectWithoutPod, malformed: bool) -> None:
-        self._without_pod[malformed].append(found)
+    def _add_without_pod(self, passed_over: ObjectWithoutPod, malformed: bool) -> None:
+        self._without_pod[malformed].append(passed_over)
         if sum(map(len, self._without_pod.values())) > MAX_OBJECTS_WITHOUT_POD:
             raise ValueError(
                 f"more than {MAX_OBJECTS_WITHOUT_POD} objects without a pod: send them in parts"
@@ -115,13 +116,13 @@ class PreviewRun:
 
     def _no_pod_message(self) -> str:
         objects = [*self._without_pod[True], *self._without_pod[False]]
-        lines = [str(found) for found in objects[:MAX_ERROR_LINES]]
+        lines = [str(passed_over) for passed_over in objects[:MAX_ERROR_LINES]]
         if len(objects) > len(lines):
             lines.append(f"and {len(objects) - len(lines)} more objects without a pod")
         return "\n".join(lines) or "the list is empty: there is no pod in it"
 
     def answer(self) -> Iterator[bytes]:
-        """Yield the JSON of a PreviewAnswer, in parts of any length."""
+        """Yield the JSON of a PreviewAnswer, in pieces of different lengths."""
         for name, items in (
             (b'{"pods":[', self._pods),
             (b'],"passedOver":[', _encoded(self._without_pod[False])),
@@ -136,4 +137,4 @@ class PreviewRun:
 
 
 def _encoded(objects: list[ObjectWithoutPod]) -> Iterator[bytes]:
-    return (found.model_dump_json(by_alias=True).encode() for found in objects)
+    return (passed_over.model_dump_json(by_alias=True).encode() for passed_over in objects)

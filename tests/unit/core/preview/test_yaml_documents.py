@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.yaml_texts import YAMLISH, load, refused
 from webhook.core.preview.document import Document, DocumentError
-from webhook.core.preview.yaml_documents import each_document, load_documents
+from webhook.core.preview.yaml_documents import iterate_documents, load_documents
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_every_document_that_is_not_empty_is_read(text: str, values: list[Any]) 
 
 
 def test_document_is_yielded_before_the_next_one_is_read() -> None:
-    documents = each_document("a: 1\n---\nb: {", "f")
+    documents = iterate_documents("a: 1\n---\nb: {", "f")
     assert next(documents).value == {"a": 1}
     with pytest.raises(DocumentError):
         next(documents)
@@ -177,8 +177,8 @@ def test_absent_value_has_the_line_of_the_value_around_it() -> None:
 
 
 TEMPLATE = (
-    "a key has to be a plain value; text with '{{' is a template, not YAML: give its output, for a "
-    "Helm chart that of helm template"
+    "a key has to be a plain value; text with '{{' is a template, not YAML: give the template's "
+    "output, such as that of helm template"
 )
 
 

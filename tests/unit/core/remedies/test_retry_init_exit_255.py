@@ -77,8 +77,9 @@ def test_injected_and_regular_containers_get_no_rule(name: str) -> None:
 def test_pod_with_another_restart_policy_is_unchanged(restarts: str | None) -> None:
     decision = decide_pod(pod(QUICK, restartPolicy=restarts), make_view())
     assert reasons(decision) == ["prepare: AlreadySettled"]
-    assert decision.outcomes[0].message == "the pod's restartPolicy retries it, whatever the " \
-        "exit code"  # fmt: skip
+    assert decision.outcomes[0].message == (
+        "the pod's restartPolicy restarts it after every failure"
+    )  # fmt: skip
     assert decision.operations == ()
 
 
