@@ -13,7 +13,7 @@ from webhook.cli.hints import policy_hints, unknown_class_hints
 from webhook.cli.options import InputError, paths_argument
 from webhook.cluster.manifest_loader import (
     SUFFIXES,
-    FoundObject,
+    ManifestObject,
     ManifestsError,
     duplicates,
     manifest_files,
@@ -44,7 +44,7 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
 
     Exit codes: 0 no problem; 1 a problem was found; 2 another error.
     """
-    objects: list[FoundObject] = []
+    objects: list[ManifestObject] = []
     problems: list[ManifestProblem] = []
     for file_objects, file_problems in _read_manifests(paths):
         objects += file_objects
@@ -68,7 +68,9 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         context.exit(1)
 
 
-def _hints(objects: Iterable[FoundObject], policies: Mapping[str, SettlePolicy]) -> Iterator[str]:
+def _hints(
+    objects: Iterable[ManifestObject], policies: Mapping[str, SettlePolicy]
+) -> Iterator[str]:
     """Yield hints about valid policies that may not do what their author wants."""
     in_file_order = list(policies.values())[::-1]
     for policy in in_file_order:
@@ -80,7 +82,7 @@ def _hints(objects: Iterable[FoundObject], policies: Mapping[str, SettlePolicy])
 
 def _read_manifests(
     paths: tuple[Path, ...],
-) -> Iterator[tuple[list[FoundObject], tuple[ManifestProblem, ...]]]:
+) -> Iterator[tuple[list[ManifestObject], tuple[ManifestProblem, ...]]]:
     for path in paths:
         if str(path) == "-":
             yield parse_manifest(sys.stdin.buffer.read(), "stdin")

@@ -1,1 +1,1 @@
-"""The connection to the cluster: what podsettle reads from it and writes to it."""
+"""The modules that read from the cluster and write to it."""

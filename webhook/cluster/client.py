@@ -1,8 +1,8 @@
 """A client of the API server that sends and receives JSON, based on `kubernetes.aio`.
 
-`kubernetes.aio` provides the kubeconfig with all its ways to log in, the in-cluster account with
-tokens that change, TLS and proxies. podsettle does not use its typed models: they take much memory
-and drop fields that are newer than the library.
+`kubernetes.aio` provides the authentication methods of kubeconfigs, in-cluster service accounts
+whose tokens are rotated, TLS and proxies. podsettle does not use the library's typed models. They
+take much memory, and they drop fields that are newer than the library.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ from webhook.cluster.watch import WatchLimits, lines_until_silent
 Json = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
-# For one request and its response, except watches and streams.
+# The time limit for a request and its response, except for watches and streams.
 _TIMEOUT_SECONDS = 10.0
-# How long aiohttp needs to close TLS connections, by the section "Graceful Shutdown" of its client
-# documentation.
+# aiohttp needs this time to close TLS connections. The number is from the section "Graceful
+# Shutdown" of its client documentation.
 _CLOSE_SECONDS = 0.25
 
 
 class PageMetadata(msgspec.Struct, rename="camel"):
-    """The metadata of a page."""
+    """The metadata of a page of a list."""
 
     resource_version: str
     next: str = msgspec.field(default="", name="continue")
-    """The token for the next page; empty on the last page."""
+    """The token for the next page. It is empty on the last page."""
 
 
 class Page(msgspec.Struct):
     """A page of a list."""
 
     metadata: PageMetadata
-    raw: list[msgspec.Raw] | None = msgspec.field(default=None, name="items")
+    raw_items: list[msgspec.Raw] | None = msgspec.field(default=None, name="items")
 
     @property
     def items(self) -> Iterator[Json]:
         """The objects, decoded one at a time. Raises Unreachable.
 
-        All decoded objects of a page together would take much memory and fragment the heap.
+        To decode all objects of a page at once would take much memory and fragment the heap.
         """
-        for raw in self.raw or ():
+        for raw_item in self.raw_items or ():
             try:
-                yield _decode(raw)
+                yield _decode(raw_item)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise Unreachable(f"list: an object is not valid JSON: {error}") from None
 
@@ -75,7 +75,7 @@ _decode_page = msgspec.json.Decoder(Page).decode
 
 
 class ApiServer:
-    """A connection to an API server, to be closed with `async with`."""
+    """A client for one API server. Use it with `async with`, which closes its connections."""
 
     def __init__(self, configuration: Configuration, namespace: str = "default") -> None:
         self.namespace = namespace
@@ -92,27 +92,38 @@ class ApiServer:
         kubeconfig: str | None = None,
         context: str | None = None,
     ) -> Self:
-        """Return a connection to the first cluster that is configured; send no request yet.
+        """Return a client for the first configured cluster, without sending a request.
 
-        The order is: the kubeconfig in KUBECONFIG, the cluster that this process runs in,
-        `~/.kube/config`. A CI job may run in a pod and use another cluster by KUBECONFIG. The
-        webhook serves its own cluster: with `in_cluster_first`, that one comes first. `kubeconfig`
-        and `context` are kubectl's flags; with either, the own cluster is not considered.
+        The configurations are tried in this order:
 
-        A connection to the own cluster uses no proxy. Others use the kubeconfig's `proxy-url`, or
-        HTTPS_PROXY.
+        1. the kubeconfig that the environment variable KUBECONFIG names
+        2. the cluster in which this process runs
+        3. `~/.kube/config`
 
-        Raises NoClusterError where no cluster is configured, or the configuration is not valid.
+        KUBECONFIG comes first because a CI job may run in a pod and use another cluster. With
+        `in_cluster_first`, the second configuration comes first. The webhook sets it, because it
+        serves the cluster in which it runs. `kubeconfig` and `context` have the meaning of
+        kubectl's flags. If one of them is given, the second configuration is skipped.
+
+        The second configuration uses no proxy. The other configurations use the kubeconfig's
+        `proxy-url`, or HTTPS_PROXY.
+
+        Raises NoClusterError if no cluster is configured, or if the configuration is not valid.
         """
         configuration = Configuration()
-        # No retries here, because callers retry and have deadlines. None and not False: the client
-        # reads False as 0, and 0 as unlimited retries of 5xx responses.
+        # The client must not retry, because callers retry and have deadlines. The value None
+        # disables retries. The client would convert False to 0, and 0 means unlimited retries of
+        # 5xx responses.
         configuration.retries = None
         # kubectl accepts CAs that VERIFY_X509_STRICT rejects; see `webhook.tls_verification`.
         configuration.disable_strict_ssl_verification = True
-        # The library reads this variable only once, when it is imported.
-        variable = os.environ.get("KUBECONFIG")
-        if in_cluster() and (in_cluster_first or not variable) and not (kubeconfig or context):
+        # podsettle reads KUBECONFIG itself, because the library reads it only when it is imported.
+        kubeconfig_env = os.environ.get("KUBECONFIG")
+        if (
+            in_cluster()
+            and (in_cluster_first or not kubeconfig_env)
+            and not (kubeconfig or context)
+        ):
             try:
                 load_incluster_config(configuration)
                 # HTTPS_PROXY is for registries. A company's proxy cannot reach the address of a
@@ -121,11 +132,11 @@ class ApiServer:
                 return cls(configuration, own_namespace())
             except Exception as error:
                 raise NoClusterError(f"no cluster found: {error}") from None
-        path = kubeconfig or variable or _default_kubeconfig()
+        path = kubeconfig or kubeconfig_env or _default_kubeconfig()
         if not _any_exists(path):
             if kubeconfig:
                 raise NoClusterError(f"{path} (--kubeconfig) does not exist")
-            origin = " (KUBECONFIG)" if variable else ""
+            origin = " (KUBECONFIG)" if kubeconfig_env else ""
             raise NoClusterError(
                 f"no cluster found: {path}{origin} does not exist; set KUBECONFIG, or run in a pod"
             )
@@ -147,7 +158,7 @@ class ApiServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close all connections."""
+        """Close all connections, and wait until they are closed."""
         await self._rest.close()
         # aiohttp closes TLS connections in the background, and the event loop must not end first.
         await asyncio.sleep(_CLOSE_SECONDS)
@@ -162,11 +173,11 @@ class ApiServer:
         accept: str = "application/json",
         timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> Json:
-        """Send one request and return the decoded response; `path` includes the query.
+        """Send one request and return the decoded response.
 
-        `timeout` is in seconds. Raises ApiError and Unreachable.
+        `path` includes the query. `timeout` is in seconds. Raises ApiError and Unreachable.
         """
-        content = await self._read(method, path, body, content_type, accept, timeout)
+        content = await self._request_bytes(method, path, body, content_type, accept, timeout)
         try:
             answer: Json = _decode(content)
         except msgspec.DecodeError:
@@ -175,7 +186,9 @@ class ApiServer:
 
     async def page(self, path: str, accept: str) -> Page:
         """Request one page of a list. Raises ApiError and Unreachable."""
-        content = await self._read("GET", path, None, "application/json", accept, _TIMEOUT_SECONDS)
+        content = await self._request_bytes(
+            "GET", path, None, "application/json", accept, _TIMEOUT_SECONDS
+        )
         try:
             return _decode_page(content)
         except msgspec.DecodeError:
@@ -185,15 +198,16 @@ class ApiServer:
     async def watch(
         self, path: str, accept: str, seconds: float, limits: WatchLimits
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Watch, and yield an iterator over the response's lines, one event each.
+        """Start a watch, and yield an iterator over the lines of the response.
 
-        The iterator ends after `seconds`, or when the watch is silent for too long. Raises ApiError
-        and Unreachable, the latter also where the API server does not answer in time.
+        Each line contains one event. The iterator ends after `seconds`, or when no line arrives for
+        `limits.silent_seconds`. Raises ApiError. Raises Unreachable if the connection fails, or if
+        the API server does not answer in time.
         """
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
             async with asyncio.timeout(limits.answer_seconds):
-                response = await self._open("GET", path, None, "application/json", accept, timeout)
+                response = await self._send("GET", path, None, "application/json", accept, timeout)
             async with response:
                 if response.status >= 300:
                     raise ApiError(response.status, status_message(await response.read()))
@@ -201,15 +215,17 @@ class ApiServer:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"GET {path}: {describe(error)}") from None
 
-    async def stream(self, path: str, silence: float) -> AsyncGenerator[bytes]:
-        """Yield the chunks of a response body of any length as they arrive.
+    async def stream(self, path: str, max_silence_seconds: float) -> AsyncGenerator[bytes]:
+        """Yield the chunks of a response body when they arrive, so that it can have any length.
 
-        Raises ApiError and Unreachable, the latter also where the body is incomplete, or nothing
-        arrives for `silence` seconds.
+        Raises ApiError. Raises Unreachable if the connection fails, if the body is incomplete, or
+        if no data arrives for `max_silence_seconds`.
         """
-        timeout = aiohttp.ClientTimeout(total=None, connect=_TIMEOUT_SECONDS, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(
+            total=None, connect=_TIMEOUT_SECONDS, sock_read=max_silence_seconds
+        )
         try:
-            response = await self._open("GET", path, None, "application/json", "*/*", timeout)
+            response = await self._send("GET", path, None, "application/json", "*/*", timeout)
             async with response:
                 if response.status >= 300:
                     raise ApiError(response.status, status_message(await response.read()))
@@ -218,7 +234,7 @@ class ApiServer:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"GET {path}: {describe(error)}") from None
 
-    async def _read(
+    async def _request_bytes(
         self,
         method: str,
         path: str,
@@ -227,8 +243,9 @@ class ApiServer:
         accept: str,
         timeout: float,  # noqa: ASYNC109
     ) -> bytes:
+        """Send one request and return the response body. Raises ApiError and Unreachable."""
         try:
-            response = await self._open(method, path, body, content_type, accept, timeout)
+            response = await self._send(method, path, body, content_type, accept, timeout)
             content = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{method} {path}: {describe(error)}") from None
@@ -236,7 +253,7 @@ class ApiServer:
             raise ApiError(response.status, status_message(content))
         return content
 
-    async def _open(
+    async def _send(
         self,
         method: str,
         path: str,
@@ -245,6 +262,10 @@ class ApiServer:
         accept: str,
         timeout: Any,  # noqa: ASYNC109
     ) -> aiohttp.ClientResponse:
+        """Send one request with credentials, and return the response with its body unread.
+
+        `timeout` is in seconds, or a ClientTimeout.
+        """
         headers = {"Content-Type": content_type, "Accept": accept, "User-Agent": "podsettle"}
         settings: Mapping[str, Any] = await self._configuration.auth_settings()
         for setting in settings.values():
@@ -264,5 +285,5 @@ def _default_kubeconfig() -> str:
 
 
 def _any_exists(paths: str) -> bool:
-    """Return whether one of the files in a value of KUBECONFIG exists."""
+    """Return whether at least one file exists in a list of paths, as in KUBECONFIG."""
     return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)

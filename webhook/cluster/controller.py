@@ -1,8 +1,8 @@
-"""All parts of a replica that runs in a cluster, except the HTTP server.
+"""The components of a replica that runs in a cluster, except the HTTP server.
 
-Each replica watches the cluster and answers reviews. Only the leader writes: the Secret of
-certificates, podsettle's part of the webhook configuration, and the status of policies. Answers to
-reviews never depend on these writes.
+Each replica watches the cluster and answers reviews. Only the leader writes to the cluster. It
+writes the Secret of certificates, podsettle's part of the webhook configuration, and the status of
+policies. Answers to reviews never depend on these writes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from webhook.tls.source import CertificateSource
 
 
 class Controller:
-    """The parts of a replica, connected with each other.
+    """The components of a replica, which this class connects and runs.
 
     All replicas of an installation share the namespace, the Lease and the webhook configuration.
-    Without a webhook configuration, podsettle neither reads nor writes one.
+    If `webhook_configuration_name` is None, podsettle neither reads nor writes a webhook
+    configuration.
     """
 
     def __init__(
@@ -43,7 +44,8 @@ class Controller:
         self._server = server
         self.source = KubernetesSource(server)
         self._crd = InstalledCrd(server)
-        # Two processes with the same identity would both act as the leader.
+        # The random suffix makes the identity unique. Two processes with the same identity would
+        # both act as the leader.
         identity = f"{socket.gethostname()}_{os.urandom(6).hex()}"
         self.elector = LeaderElector(server, namespace, lease_name, identity)
         self.webhook_configuration: WebhookConfiguration | None = None
@@ -87,10 +89,11 @@ class Controller:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run all parts while the block runs."""
+        """Run all components while the block runs."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._server)
-            # Parts that write as the leader stop before the elector releases the Lease.
+            # Contexts exit in reverse order. So the components that write as the leader stop before
+            # the elector releases the Lease.
             await stack.enter_async_context(self.elector.running())
             await stack.enter_async_context(self.source.running())
             await stack.enter_async_context(self._crd.running())
@@ -104,6 +107,7 @@ class Controller:
         return self.elector.is_leader
 
     def _registered_bundles(self) -> list[tuple[str, bytes]]:
+        """Return the host and the CA bundle of each registered webhook."""
         if self.webhook_configuration is None:
             return []
         webhooks = self.webhook_configuration.webhooks
@@ -111,7 +115,7 @@ class Controller:
 
 
 def _registration_check(configuration: WebhookConfiguration, trust_check: TrustCheck) -> Check:
-    """Return the check that the API server can call the registered webhooks."""
+    """Return the check that fails if the API server cannot call a registered webhook."""
     name = "registration"
     if not configuration.synced:
         return Check(name, False, f"{configuration.title} has not been read yet")

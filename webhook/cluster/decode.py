@@ -1,6 +1,6 @@
-"""Decoders of Kubernetes objects: from parsed JSON or YAML to podsettle's own types.
+"""Functions that convert parsed Kubernetes objects to podsettle's own types.
 
-Each function raises msgspec.ValidationError where a field has the wrong type. The error's text ends
+Each function raises msgspec.ValidationError if a field has the wrong type. The error's text ends
 with the JSON path of the field.
 """
 
@@ -16,8 +16,8 @@ from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 
-# OpenShift assigns a range of SELinux levels to each namespace, and the first level of the range to
-# the namespace's pods.
+# OpenShift writes a range of SELinux levels into this annotation of each namespace. The pods of the
+# namespace get the first level of the range.
 _SELINUX_LEVEL_ANNOTATION = "openshift.io/sa.scc.mcs"
 
 
@@ -88,9 +88,9 @@ class _RuntimeClass(msgspec.Struct):
 
 
 def read_namespace(document: object, shared_values: SharedValues = _SHARED_VALUES) -> Namespace:
-    """Return a Namespace from its document.
+    """Convert a Namespace document.
 
-    Adds the label `kubernetes.io/metadata.name`, which a manifest may leave out.
+    Adds the label `kubernetes.io/metadata.name`, because a manifest may omit it.
     """
     metadata = msgspec.convert(document, _Namespace).metadata
     labels = {**shared_values.share(metadata.labels), LABEL_NAMESPACE_NAME: metadata.name}
@@ -100,7 +100,7 @@ def read_namespace(document: object, shared_values: SharedValues = _SHARED_VALUE
 
 
 def read_node(document: object) -> Node:
-    """Return a Node from its document."""
+    """Convert a Node document."""
     node = msgspec.convert(document, _Node)
     info = node.status.node_info
     return Node.read(
@@ -112,11 +112,11 @@ def read_node(document: object) -> Node:
 
 
 def read_runtime_class(document: object) -> RuntimeClassInfo:
-    """Return a RuntimeClass from its document of `node.k8s.io/v1`."""
-    found = msgspec.convert(document, _RuntimeClass)
+    """Convert a RuntimeClass document of `node.k8s.io/v1`."""
+    runtime_class = msgspec.convert(document, _RuntimeClass)
     return RuntimeClassInfo(
-        found.metadata.name,
-        found.handler,
-        (found.overhead.pod_fixed if found.overhead else None) or {},
-        (found.scheduling.node_selector if found.scheduling else None) or {},
+        runtime_class.metadata.name,
+        runtime_class.handler,
+        (runtime_class.overhead.pod_fixed if runtime_class.overhead else None) or {},
+        (runtime_class.scheduling.node_selector if runtime_class.scheduling else None) or {},
     )

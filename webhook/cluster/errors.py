@@ -19,15 +19,15 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):  # noqa: N818
-    """A request without a usable response, or a cluster whose address is unknown."""
+    """A request that got no usable response, or a missing configuration of the API server."""
 
 
 class NoClusterError(Unreachable):
-    """A configuration that names no API server; a retry does not help."""
+    """A configuration that names no API server. To retry would not help."""
 
 
 def describe(error: Exception) -> str:
-    """Return the reason for a failed connection, with the address where it is known."""
+    """Return the reason for a failed request, with the server's address if it is known."""
     if isinstance(error, aiohttp.ClientConnectorError):
         # aiohttp's own message also contains its TLS settings.
         cause = error.os_error
@@ -40,7 +40,7 @@ def describe(error: Exception) -> str:
 
 
 def status_message(content: bytes) -> str:
-    """Return the message of a Kubernetes `Status`, or the first bytes of any other body."""
+    """Return the message of a Kubernetes `Status`, or the beginning of a body that is not JSON."""
     try:
         status = msgspec.json.decode(content)
     except msgspec.DecodeError:

@@ -1,6 +1,7 @@
-"""Detection of the pod that podsettle runs in.
+"""Functions that detect the pod in which podsettle runs.
 
-A module of its own, because the command line needs it and must not import the API client.
+This module is separate from `client`, so that the command line can use it without importing the API
+client.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def in_cluster() -> bool:
 def own_namespace() -> str:
     """Return the namespace of this process's pod.
 
-    The kubelet mounts it next to the service account token. Raises OSError where it is missing.
+    The kubelet mounts a file with the name next to the service account token. Raises OSError if the
+    file is missing.
     """
     return _NAMESPACE_FILE.read_text().strip()

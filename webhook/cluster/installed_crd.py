@@ -1,7 +1,7 @@
 """The installed SettlePolicy CRD, compared with the CRD of this release.
 
-An older CRD does not make a replica unready. Otherwise an upgrade of the Deployment before the CRD
-would never finish, because no new replica would become ready.
+A replica is ready even if the installed CRD is older. Otherwise, an operator who upgrades the
+Deployment before the CRD would wait forever, because no new replica would become ready.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class InstalledCrd:
-    """A watched comparison of the installed CRD with the one of this release.
+    """A watch on the installed CRD, which compares it with the CRD of this release.
 
-    `observers` are called after each change.
+    `observers` are called after each change of the installed CRD.
     """
 
     def __init__(self, server: ApiServer) -> None:
         self.observers: list[Callable[[], None]] = []
         self._logged_note = ""
         self._reflector = Reflector(
-            server, _PATH, CrdComparison().difference, self._changed, name=CRD_NAME
+            server, _PATH, CrdComparison().difference, self._on_change, name=CRD_NAME
         )
 
     @property
-    def known(self) -> bool:
+    def attempted(self) -> bool:
         """Whether a request for the CRD has succeeded or failed."""
         return self._reflector.synced.is_set() or bool(self._reflector.problem)
 
     @property
     def difference(self) -> CrdDifference | None:
-        """The difference from this release's CRD; None while it is unknown."""
+        """The difference from this release's CRD. It is None while the installed CRD is unknown."""
         return self._reflector.objects.get(CRD_NAME)
 
     def check(self) -> Check:
-        """Return a check that always passes, with a note where the CRD differs."""
+        """Return a check that always passes, with a note if the CRD differs."""
         return Check("crd", True, self._note() or self._reflector.problem)
 
     @asynccontextmanager
@@ -59,7 +59,7 @@ class InstalledCrd:
     def _note(self) -> str:
         return crd_note(self.difference) if self.difference is not None else ""
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         note = self._note()
         if note and note != self._logged_note:
             log.warning("%s", note)

@@ -1,4 +1,4 @@
-"""The API server as the source of the cluster view: four reflectors and their snapshot."""
+"""The source that reads the cluster view from an API server, with one reflector per kind."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
-# A review waits for a shorter time. A late answer still serves the next review.
+# A review waits less than this. If the answer comes later, the next review uses it.
 _FETCH_TIMEOUT_SECONDS = 5.0
-# Concurrent requests. Reviews with invented namespaces must not overload the API server.
+# The maximum number of concurrent requests for namespaces. Clients could send reviews with invented
+# namespaces, which must not overload the API server.
 _MAX_FETCHES = 16
-# How long the result "no such namespace" is cached.
+# How long a failed request for a namespace is cached.
 _NOT_FOUND_TTL_SECONDS = 2.0
+# The maximum number of names in this cache, because clients can invent names.
 _MAX_NOT_FOUND = 1000
 # A DNS label (RFC 1123), as the API server requires.
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# Polling finds an upgrade of the API server. Nothing else announces it.
+# Only polling detects an upgrade of the API server, because no event announces it.
 _VERSION_POLL_SECONDS = 300
 _VERSION_RETRY_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPolicy:
-    """A SettlePolicy object: its parsed policy, or None and its problems."""
+class PolicyObject:
+    """A SettlePolicy object of the API server. `policy` is None if the object has problems."""
 
     name: str
     uid: str
@@ -55,7 +57,7 @@ class FoundPolicy:
 
 
 class KubernetesSource:
-    """A view of the cluster, kept up to date from its API server."""
+    """A source whose view of the cluster is kept up to date by watches on the API server."""
 
     def __init__(self, server: ApiServer) -> None:
         self.view = Snapshot(namespaces={}, invents_namespaces=False)
@@ -64,15 +66,15 @@ class KubernetesSource:
         self._server = server
         self._version: Version | None = None
         self._valid: dict[str, SettlePolicy] = {}
-        self._invalid: dict[str, FoundPolicy] = {}
-        self._valid_uids: dict[str, str] = {}
+        self._invalid: dict[str, PolicyObject] = {}
+        self._uids_of_valid: dict[str, str] = {}
         self._rebuild_scheduled = self._nodes_stale = self._policies_stale = self._synced = False
         self._fetches: dict[str, asyncio.Task[Namespace | None]] = {}
-        self._not_found: dict[str, float] = {}
+        self._failed_until: dict[str, float] = {}
         self.observers: list[Callable[[], None]] = []
         """Callbacks, called after each change of the view."""
         self.statuses: dict[str, Json] = {}
-        """The status of each policy in the cluster, by name; decisions do not use it."""
+        """The status of each policy in the cluster, by name. Only the status writer uses it."""
         self.namespaces = Reflector(
             server, "/api/v1/namespaces", read_namespace, self._schedule_rebuild, metadata_only=True
         )
@@ -103,17 +105,18 @@ class KubernetesSource:
 
     @property
     def synced(self) -> bool:
-        """Whether the view and the selectors contain a first list of every kind.
+        """Whether the view and the selectors contain the objects of every kind.
 
-        The leader must not write before this is True: with empty selectors it would delete the
-        webhooks.
+        The leader must not write before this is True: with incomplete selectors it would
+        delete webhooks.
         """
         return self._synced
 
     def checks(self) -> Iterable[Check]:
-        """Return one check per kind, which fails until the first list, and one for policies.
+        """Return one check for each kind, and one check for problems of policies.
 
-        A connection that is lost later is a note only.
+        The check of a kind fails until its objects have been listed once. If the connection is lost
+        later, the check passes with a note.
         """
         for name, reflector in self.reflectors.items():
             synced = reflector.synced.is_set()
@@ -122,11 +125,11 @@ class KubernetesSource:
 
     @property
     def problems(self) -> tuple[ManifestProblem, ...]:
-        """The current problems of policies; the last valid state of each is in force."""
+        """The current problems of policies. The last valid state of each policy is in force."""
         return tuple(
-            ManifestProblem(f"{KIND}/{found.name}", 0, problem.message, json_path(problem.path))
-            for found in self.policies.objects.values()
-            for problem in found.problems
+            ManifestProblem(f"{KIND}/{policy.name}", 0, problem.message, json_path(problem.path))
+            for policy in self.policies.objects.values()
+            for problem in policy.problems
         )
 
     @property
@@ -142,18 +145,18 @@ class KubernetesSource:
             yield
 
     async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
-        """Return a namespace, and request it from the API server where the view lacks it.
+        """Return a namespace. Request it from the API server if the view does not contain it.
 
-        A review of a pod can arrive before the watch event of its new namespace. Returns None where
-        the namespace does not exist, or is not known within `timeout` seconds.
+        A review of a pod can arrive before the watch event of its new namespace. Returns None if
+        the namespace does not exist, or if the API server does not answer within `timeout` seconds.
         """
-        known = self.namespaces.objects.get(name)
-        if known is not None:
-            return known
-        # The name comes from a client, and becomes part of a path and of a log line.
+        namespace = self.namespaces.objects.get(name)
+        if namespace is not None:
+            return namespace
+        # A client chooses the name, and it becomes part of a path and of a log line.
         if not _NAMESPACE_NAME.fullmatch(name):
             return None
-        if asyncio.get_running_loop().time() < self._not_found.get(name, 0.0):
+        if asyncio.get_running_loop().time() < self._failed_until.get(name, 0.0):
             return None
         # Single-flight: all reviews of a new namespace share one request.
         fetch = self._fetches.get(name)
@@ -170,8 +173,9 @@ class KubernetesSource:
             return None
 
     async def _request_namespace(self, name: str) -> Namespace | None:
+        """Request a namespace, and add it to the view. Return None if the request fails."""
         try:
-            found = await self._server.request(
+            document = await self._server.request(
                 "GET",
                 f"/api/v1/namespaces/{name}",
                 accept=METADATA_ONLY.format(list=""),
@@ -179,15 +183,15 @@ class KubernetesSource:
             )
         except (ApiError, Unreachable) as error:
             log.warning("fetch namespace %s: %s", name, error)
-            if len(self._not_found) >= _MAX_NOT_FOUND:
-                self._not_found.clear()
+            if len(self._failed_until) >= _MAX_NOT_FOUND:
+                self._failed_until.clear()
             until = asyncio.get_running_loop().time() + _NOT_FOUND_TTL_SECONDS
-            self._not_found[name] = until
+            self._failed_until[name] = until
             return None
-        return self.namespaces.objects.setdefault(name, read_namespace(found))
+        return self.namespaces.objects.setdefault(name, read_namespace(document))
 
     def _schedule_rebuild(self) -> None:
-        """Schedule one new snapshot for all changes of this event loop iteration."""
+        """Schedule one rebuild of the view for all changes in an iteration of the event loop."""
         if not self._rebuild_scheduled:
             self._rebuild_scheduled = True
             asyncio.get_running_loop().call_soon(self._rebuild)
@@ -201,22 +205,24 @@ class KubernetesSource:
         self._schedule_rebuild()
 
     def _rebuild(self) -> None:
+        """Create a new view from the reflectors' objects, and call the observers."""
         self._rebuild_scheduled = False
-        # The decision cache compares this mapping with its previous one, so each change needs a new
-        # mapping. The cache does not compare namespaces, which would be too many to copy.
-        known, classes = self.view.runtime_classes, self.runtime_classes.objects
+        # The decision cache compares the mapping of RuntimeClasses with the previous mapping, so a
+        # change needs a new mapping. The cache does not compare the mapping of namespaces, which is
+        # therefore not copied.
+        previous, current = self.view.runtime_classes, self.runtime_classes.objects
         view = replace(
             self.view,
             namespaces=self.namespaces.objects,
-            runtime_classes=known if known == classes else dict(classes),
+            runtime_classes=previous if previous == current else dict(current),
             server_version=self._version,
         )
-        # Nodes and policies are processed only after they change: thousands of them take long, and
-        # namespaces change often.
+        # Nodes and policies are processed only after they have changed. Namespaces change often,
+        # and to process thousands of nodes for each change would take too long.
         if self._nodes_stale:
             self._nodes_stale = False
             nodes = Nodes(self.nodes.objects.values())
-            if nodes != view.nodes:  # A repeated list often brings no change.
+            if nodes != view.nodes:  # After a repeated list, they are often equal.
                 view = replace(view, nodes=nodes)
         if self._policies_stale:
             self._policies_stale = False
@@ -224,23 +230,23 @@ class KubernetesSource:
             view = replace(view, policies=PolicySet(self._valid.values()))
             self.webhook_selectors = webhook_selectors(self._valid.values())
         self.view = view
-        self._synced = all(each.synced.is_set() for each in self.reflectors.values())
+        self._synced = all(reflector.synced.is_set() for reflector in self.reflectors.values())
         for observer in self.observers:
             observer()
 
     def _update_valid_policies(self) -> None:
         """Update the last valid state of each policy, and log new problems."""
-        found = self.policies.objects
-        before, uids = self._valid, self._valid_uids
-        self._valid, self._valid_uids = {}, {}
-        for name, policy in found.items():
-            # A new object can reuse the name. The state of the old object must not apply to it.
+        policies = self.policies.objects
+        previous, uids = self._valid, self._uids_of_valid
+        self._valid, self._uids_of_valid = {}, {}
+        for name, policy in policies.items():
+            # A new object can have the name of a deleted one, whose state must not apply to it.
             is_same_object = uids.get(name) == policy.uid
-            valid = policy.policy or (before.get(name) if is_same_object else None)
+            valid = policy.policy or (previous.get(name) if is_same_object else None)
             if valid is not None:
-                self._valid[name], self._valid_uids[name] = valid, policy.uid
-        self.statuses = {name: self.statuses[name] for name in found if name in self.statuses}
-        invalid = {name: policy for name, policy in found.items() if policy.problems}
+                self._valid[name], self._uids_of_valid[name] = valid, policy.uid
+        self.statuses = {name: self.statuses[name] for name in policies if name in self.statuses}
+        invalid = {name: policy for name, policy in policies.items() if policy.problems}
         for name, policy in invalid.items():
             if self._invalid.get(name) != policy:
                 condition = accepted(policy.problems, name in self._valid)
@@ -248,7 +254,7 @@ class KubernetesSource:
         self._invalid = invalid
 
     async def _watch_version(self) -> None:
-        """Request the API server's version again and again, because an upgrade changes it."""
+        """Poll the API server's version until cancelled, because an upgrade changes it."""
         while True:
             try:
                 answer = await self._server.request("GET", "/version")
@@ -259,15 +265,17 @@ class KubernetesSource:
                 continue
             await asyncio.sleep(_VERSION_POLL_SECONDS)
 
-    def _decode_policy(self, document: Json) -> FoundPolicy:
+    def _decode_policy(self, document: Json) -> PolicyObject:
+        """Convert a SettlePolicy document, and record its status in `statuses`."""
         metadata = document["metadata"]
         name, uid = metadata["name"], metadata.get("uid", "")
         self.statuses[name] = document.get("status") or {}
         generation = metadata.get("generation", 0)
         try:
-            # Items of a list have no apiVersion and kind. The status is not part of the policy.
+            # The API server omits apiVersion and kind in the items of a list. The status is
+            # removed, because it is not part of the policy.
             document = {"apiVersion": API_VERSION, "kind": KIND, **document, "status": None}
             policy = parse_policy(document)
         except InvalidPolicyError as error:
-            return FoundPolicy(name, uid, generation, None, error.errors)
-        return FoundPolicy(name, uid, generation, policy, ())
+            return PolicyObject(name, uid, generation, None, error.errors)
+        return PolicyObject(name, uid, generation, policy, ())

@@ -1,11 +1,11 @@
-"""Leader election: one replica holds a Lease and writes to the cluster.
+"""The leader election. One replica holds a Lease, and only this replica writes to the cluster.
 
 The rules are those of client-go (`tools/leaderelection/leaderelection.go`). Two of them prevent two
 leaders at the same time:
 
-- A leader that cannot renew the Lease stops acting before another replica may acquire it.
-- A replica measures on its own clock how long a Lease has not changed. It ignores the times that
-  are written into the Lease, because clocks of machines differ.
+- A leader that cannot renew the Lease stops writing before another replica may acquire the Lease.
+- A replica measures with its own clock how long a Lease has not changed. It ignores the times in
+  the Lease, because the clocks of machines differ.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ElectionTimings:
-    """The times of an election in seconds; the first three have client-go's defaults.
+    """The durations of an election in seconds. The first three have client-go's defaults.
 
     After a leader is killed, another replica acquires the Lease within `lease_duration_seconds` and
     one `retry_period_seconds`.
     """
 
     lease_duration_seconds: float = 15.0
-    """How long other replicas wait for a renewal before they acquire the Lease."""
+    """The time without a renewal after which another replica may acquire the Lease."""
     renew_deadline_seconds: float = 10.0
-    """How long a leader acts after its last renewal."""
+    """The time after its last renewal during which a leader may write."""
     retry_period_seconds: float = 2.0
-    """How often each replica tries to acquire or renew the Lease."""
+    """The interval at which each replica tries to acquire or renew the Lease."""
     request_timeout_seconds: float = 5.0
-    """Half of the renew deadline, which leaves time for a second attempt."""
+    """The timeout of one request. It is half of the renew deadline, to allow a second attempt."""
     release_timeout_seconds: float = 2.0
-    """For each of the two requests that release the Lease at shutdown."""
+    """The timeout of each of the two requests that release the Lease at shutdown."""
 
 
 class LeaderElector:
-    """A participant in the election for an existing Lease; the Lease is never created here."""
+    """A participant in an election. The Lease must exist, because this class does not create it."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class LeaderElector:
         timings: ElectionTimings = ElectionTimings(),
     ) -> None:
         self.problem = ""
-        """Why the last request for the Lease failed; empty where it succeeded."""
+        """Why the last request for the Lease failed. It is empty if the request succeeded."""
         self._lease = f"Lease {namespace}/{name}"
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
         self._server = server
@@ -71,7 +71,7 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process may write now; False once the renew deadline has passed."""
+        """Whether this process may write now. It is False after the renew deadline has passed."""
         if self._renewed_at is None:
             return False
         return _now() - self._renewed_at < self._timings.renew_deadline_seconds
@@ -89,13 +89,14 @@ class LeaderElector:
             await self._release()
 
     async def _run(self) -> None:
+        """Try to acquire or renew the Lease at each interval, until cancelled."""
         while True:
             was_leader = self.is_leader
             try:
                 await self._acquire_or_renew()
                 self.problem = ""
             except (ApiError, Unreachable) as error:
-                # A 409 is no problem: another replica has written the Lease first.
+                # A 409 only means that another replica has written the Lease first.
                 is_conflict = isinstance(error, ApiError) and error.status == 409
                 problem = "" if is_conflict else f"{self._lease}: {error}"
                 if problem and not self.problem:
@@ -110,6 +111,10 @@ class LeaderElector:
             await asyncio.sleep(self._timings.retry_period_seconds * jitter)
 
     async def _acquire_or_renew(self) -> None:
+        """Write the Lease if this replica holds it, or if it is free or expired.
+
+        Raises ApiError and Unreachable.
+        """
         timeout = self._timings.request_timeout_seconds
         if not (self.is_leader and self._last_object):
             self._last_object = await self._server.request("GET", self._path, timeout=timeout)
@@ -136,22 +141,23 @@ class LeaderElector:
         body = {**self._last_object, "spec": new_spec}
         self._last_object = await self._server.request("PUT", self._path, body, timeout=timeout)
         self._last_spec = self._last_object["spec"]
-        # `now` is from before the request. Other replicas start to count when they see the renewal,
-        # so they always wait longer than this replica acts.
+        # `now` was read before the request. Other replicas measure from when they read the renewed
+        # Lease, which is later. Therefore they always wait longer than this replica writes.
         self._spec_changed_at = self._renewed_at = now
 
     async def _release(self) -> None:
+        """Release the Lease if this replica holds it, so that another can acquire it."""
         if self._renewed_at is None:
             return
         self._renewed_at = None
         timeout = self._timings.release_timeout_seconds
         try:
-            # The last object may be outdated: a cancelled request may still have been written.
-            found = await self._server.request("GET", self._path, timeout=timeout)
-            if found["spec"].get("holderIdentity") == self._identity:
-                # One second, as in client-go: the API server rejects zero.
-                spec = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
-                body = {**found, "spec": spec}
+            # Read the Lease again, because the API server may have executed a cancelled request.
+            lease = await self._server.request("GET", self._path, timeout=timeout)
+            if lease["spec"].get("holderIdentity") == self._identity:
+                # The duration is one second, as in client-go, because the API server rejects zero.
+                spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                body = {**lease, "spec": spec}
                 await self._server.request("PUT", self._path, body, timeout=timeout)
         except (ApiError, Unreachable) as error:
             log.warning(
@@ -160,5 +166,6 @@ class LeaderElector:
 
 
 def _now() -> float:
-    # This clock continues while the machine is suspended, as the clocks of other replicas do.
+    # Unlike time.monotonic, this clock continues while the machine is suspended. Meanwhile the
+    # clocks of the other replicas continue, and one of them may acquire the Lease.
     return time.clock_gettime(time.CLOCK_BOOTTIME)

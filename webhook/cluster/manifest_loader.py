@@ -22,8 +22,8 @@ class ManifestsError(Exception):
     """A directory that cannot be read."""
 
 
-class FoundObject(NamedTuple):
-    """An object of a manifest: podsettle's model of it, and where it stands."""
+class ManifestObject(NamedTuple):
+    """An object of a manifest, as podsettle's model, with the file and line where it begins."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class FoundObject(NamedTuple):
 
 
 def manifest_files(directory: Path) -> list[Path]:
-    """Return the manifests in a directory, sorted by name, without those in subdirectories.
+    """Return the manifests in a directory, sorted by name. Subdirectories are ignored.
 
     Raises ManifestsError.
     """
@@ -41,15 +41,16 @@ def manifest_files(directory: Path) -> list[Path]:
         return sorted(
             path
             for path in directory.iterdir()
-            # A dangling link counts as an unreadable file. Otherwise its objects would be removed.
+            # A broken symbolic link is included as an unreadable file, so that the objects that it
+            # contained before stay in force.
             if path.suffix in SUFFIXES and (path.is_file() or path.is_symlink())
         )
     except OSError as error:
         raise ManifestsError(f"{directory}: {error.strerror}") from None
 
 
-def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
-    """Return a file's objects and problems; objects of other kinds are ignored."""
+def read_manifest(path: Path) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
+    """Return the objects and the problems of a file. Ignore objects of other kinds."""
     try:
         return parse_manifest(path.read_bytes(), str(path))
     except OSError as error:
@@ -58,59 +59,59 @@ def read_manifest(path: Path) -> tuple[list[FoundObject], tuple[ManifestProblem,
 
 def parse_manifest(
     text: bytes, source: str
-) -> tuple[list[FoundObject], tuple[ManifestProblem, ...]]:
-    """Return a text's objects and problems; `source` names the text in the problems."""
-    objects: list[FoundObject] = []
+) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:
+    """Return the objects and the problems of a text. `source` names the text in problems."""
+    objects: list[ManifestObject] = []
     problems: list[ManifestProblem] = []
     try:
         for document in iterate_documents(text, source):
             for path, value in _items(document.value):
                 try:
-                    found = _load_object(document, path, value)
+                    loaded = _load_object(document, path, value)
                 except _ProblemsError as error:
                     problems.extend(error.problems)
                 else:
-                    objects.extend([found] if found else [])
+                    objects.extend([loaded] if loaded else [])
     except DocumentError as error:
         # The text may be cut off, so none of its objects is used.
         return [], (ManifestProblem(error.source, error.line, error.message),)
     return objects, tuple(problems)
 
 
-def duplicates(objects: Iterable[FoundObject]) -> tuple[ManifestProblem, ...]:
-    """Return a problem for each object whose kind and name occurred before; the first counts."""
-    first: dict[tuple[str, str], FoundObject] = {}
+def duplicates(objects: Iterable[ManifestObject]) -> tuple[ManifestProblem, ...]:
+    """Return a problem for each object that has the kind and name of an earlier object."""
+    first_objects: dict[tuple[str, str], ManifestObject] = {}
     problems = []
-    for found in objects:
-        known = first.setdefault((found.kind, found.name), found)
-        if known is not found:
-            where = f"{known.source}:{known.line}"
-            message = f"a second {found.kind} named {found.name!r}; the one at {where} counts"
-            problems.append(ManifestProblem(found.source, found.line, message))
+    for item in objects:
+        first = first_objects.setdefault((item.kind, item.name), item)
+        if first is not item:
+            position = f"{first.source}:{first.line}"
+            message = f"a second {item.kind} named {item.name!r}; the one at {position} counts"
+            problems.append(ManifestProblem(item.source, item.line, message))
     return tuple(problems)
 
 
 class _ProblemsError(Exception):
-    """A document that is not usable, with its problems."""
+    """An object that cannot be used, with its problems."""
 
     def __init__(self, *problems: ManifestProblem) -> None:
         super().__init__()
         self.problems = problems
 
 
-# The kinds that podsettle reads besides SettlePolicy.
+# The kinds that podsettle reads in addition to SettlePolicy, with the function that converts each.
 READERS: dict[str, Callable[[object], Any]] = {
     "Namespace": read_namespace,
     "Node": read_node,
     "RuntimeClass": read_runtime_class,
 }
 
-# The other kinds belong to the core group, whose name is empty.
+# The API group of each of these kinds, except kinds of the core group, whose name is empty.
 _API_GROUPS = {"RuntimeClass": "node.k8s.io"}
 
 
 def _items(value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
-    """Return the items of a List, else the value itself, each with its path in the document."""
+    """Return the path and the value of each item of a List, or of the value if it is no List."""
     if isinstance(value, dict) and value.get("kind") == "List":
         items = value.get("items")
         if isinstance(items, list):
@@ -119,8 +120,10 @@ def _items(value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
     return [((), value)]
 
 
-def _load_object(document: Document, path: tuple[str | int, ...], value: Any) -> FoundObject | None:
-    """Return podsettle's model of an object, or None for other kinds. Raises _ProblemsError."""
+def _load_object(
+    document: Document, path: tuple[str | int, ...], value: Any
+) -> ManifestObject | None:
+    """Convert the object at a path. Return None for other kinds. Raises _ProblemsError."""
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise _ProblemsError(_problem_at(document, path, "is not a Kubernetes object: no kind"))
     kind = value["kind"]
@@ -134,7 +137,9 @@ def _load_object(document: Document, path: tuple[str | int, ...], value: Any) ->
             raise _ProblemsError(
                 *(_problem_at(document, (*path, *p.path), p.message) for p in error.errors)
             ) from None
-        return FoundObject(kind, policy.metadata.name, policy, document.source, document.line(path))
+        return ManifestObject(
+            kind, policy.metadata.name, policy, document.source, document.line(path)
+        )
     if str(value.get("apiVersion", "")).startswith(f"{GROUP}/"):
         message = f"is {kind!r}; the only kind of {GROUP} is {KIND}"
         raise _ProblemsError(_problem_at(document, (*path, "kind"), message))
@@ -142,10 +147,10 @@ def _load_object(document: Document, path: tuple[str | int, ...], value: Any) ->
     if kind not in READERS or group not in ("", _API_GROUPS.get(kind, "")):
         return None
     try:
-        found = READERS[kind](value)
+        model = READERS[kind](value)
     except msgspec.ValidationError as error:
         raise _ProblemsError(_problem_at(document, path, f"{kind}: {error}")) from None
-    return FoundObject(kind, found.name, found, document.source, document.line(path))
+    return ManifestObject(kind, model.name, model, document.source, document.line(path))
 
 
 def _problem_at(document: Document, path: tuple[str | int, ...], message: str) -> ManifestProblem:

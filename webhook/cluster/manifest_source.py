@@ -1,4 +1,4 @@
-"""A directory of manifests as the source of the cluster view.
+"""The source that reads the cluster view from a directory of manifests.
 
 The source reads a file again when it changes. While a file has problems, its last valid objects
 stay in force, and the readiness check reports the problems.
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from webhook.cluster.manifest_loader import (
     READERS,
-    FoundObject,
+    ManifestObject,
     duplicates,
     manifest_files,
     read_manifest,
@@ -32,21 +32,24 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
-# A poll costs one `stat` per file.
+# The interval can be short, because a poll only calls `stat` for each file.
 POLL_INTERVAL_SECONDS = 1.0
 
 _Signature: TypeAlias = tuple[int, int, int]
+"""The modification time, length and inode of a file."""
 
 
 @dataclass(slots=True)
 class _LoadedFile:
+    """A file with its last valid objects and its current problems."""
+
     signature: _Signature | None = None
-    objects: list[FoundObject] = field(default_factory=list)
+    objects: list[ManifestObject] = field(default_factory=list)
     problems: tuple[ManifestProblem, ...] = ()
 
 
 class ManifestsSource:
-    """A view of the cluster, kept up to date from the manifests of a directory."""
+    """A source whose view of the cluster is kept up to date from the manifests of a directory."""
 
     def __init__(
         self, directory: Path, poll_interval_seconds: float = POLL_INTERVAL_SECONDS
@@ -57,7 +60,7 @@ class ManifestsSource:
         self.policies_in_force: Mapping[str, SettlePolicy] = {}
         """The last valid state of each policy, by name."""
         self.generation = 0
-        """The number of changes of `view`."""
+        """The number of changes of `view` so far."""
         self._files: dict[Path, _LoadedFile] = {}
         self._duplicates: tuple[ManifestProblem, ...] = ()
         self._new_problems: list[ManifestProblem] = []
@@ -66,16 +69,16 @@ class ManifestsSource:
     @property
     def problems(self) -> tuple[ManifestProblem, ...]:
         """The current problems of the files and of the directory."""
-        found = tuple(p for file in self._files.values() for p in file.problems)
-        return found + self._duplicates + self._directory_problems
+        file_problems = tuple(p for file in self._files.values() for p in file.problems)
+        return file_problems + self._duplicates + self._directory_problems
 
     def refresh(self) -> bool:
-        """Read the files that have changed, and return whether there are any.
+        """Read the files that have changed, and return whether a file has changed.
 
         Raises ManifestsError.
         """
         paths = manifest_files(self.directory)
-        before = self.problems
+        previous_problems = set(self.problems)
         present = set(paths)
         changed = [path for path in self._files if path not in present]
         for path in changed:
@@ -89,13 +92,12 @@ class ManifestsSource:
                 changed.append(path)
         if changed:
             self._rebuild()
-            known = set(before)
-            self._new_problems = [p for p in self.problems if p not in known]
+            self._new_problems = [p for p in self.problems if p not in previous_problems]
         return bool(changed)
 
     @property
     def title(self) -> str:
-        """The directory, for messages."""
+        """The path of the directory, for messages."""
         return str(self.directory)
 
     def checks(self) -> Iterable[Check]:
@@ -109,19 +111,19 @@ class ManifestsSource:
             yield
 
     async def fetch_namespace(self, _name: str, _timeout: float) -> None:
-        """Return None: the view already holds all namespaces that the files define."""
+        """Return None, because the view already contains all namespaces of the files."""
         return
 
     async def watch(self) -> None:
         """Poll the directory for changes until cancelled.
 
-        File notifications would miss changes: a ConfigMap volume replaces a symbolic link above the
-        files, and network file systems send no notifications.
+        inotify would miss changes. The kubelet updates a ConfigMap volume by replacing a symbolic
+        link to the directory of the files, and network file systems send no notifications.
         """
         while True:
             await asyncio.sleep(self._poll_interval_seconds)
             try:
-                # Thousands of files take seconds, so a thread reads them.
+                # To read thousands of files takes seconds, so a thread does it.
                 changed = await asyncio.to_thread(self.refresh)
             except Exception as error:  # The next poll may succeed.
                 if not self._directory_problems:
@@ -138,10 +140,11 @@ class ManifestsSource:
                 log.info("manifests: changed; %d policies in force", len(self.view.policies))
 
     def _rebuild(self) -> None:
+        """Create a new view from all files. Of duplicate objects, the first counts."""
         by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *READERS)}
-        objects = [found for _, file in sorted(self._files.items()) for found in file.objects]
-        for found in objects:
-            by_kind[found.kind].setdefault(found.name, found.model)
+        objects = [item for _, file in sorted(self._files.items()) for item in file.objects]
+        for item in objects:
+            by_kind[item.kind].setdefault(item.name, item.model)
         self._duplicates = duplicates(objects)
         self.policies_in_force = by_kind[KIND]
         self.view = Snapshot(
@@ -154,21 +157,22 @@ class ManifestsSource:
 
 
 def _signature(path: Path) -> _Signature | None:
+    """Return values that change with the file, or None if the file cannot be accessed."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _reload(path: Path, file: _LoadedFile) -> None:
-    """Read a file again; where it has problems, keep its last objects.
+    """Read a file again. If it has problems, keep the objects of its last valid content.
 
-    Where it has no last objects, use the valid ones of the file.
+    If there are no such objects, use the valid objects of the new content.
     """
     objects, file.problems = read_manifest(path)
     if file.objects and not objects and not file.problems:
-        # A file is empty for a moment while an editor rewrites it.
+        # The file may be empty only for a moment, because an editor is writing it.
         message = "is empty; its last content stays in effect until the file is deleted"
         file.problems = (ManifestProblem(str(path), 0, message),)
     if not file.problems or not file.objects:

@@ -1,7 +1,7 @@
-"""Image pull secrets, read from the API server when a pod needs them.
+"""The reader of image pull secrets, which requests a secret when a pod needs it.
 
-This needs the verb `get` on secrets and service accounts. The chart grants it only with the value
-`imageConfig.pullSecrets`. podsettle neither lists nor watches secrets.
+The reader needs the RBAC verb `get` on secrets and service accounts. The chart grants it only if
+the value `imageConfig.pullSecrets` is set. podsettle neither lists nor watches secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from webhook.core.pull_secrets import (
     PullSecret,
 )
 
-# For one object. A pod that waits for an image lookup has its own, shorter limit.
+# The time limit for one object. A review that waits for an image look-up has a shorter limit.
 _TIMEOUT_SECONDS = 5.0
 _DATA_KEYS = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CFG: ".dockercfg"}
 
@@ -49,10 +49,10 @@ class ClusterPullSecrets:
     async def read(
         self, namespace: str, names: tuple[str, ...], service_account: str
     ) -> tuple[PullSecret, ...]:
-        """Return the named secrets; without names, those of the service account.
+        """Return the named secrets, or the secrets of the service account if `names` is empty.
 
-        A secret that cannot be read has a `problem` instead of a content. Where the problem
-        concerns the account, or all secrets beyond the limit, the name is empty.
+        A secret that cannot be read has a `problem` and no content. If the problem belongs to the
+        service account, or to all secrets above the limit, the name of the secret is empty.
         """
         if not names:
             try:
@@ -61,20 +61,21 @@ class ClusterPullSecrets:
                 problem = f"service account {service_account!r} {error}"
                 return (PullSecret("", problem=problem),)
         unique_names = dict.fromkeys(names[:MAX_PULL_SECRETS])
-        found: list[PullSecret] = []
+        secrets: list[PullSecret] = []
         for name in unique_names:
             secret = await self._read_secret(namespace, name)
-            if sum(len(each.content) for each in (*found, secret)) > MAX_PULL_SECRETS_BYTES:
+            if sum(len(item.content) for item in (*secrets, secret)) > MAX_PULL_SECRETS_BYTES:
                 limit = f"{MAX_PULL_SECRETS_BYTES >> 20} MiB"
                 problem = f"is not read: podsettle reads {limit} of the secrets of a pod"
                 secret = PullSecret(name, problem=problem)
-            found.append(secret)
+            secrets.append(secret)
         if len(names) > MAX_PULL_SECRETS:
             problem = f"pull secrets after the first {MAX_PULL_SECRETS} are not read"
-            found.append(PullSecret("", problem=problem))
-        return tuple(found)
+            secrets.append(PullSecret("", problem=problem))
+        return tuple(secrets)
 
     async def _names_of_account(self, namespace: str, name: str) -> tuple[str, ...]:
+        """Return the names of a service account's pull secrets. Raises _ReadError."""
         document = await self._get("serviceaccounts", namespace, name)
         try:
             account = msgspec.convert(document, _ServiceAccount)
@@ -83,6 +84,7 @@ class ClusterPullSecrets:
         return tuple(reference.name for reference in account.image_pull_secrets or ())
 
     async def _read_secret(self, namespace: str, name: str) -> PullSecret:
+        """Return a secret, which has a problem if it cannot be read or decoded."""
         try:
             secret = msgspec.convert(await self._get("secrets", namespace, name), _Secret)
             key = _DATA_KEYS.get(secret.type)
@@ -95,8 +97,8 @@ class ClusterPullSecrets:
 
     async def _get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
         """Return one object. Raises _ReadError."""
-        # Webhooks run before the API server validates a pod. So the name may hold anything, and
-        # here it becomes part of a path.
+        # The API server validates a pod after it calls the webhooks. So the name may contain any
+        # characters, and it becomes part of a path.
         if not OBJECT_NAME.fullmatch(name) or not OBJECT_NAME.fullmatch(namespace):
             raise _ReadError("is not a valid name of an object")
         try:
@@ -112,4 +114,4 @@ class ClusterPullSecrets:
 
 
 class _ReadError(Exception):
-    """An object that cannot be read; the message continues a sentence after its name."""
+    """An object that cannot be read. Its message follows the name of the object in a sentence."""

@@ -2,17 +2,17 @@
 
 The rules are those of client-go's Reflector (KEP-365, KEP-956, `tools/cache/reflector.go`):
 
-- The list is paged. The first watch starts at the list's resource version. Each later watch starts
-  at the last version that was received.
-- Bookmarks keep this version recent while no object changes.
+- The list is paged. The first watch starts at the resource version of the list. Each later watch
+  starts at the last received resource version.
+- Bookmarks update this version while no object changes.
 - After a 410 Gone, as a response or as an event, the reflector lists again.
 - The reflector replaces a watch that is silent for too long (see `WatchLimits`), and every watch
   after some minutes.
-- Retries after errors have a back-off with jitter, up to half a minute.
+- Retries after errors have an exponential back-off with jitter.
 
-`kubernetes.informer` does not fit. It keeps whole typed objects, so a Namespace takes kilobytes
-instead of a few labels. It cannot request metadata only, requests no bookmarks, runs a thread per
-kind, and retries without a pause after a connection error.
+podsettle does not use `kubernetes.informer`. It stores complete typed objects, so a Namespace takes
+kilobytes although podsettle needs only its labels. It cannot request metadata only, and it requests
+no bookmarks. It runs a thread per kind, and retries without a pause after a connection error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ METADATA_ONLY = (
 
 # The page size of client-go and kubectl.
 _PAGE_ITEMS = 500
-# A little less than client-go's minimum of 5 minutes.
+# The duration of a watch: a little less than client-go's minimum of 5 minutes.
 _WATCH_TIMEOUT_SECONDS = 290
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
 
@@ -52,20 +52,21 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 class _Gone(Exception):  # noqa: N818
-    """A resource version that the API server no longer has."""
+    """A resource version that has expired on the API server (410 Gone)."""
 
 
-def _gone_or(error: ApiError) -> Exception:
+def _convert_410(error: ApiError) -> Exception:
+    """Return _Gone for a 410, or the error itself for all other statuses."""
     return _Gone() if error.status == 410 else error
 
 
 class Reflector(Generic[T]):
     """A copy of the API server's objects in `objects`, by name.
 
-    `decode` converts an object to the value to keep. It returns None for an object to ignore. An
-    object for which it raises msgspec.ValidationError is logged and ignored. `on_change` is called
-    after each change, and once after each list. `name` selects a single object; RBAC can grant list
-    and watch for one name.
+    `decode` converts an object to the value that is stored, or returns None if the object is to be
+    ignored. If it raises msgspec.ValidationError, the object is logged and ignored. `on_change` is
+    called after each change, and once after each list. `name` selects a single object, because RBAC
+    can grant list and watch for one name.
     """
 
     def __init__(
@@ -81,9 +82,11 @@ class Reflector(Generic[T]):
     ) -> None:
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
+        """An event that is set after the first list."""
         self.connected = False
         """Whether the last request to the API server succeeded."""
         self.problem = ""
+        """Why the last request failed. It is empty if the request succeeded."""
         self._server = server
         self._path = path
         self._decode_object = decode
@@ -91,37 +94,38 @@ class Reflector(Generic[T]):
         self._metadata_only = metadata_only
         self._field_selector = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._limits = limits
-        self._version: str | None = None
+        self._resource_version: str | None = None
 
     async def run(self) -> None:
         """List and watch until cancelled."""
         backoff = _MIN_BACKOFF_SECONDS
         while True:
-            began = time.monotonic()
+            attempt_started_at = time.monotonic()
             try:
-                if self._version is None:
+                if self._resource_version is None:
                     await self._list()
-                    # A list takes many times the memory of the values that are kept.
+                    # A list takes many times the memory of the stored values.
                     await asyncio.to_thread(malloc_trim)
                 await self._watch()
                 backoff = _MIN_BACKOFF_SECONDS
             except _Gone:
                 log.info("watch %s: the resource version has expired; listing again", self._path)
-                self._version = None
+                self._resource_version = None
             except (ApiError, Unreachable) as error:
                 if self.connected or not self.problem:
                     synced = self.synced.is_set()
                     effect = "the last state stays in force" if synced else "not ready"
                     log.warning("watch %s: %s; %s", self._path, error, effect)
                 self.connected, self.problem = False, str(error)
-                if time.monotonic() - began > backoff:
-                    backoff = _MIN_BACKOFF_SECONDS  # The connection worked for a while.
+                if time.monotonic() - attempt_started_at > backoff:
+                    backoff = _MIN_BACKOFF_SECONDS  # The attempt did not fail at once.
                 # Without jitter, all replicas would reconnect at the same moment.
                 await asyncio.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
                 backoff = min(backoff * 2, _MAX_BACKOFF_SECONDS)
 
     async def _list(self) -> None:
-        found: dict[str, T] = {}
+        """Replace the stored values with a list of all objects, and record its version."""
+        objects: dict[str, T] = {}
         query = {"limit": str(_PAGE_ITEMS), **self._field_selector}
         while True:
             try:
@@ -129,26 +133,27 @@ class Reflector(Generic[T]):
                     f"{self._path}?{urlencode(query)}", self._accept("List")
                 )
             except ApiError as error:
-                raise _gone_or(error) from None
+                raise _convert_410(error) from None
             for item in page.items:
-                kept = self._decode(item)
-                if kept is not None:
-                    found[item["metadata"]["name"]] = kept
+                value = self._decode(item)
+                if value is not None:
+                    objects[item["metadata"]["name"]] = value
             if not page.metadata.next:
                 break
             query["continue"] = page.metadata.next
-        self.objects = found
-        self._version = page.metadata.resource_version
+        self.objects = objects
+        self._resource_version = page.metadata.resource_version
         self._mark_connected()
         self.synced.set()
         self._on_change()
 
     async def _watch(self) -> None:
+        """Apply the events of one watch until it ends or its connection breaks."""
         seconds = int(_WATCH_TIMEOUT_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
         query = {
             "watch": "1",
             "allowWatchBookmarks": "1",
-            "resourceVersion": self._version,
+            "resourceVersion": self._resource_version,
             "timeoutSeconds": str(seconds),
             **self._field_selector,
         }
@@ -163,7 +168,7 @@ class Reflector(Generic[T]):
                 async for line in lines:
                     self._apply_event(_decode_json(line))
         except ApiError as error:
-            raise _gone_or(error) from None
+            raise _convert_410(error) from None
         except Unreachable as error:
             if time.monotonic() - answered_at < self._limits.stable_seconds:
                 raise
@@ -172,31 +177,32 @@ class Reflector(Generic[T]):
             raise Unreachable(f"watch {self._path}: incomplete event: {error}") from None
 
     def _apply_event(self, event: Json) -> None:
+        """Apply one event of a watch to the stored values. Raises _Gone and ApiError."""
         kind, item = event["type"], event["object"]
         if kind == "ERROR":
             if item.get("code") == 410:
                 raise _Gone
             raise ApiError(item.get("code", 0), item.get("message", ""))
         metadata = item["metadata"]
-        self._version = metadata["resourceVersion"]
+        self._resource_version = metadata["resourceVersion"]
         if kind == "BOOKMARK":
             return
         name = metadata["name"]
-        kept = None if kind == "DELETED" else self._decode(item)
-        if kept is None:
+        value = None if kind == "DELETED" else self._decode(item)
+        if value is None:
             if self.objects.pop(name, None) is None:
                 return
-        elif self.objects.get(name) == kept:
-            # For example a Node's heartbeat, which changes none of the kept fields.
+        elif self.objects.get(name) == value:
+            # For example a Node's heartbeat, which changes none of the stored fields.
             return
         else:
-            self.objects[name] = kept
+            self.objects[name] = value
         self._on_change()
 
     def _decode(self, item: Json) -> T | None:
-        """Return the value to keep, or None for an object to ignore.
+        """Return the value to store, or None if the object is to be ignored.
 
-        An object that cannot be decoded is ignored, so that the others remain usable.
+        An object that cannot be decoded is ignored, so that all other objects remain usable.
         """
         try:
             return self._decode_object(item)
@@ -211,4 +217,5 @@ class Reflector(Generic[T]):
         self.connected, self.problem = True, ""
 
     def _accept(self, suffix: str) -> str:
+        """Return the Accept header. `suffix` is "List" for a list, and empty for a watch."""
         return METADATA_ONLY.format(list=suffix) if self._metadata_only else FULL_OBJECTS

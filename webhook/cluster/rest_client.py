@@ -1,9 +1,10 @@
 """The HTTP client of `kubernetes.aio`, imported without the rest of the `kubernetes` package.
 
 The `__init__` of `kubernetes` also imports the synchronous client, with requests, urllib3, oauthlib
-and websocket-client. That costs each replica 8 MiB and a quarter of a second at start, and
-podsettle never uses it. This module therefore registers both packages in `sys.modules` without
-running their `__init__`. Python still finds all their submodules, also in later imports.
+and websocket-client. podsettle does not use these packages. Their import takes 8 MiB of memory and
+a quarter of a second at the start of each replica. This module therefore registers both packages in
+`sys.modules` without running their `__init__`. Python still finds all their submodules, also in
+later imports.
 """
 
 # ruff: noqa: E402
@@ -19,7 +20,7 @@ from webhook.dns_resolver import Resolver
 
 
 def _register_without_running(package: str) -> None:
-    """Register a package that has not been imported yet, and do not run its `__init__`."""
+    """Register a package in `sys.modules` without running its `__init__`."""
     if package in sys.modules or (spec := find_spec(package)) is None:
         return
     sys.modules[package] = module_from_spec(spec)
@@ -37,8 +38,8 @@ from kubernetes.aio.config import load_incluster_config, load_kube_config
 
 __all__ = ["Configuration", "RestClient", "load_incluster_config", "load_kube_config"]
 
-# The limit for one host name. While all of these lookups hang, requests fail at once; their callers
-# retry.
+# The maximum number of DNS look-ups in flight. While all of them hang, requests fail at once,
+# and their callers retry.
 _MAX_NAME_LOOKUPS = 4
 
 
@@ -46,7 +47,7 @@ class RestClient(RESTClientObject):
     """An HTTP session that resolves host names in its own threads."""
 
     def _create_connector(self) -> aiohttp.TCPConnector:
-        """Return the connector; RESTClientObject documents this hook for custom resolvers.
+        """Return a connector with podsettle's resolver. RESTClientObject documents this hook.
 
         The default resolver uses the event loop's executor. `asyncio.run` waits for that executor
         at exit, so a lookup that hangs would delay the exit.
@@ -56,6 +57,6 @@ class RestClient(RESTClientObject):
             limit=self.maxsize,
             ssl=self.ssl_context,
             resolver=ThreadResolver(resolver, lambda: "the API server"),
-            # With aiohttp's cache, every request would wait for the first lookup, even if it hangs.
+            # With aiohttp's DNS cache, all requests would wait for the first look-up if it hangs.
             use_dns_cache=False,
         )

@@ -12,7 +12,7 @@ from webhook.tls.dynamic_source import StoreError
 
 
 class SecretStore:
-    """A Secret that podsettle reads and updates; it needs only the verbs `get` and `update`.
+    """A store in an existing Secret. It needs only the RBAC verbs `get` and `update`.
 
     The installation creates the Secret, so an uninstallation deletes it. podsettle never creates
     it.
@@ -25,7 +25,7 @@ class SecretStore:
         self._last_read: Json = {}
 
     async def read(self) -> Mapping[str, bytes] | None:
-        """Return the Secret's data, or None where the Secret does not exist.
+        """Return the Secret's data, or None if the Secret does not exist.
 
         Raises StoreError.
         """
@@ -40,9 +40,9 @@ class SecretStore:
         return {key: _decoded(value) for key, value in (self._last_read.get("data") or {}).items()}
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
-        """Replace these keys in the version of the Secret that was read last.
+        """Write these keys to the version of the Secret that was read last. Keep its other keys.
 
-        Raises StoreError, also where the Secret has changed since.
+        Raises StoreError if the request fails, or if the Secret has changed since the last read.
         """
         data = {key: base64.b64encode(value).decode() for key, value in contents.items()}
         body = {**self._last_read, "data": {**(self._last_read.get("data") or {}), **data}}
@@ -56,6 +56,7 @@ class SecretStore:
 
 
 def _decoded(value: str) -> bytes:
+    """Decode a base64 value of a Secret, or return empty bytes if it is malformed."""
     try:
         return base64.b64decode(value)
     except Base64Error:  # The API server accepts only base64.

@@ -15,7 +15,7 @@ from webhook.core.policy.coverage import PolicySet
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """An immutable ClusterView; each change of the cluster creates a new one."""
+    """An immutable ClusterView. Each change of the cluster creates a new snapshot."""
 
     policies: PolicySet = field(default_factory=PolicySet)
     namespaces: Mapping[str, Namespace] = field(default_factory=dict)
@@ -26,19 +26,21 @@ class Snapshot:
     """Whether an unknown namespace counts as existing, with the label of its name only."""
 
     def namespace(self, name: str) -> Namespace | None:
-        """Return a namespace; None where it is unknown and `invents_namespaces` is False."""
-        known = self.namespaces.get(name)
-        if known is None and self.invents_namespaces:
+        """Return a namespace, or None if it is unknown and `invents_namespaces` is False."""
+        namespace = self.namespaces.get(name)
+        if namespace is None and self.invents_namespaces:
             return Namespace(name, {LABEL_NAMESPACE_NAME: name})
-        return known
+        return namespace
 
     def runtime_class(self, name: str) -> RuntimeClassInfo | None:
-        """Return a RuntimeClass, or None where it does not exist."""
+        """Return a RuntimeClass, or None if it does not exist."""
         return self.runtime_classes.get(name)
 
     def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> Snapshot:
         """Return a copy in which one namespace has other labels, for a preview."""
-        known = self.namespaces.get(name)
-        level = known.fixed_selinux_level if known else False
-        changed = Namespace(name, {**labels, LABEL_NAMESPACE_NAME: name}, level)
-        return replace(self, namespaces={**self.namespaces, name: changed})
+        namespace = self.namespaces.get(name)
+        fixed_selinux_level = namespace.fixed_selinux_level if namespace else False
+        changed_namespace = Namespace(
+            name, {**labels, LABEL_NAMESPACE_NAME: name}, fixed_selinux_level
+        )
+        return replace(self, namespaces={**self.namespaces, name: changed_namespace})

@@ -12,9 +12,10 @@ from webhook.core.policy.errors import ManifestProblem
 
 
 class Check(NamedTuple):
-    """One readiness check.
+    """The result of one readiness check.
 
-    A note describes a problem. Where `ready` is True, the server answers correctly despite it.
+    `note` describes a problem. If `ready` is True, the server answers correctly despite the
+    problem.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Source(Protocol):
 
     @property
     def problems(self) -> tuple[ManifestProblem, ...]:
-        """The current problems of policies and manifests; their last valid state is in force."""
+        """The current problems of policies and manifests. Their last valid state is in force."""
 
     def checks(self) -> Iterable[Check]:
         """Return the readiness checks of this source."""
@@ -44,4 +45,7 @@ class Source(Protocol):
         """Keep the view up to date while the block runs."""
 
     async def fetch_namespace(self, name: str, timeout: float) -> Namespace | None:  # noqa: ASYNC109
-        """Return a namespace that the view lacks; None if it is unknown after `timeout` seconds."""
+        """Return a namespace that the view does not contain yet.
+
+        Returns None if it does not exist, or if the look-up takes more than `timeout` seconds.
+        """

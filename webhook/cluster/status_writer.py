@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from webhook.cluster.client import ApiServer, Json
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.installed_crd import InstalledCrd
-from webhook.cluster.kube_source import FoundPolicy, KubernetesSource
+from webhook.cluster.kube_source import KubernetesSource, PolicyObject
 from webhook.cluster.webhook_configuration import APPLY, FIELD_MANAGER
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.policy.status import (
@@ -27,20 +27,22 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
-# Limits the writes where the cluster changes often, for example while nodes are added.
+# The minimum time between two writes. It matters if the cluster changes often, for example while
+# nodes are added.
 _WRITE_INTERVAL_SECONDS = 1.0
-# After this many namespaces, the event loop serves reviews first.
+# After this number of namespaces, the count pauses so that the event loop can answer reviews.
 _NAMESPACES_PER_LOOP_TICK = 20
 
 
 class StatusWriter:
     """A writer that keeps the status of every policy up to date while `may_write` returns True.
 
-    It compares each desired status with the one in the cluster. A new leader therefore writes
-    nothing that is up to date already, and transition times survive a change of the leader.
+    It compares each desired status with the status in the cluster, and writes only differences.
+    Therefore a new leader does not write statuses that are up to date, and transition times survive
+    a change of the leader.
 
-    `owns_webhooks` is True where podsettle writes the webhook configuration. Only then the status
-    has the condition `WebhookScoped`.
+    `owns_webhooks` says whether podsettle writes the webhook configuration. If it is False, the
+    status has no condition `WebhookScoped`.
     """
 
     def __init__(
@@ -61,8 +63,8 @@ class StatusWriter:
         self._may_write = may_write
         self._owns_webhooks = owns_webhooks
         self._write_requested = asyncio.Event()
-        for each in (source, crd):
-            each.observers.append(self._write_requested.set)
+        for observed in (source, crd):
+            observed.observers.append(self._write_requested.set)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -71,26 +73,27 @@ class StatusWriter:
             yield
 
     async def _write_forever(self) -> None:
-        done = False
+        """Write the statuses after each change, and after a failed attempt."""
+        up_to_date = False
         while True:
             await asyncio.sleep(_WRITE_INTERVAL_SECONDS)
-            if not (self._may_write() and self._source.synced and self._crd.known):
-                done = False
-            elif self._write_requested.is_set() or not done:
+            if not (self._may_write() and self._source.synced and self._crd.attempted):
+                up_to_date = False
+            elif self._write_requested.is_set() or not up_to_date:
                 self._write_requested.clear()
-                done = await self._write_all()
+                up_to_date = await self._write_all()
 
     async def _write_all(self) -> bool:
-        """Write all statuses that have changed; return whether every write succeeded."""
-        counts = await self._count_namespaces()
+        """Write all statuses that have changed. Return whether every write succeeded."""
+        namespace_counts = await self._count_namespaces()
         problem = ""
-        for found in list(self._source.policies.objects.values()):
+        for policy_object in list(self._source.policies.objects.values()):
             try:
-                await self._write(found, counts[found.name])
+                await self._write(policy_object, namespace_counts[policy_object.name])
             except (ApiError, Unreachable) as error:
                 if isinstance(error, ApiError) and error.status == 404:
                     continue  # The policy has just been deleted.
-                problem = f"status of {KIND} {found.name}: {error}"
+                problem = f"status of {KIND} {policy_object.name}: {error}"
         if problem and problem != self.problem:
             log.error("%s", problem)
         self.problem = problem
@@ -98,45 +101,50 @@ class StatusWriter:
 
     async def _count_namespaces(self) -> Counter[str]:
         """Return the number of namespaces that each policy covers, by the policy's name."""
-        counts: Counter[str] = Counter()
+        namespace_counts: Counter[str] = Counter()
         view = self._source.view
         for number, namespace in enumerate(list(view.namespaces.values()), 1):
             coverage = view.policies.coverage_for(namespace, self._own_namespace)
-            counts.update(policy.name for policy in coverage.policies)
+            namespace_counts.update(policy.name for policy in coverage.policies)
             if number % _NAMESPACES_PER_LOOP_TICK == 0:
                 await asyncio.sleep(0)
-        return counts
+        return namespace_counts
 
-    async def _write(self, found: FoundPolicy, namespaces: int) -> None:
-        desired = self._desired_status(found, namespaces)
-        if desired == self._source.statuses.get(found.name):
+    async def _write(self, policy_object: PolicyObject, namespace_count: int) -> None:
+        """Write the status of one policy, unless it is up to date."""
+        desired = self._desired_status(policy_object, namespace_count)
+        if desired == self._source.statuses.get(policy_object.name):
             return
         body = {
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "metadata": {"name": found.name},
+            "metadata": {"name": policy_object.name},
             "status": desired,
         }
-        path = f"/apis/{API_VERSION}/settlepolicies/{found.name}/status"
+        path = f"/apis/{API_VERSION}/settlepolicies/{policy_object.name}/status"
         query = f"fieldManager={FIELD_MANAGER}&force=true"
         await self._server.request("PATCH", f"{path}?{query}", body, content_type=APPLY)
 
-    def _desired_status(self, found: FoundPolicy, namespaces: int) -> Json:
-        in_force = self._source.policies_in_force.get(found.name)
-        conditions = [accepted(found.problems, in_force is not None)]
-        if in_force is not None:
+    def _desired_status(self, policy_object: PolicyObject, namespace_count: int) -> Json:
+        policy_in_force = self._source.policies_in_force.get(policy_object.name)
+        conditions = [accepted(policy_object.problems, policy_in_force is not None)]
+        if policy_in_force is not None:
             view = self._source.view
             conditions += [
-                runtime_classes_found(in_force, view),
-                still_needed(in_force, view),
+                runtime_classes_found(policy_in_force, view),
+                still_needed(policy_in_force, view),
             ]
             if self._owns_webhooks:
-                conditions.append(webhook_scoped(in_force, self._source.webhook_selectors))
+                conditions.append(webhook_scoped(policy_in_force, self._source.webhook_selectors))
         conditions.append(crd_current(self._crd.difference))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        before = self._source.statuses.get(found.name, {}).get("conditions", ())
+        previous_conditions = self._source.statuses.get(policy_object.name, {}).get(
+            "conditions", ()
+        )
         return {
-            "observedGeneration": found.generation,
-            "matchedNamespaces": namespaces,
-            "conditions": merge_conditions(conditions, before, found.generation, now),
+            "observedGeneration": policy_object.generation,
+            "matchedNamespaces": namespace_count,
+            "conditions": merge_conditions(
+                conditions, previous_conditions, policy_object.generation, now
+            ),
         }

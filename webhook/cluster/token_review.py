@@ -21,14 +21,14 @@ from webhook.cluster.errors import ApiError, Unreachable
 
 log = logging.getLogger(__name__)
 
-# The default of Kubernetes' delegating authenticator. A revoked grant works for this long.
+# The default of Kubernetes' delegating authenticator. A revoked grant remains effective this long.
 CACHE_TTL_SECONDS = 10.0
 MAX_CACHED_DECISIONS = 1024
 # A client that sends many invalid tokens must not overload the API server.
 _MAX_CONCURRENT_REQUESTS = 8
 # Half of the default scrape timeout of Prometheus.
 _TIMEOUT_SECONDS = 5.0
-# Tokens of service accounts have about 1 KiB.
+# The limit is ample: service account tokens have about 1 KiB.
 _MAX_TOKEN_BYTES = 16 * 1024
 
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105
@@ -41,9 +41,9 @@ class _CachedDecision(NamedTuple):
 
 
 class ClusterAuthorizer:
-    """An authorizer that asks an API server and caches its answers.
+    """An authorizer that sends requests to an API server and caches the decisions.
 
-    The cache holds at most `max_cached` decisions and drops the oldest.
+    The cache contains at most `max_cached` decisions. When it is full, the oldest is removed.
     """
 
     def __init__(
@@ -56,14 +56,16 @@ class ClusterAuthorizer:
         self._clock = clock
         self._max_cached = max_cached
         self._cache: OrderedDict[bytes, _CachedDecision] = OrderedDict()
-        # Keyed digests: with a plain hash, a memory dump would allow to test guessed tokens.
+        # The cache keys are keyed digests. With plain hashes, an attacker with a memory dump
+        # could test guessed tokens.
         self._secret = secrets.token_bytes(32)
         self._concurrency = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
 
     async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
-        """Decide whether the token's owner may use an HTTP method, in lower case, on a path.
+        """Decide whether the user of a token may send a request with this method to this path.
 
-        Returns `Access.UNKNOWN` where the API server cannot be asked. This result is not cached.
+        `verb` is the HTTP method in lower case. Returns `Access.UNKNOWN` if the API server does not
+        answer. This result is not cached.
         """
         if not token or len(token) > _MAX_TOKEN_BYTES or not token.isascii():
             return AccessDecision(Access.UNAUTHENTICATED, "malformed bearer token")
@@ -82,6 +84,7 @@ class ClusterAuthorizer:
         return decision
 
     async def _request_decision(self, token: str, verb: str, path: str) -> AccessDecision:
+        """Send a TokenReview, and a SubjectAccessReview if the token is valid."""
         # Without `audiences`, the API server accepts only tokens for itself.
         review = await self._review(_TOKEN_REVIEWS, "TokenReview", {"token": token})
         if not review.get("authenticated"):

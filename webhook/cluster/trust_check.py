@@ -10,17 +10,17 @@ from webhook.cluster.webhook_configuration import RegisteredWebhook
 from webhook.tls.source import CertificateSource
 from webhook.tls.verify import verify_error
 
-# A check makes a TLS handshake in memory, which takes milliseconds of the only thread, and any
-# client may request /readyz at any rate.
+# The result is cached because a check takes milliseconds of the only thread: it makes a TLS
+# handshake in memory. Any client may request /readyz at any rate.
 MAX_AGE_SECONDS = 1.0
 
 
 class TrustCheck:
     """A cached check of the served certificate against the registered caBundles.
 
-    The check runs again when the certificate or a registration changes, and when its result is
-    older than `MAX_AGE_SECONDS`, because a certificate also expires. `verify` takes the served TLS
-    context, a host and a bundle, and returns an error or an empty text.
+    The check runs again when the certificate or a registration changes. It also runs again when its
+    result is older than `MAX_AGE_SECONDS`, because certificates expire. `verify` takes the served
+    TLS context, a host and a bundle, and returns an error or an empty text.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class TrustCheck:
         self._errors: list[str] = []
 
     def errors(self, webhooks: tuple[RegisteredWebhook, ...]) -> list[str]:
-        """Return why calls to these webhooks would fail, one text per webhook that fails."""
+        """Return an error for each webhook that the API server could not call."""
         context = self._certificates.context
         inputs = (context, self._certificates.expires, webhooks)
-        is_old = self._clock() - self._checked_at >= MAX_AGE_SECONDS
-        if self._checked_inputs != inputs or is_old:
+        is_outdated = self._clock() - self._checked_at >= MAX_AGE_SECONDS
+        if self._checked_inputs != inputs or is_outdated:
             self._errors = [
                 f"{webhook.host}: {error}"
                 for webhook in webhooks

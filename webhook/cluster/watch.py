@@ -1,4 +1,4 @@
-"""The limits of a watch, and its lines within the limits."""
+"""The time limits of watches, and the reading of a watch within these limits."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ class WatchLimits:
     """
 
     answer_seconds: float = 10.0
-    """Until the response headers, which the API server sends at once."""
+    """Maximum time to receive the response headers, which the API server sends at once."""
     silent_seconds: float = 75.0
-    """More than the 60 s between bookmarks; below 90 s together with `answer_seconds`."""
+    """Maximum time without a line. It is longer than the 60 s between bookmarks. Together with
+    `answer_seconds` it is below 90 s."""
     stable_seconds: float = 15.0
-    """A watch that breaks after this time is no error: proxies close silent connections."""
+    """If a watch breaks after this time, that is not an error, because proxies close silent
+    connections."""
 
 
 async def lines_until_silent(content: aiohttp.StreamReader, seconds: float) -> AsyncIterator[bytes]:

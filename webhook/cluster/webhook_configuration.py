@@ -1,9 +1,9 @@
-"""The MutatingWebhookConfiguration: every replica reads it, and the leader keeps it up to date.
+"""The MutatingWebhookConfiguration, which every replica reads and the leader keeps up to date.
 
 The chart creates the object with one webhook. podsettle adds the webhooks that the policies need,
 and the caBundles. It uses server-side apply with its own field manager (KEP-555), so podsettle and
-Helm or GitOps never remove each other's fields. podsettle restores its fields where another client
-removes them.
+Helm or GitOps never remove each other's fields. If another client removes
+podsettle's fields, podsettle restores them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KIND = "MutatingWebhookConfiguration"
 _PATH = f"/apis/{_API_VERSION}/mutatingwebhookconfigurations"
 # Some inputs, such as the lease, change without a notification.
 _SYNC_INTERVAL_SECONDS = 1.0
-# More identical patches in a row mean that another client reverts them.
+# If podsettle sends more identical patches in a row, another client must be reverting them.
 _MAX_REPEATED_PATCHES = 3
 _MAX_BACKOFF_SECONDS = 60.0
 _CONFLICT = "another field manager keeps reverting podsettle's fields; see metadata.managedFields"
@@ -43,7 +43,7 @@ _CONFLICT = "another field manager keeps reverting podsettle's fields; see metad
 
 @dataclass(frozen=True, slots=True)
 class RegisteredWebhook:
-    """A webhook of the configuration: the host that the API server calls, and its trusted CAs."""
+    """A webhook of the configuration, with the host that the API server calls and its CA bundle."""
 
     name: str
     host: str
@@ -55,9 +55,9 @@ class WebhookConfiguration:
     """A MutatingWebhookConfiguration that podsettle partly owns.
 
     `selectors` returns the selectors of the webhooks that the policies in force need. `bundle`
-    returns the CA certificates to register: None where another component registers them
-    (cert-manager, OpenShift, the operator), empty while they are unknown. podsettle writes only
-    while `may_write` returns True.
+    returns the CA certificates to register. It returns None if another component registers them
+    (cert-manager, OpenShift, the operator), and empty bytes while they are unknown. podsettle
+    writes only while `may_write` returns True.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class WebhookConfiguration:
     ) -> None:
         self.name = name
         self.problem = ""
+        """Why the last update failed. It is empty if the update succeeded."""
         self.webhooks: tuple[RegisteredWebhook, ...] = ()
         self._server = server
         self._selectors = selectors
@@ -79,7 +80,7 @@ class WebhookConfiguration:
         self._sync_requested = asyncio.Event()
         self._backoff = _ConflictBackoff()
         self._logged_merge = ""
-        self._reflector = Reflector(server, _PATH, _webhooks_of, self._on_change, name=name)
+        self._reflector = Reflector(server, _PATH, _decode_webhooks, self._on_change, name=name)
 
     @property
     def title(self) -> str:
@@ -103,7 +104,7 @@ class WebhookConfiguration:
             yield
 
     def request_sync(self) -> None:
-        """Compare the configuration with its inputs soon, because an input has changed."""
+        """Request an update of the configuration, because one of its inputs has changed."""
         self._sync_requested.set()
 
     def _on_change(self) -> None:
@@ -111,6 +112,7 @@ class WebhookConfiguration:
         self.request_sync()
 
     async def _reconcile_forever(self) -> None:
+        """Update the configuration after each request and at a regular interval."""
         while True:
             try:
                 async with asyncio.timeout(_SYNC_INTERVAL_SECONDS):
@@ -126,33 +128,37 @@ class WebhookConfiguration:
                 await asyncio.sleep(_SYNC_INTERVAL_SECONDS)
 
     async def _sync(self) -> str:
-        """Update the configuration where necessary; return why that failed, else an empty text."""
+        """Update the configuration if necessary. Return an error, or an empty text."""
         if not self._may_write() or not self.exists or self._bundle() == b"":
             return ""
-        found = {webhook["name"]: webhook for webhook in self._reflector.objects[self.name]}
-        if OPT_IN_WEBHOOK not in found:
+        current = {webhook["name"]: webhook for webhook in self._reflector.objects[self.name]}
+        if OPT_IN_WEBHOOK not in current:
             return f"has no webhook {OPT_IN_WEBHOOK}, from which podsettle derives its webhooks"
         try:
-            return await self._reconcile(found)
+            return await self._reconcile(current)
         except (ApiError, Unreachable) as error:
             return str(error)
 
-    async def _reconcile(self, found: dict[str, Json]) -> str:
+    async def _reconcile(self, current: dict[str, Json]) -> str:
+        """Patch the configuration if its webhooks, by name, differ from the desired webhooks.
+
+        Return a text if another client keeps reverting the patches, else an empty text.
+        """
         selectors = self._selectors()
         self._log_merged_selectors(selectors)
-        desired = _desired(found[OPT_IN_WEBHOOK], selectors, self._bundle())
+        desired = _desired_webhooks(current[OPT_IN_WEBHOOK], selectors, self._bundle())
         stale = {
-            name: each
-            for name, each in found.items()
+            name: webhook
+            for name, webhook in current.items()
             if is_cluster_webhook(name) and name not in desired
         }
-        if any(not _is_up_to_date(found.get(name), webhook) for name, webhook in desired.items()):
+        if any(not _is_up_to_date(current.get(name), webhook) for name, webhook in desired.items()):
             body: Json = {
                 "apiVersion": _API_VERSION,
                 "kind": _KIND,
                 "metadata": {"name": self.name},
                 # Stale webhooks stay until their replacements exist. Otherwise the API server would
-                # create pods in between without a call of podsettle.
+                # not call podsettle for pods that are created in between.
                 "webhooks": [*desired.values(), *stale.values()],
             }
             query, content_type = (f"fieldManager={FIELD_MANAGER}&force=true", APPLY)
@@ -202,7 +208,7 @@ class _ConflictBackoff:
         return self._repetitions > _MAX_REPEATED_PATCHES
 
     def should_wait(self, body: Json) -> bool:
-        """Return whether to skip this patch for now; if not, count it as sent."""
+        """Return whether to skip this patch for now. If the result is False, count it as sent."""
         now = monotonic()
         elapsed = now - self._patched_at
         if body != self._body or elapsed > _MAX_BACKOFF_SECONDS:
@@ -216,31 +222,37 @@ class _ConflictBackoff:
         return False
 
 
-def _desired(opt_in: Json, selectors: WebhookSelectors, bundle: bytes | None) -> dict[str, Json]:
-    """Return the fields that podsettle should own, by the name of the webhook."""
+def _desired_webhooks(
+    opt_in: Json, selectors: WebhookSelectors, bundle: bytes | None
+) -> dict[str, Json]:
+    """Return the webhooks with the fields that podsettle should own, by name."""
     desired: dict[str, Json] = {}
-    trust = {} if bundle is None else {"caBundle": base64.b64encode(bundle).decode()}
-    if trust:
-        desired[OPT_IN_WEBHOOK] = {"name": OPT_IN_WEBHOOK, "clientConfig": trust}
+    ca_bundle = {} if bundle is None else {"caBundle": base64.b64encode(bundle).decode()}
+    if ca_bundle:
+        desired[OPT_IN_WEBHOOK] = {"name": OPT_IN_WEBHOOK, "clientConfig": ca_bundle}
     for webhook in cluster_webhooks(opt_in, selectors):
-        desired[webhook["name"]] = {**webhook, "clientConfig": {**webhook["clientConfig"], **trust}}
+        desired[webhook["name"]] = {
+            **webhook,
+            "clientConfig": {**webhook["clientConfig"], **ca_bundle},
+        }
     return desired
 
 
-def _is_up_to_date(found: Json | None, desired: Json) -> bool:
+def _is_up_to_date(current: Json | None, desired: Json) -> bool:
     """Return whether a webhook needs no update.
 
-    podsettle owns every field of the webhooks that it adds, so these must be equal: a leftover
-    field would keep an old selector in force. The desired webhook contains the API server's
+    podsettle owns every field of the webhooks that it adds, so these must be equal. A leftover
+    field could keep an old selector in force. The desired webhook contains the API server's
     defaults, because it is a copy of the opt-in webhook. Of the opt-in webhook itself, podsettle
     owns only the caBundle.
     """
-    if found is None or desired["name"] != OPT_IN_WEBHOOK:
-        return found == desired
-    return bool(found["clientConfig"].get("caBundle") == desired["clientConfig"]["caBundle"])
+    if current is None or desired["name"] != OPT_IN_WEBHOOK:
+        return current == desired
+    return bool(current["clientConfig"].get("caBundle") == desired["clientConfig"]["caBundle"])
 
 
-def _webhooks_of(configuration: Json) -> list[Json]:
+def _decode_webhooks(configuration: Json) -> list[Json]:
+    """Return the webhooks of a configuration, for the reflector."""
     webhooks: list[Json] = configuration.get("webhooks") or []
     return webhooks
 

@@ -23,7 +23,7 @@ FIELD = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/desc
 async def crd(api: ApiServer) -> AsyncIterator[InstalledCrd]:
     found = InstalledCrd(api)
     async with found.running():
-        await eventually(lambda: found.known)
+        await eventually(lambda: found.attempted)
         yield found
 
 
@@ -58,9 +58,9 @@ async def test_missing_right_to_read_the_crd_is_a_note(
     namespace = own_cluster.namespace("crd-")
     async with connected_as_an_account_with(own_cluster, namespace, [], tmp_path) as server:
         found = InstalledCrd(server)
-        assert not found.known
+        assert not found.attempted
         async with found.running():
-            await eventually(lambda: found.known)
+            await eventually(lambda: found.attempted)
             assert found.difference is None
             assert found.check().ready
             assert "forbidden" in found.check().note
