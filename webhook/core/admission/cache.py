@@ -23,18 +23,19 @@ from webhook.core.pod import Pod
 from webhook.core.policy.plan import Plan
 
 MAX_CACHE_BYTES = 2 * 1024 * 1024
-"""The size of all keys and answers. A Tekton TaskRun takes 4 KB of it. The process needs three
+"""The maximum size of all keys and answers. A Tekton TaskRun takes 4 KB. The process needs three
 times as much, because Python objects are larger than their JSON."""
 _MAX_ENTRY_BYTES = 32 * 1024
-"""One unusual pod of a tenant must not evict the decisions for other tenants."""
+"""The maximum size of one key and its answer. Larger decisions are not cached, because one unusual
+pod of a tenant must not evict the decisions for other tenants."""
 _OUTCOME_BYTES = 100
-"""The estimated size of an outcome, which may be absent from the answer."""
+"""The estimated size of one outcome. It is counted apart, because the answer may omit it."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class DecisionCache:
-    """The decisions made since the cluster last changed. Not thread-safe."""
+    """A cache of the decisions since the last change of the cluster. It is not thread-safe."""
 
     def __init__(
         self, verified_shapes: VerifiedShapes | None = None, max_bytes: int = MAX_CACHE_BYTES
@@ -65,14 +66,14 @@ class DecisionCache:
     ) -> Decision:
         """Return the cached decision on a pod, or the one that `decide` makes.
 
-        **Mutates `pod`.** The key omits foreign annotations, so the caller must know that the
-        annotations of podsettle fit. Raises what `decide` raises.
+        **Mutates `pod`.** The key omits foreign annotations. So the caller must know that the pod's
+        annotations leave enough space for those of podsettle. Raises every error of `decide`.
         """
         generation = (view.nodes, view.runtime_classes, view.server_version, linger_image)
         if generation != self._generation:
             self._clear()
-        # Store an equal generation too: Python compares identical objects without looking inside,
-        # so the next comparison does not go through the nodes one by one.
+        # An equal generation replaces the stored one too. Python compares identical objects at
+        # once, so the next comparison need not compare all nodes.
         self._generation = generation
         key_pod = key_pod_of(pod, wraps_containers=plan.wraps_containers)
         namespace_facts = (
@@ -83,7 +84,7 @@ class DecisionCache:
         decision = self._decisions.get(key)
         if decision is None:
             decision = decide(key_pod)
-            # The next decision will know the missing images.
+            # A decision with missing images is not cached, because a better one follows.
             if not decision.missing_images:
                 self._put(key, decision)
         return decision

@@ -1,11 +1,12 @@
 """The decision cache key: a pod, reduced to the fields that decisions depend on.
 
-WARNING: remedies see only the fields kept here. A remedy that reads another field needs it added.
+WARNING: remedies see only the fields that this module keeps. If a remedy reads another field, this
+module must keep that field too.
 
-Omitted are the fields that differ between pods of one template: arguments, the names of pods,
-volumes and mounts, the keys and values of labels, foreign annotations, and the scripts that Tekton
-renames for each sidecar. The image of a container with a command is omitted too, because it
-differs between builds.
+The key omits fields that differ between pods of one template: arguments, the names of pods, volumes
+and mounts, the keys and values of labels, foreign annotations, and the scripts that Tekton renames
+for each sidecar. The image of a container with a command is omitted too, because it differs
+between builds.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ from webhook.core.pod import (
 _READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_MIRROR, ANNOTATION_SKIP}
 _BRACKET = ord("[")
 _PLACEHOLDER_LABELS = tuple({str(n): "" for n in range(count)} for count in range(32))
-"""Labels by their count. Only the count matters once the policies were matched."""
+"""For each number of labels, labels that replace those of the pod. After the policies are matched,
+a decision depends only on the number."""
 _OPAQUE_MOUNTS = Raw(b"[]")
-"""A list of mounts without one at the helper's path."""
+"""The value that replaces all lists of mounts without the helper's path."""
 
 
 def key_pod_of(pod: Pod, *, wraps_containers: bool) -> Pod:
     """Return the pod with only the fields that decisions depend on.
 
-    `wraps_containers` says whether a remedy may wrap regular containers. Without it their commands
-    and images are omitted too. The result shares the spec with the received pod, and **the spec is
-    mutated**; the metadata is not.
+    `wraps_containers` says whether a remedy may wrap regular containers. If not, their commands and
+    images are omitted too. The result shares the spec with the received pod. **The spec is
+    mutated**, but the metadata is not.
     """
     spec = pod.spec
     for container in spec.init_containers or ():
@@ -61,8 +63,8 @@ def key_pod_of(pod: Pod, *, wraps_containers: bool) -> Pod:
         return Pod(spec)
     annotations, labels = metadata.annotations, metadata.labels
     if annotations:
-        known = _READ_ANNOTATIONS.intersection(annotations)
-        annotations = {key: annotations[key] for key in known} if known else {}
+        read = _READ_ANNOTATIONS.intersection(annotations)
+        annotations = {key: annotations[key] for key in read} if read else {}
     if labels:
         count = len(labels)
         placeholders = _PLACEHOLDER_LABELS
@@ -72,7 +74,9 @@ def key_pod_of(pod: Pod, *, wraps_containers: bool) -> Pod:
 
 
 def _reduce_container(container: Container) -> None:
-    # Arguments are read only with a looked-up image, and such decisions are not cached.
+    """Remove the fields of a container on which decisions do not depend."""
+    # Remedies read arguments only if the image was looked up. Decisions that use the results of
+    # look-ups are not cached.
     container.args = UNSET
     if container.command:
         # The image is read only if the container has no command.
@@ -84,6 +88,6 @@ def _reduce_container(container: Container) -> None:
             container.volume_mounts = _OPAQUE_MOUNTS
     if is_sidecar(container) and container.name not in OWN_CONTAINERS:
         container.image = None
-        # Of a sidecar's command, remedies read only whether it starts with the helper.
+        # Remedies read only whether a sidecar's command starts with the helper.
         starts_helper = container.command and container.command[0] == HELPER_PATH
         container.command = [HELPER_PATH] if starts_helper else None

@@ -1,4 +1,4 @@
-"""The function that decides: a request, the policies and the cluster in, a Decision out."""
+"""The function that decides about a pod, from the request, the policies and the cluster."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context
 
 _MAX_CONTAINERS = 500
-"""Webhooks run before API validation, so a client can choose any number. Real pods have a tenth."""
+"""The maximum number of containers in a pod that is evaluated. Webhooks run before API validation,
+so a client can choose any number. Real pods have at most a tenth of it."""
 _MAX_SKIP_CHARACTERS = 1_000
-"""The annotation with the names of all remedies is much shorter. The rest is not read."""
+"""The number of characters of ANNOTATION_SKIP that are read. A list of all remedies is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,10 @@ def decide(
 ) -> Decision:
     """Decide about one admission request. `images` are the results of earlier image lookups.
 
-    With a cache, may return a decision made for another pod with the same key. **Mutates the pod of
-    the request.** The caller must know that podsettle's annotations fit into the pod's. If it does
-    not, it sets `cacheable` to False: then only the verified shapes of the cache are used.
+    With a cache, the function may return the decision about another pod with the same key, and it
+    **mutates the pod of the request**. For a cached decision the pod's annotations must leave
+    enough space for those of podsettle. A caller that does not know this sets `cacheable` to False.
+    The function then uses only the verified shapes of the cache.
 
     Raises one of DECODE_ERRORS for a pod that Kubernetes would not send, and PatchError if the
     self-check rejects the patch. In both cases the caller admits the pod unchanged.
@@ -103,8 +105,8 @@ def decide(
         verified = VerifiedShapes() if cache is None else cache.verified_shapes
         return _apply_plan(pod, plan, context, coverage_outcomes, verified)
 
-    # The cache key contains neither the results of image look-ups nor the names of namespaces,
-    # which coverage_outcomes mention.
+    # The cache key contains no results of image look-ups. It contains no names of namespaces
+    # either, but coverage_outcomes mention them.
     if cache is None or images or coverage_outcomes or not cacheable:
         return apply_plan(pod)
     return cache.get_or_decide(pod, plan, namespace, view, settings.linger_image, apply_plan)
@@ -134,7 +136,7 @@ def _apply_plan(
     if plan.audited:
         audited: list[Outcome] = []
         _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
-        outcomes += map(_audited, audited)
+        outcomes += map(_audit_outcome, audited)
     return Decision(
         tuple(outcomes),
         patch.verified_operations(verified_shapes),
@@ -163,11 +165,13 @@ def _exclusion_reason(pod: Pod) -> Reason | None:
 
 
 def _skipped_remedies(pod: Pod) -> frozenset[str]:
+    """Return the names of remedies in the pod's annotation ANNOTATION_SKIP."""
     text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")[:_MAX_SKIP_CHARACTERS]
     return frozenset(part.strip() for part in text.split(",")) if text else frozenset()
 
 
 def _unknown_remedies(skipped: frozenset[str]) -> Iterator[Outcome]:
+    """Yield one outcome if the pod asks to skip remedies that do not exist."""
     names = sorted(skipped - REMEDIES.keys() - {"", "false"})
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -186,7 +190,7 @@ def _run_steps(
     skipped: frozenset[str],
     outcomes: list[Outcome],
 ) -> None:
-    """Apply remedies in their order, and append their outcomes."""
+    """Apply the remedies of the steps in order, and append their outcomes to `outcomes`."""
     for remedy, policy, apply, settings in steps:
         if remedy in skipped:
             outcomes.append(Outcome(Reason.POD_OPTED_OUT, remedy, policy.name))
@@ -195,13 +199,15 @@ def _run_steps(
             context = replace(context, image_rules=policy.image_rules)
         name = policy.name
         outcomes += [
-            Outcome(given.reason, remedy, name, given.container, given.changed, given.message)
-            for given in apply(pod, settings, context, patch)
+            Outcome(
+                outcome.reason, remedy, name, outcome.container, outcome.changed, outcome.message
+            )
+            for outcome in apply(pod, settings, context, patch)
         ]
 
 
 def _annotate_applied(pod: Pod, patch: PodPatch, outcomes: list[Outcome]) -> None:
-    """Annotate the pod with the remedies applied now and in earlier calls of the webhook."""
+    """Annotate the pod with the remedies of this call and of earlier calls of the webhook."""
     before = (pod.annotations or {}).get(ANNOTATION_APPLIED)
     applied = dict.fromkeys(part for part in before.split(",") if part) if before else {}
     for outcome in outcomes:
@@ -211,7 +217,7 @@ def _annotate_applied(pod: Pod, patch: PodPatch, outcomes: list[Outcome]) -> Non
     patch.annotate(ANNOTATION_SETTLED, patch.settled_fingerprint)
 
 
-def _audited(outcome: Outcome) -> Outcome:
+def _audit_outcome(outcome: Outcome) -> Outcome:
     """Return the outcome of a remedy under `action: Audit`, which changes nothing."""
     if not outcome.changed:
         return outcome

@@ -1,4 +1,4 @@
-"""What podsettle decided about a pod, and why: one Decision that every channel renders."""
+"""The decision about a pod and its reasons, in the one form that every channel renders."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from webhook.core.patch.builder import Operation
 from webhook.core.reasons import Outcome, Reason
 
 ReasonCounts: TypeAlias = tuple[tuple[tuple[str, Reason], int], ...]
-"""How often each reason is given, by remedy and reason."""
+"""The number of outcomes for each pair of a remedy and a reason."""
 
 
 class Decision(msgspec.Struct, frozen=True, dict=True):
-    """The decision on one pod, which is always allowed. Without `operations` nothing changes.
+    """The decision about one pod. podsettle allows every pod, unchanged if `operations` is empty.
 
-    A cached decision answers many reviews, so everything that is derived from it is cached too.
+    A cached decision answers many reviews, so the texts and JSON derived from it are cached too.
     """
 
     outcomes: tuple[Outcome, ...] = ()
@@ -32,7 +32,7 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     policies: tuple[str, ...] = ()
     """The names of the policies that cover the pod."""
     missing_images: tuple[ImageQuery, ...] = ()
-    """Images that have to be looked up for a better decision."""
+    """The images that must be looked up before a better decision is possible."""
 
     @cached_property
     def warnings(self) -> list[str]:
@@ -51,7 +51,7 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def reason_counts(self) -> ReasonCounts:
-        """How often each reason is given, for the metrics."""
+        """The number of outcomes by remedy and reason, for the metrics."""
         return tuple(Counter((o.remedy, o.reason) for o in self.outcomes).items())
 
     @cached_property
@@ -61,5 +61,5 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def response_json(self) -> bytes:
-        """The response as a JSON fragment, to be appended after `"allowed":true`."""
+        """A JSON fragment that follows `"allowed":true` in the response."""
         return encode_response(self.operations, self.warnings, self.audit_annotations)

@@ -1,8 +1,8 @@
-"""AdmissionReview bytes in, AdmissionReview bytes out: every pod is allowed.
+"""Answers AdmissionReviews, from bytes to bytes, and allows every pod.
 
 After any error the pod is admitted unchanged, with a warning and a counted reason. A denial and a
-patch that does not apply would both block the pod, because `failurePolicy: Ignore` does not cover
-them (kubernetes `apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go`).
+patch that does not apply would both block the pod, even with `failurePolicy: Ignore` (kubernetes
+`apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from webhook.core.reasons import Outcome, Reason
 _REVIEW_GROUP = "admission.k8s.io/"
 
 _MAX_CACHEABLE_REVIEW_BYTES = 64 * 1024
-"""Larger reviews are not cached. The cache key omits foreign annotations, so a cached decision
-cannot check the limit of 256 KiB for all annotations. A smaller review always stays below it."""
+"""The decisions about larger reviews are not cached. The cache key omits foreign annotations, so a
+cached decision cannot check the limit of 256 KiB for all annotations. The annotations of a smaller
+review always stay below this limit."""
 
 
 class UnreadableReviewError(Exception):
-    """A body without a uid, which cannot be answered as an AdmissionReview."""
+    """Raised for a body without a uid, because an answer to an AdmissionReview needs the uid."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def unknown_namespace(self) -> str | None:
-        """The name of the pod's namespace if it is unknown, so that nothing could be decided."""
+        """The name of the pod's namespace, if no decision was possible because it is unknown."""
         if self.request is None or not self.decision.lacks_namespace:
             return None
         return self.request.namespace
@@ -64,9 +65,9 @@ def admit(
     images: KnownImages = NO_IMAGES,
     cache: DecisionCache | None = None,
 ) -> Answer:
-    """Answer one AdmissionReview. With a cache the decision may come from the cache.
+    """Answer one AdmissionReview. The decision may come from `cache`.
 
-    Raises UnreadableReviewError, and nothing else.
+    Raises only UnreadableReviewError.
     """
     try:
         review = decode_review(body)
@@ -113,7 +114,10 @@ def decide_safely(
     *,
     cacheable: bool = True,
 ) -> tuple[Decision, Exception | None]:
-    """Return a decision in every case, and the exception behind an `InternalError`."""
+    """Return a decision, and the exception that caused it if its reason is `InternalError`.
+
+    Raises nothing: after an error the decision leaves the pod unchanged.
+    """
     try:
         return decide(request, policies, view, settings, images, cache, cacheable=cacheable), None
     except DECODE_ERRORS as error:
@@ -125,6 +129,7 @@ def decide_safely(
 
 
 def _single_outcome(reason: Reason, message: str) -> Decision:
+    """Return a decision with one reason, which leaves the pod unchanged."""
     return Decision((Outcome(reason, message=message),))
 
 

@@ -14,7 +14,8 @@ from webhook.core.reasons import Outcome, Reason
 MAX_WARNING_CHARACTERS = 256
 """The API server may cut longer warnings (admission.k8s.io/v1 `response.warnings`)."""
 _MAX_WARNINGS = 15
-"""With the line that counts the rest they stay below the 4,096 characters of all warnings."""
+"""The maximum number of warnings beside the line that counts the omitted ones. Together they stay
+below the API server's limit of 4,096 characters for all warnings."""
 _MAX_AUDIT_ANNOTATION_CHARACTERS = 10_240
 """The API server's own bound for the audit annotations of a ValidatingAdmissionPolicy."""
 
@@ -48,7 +49,7 @@ def warnings_for(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """Return the audit annotations: what was applied and what was skipped, with the reasons."""
+    """Return the audit annotations `applied` and `skipped`, which list the outcomes."""
     applied: list[str] = []
     skipped: list[str] = []
     for outcome in outcomes:
@@ -64,9 +65,9 @@ def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
 def encode_response(
     operations: Sequence[Operation], warnings: list[str], audit_annotations: dict[str, str]
 ) -> bytes:
-    """Return a JSON fragment, to be appended after `"allowed":true` in a response.
+    """Return a JSON fragment that follows `"allowed":true` in a response.
 
-    The fragment begins with a comma, or is empty where there is nothing to add.
+    The fragment begins with a comma. It is empty if the response has no other fields.
     """
     response = _Response(warnings=warnings, audit_annotations=audit_annotations)
     if operations:
@@ -79,7 +80,7 @@ def encode_response(
 def encode_review(api_version: str, uid: str, response_json: bytes) -> bytes:
     """Return a whole AdmissionReview that allows the pod.
 
-    `response_json` is a fragment made by `encode_response`.
+    `response_json` is a fragment from `encode_response`.
     """
     prefix = (
         _RESPONSE_PREFIX if api_version is REVIEW_API_VERSION else _response_prefix(api_version)
@@ -88,6 +89,7 @@ def encode_review(api_version: str, uid: str, response_json: bytes) -> bytes:
 
 
 def _response_prefix(api_version: str) -> bytes:
+    """Return the JSON of a review up to the value of its uid."""
     version = _encode(api_version)
     return b'{"apiVersion":' + version + b',"kind":"AdmissionReview","response":{"uid":'
 
@@ -96,6 +98,7 @@ _RESPONSE_PREFIX = _response_prefix(REVIEW_API_VERSION)
 
 
 def _warning(remedy: str, reason: Reason, message: str, containers: list[str]) -> str:
+    """Return the text of one warning, which names at most three of the containers."""
     named = [name for name in containers if name]
     names = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
     subject = ": ".join(part for part in ("podsettle", remedy, str(reason), names) if part)
@@ -106,6 +109,7 @@ def _warning(remedy: str, reason: Reason, message: str, containers: list[str]) -
 
 
 def _audit_entry(outcome: Outcome) -> str:
+    """Return one outcome as `policy/remedy[container]=Reason`, without the parts that are empty."""
     reason, remedy, policy, container, _, _ = msgspec.structs.astuple(outcome)
     subject = f"{policy}/{remedy}" if policy and remedy else policy or remedy
     if container:

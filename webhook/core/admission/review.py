@@ -1,4 +1,4 @@
-"""The envelope of an AdmissionReview: the request with its pod, and the uid to answer to.
+"""The envelope of an AdmissionReview: the request with its pod, and the uid of the request.
 
 Fields: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
@@ -42,8 +42,8 @@ class Request(WireStruct, Generic[T]):
     @property
     def pod(self) -> Pod:
         """The object as a pod. Raises one of DECODE_ERRORS if the object cannot be decoded."""
-        found: Pod | Raw | None = self.object
-        return found if isinstance(found, Pod) else decode_pod(found or b"null")
+        pod: Pod | Raw | None = self.object
+        return pod if isinstance(pod, Pod) else decode_pod(pod or b"null")
 
 
 class Review(WireStruct, Generic[T]):
@@ -84,24 +84,25 @@ _decode_uid = msgspec.json.Decoder(_ReviewUid).decode
 
 _UID_PATTERN = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([-0-9A-Za-z]{1,128})"')
 _UID_SEARCH_BYTES = 1024
-"""The API server writes the uid as the first field of the request."""
+"""The number of bytes to search. The API server writes the uid as the first field of the
+request."""
 
 
 def uid_of(body: bytes) -> str | None:
     """Return the uid in a body that cannot be decoded as a Review, or None if there is no uid.
 
-    The body may be truncated, nested too deeply, or no JSON at all. Then the uid is searched for in
-    the first bytes, because the API server writes it before the object.
+    If the body is truncated, nested too deeply or no JSON, the function searches its first bytes
+    for the uid. The API server writes the uid before the object.
     """
     try:
         return _decode_uid(body).request.uid
     except DECODE_ERRORS:
-        found = _UID_PATTERN.search(body[:_UID_SEARCH_BYTES])
-        return found[1].decode() if found else None
+        match = _UID_PATTERN.search(body[:_UID_SEARCH_BYTES])
+        return match[1].decode() if match else None
 
 
 def make_request(pod: object, namespace: str) -> Request[Any]:
-    """Return the request that the API server would send when this pod is created."""
+    """Return the request that the API server would send for the creation of this pod."""
     review = {
         "apiVersion": REVIEW_API_VERSION,
         "kind": "AdmissionReview",

@@ -24,10 +24,12 @@ _ARCHITECTURE_LABEL = "kubernetes.io/arch"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 
 _MAX_AFFINITY_SIZE = 500
-"""The number of requirements and values. Webhooks run before API validation, so a client can choose
-any number. Larger affinities are not evaluated: any node is assumed to fit."""
+"""The maximum number of terms, requirements and values in an affinity. Webhooks run before API
+validation, so a client can choose any number. If an affinity is larger, podsettle assumes that
+every node fits."""
 _MAX_AFFINITY_COMPARISONS = 20_000
-"""The same bound for the size of the affinity times the number of nodes."""
+"""The maximum of the affinity's size times the number of nodes. If the product is larger, podsettle
+assumes that every node fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """All nodes of the view, with the groups of nodes that questions about pods need.
+    """All known nodes of the cluster, and the groups of nodes that decisions ask about.
 
     The groups are computed once per change of the nodes, not once per pod.
     """
@@ -59,9 +61,12 @@ class Nodes:
     running_cri_o: tuple[Node, ...] = field(init=False, compare=False)
     without_volatile_mounts: tuple[Node, ...] = field(init=False, compare=False)
     image_volumes_uncertain: tuple[Node, ...] = field(init=False, compare=False)
+    """The nodes that do not mount image volumes, or on which a feature gate may switch them off."""
     without_image_volumes: tuple[Node, ...] = field(init=False, compare=False)
+    """The nodes that do not mount image volumes, even with the default feature gates."""
     without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
     affected_without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
+    """The nodes without restart rules that are also affected by cri-o issue 9840."""
     newest_kubelet: Version | None = field(init=False, compare=False)
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
@@ -76,42 +81,47 @@ class Nodes:
         object.__setattr__(self, "running_cri_o", crio)
         without_volatile = tuple(n for n in known if not makes_volatile_mounts(n.runtime))
         object.__setattr__(self, "without_volatile_mounts", without_volatile)
-        for name, least in (
+        for name, minimum_kubelet in (
             ("image_volumes_uncertain", IMAGE_VOLUMES_LOCKED_ON),
             ("without_image_volumes", IMAGE_VOLUMES_ON_BY_DEFAULT),
         ):
-            lacking = (n for n in known if not mounts_image_volumes(n.kubelet, n.runtime, least))
-            object.__setattr__(self, name, tuple(lacking))
-        old = tuple(n for n in known if not supports_restart_rules(n.kubelet))
-        losing = tuple(n for n in old if is_affected_by_cri_o_9840(n.runtime))
-        object.__setattr__(self, "without_restart_rules", old)
-        object.__setattr__(self, "affected_without_restart_rules", losing)
+            lacking = tuple(
+                n for n in known if not mounts_image_volumes(n.kubelet, n.runtime, minimum_kubelet)
+            )
+            object.__setattr__(self, name, lacking)
+        without_rules = tuple(n for n in known if not supports_restart_rules(n.kubelet))
+        affected = tuple(n for n in without_rules if is_affected_by_cri_o_9840(n.runtime))
+        object.__setattr__(self, "without_restart_rules", without_rules)
+        object.__setattr__(self, "affected_without_restart_rules", affected)
         kubelets = (n.kubelet for n in known if n.kubelet is not None)
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
 
     def may_lose_exit_codes(self, pod: PodSpec) -> bool:
         """Return whether the pod could land on a node that reports 255 for quick containers.
 
-        If no known node fits, the answer is True. The pod then waits for an unknown node, for
-        example from an autoscaler, and a needless sleep costs less than a failed run.
+        If no known node fits, return True. Such a pod waits for a node that podsettle does not
+        know, for example from an autoscaler. A needless sleep costs less than a failed run.
         """
         return any_node_fits(self.affected_by_cri_o_9840, pod) or not any_node_fits(self.all, pod)
 
     def may_run_cri_o(self, pod: PodSpec) -> bool:
-        """Return whether the pod could land on a CRI-O node. True if no known node fits."""
+        """Return whether the pod could land on a CRI-O node.
+
+        If no known node fits, return True.
+        """
         return any_node_fits(self.running_cri_o, pod) or not any_node_fits(self.all, pod)
 
     def may_lack_volatile_mounts(self, pod: PodSpec) -> bool:
-        """Return whether the pod could land on a node that is not certain to make volatile mounts.
+        """Return whether the pod could land on a node that may not make volatile mounts.
 
-        If no known node fits, the answer is True.
+        If no known node fits, return True.
         """
         return any_node_fits(self.without_volatile_mounts, pod) or not any_node_fits(self.all, pod)
 
     def mount_image_volumes(self, pod: PodSpec) -> bool:
-        """Return whether every node that the pod could land on is certain to mount image volumes.
+        """Return whether every node that the pod could land on certainly mounts image volumes.
 
-        If no known node fits, the answer is False. Cordoned nodes count, because a node may be
+        If no known node fits, return False. Cordoned nodes count, because a node may be
         uncordoned before the pod is scheduled.
         """
         return not any_node_fits(self.image_volumes_uncertain, pod) and any_node_fits(self.all, pod)
@@ -123,15 +133,18 @@ class Nodes:
     def may_lack_restart_rules(self, pod: PodSpec, *, among_all: bool) -> bool:
         """Return whether the pod could land on a known node without `restartPolicyRules`.
 
-        `among_all` says whether all nodes count. Otherwise only nodes that lose exit codes count,
-        because the others do not need the rules.
+        `among_all` says whether all nodes count. If it is False, only nodes that lose exit codes
+        count, because the other nodes do not need the rules.
         """
         lacking = self.without_restart_rules if among_all else self.affected_without_restart_rules
         return any_node_fits(lacking, pod)
 
 
 def runs_on_windows(pod: PodSpec) -> bool:
-    """Return whether `os`, the nodeSelector or the node affinity restricts the pod to Windows."""
+    """Return whether the spec restricts the pod to Windows.
+
+    The spec can do so by `os`, `windowsOptions`, the nodeSelector or the node affinity.
+    """
     if pod.os is not None and pod.os.name:
         return pod.os.name == "windows"
     if pod.security_context is not None and pod.security_context.windows_options is not None:
@@ -161,7 +174,7 @@ def any_node_fits(nodes: Iterable[Node], pod: PodSpec) -> bool:
     """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
 
     Taints, resources and scheduler scores are ignored, because they can change at any moment.
-    An affinity that takes too long to evaluate is ignored too.
+    An affinity that would take too long to evaluate is ignored too.
     """
     if pod.node_name:
         return any(node.name == pod.node_name for node in nodes)
@@ -171,12 +184,12 @@ def any_node_fits(nodes: Iterable[Node], pod: PodSpec) -> bool:
         size = _affinity_size(terms)
         if size > _MAX_AFFINITY_SIZE or size * len(candidates) > _MAX_AFFINITY_COMPARISONS:
             return bool(candidates)
-    wanted = pod.node_selector
-    if not wanted and terms is None:
+    selector = pod.node_selector
+    if not selector and terms is None:
         return bool(candidates)
     matchers = [_term_matcher(term) for term in terms] if terms is not None else None
     return any(
-        (not wanted or wanted.items() <= node.labels.items())
+        (not selector or selector.items() <= node.labels.items())
         and (matchers is None or any(matches(node) for matches in matchers))
         for node in candidates
     )
@@ -191,19 +204,23 @@ def architectures(nodes: Nodes, pod: PodSpec) -> frozenset[str]:
     by_label: dict[str, list[Node]] = {}
     for node in nodes.all:
         by_label.setdefault(node.labels.get(_ARCHITECTURE_LABEL, ""), []).append(node)
-    found = frozenset(label for label, some in by_label.items() if any_node_fits(tuple(some), pod))
-    if not found:
+    fitting = frozenset(
+        label for label, group in by_label.items() if any_node_fits(tuple(group), pod)
+    )
+    if not fitting:
         selected = (pod.node_selector or {}).get(_ARCHITECTURE_LABEL)
-        return frozenset({selected}) if selected else found
-    return frozenset() if "" in found else found
+        return frozenset({selected}) if selected else frozenset()
+    return frozenset() if "" in fitting else fitting
 
 
 def _required_terms(pod: PodSpec) -> list[NodeSelectorTerm] | None:
+    """Return the terms of the pod's required node affinity. None: every node meets it."""
     affinity = pod.affinity.node_affinity if pod.affinity else None
     return affinity.required.node_selector_terms if affinity and affinity.required else None
 
 
 def _affinity_size(terms: list[NodeSelectorTerm]) -> int:
+    """Return the number of terms, requirements and values in an affinity."""
     return sum(
         1 + len(requirement.values or ())
         for term in terms
@@ -212,6 +229,7 @@ def _affinity_size(terms: list[NodeSelectorTerm]) -> int:
 
 
 def _term_matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
+    """Return a predicate that is true for each node that meets one node selector term."""
     try:
         labels = [
             compile_requirement(r.operator, r.key, r.values or ())
@@ -221,7 +239,7 @@ def _term_matcher(term: NodeSelectorTerm) -> Callable[[Node], bool]:
             compile_requirement(r.operator, r.key, r.values or ()) for r in term.match_fields or ()
         ]
     except (ValueError, IndexError):
-        # The API server rejects such a pod after the webhooks have run.
+        # The API server rejects a pod with an invalid requirement after the webhooks have run.
         return lambda _node: False
     if not labels and not fields:
         return lambda _node: False  # An empty term matches no node (core/v1 NodeSelectorTerm).

@@ -1,7 +1,7 @@
 """The interface through which a decision reads the cluster.
 
 `webhook.cluster` implements it for manifests on disk and for an API server. Every object that a
-view returns is immutable, so a change of the cluster cannot alter a decision halfway.
+view returns is immutable, so a change of the cluster cannot affect a decision in progress.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ClusterView(Protocol):
 
     @property
     def runtime_classes(self) -> Mapping[str, RuntimeClassInfo]:
-        """The RuntimeClasses by name. A change gives a new mapping."""
+        """The RuntimeClasses by name. If one changes, the view returns another mapping."""
 
     def namespace(self, name: str) -> Namespace | None:
         """Return the namespace, or None if the view does not know it."""

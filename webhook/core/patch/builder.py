@@ -1,13 +1,14 @@
 """Builds a JSON Patch (RFC 6902) from edits to a pod.
 
 Remedies call methods such as `annotate` and `wrap`. No method removes anything from a pod. The
-builder knows which fields the received pod has, so that each operation applies: it creates a parent
-that is absent or null, and indices are those of the received lists. `verify` checks the result.
+builder knows which fields the received pod has. It creates a parent field that is absent or null,
+and it uses the indices of the received lists, so each operation applies. `verify` checks the
+result.
 
-A patch contains no `test` operations. A failing one would deny the pod, and `failurePolicy: Ignore`
-does not cover that (kubernetes `mutating/dispatcher.go`).
+A patch contains no `test` operations. A failing `test` would deny the pod, and `failurePolicy:
+Ignore` does not admit it (kubernetes `mutating/dispatcher.go`).
 
-Long because every kind of edit is a method of one class, and `verify` needs to see all of them.
+Long because every kind of edit is a method of one class, and `verify` checks all of them together.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ContainerList: TypeAlias = Literal["initContainers", "containers"]
 _MAX_ANNOTATIONS_BYTES = 256 * 1024
 """Kubernetes `TotalAnnotationSizeLimitB`: the keys and values of all annotations together."""
 _MAX_CHARACTER_BYTES = 4
-"""The longest character in UTF-8."""
+"""The maximum number of bytes of one character in UTF-8."""
 
 
 def escape(key: str) -> str:
@@ -38,10 +39,10 @@ def escape(key: str) -> str:
 
 
 class PodPatch:
-    """The edits to one received pod. Gives the operations for them in a safe order.
+    """The edits to one received pod, and the operations that make them.
 
-    Edits of containers come first and use the received indices. Insertions and moves of init
-    containers come after them.
+    The operations on fields come first, because they use the received indices. Insertions and moves
+    of init containers change these indices, so they come last.
     """
 
     __slots__ = (
@@ -57,12 +58,14 @@ class PodPatch:
         self._edit_shapes: list[Hashable] = []
         """For each edit, its path and the received facts that decide whether it is allowed."""
         self._image_commands: list[tuple[ContainerList, int, list[str], list[str]]] = []
+        """The list and the index of a container, and its image's command and arguments."""
         self._mounted_paths: set[str] = set()
         self._added_volumes = 0
         self._runtime_class_name: str | None = None
         self._placement: _Placement | None = None
         self._first_init_container: dict[str, Any] | None = None
         self._moved_first: int | None = None
+        """The received index of the init container that moves before all others."""
 
     @property
     def runtime_class_name(self) -> str | None:
@@ -78,6 +81,7 @@ class PodPatch:
     def set_runtime_class(self, name: str) -> None:
         """Set `spec.runtimeClassName`."""
         self._runtime_class_name = name
+        # The self-check allows the edit of an empty field only, or an edit that changes nothing.
         old = self._pod.spec.runtime_class_name
         self._edit(_add("/spec/runtimeClassName", name), old and (old, name))
 
@@ -106,10 +110,10 @@ class PodPatch:
         command: list[str],
         args: list[str],
     ) -> None:
-        """Set the command of a container without one: the wrapper, followed by the image's command.
+        """Set the command of a container that has none, to the wrapper and the image's command.
 
-        `command` and `args` come from the image. If there are `args`, set them too, because the
-        runtime ignores the arguments of an image if the container has a command.
+        `command` and `args` come from the image. The runtime ignores the arguments of an image if
+        the container has a command. So `args` are set too, unless they are empty.
         """
         container = self._container(where, index)
         path = f"/spec/{where}/{index}"
@@ -130,14 +134,17 @@ class PodPatch:
         """Append a volume."""
         volumes = self._pod.spec.volumes
         absent = volumes is None and not self._added_volumes
-        taken = False
+        name_taken = False
         for other in volumes or ():
-            taken = taken or other.name == volume["name"]
-        self._edit(_append("/spec/volumes", absent, volume), (absent, taken))
+            name_taken = name_taken or other.name == volume["name"]
+        self._edit(_append("/spec/volumes", absent, volume), (absent, name_taken))
         self._added_volumes += 1
 
     def set_restart_rules(self, index: int, rules: list[dict[str, Any]]) -> None:
-        """Set restart rules of an init container, and `restartPolicy: Never` for other exits."""
+        """Set the restart rules of an init container.
+
+        `restartPolicy: Never` applies to exit codes that match no rule.
+        """
         container = self._container("initContainers", index)
         path = f"/spec/initContainers/{index}"
         old = container.restart_policy, container.restart_policy_rules
@@ -167,7 +174,7 @@ class PodPatch:
     def settled_fingerprint(self) -> str:
         """The numbers of containers, init containers, volumes and labels of the patched pod.
 
-        If another webhook adds one of them later, the fingerprint no longer matches and the API
+        If a later webhook adds one of these, the fingerprint no longer matches and the API
         server calls podsettle again.
         """
         spec = self._pod.spec
@@ -178,8 +185,9 @@ class PodPatch:
 
     @property
     def _added_init_containers(self) -> int:
-        placed = self._placement.container if self._placement else None
-        return (self._first_init_container is not None) + (placed is not None)
+        # A placement without a container is a move, which adds none.
+        inserted = self._placement.container if self._placement else None
+        return (self._first_init_container is not None) + (inserted is not None)
 
     @property
     def annotations_fit(self) -> bool:
@@ -200,7 +208,7 @@ class PodPatch:
         return (*self._annotation_ops(), *self._edits, *self._init_container_ops())
 
     def verified_operations(self, verified_shapes: VerifiedShapes) -> tuple[Operation, ...]:
-        """Return the operations, after the self-check if their shape was not verified before.
+        """Return the operations. Check them first if their shape was not verified before.
 
         Raises PatchError if the self-check fails.
         """
@@ -225,7 +233,7 @@ class PodPatch:
         return before
 
     def _shape(self) -> Shape:
-        """Return all facts that the result of the self-check depends on."""
+        """Return all facts on which the result of the self-check depends."""
         metadata, spec = self._pod.metadata, self._pod.spec
         inits = spec.init_containers
         first, placement = self._first_init_container, self._placement
@@ -243,11 +251,16 @@ class PodPatch:
         )
 
     def _edit(self, operation: Operation, received_facts: Hashable) -> None:
-        """Add an edit. The self-check's result depends on its path and on `received_facts`."""
+        """Add an edit.
+
+        `received_facts` are facts about the received pod. The result of the self-check depends on
+        them and on the path of the edit.
+        """
         self._edits.append(operation)
         self._edit_shapes.append((operation["path"], received_facts))
 
     def _annotation_ops(self) -> Iterable[Operation]:
+        """Return the operations that set the annotations, and their parents if absent."""
         if not self._annotations:
             return ()
         metadata = self._pod.metadata
@@ -261,13 +274,13 @@ class PodPatch:
         ]
 
     def _init_container_ops(self) -> Iterable[Operation]:
-        """Return the insertions and moves. They follow all edits, which use received indices."""
+        """Yield the insertions and moves of init containers."""
         absent = self._pod.spec.init_containers is None
         placement, moved = self._placement, self._moved_first
         if placement is not None:
             yield placement.operation(absent=absent)
             absent = False
-            moved = None if moved is None else placement.after(moved)
+            moved = None if moved is None else placement.index_after(moved)
         if moved is not None:
             source = f"/spec/initContainers/{moved}"
             yield {"op": "move", "from": source, "path": "/spec/initContainers/0"}
@@ -291,6 +304,7 @@ class _Placement(NamedTuple):
     source: int | None = None
 
     def operation(self, *, absent: bool) -> Operation:
+        """Return the insertion or the move. `absent` says that the pod has no init containers."""
         path = f"/spec/initContainers/{self.target}"
         if self.source is not None:
             return {"op": "move", "from": f"/spec/initContainers/{self.source}", "path": path}
@@ -300,11 +314,11 @@ class _Placement(NamedTuple):
 
     @property
     def shape(self) -> Hashable:
-        """The part of the self-check's shape that stands for this operation."""
+        """The facts about this operation on which the result of the self-check depends."""
         return self.target, self.source, self.container["name"] if self.container else None
 
-    def after(self, index: int) -> int:
-        """Return the new index of another container that stood at `index`."""
+    def index_after(self, index: int) -> int:
+        """Return the index that another container, now at `index`, has after this operation."""
         if self.source is not None and index > self.source:
             index -= 1
         return index + 1 if index >= self.target else index
@@ -315,11 +329,15 @@ def _add(path: str, value: Any) -> Operation:
 
 
 def _append(path: str, absent: bool, value: Any) -> Operation:
+    """Return the operation that appends to a list, or creates the list if it is absent."""
     return _add(path, [value]) if absent else _add(f"{path}/-", value)
 
 
 def _project_pod(pod: Pod) -> dict[str, Any]:
-    """Return the part of the received pod that a patch may touch. Omit null and empty strings."""
+    """Return the part of the received pod that a patch may touch.
+
+    Fields that are null or an empty string are omitted.
+    """
     projected: dict[str, Any] = {}
     spec: dict[str, Any] = {}
     if pod.metadata is not None:
@@ -345,8 +363,8 @@ def _project_container(container: Container) -> dict[str, Any]:
     projected: dict[str, Any] = {"name": container.name}
     if container.command is not None:
         projected["command"] = container.command
-    # Left undecoded: a decision must not depend on whether these fields can be decoded, because the
-    # decision cache omits them from the pod.
+    # These fields stay undecoded. The decision cache omits them from the pod, so a decision must
+    # not depend on whether they can be decoded.
     if is_set(container.args):
         projected["args"] = bytes(container.args)
     if is_set(container.volume_mounts):

@@ -1,9 +1,10 @@
-"""The self-check of a patch: it applies, and it makes only the changes that podsettle may make.
+"""The self-check of a patch: whether it applies and makes only changes that podsettle may make.
 
-Whether a patch applies depends on its paths and on which parents exist, not on values: the builder
-keeps every received value. So patches of one shape give one result. For the first patch of each
-shape, `jsonpatch` applies the operations to the part of the pod that they may touch. Later patches
-of the shape are not checked again. A cluster has a few hundred shapes.
+Whether a patch applies depends on its paths and on the parents that exist. It does not depend on
+values, because the builder keeps every received value. So the check has the same result for all
+patches of one shape. For the first patch of each shape, `jsonpatch` applies the operations to the
+part of the pod that they may touch. Later patches of the shape are not checked again. A cluster has
+a few hundred shapes.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import jsonpatch
 from webhook.core.constants import HELPER, KUBELET_GATE, OWN_ANNOTATIONS, OWN_CONTAINERS
 
 MAX_PARTS = 50_000
-"""The size of all stored shapes, about 10 MB. The shapes of a cluster have a few thousand parts."""
+"""The maximum number of parts of all stored shapes. They take about 10 MB. The shapes of a cluster
+have a few thousand parts."""
 
 Shape: TypeAlias = tuple[Hashable, ...]
+"""All facts about a patch and its pod on which the result of the self-check depends."""
 
 
 class PatchError(Exception):
@@ -26,7 +29,7 @@ class PatchError(Exception):
 
 
 class VerifiedShapes:
-    """The shapes of patches that passed the self-check."""
+    """A store of the shapes of patches that passed the self-check."""
 
     def __init__(self, max_parts: int = MAX_PARTS) -> None:
         self._max_parts = max_parts
@@ -99,12 +102,17 @@ def verify_patch(before: dict[str, Any], after: dict[str, Any]) -> None:
         "seLinuxChangePolicy",
     )
     old_inits, new_inits = old.get("initContainers", []), new.get("initContainers", [])
-    _check_own_init_containers(old_inits, new_inits)
-    _check_containers(_excluding_own(old_inits), _excluding_own(new_inits), may_restart=True)
+    _check_podsettle_init_containers(old_inits, new_inits)
+    _check_containers(
+        _without_podsettle_containers(old_inits),
+        _without_podsettle_containers(new_inits),
+        may_restart=True,
+    )
     _check_containers(old.get("containers", []), new.get("containers", []))
 
 
 def _foreign_annotations(annotations: dict[str, str] | None) -> dict[str, str]:
+    """Return the annotations that are not podsettle's."""
     return {k: v for k, v in (annotations or {}).items() if k not in OWN_ANNOTATIONS}
 
 
@@ -113,29 +121,37 @@ def _unchanged_or_added(key: str, before: dict[str, Any], after: dict[str, Any])
     return before.get(key) in (None, after.get(key))
 
 
-def _check_own_init_containers(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
+def _check_podsettle_init_containers(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
+    """Check that podsettle's init containers are unchanged or inserted once, the helper first."""
     for name in OWN_CONTAINERS:
-        known, found = ([c for c in each if c["name"] == name] for each in (old, new))
-        _require(found == known if known else len(found) <= 1, f"init container {name}")
-    # The helper keeps its place or moves to the front; the kubelet gate is ignored.
-    known_at, found_at = (
+        before, after = ([c for c in inits if c["name"] == name] for inits in (old, new))
+        _require(after == before if before else len(after) <= 1, f"init container {name}")
+    # The helper keeps its index or moves to index 0. The kubelet gate may stand before the helper,
+    # so indices are counted without the gate.
+    old_indices, new_indices = (
         [i for i, name in enumerate(names) if name == HELPER]
-        for names in ([c["name"] for c in each if c["name"] != KUBELET_GATE] for each in (old, new))
+        for names in (
+            [c["name"] for c in inits if c["name"] != KUBELET_GATE] for inits in (old, new)
+        )
     )
-    _require(found_at in ([], [0], known_at), "place of the helper")
+    _require(new_indices in ([], [0], old_indices), "place of the helper")
 
 
-def _excluding_own(containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_podsettle_containers(containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [container for container in containers if container["name"] not in OWN_CONTAINERS]
 
 
 def _check_containers(
     old: list[dict[str, Any]], new: list[dict[str, Any]], *, may_restart: bool = False
 ) -> None:
+    """Check the changes of containers that are not podsettle's.
+
+    `may_restart` says whether a patch may set restart rules on the containers.
+    """
     _require([c["name"] for c in old] == [c["name"] for c in new], "names of containers")
     for before, after in zip(old, new, strict=True):
         name = before["name"]
-        _require(after.keys() <= _CHANGED, f"container {name}")
+        _require(after.keys() <= _PROJECTED_KEYS, f"container {name}")
         _check_restart_policy(before, after, may_restart=may_restart)
         _require(before.get("args") == after.get("args"), f"args of {name}")
         command, wrapped = before.get("command"), after.get("command")
@@ -149,26 +165,32 @@ def _check_containers(
         )
 
 
-_RESTART = frozenset({"restartPolicy", "restartPolicyRules"})
-_CHANGED = frozenset({"name", "command", "args", "volumeMounts"}) | _RESTART
+_RESTART_KEYS = frozenset({"restartPolicy", "restartPolicyRules"})
+_PROJECTED_KEYS = frozenset({"name", "command", "args", "volumeMounts"}) | _RESTART_KEYS
+"""The fields of a container that the checked part of a pod holds. A patch must not add others."""
 
 
 def _check_restart_policy(
     before: dict[str, Any], after: dict[str, Any], *, may_restart: bool
 ) -> None:
-    same = all(before.get(key) == after.get(key) for key in _RESTART)
-    had_none = not any(before.get(key) for key in _RESTART)
-    gained = may_restart and had_none and after.get("restartPolicy") == "Never"
-    _require(same or gained, f"restartPolicy of {before['name']}")
+    """Check that the restart fields are unchanged, or set where the container had none."""
+    same = all(before.get(key) == after.get(key) for key in _RESTART_KEYS)
+    had_none = not any(before.get(key) for key in _RESTART_KEYS)
+    newly_set = may_restart and had_none and after.get("restartPolicy") == "Never"
+    _require(same or newly_set, f"restartPolicy of {before['name']}")
 
 
 def _is_append(old: Any, new: Any) -> bool:
-    """Return whether a list is unchanged or longer by one item. Other values must be unchanged."""
+    """Return whether a list is unchanged or has one more item at its end.
+
+    A value that is no list must be unchanged.
+    """
     if not isinstance(old, list):
         return bool(old == new)
     return new[: len(old)] == old and len(new) <= len(old) + 1
 
 
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise PatchError(f"patch self-check failed: {what} would change")
+def _require(condition: bool, subject: str) -> None:
+    """Raise PatchError if a condition is false. `subject` names the part that would change."""
+    if not condition:
+        raise PatchError(f"patch self-check failed: {subject} would change")
