@@ -25,8 +25,9 @@ MAX_COVERAGE_CACHE_BYTES = 16 * 1024 * 1024
 
 The cache is bounded because tenants may create namespaces and choose their labels."""
 _NAMESPACE_OVERHEAD_BYTES = 400
+"""The estimated memory that a namespace takes in addition to its labels."""
 _LABEL_OVERHEAD_BYTES = 120
-"""The memory that a namespace and a label take in addition to their texts, estimated."""
+"""The estimated memory that a label takes in addition to its texts."""
 MAX_GROUPED_POLICIES = 20_000
 """The maximum number of policies in all cached groups together. A policy takes about 200 bytes in
 each group, so the groups take up to 4 MB."""
@@ -90,9 +91,9 @@ class PolicySet:
 
         It is for callers whose queries must not evict the entries of other callers.
         """
-        made = copy(self)
-        made._clear_caches()
-        return made
+        policy_set = copy(self)
+        policy_set._clear_caches()
+        return policy_set
 
     def coverage_for(self, namespace: Namespace, own_namespace: str | None) -> Coverage:
         """Return the policies that cover a namespace.
@@ -100,10 +101,10 @@ class PolicySet:
         No policy covers a namespace that is protected or disabled by label. `own_namespace` is
         podsettle's own namespace, which is protected.
         """
-        known = self._coverage_cache.get(namespace.name)
-        if known is not None:
-            labels, coverage, _ = known
-            # The identity check comes first, because to compare two mappings is slow.
+        cached = self._coverage_cache.get(namespace.name)
+        if cached is not None:
+            labels, coverage, _ = cached
+            # The identity check comes first, because a comparison of two mappings is slow.
             if labels is namespace.labels or labels == namespace.labels:
                 return coverage
         coverage = self._compute_coverage(namespace, own_namespace)
@@ -113,8 +114,8 @@ class PolicySet:
 
     def _cache_coverage(self, namespace: Namespace, coverage: Coverage) -> None:
         """Store the coverage of a namespace, and clear the cache if it is full."""
-        *_, before = self._coverage_cache.pop(namespace.name, (0,))
-        self._coverage_cache_bytes -= before
+        *_, old_size = self._coverage_cache.pop(namespace.name, (0,))
+        self._coverage_cache_bytes -= old_size
         size = _NAMESPACE_OVERHEAD_BYTES + sum(
             _LABEL_OVERHEAD_BYTES + len(key) + len(value) for key, value in namespace.labels.items()
         )
@@ -141,6 +142,7 @@ class PolicySet:
         return group
 
     def _compute_coverage(self, namespace: Namespace, own_namespace: str | None) -> Coverage:
+        """Return the coverage of a namespace without the cache."""
         name, labels = namespace.name, namespace.labels
         if labels.get(LABEL_ENABLED) == "false":
             return Coverage(disabled=True)

@@ -67,7 +67,7 @@ def field_error(detail: ErrorDetails, policy: type[BaseModel]) -> FieldError:
 
     `policy` is the model of the policy. Its keys are suggested in place of an unknown key.
     """
-    # pydantic marks an error in a key itself by a last step "[key]" behind the key.
+    # If the key itself is wrong, pydantic adds the step "[key]" after the key.
     path = tuple(detail["loc"])
     if len(path) > 1 and path[-1] == "[key]":
         path = path[:-1]
@@ -105,6 +105,7 @@ _EXPECTED_TYPES = {
 
 
 def _json_type(value: object) -> str:
+    """Return words for the JSON type of a value, for messages."""
     match value:
         case None:
             return "empty"
@@ -120,6 +121,7 @@ def _json_type(value: object) -> str:
 
 
 def _unknown_key(path: tuple[str | int, ...], policy: type[BaseModel]) -> str:
+    """Return the message for an unknown key, with a similar key or all known keys."""
     known = _known_keys(path[:-1], policy)
     close = difflib.get_close_matches(str(path[-1]), known, n=1)
     if close:

@@ -174,9 +174,9 @@ class SettlePolicySpec(StrictModel):
 
     def runtime_classes(self) -> tuple[str, ...]:
         """Return the RuntimeClass that the remedies set, or an empty tuple if they set none."""
-        chosen = self.remedies.runtime_class
-        brought = self.remedies.skip_selinux_relabel
-        names = (chosen and chosen.name, brought and brought.runtime_class_name)
+        class_remedy = self.remedies.runtime_class
+        relabel = self.remedies.skip_selinux_relabel
+        names = (class_remedy and class_remedy.name, relabel and relabel.runtime_class_name)
         return tuple(dict.fromkeys(name for name in names if name))
 
 

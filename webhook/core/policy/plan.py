@@ -1,4 +1,4 @@
-"""Plans: the remedies that the policies that cover a pod ask for together."""
+"""Plans: the remedies for a pod, from all policies that cover the pod."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ class Plan(NamedTuple):
     """The names of the policies that cover the pod."""
     mutating: tuple[Step, ...]
     audited: tuple[Step, ...]
-    """Kept apart, so that a policy with `action: Audit` never displaces one that mutates."""
+    """The steps of policies with `action: Audit`. They are separate from `mutating`, so a policy
+    that audits never replaces a policy that mutates."""
     wraps_containers: bool
     """Whether a step may wrap regular containers, not only init containers."""
 
@@ -146,10 +147,12 @@ def _make_plan(policies: list[CompiledPolicy]) -> Plan:
 
 
 def _wraps_containers(settings: Any) -> bool:
+    """Return whether a remedy with these settings may wrap regular containers."""
     return isinstance(settings, PostInitSleep) and bool(settings.containers)
 
 
 def _steps(policies: Iterable[CompiledPolicy]) -> tuple[Step, ...]:
+    """Return a step for each remedy, from the first policy that sets the remedy."""
     first: dict[str, Step] = {}
     for policy in policies:
         for name, remedy, settings in policy.remedies:

@@ -1,4 +1,4 @@
-"""An index of label selectors: finds those that match some labels without evaluating each."""
+"""An index of label selectors. It finds the matching selectors without evaluating all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _KeyBucket:
 
 
 class CompiledSelector(NamedTuple):
-    """A selector that is ready for any number of indexes."""
+    """A compiled selector, which several indexes can share."""
 
     matches: Matcher
     required_label: tuple[str, frozenset[str] | None] | None
@@ -74,9 +74,9 @@ class SelectorIndex:
             bucket = self._by_key[key]
             candidates += bucket.by_value.get(labels[key], ())
             candidates += bucket.with_any_value
-        found = [*self._always]
+        numbers = [*self._always]
         for number in candidates:
             if self._matchers[number](labels):
-                found.append(number)  # noqa: PERF401 (a comprehension costs one more call)
-        found.sort()
-        return tuple(found)
+                numbers.append(number)  # noqa: PERF401 (a comprehension costs one more call)
+        numbers.sort()
+        return tuple(numbers)

@@ -111,11 +111,11 @@ class LabelSelector(StrictModel):
 
     def listed_values(self, key: str) -> frozenset[str]:
         """Return the values of a label that `matchLabels` or the operator `In` list."""
-        spelled = {self.match_labels[key]} if key in self.match_labels else set()
+        values = {self.match_labels[key]} if key in self.match_labels else set()
         for requirement in self.match_expressions:
             if requirement.key == key and requirement.operator == "In":
-                spelled.update(requirement.values)
-        return frozenset(spelled)
+                values.update(requirement.values)
+        return frozenset(values)
 
 
 def match_all(_labels: Labels) -> bool:
@@ -137,7 +137,8 @@ def compile_selector(selector: LabelSelector) -> Matcher:
 def required_label(selector: LabelSelector) -> tuple[str, frozenset[str] | None] | None:
     """Return a label that an object must have for the selector to match it, if there is one.
 
-    The result is the label's key and its possible values. The values are None if any value will do.
+    The result is the label's key and its possible values. The values are None if the label may have
+    any value.
     """
     for key, value in selector.match_labels.items():
         return key, frozenset({value})

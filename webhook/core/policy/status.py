@@ -26,9 +26,9 @@ Json: TypeAlias = dict[str, Any]
 Status: TypeAlias = Literal["True", "False", "Unknown"]
 
 _MAX_NAMED = 5
-"""The nodes or fields that a message lists. Conditions are read in a terminal."""
+"""The maximum number of nodes or fields in a message, because people read it in a terminal."""
 _MAX_ERRORS = 10
-"""The errors of a policy that the condition Accepted lists."""
+"""The maximum number of errors in the message of the condition Accepted."""
 
 
 class Condition(NamedTuple):
@@ -235,10 +235,10 @@ def _relabelling_need(nodes: _NodeSet) -> _Need:
     the volume.
     """
     remedies = ("skipSELinuxRelabel",)
-    found = nodes.need(remedies, _relabels_volumes, "CRI-O below Kubernetes 1.37")
+    need = nodes.need(remedies, _relabels_volumes, "CRI-O below Kubernetes 1.37")
     count = sum(node.runtime.name == "cri-o" for node in nodes.nodes)
-    if found.status != "False":
-        return found
+    if need.status != "False":
+        return need
     if not count:
         return nodes.need(remedies, lambda _node: False, "CRI-O")
     message = (
@@ -260,11 +260,11 @@ def _nodes_of_class(name: str, view: ClusterView) -> _NodeSet:
 
     Return all nodes if the class does not exist or has no nodeSelector.
     """
-    found = view.runtime_class(name)
-    if found is None or not found.node_selector:
+    runtime_class = view.runtime_class(name)
+    if runtime_class is None or not runtime_class.node_selector:
         return _NodeSet(view.nodes.all)
-    wanted = found.node_selector.items()
-    nodes = tuple(node for node in view.nodes.all if wanted <= node.labels.items())
+    required_labels = runtime_class.node_selector.items()
+    nodes = tuple(node for node in view.nodes.all if required_labels <= node.labels.items())
     return _NodeSet(nodes, f" of RuntimeClass {name}")
 
 

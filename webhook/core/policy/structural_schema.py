@@ -51,17 +51,17 @@ def structural_schema(schema: Json, definitions: Mapping[str, Json]) -> Json:
         return structural_schema({**only, **schema}, definitions)
     if "const" in schema:
         schema["enum"] = [schema.pop("const")]
-    made = {keyword: schema.pop(keyword) for keyword in _KEPT_KEYWORDS if keyword in schema}
+    structural = {keyword: schema.pop(keyword) for keyword in _KEPT_KEYWORDS if keyword in schema}
     default = schema.pop("default", None)
     if not _is_empty(default):
-        made["default"] = default
+        structural["default"] = default
     if "properties" in schema:
-        made["properties"] = {
+        structural["properties"] = {
             key: structural_schema(inner, definitions)
             for key, inner in schema.pop("properties").items()
         }
     if "items" in schema:
-        made["items"] = structural_schema(schema.pop("items"), definitions)
+        structural["items"] = structural_schema(schema.pop("items"), definitions)
     # A CRD cannot hold `additionalProperties: false`. The API server prunes or refuses unknown keys
     # without it.
     values = schema.pop("additionalProperties", None)
@@ -69,15 +69,15 @@ def structural_schema(schema: Json, definitions: Mapping[str, Json]) -> Json:
         # A CRD has no patterns for keys. A CEL rule of the field checks them.
         (values,) = schema.pop("patternProperties").values()
     if isinstance(values, dict):
-        made["additionalProperties"] = structural_schema(values, definitions)
+        structural["additionalProperties"] = structural_schema(values, definitions)
     unknown = schema.keys() - _DROPPED_KEYWORDS
     if unknown:
         raise ValueError(f"a CRD cannot say {', '.join(sorted(unknown))}")
-    return made
+    return structural
 
 
 def _is_empty(default: object) -> bool:
-    """Return whether a default is empty, like `[]`, `{}` and `""`, which would clutter objects."""
+    """Return whether a default is empty, such as `[]`. Empty defaults are left out of the CRD."""
     if isinstance(default, dict):
         return all(map(_is_empty, default.values()))
     return default is None or default in ("", [])

@@ -78,8 +78,10 @@ def cluster_webhooks(opt_in: Mapping[str, Any], selectors: WebhookSelectors) -> 
     later webhook adds: it reinvokes only webhooks that matched the first time (kubernetes
     `admission/plugin/webhook/mutating/dispatcher.go`).
     """
-    wanted = opt_in.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS)
-    timeout = max(1, min(wanted, MAX_TOTAL_TIMEOUT_SECONDS // max(1, len(selectors.by_webhook))))
+    configured = opt_in.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS)
+    timeout = max(
+        1, min(configured, MAX_TOTAL_TIMEOUT_SECONDS // max(1, len(selectors.by_webhook)))
+    )
     return [
         _cluster_webhook(opt_in, name, pair, timeout)
         for name, pair in sorted(selectors.by_webhook.items())
@@ -94,19 +96,19 @@ def _cluster_webhook(
         # A policy may name a namespace that the operator excludes. With failurePolicy: Fail the
         # exclusion stays: an outage of podsettle must not block pods there.
         excluded -= pair.named_namespaces
-    made = deepcopy(dict(opt_in))
-    made["name"] = name
-    made["timeoutSeconds"] = timeout_seconds
-    made["namespaceSelector"] = _namespace_selector(
+    webhook = deepcopy(dict(opt_in))
+    webhook["name"] = name
+    webhook["timeoutSeconds"] = timeout_seconds
+    webhook["namespaceSelector"] = _namespace_selector(
         opt_in, excluded | _own_namespace(opt_in), pair.namespaces
     )
     if pair.pods:
-        selector = made.get("objectSelector") or {}
-        others = selector.get("matchExpressions") or ()
-        selector["matchExpressions"] = [*others, *_match_expressions(pair.pods)]
-        made["objectSelector"] = selector
-    made["matchConditions"] = _match_conditions(opt_in, pair.named_namespaces)
-    return made
+        selector = webhook.get("objectSelector") or {}
+        inherited = selector.get("matchExpressions") or ()
+        selector["matchExpressions"] = [*inherited, *_match_expressions(pair.pods)]
+        webhook["objectSelector"] = selector
+    webhook["matchConditions"] = _match_conditions(opt_in, pair.named_namespaces)
+    return webhook
 
 
 def _namespace_selector(
@@ -176,12 +178,14 @@ def _match_conditions(opt_in: Mapping[str, Any], named: frozenset[str]) -> list[
         "not-settled": _NOT_SETTLED,
         "not-protected": _not_protected(named),
     }
-    others = [
-        each for each in opt_in.get("matchConditions") or () if each["name"] not in expressions
+    inherited = [
+        condition
+        for condition in opt_in.get("matchConditions") or ()
+        if condition["name"] not in expressions
     ]
     return [
         *({"name": name, "expression": expressions[name]} for name in expressions),
-        *deepcopy(others),
+        *deepcopy(inherited),
     ]
 
 

@@ -86,30 +86,35 @@ def webhook_selectors(policies: Iterable[SettlePolicy]) -> WebhookSelectors:
     policy, by name, that has its selectors. The first webhook has no such prefix. So the names
     depend only on the policies, not on the webhooks that are registered.
     """
-    found: dict[SelectorPair, str] = {}
+    names_by_pair: dict[SelectorPair, str] = {}
     for policy in sorted(policies, key=lambda each: each.metadata.name):
         selector = policy.spec.namespace_selector
         if selector is not None:
             named_namespaces = selector.listed_values(LABEL_NAMESPACE_NAME)
             pods = frozenset(_requirements(policy.spec.pod_selector))
             pair = SelectorPair(frozenset(_requirements(selector)), pods, named_namespaces)
-            found.setdefault(pair, policy.metadata.name)
-    kept: list[SelectorPair] = []
+            names_by_pair.setdefault(pair, policy.metadata.name)
+    needed_pairs: list[SelectorPair] = []
     # Pairs with few requirements come first, because no later pair can include an earlier one.
     # Each pair takes at most MAX_WEBHOOKS comparisons.
-    for pair in sorted(found, key=lambda each: len(each.namespaces) + len(each.pods)):
-        if not any(other.includes(pair) for other in kept):
-            kept.append(pair)
-        if len(kept) > MAX_WEBHOOKS:
+    for pair in sorted(names_by_pair, key=lambda each: len(each.namespaces) + len(each.pods)):
+        if not any(other.includes(pair) for other in needed_pairs):
+            needed_pairs.append(pair)
+        if len(needed_pairs) > MAX_WEBHOOKS:
             what = "pairs of namespaceSelector and podSelector"
-            return _merge_into_one(found, f"the policies have more than {MAX_WEBHOOKS} {what}")
-    if sum(each.size_bytes for each in kept) > MAX_SELECTOR_BYTES:
-        return _merge_into_one(found, f"the policies' selectors exceed {MAX_SELECTOR_BYTES} bytes")
-    kept.sort(key=found.__getitem__)
+            return _merge_into_one(
+                names_by_pair, f"the policies have more than {MAX_WEBHOOKS} {what}"
+            )
+    if sum(each.size_bytes for each in needed_pairs) > MAX_SELECTOR_BYTES:
+        return _merge_into_one(
+            names_by_pair, f"the policies' selectors exceed {MAX_SELECTOR_BYTES} bytes"
+        )
+    needed_pairs.sort(key=names_by_pair.__getitem__)
     names = (
-        f"{found[each]}.{CLUSTER_WEBHOOK}" if n else CLUSTER_WEBHOOK for n, each in enumerate(kept)
+        f"{names_by_pair[each]}.{CLUSTER_WEBHOOK}" if n else CLUSTER_WEBHOOK
+        for n, each in enumerate(needed_pairs)
     )
-    return WebhookSelectors(dict(zip(names, kept, strict=True)))
+    return WebhookSelectors(dict(zip(names, needed_pairs, strict=True)))
 
 
 def _merge_into_one(pairs: Iterable[SelectorPair], reason: str) -> WebhookSelectors:
