@@ -33,7 +33,9 @@ _DOCS = Path(__file__).parents[1] / "docs"
 
 @click.command()
 @click.argument("names", metavar="[PART]...", nargs=-1, type=click.Choice(list(PARTS)))
-@click.option("--short", is_flag=True, help="Only check that it runs. The figures mean nothing.")
+@click.option(
+    "--short", is_flag=True, help="Only check that the benchmark runs. The figures mean nothing."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -51,38 +53,40 @@ _DOCS = Path(__file__).parents[1] / "docs"
 def main(
     names: tuple[str, ...], short: bool, out: Path, results_file: Path | None, write_docs: bool
 ) -> None:
-    """Measure podsettle's costs, and compare them with other servers. Without PART: all parts."""
+    """Measure podsettle's costs, and compare them with other servers. Without PART, run all
+    parts."""
     if write_docs and (short or names):
         raise click.UsageError("--write-docs requires a full run of all parts")
-    # SystemExit instead of the default action, so that the context managers stop the servers.
+    # SIGTERM raises SystemExit, so that the context managers stop the servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if results_file:
-        parts, where = from_json(results_file.read_text(encoding="utf-8"))
+        parts, environment = from_json(results_file.read_text(encoding="utf-8"))
     else:
         try:
-            parts, where = _measure(names or tuple(PARTS), short)
+            parts, environment = _measure(names or tuple(PARTS), short)
         except (BenchError, BuildError) as error:
             raise click.ClickException(str(error)) from None
     click.echo(as_text(parts, with_targets=not short))
     out.mkdir(parents=True, exist_ok=True)
     results = out / ("short.json" if short else "results.json")
-    results.write_text(as_json(parts, where), encoding="utf-8")
+    results.write_text(as_json(parts, environment), encoding="utf-8")
     results.with_suffix(".svg").write_text(render_chart(parts), encoding="utf-8")
     click.echo(f"written: {results}, {results.with_suffix('.svg')}")
     if write_docs:
-        _write_docs(parts, where)
+        _write_docs(parts, environment)
 
 
 def _measure(names: tuple[str, ...], short: bool) -> tuple[dict[str, ReportTable], dict[str, str]]:
+    """Run the parts with these names. Return their tables, and the environment of the run."""
     # The load average must be read before the benchmark itself loads the machine.
-    where = describe_environment()
+    environment = describe_environment()
     with tempfile.TemporaryDirectory(prefix="podsettle-bench-") as directory:
         run = Run(Path(directory), SHORT if short else FULL)
-        return {name: PARTS[name](run) for name in PARTS if name in names}, where
+        return {name: PARTS[name](run) for name in PARTS if name in names}, environment
 
 
-def _write_docs(parts: dict[str, ReportTable], where: dict[str, str]) -> None:
-    write_docs(_DOCS, as_markdown(parts, where), render_chart(parts))
+def _write_docs(parts: dict[str, ReportTable], environment: dict[str, str]) -> None:
+    write_docs(_DOCS, as_markdown(parts, environment), render_chart(parts))
     click.echo("written: docs/performance.md, docs/performance.svg")
 
 

@@ -9,10 +9,10 @@ from bench.reviews import Json
 
 
 def cel_patch(pod: Json, settled: Json) -> str:
-    """Return the CEL expression that changes pods like `pod` in the way podsettle has changed it.
+    """Return the CEL expression that changes pods like `pod` in the same way as podsettle.
 
-    `settled` is the changed pod. Raises BenchError if the wrapped containers have different
-    wrappers.
+    `settled` is `pod` after podsettle has changed it. Raises BenchError if the wrapped containers
+    have different wrappers.
     """
     wrapper = None
     for before, after in zip(

@@ -1,4 +1,4 @@
-"""Closed-loop load by wrk: each connection sends its next request after the answer."""
+"""Closed-loop load by wrk: each connection waits for an answer before its next request."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from bench.reviews import Json
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
-# The policy of the examples that settles the measured pod.
+# The policy of the examples that matches the measured pod.
 TEKTON: Json = {
     "apiVersion": "podsettle.dev/v1alpha1",
     "kind": "SettlePolicy",
@@ -30,7 +30,7 @@ TEKTON: Json = {
 def policies(count: int) -> Iterator[Json]:
     """Yield `count` policies. Only the first one matches the measured pods.
 
-    Of the others, one half selects other namespaces by label. The other half selects every
+    One half of the other policies selects other namespaces by label. The other half selects every
     namespace, and other pods by label.
     """
     yield TEKTON
@@ -72,8 +72,8 @@ def write_manifests(directory: Path, policy_count: int, namespace_count: int) ->
     (directory / "policies.yaml").write_text(_documents(policies(policy_count)))
     (directory / "namespaces.yaml").write_text(_documents(namespaces(namespace_count)))
     nodes = yaml.safe_load_all((EXAMPLES / "cluster.yaml").read_text(encoding="utf-8"))
-    kept = [document for document in nodes if document["kind"] != "Namespace"]
-    (directory / "nodes.yaml").write_text(_documents(kept))
+    documents = [document for document in nodes if document["kind"] != "Namespace"]
+    (directory / "nodes.yaml").write_text(_documents(documents))
     return directory
 
 
@@ -86,5 +86,5 @@ def copy_examples(directory: Path) -> Path:
 
 
 def _documents(documents: Iterable[Json]) -> str:
-    # JSON is valid YAML, and writing it is much faster.
+    # JSON is valid YAML, and writing JSON is much faster.
     return "".join(f"---\n{json.dumps(document)}\n" for document in documents)

@@ -25,7 +25,7 @@ from webhook.core.admission.review import decode_review
 from webhook.core.patch.builder import PodPatch
 
 NAME = "core"
-# A pass takes only milliseconds, so this part runs more rounds than the others.
+# A pass takes only milliseconds, so this part runs more rounds than other parts.
 _ROUNDS_FACTOR = 4
 CACHED = "decision from the cache, bytes to bytes"
 UNCACHED = "decision without the cache, bytes to bytes"
@@ -42,17 +42,17 @@ def measure(run: Run) -> ReportTable:
     bodies = reviews.variants(reviews.tekton())
     view = _view(cluster_manifests.copy_examples(run.directory / "core"))
     times = _measure_times(run, bodies, view)
-    decode, matched = times["decode"], times["match"]
-    decided, unchecked = times["decide"], times["decide, unchecked"]
+    decode, match = times["decode"], times["match"]
+    decide_checked, decide_unchecked = times["decide"], times["decide, unchecked"]
     cached, uncached = times[CACHED], times[UNCACHED]
     stages = {
         "decode": decode,
-        "match": matched,
-        "cache lookup and response": cached.minus(decode).minus(matched),
+        "match": match,
+        "cache lookup and response": cached.minus(decode).minus(match),
         CACHED: cached,
-        "remedies": unchecked.minus(matched),
-        "patch self-check, known shape": decided.minus(unchecked),
-        "encode": uncached.minus(decode).minus(decided),
+        "remedies": decide_unchecked.minus(match),
+        "patch self-check, known shape": decide_checked.minus(decide_unchecked),
+        "encode": uncached.minus(decode).minus(decide_checked),
         UNCACHED: uncached,
         NEW_SHAPE: times[NEW_SHAPE],
         ORJSON: times[ORJSON],
@@ -71,6 +71,7 @@ def measure(run: Run) -> ReportTable:
 
 
 def _measure_times(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, Measurement]:
+    """Return the CPU time of each measured function, in microseconds per review."""
     requests = [decode_review(body).request for body in bodies]
     cache = DecisionCache()
     for body in bodies:
@@ -139,12 +140,13 @@ def _microseconds(function: Callable[[int], object], count: int, passes: int) ->
 
 @contextmanager
 def _without_self_check() -> Iterator[None]:
-    checked = PodPatch.verified_operations
+    """Disable the self-check of patches while the block runs."""
+    original = PodPatch.verified_operations
     PodPatch.verified_operations = lambda self, verified_shapes: self.operations()  # type: ignore[method-assign]  # noqa: ARG005
     try:
         yield
     finally:
-        PodPatch.verified_operations = checked  # type: ignore[method-assign]
+        PodPatch.verified_operations = original  # type: ignore[method-assign]
 
 
 def _view(manifests: Path) -> Snapshot:

@@ -21,8 +21,8 @@ class PinnedCores:
 def choose_cores() -> PinnedCores:
     """Return two of the cores that this process may use.
 
-    They are the last two, because on most machines the first core handles more interrupts. Raises
-    MissingError if there is only one core.
+    The function chooses the last two, because on most machines the first core handles more
+    interrupts. Raises MissingError if there is only one core.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:

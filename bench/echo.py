@@ -1,8 +1,8 @@
 """The echo: a server that reads the body and sends one fixed answer.
 
-It is the upper bound for webhooks on this stack. `python -m bench.echo CERTS_DIR PORT ANSWER`
-starts uvicorn with podsettle's settings (uvloop, httptools, no access log, the same TLS context)
-and a minimal ASGI application. It does not decode the review.
+Its speed is the upper bound for webhooks on this stack. `python -m bench.echo CERTS_DIR PORT
+ANSWER` starts uvicorn with podsettle's settings (uvloop, httptools, no access log, the same TLS
+context) and a minimal ASGI application. It does not decode the review.
 """
 
 from __future__ import annotations

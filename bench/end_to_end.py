@@ -2,7 +2,7 @@
 
 The pods are created as dry runs on one connection. They alternate between no webhook, the native
 policies, and podsettle's two webhooks. Only the pod's namespace decides which of them applies. So
-all of them are registered all the time, and nothing is reconfigured between two creations.
+all webhooks and policies stay registered, and nothing is reconfigured between two creations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from http.client import HTTPSConnection
 from typing import Any
@@ -86,7 +85,7 @@ _RULE: Json = {
     "resources": ["pods"],
     "operations": ["CREATE"],
 }
-_TIMEOUT_SECONDS = 30.0
+_IN_FORCE_TIMEOUT_SECONDS = 30.0
 
 
 def measure(run: Run) -> ReportTable:
@@ -109,12 +108,12 @@ def measure(run: Run) -> ReportTable:
         for kind, namespace in _NAMESPACES.items():
             account = _POD["spec"]["serviceAccountName"]
             cluster.namespace(namespace, _LABELS[kind], service_accounts=[account])
-        opt_in, selected = _register(cluster, server)
+        opt_in, selected = _register_webhooks(cluster, server)
         for kind in (PODSETTLE, CLUSTER_WIDE):
-            _await(lambda kind=kind: _is_settled(_created(cluster, kind)), f"{kind} is in force")  # type: ignore[misc]
+            _wait_until_in_force(cluster, kind)
         _add_native_policies(cluster, selected["matchConditions"])
         for kind in (NATIVE, NATIVE_ONCE):
-            _await(lambda kind=kind: _is_settled(_created(cluster, kind)), f"{kind} is in force")  # type: ignore[misc]
+            _wait_until_in_force(cluster, kind)
         _check_same_pods(cluster)
         run.log_progress("end to end: creating pods")
         part.rows = _measure_latencies(run, cluster)
@@ -139,6 +138,7 @@ def measure(run: Run) -> ReportTable:
 
 
 def _measure_latencies(run: Run, cluster: KubeCluster) -> Rows:
+    """Create the pods, and return a row of figures for each kind of namespace."""
     client = open_connection(cluster.url, cluster.ca_file)
     creator = _Creator(client, cluster.token)
     generator = random.Random(0)
@@ -146,7 +146,7 @@ def _measure_latencies(run: Run, cluster: KubeCluster) -> Rows:
     for _ in range(max(10, run.profile.creates // 5)):
         for kind in kinds:
             creator.create(kind)
-    before = _calls(cluster)
+    before = _call_counts(cluster)
     p50: dict[str, list[float]] = {kind: [] for kind in kinds}
     p99: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(run.profile.rounds):
@@ -160,7 +160,7 @@ def _measure_latencies(run: Run, cluster: KubeCluster) -> Rows:
             p50[kind].append(percentile(latencies[kind], 50))
             p99[kind].append(percentile(latencies[kind], 99))
     client.close()
-    after, pods = _calls(cluster), run.profile.rounds * run.profile.creates
+    after, pods = _call_counts(cluster), run.profile.rounds * run.profile.creates
     rows = {}
     for kind in _NAMESPACES:
         rows[kind] = {
@@ -174,7 +174,7 @@ def _measure_latencies(run: Run, cluster: KubeCluster) -> Rows:
     return rows
 
 
-def _calls(cluster: KubeCluster) -> dict[str, float]:
+def _call_counts(cluster: KubeCluster) -> dict[str, float]:
     """Return the API server's count of calls of each kind."""
     text = cluster.request("GET", "/metrics").body["text"]
     return {
@@ -198,7 +198,7 @@ class _Creator:
     def create(self, kind: str) -> float:
         """Create a pod as a dry run, and return the seconds until the end of the answer."""
         self._number += 1
-        pod = json.dumps(_pod(kind, f"build-run-{self._number:06}-unit-pod")).encode()
+        pod = json.dumps(_make_pod(kind, f"build-run-{self._number:06}-unit-pod")).encode()
         path = f"/api/v1/namespaces/{_NAMESPACES[kind]}/pods?dryRun=All"
         start = time.perf_counter()
         self._client.request("POST", path, pod, self._headers)
@@ -211,15 +211,15 @@ class _Creator:
         return seconds
 
 
-def _pod(kind: str, name: str) -> Json:
+def _make_pod(kind: str, name: str) -> Json:
     pod: Json = copy.deepcopy(_POD)
     pod["metadata"] |= {"name": name, "namespace": _NAMESPACES[kind]}
     return pod
 
 
-def _created(cluster: KubeCluster, kind: str) -> Json:
+def _created_pod(cluster: KubeCluster, kind: str) -> Json:
     """Return the pod that the API server would create."""
-    status, pod, _ = cluster.create_pod(_pod(kind, "probe"), dry_run=True)
+    status, pod, _ = cluster.create_pod(_make_pod(kind, "probe"), dry_run=True)
     if status != 201:
         raise BenchError(f"{kind}: the API server rejects the pod: {status} {pod}")
     return pod
@@ -230,10 +230,10 @@ def _is_settled(pod: Json) -> bool:
 
 
 def _check_same_pods(cluster: KubeCluster) -> None:
-    """Raise BenchError if one of the other kinds makes another pod than podsettle."""
-    expected = _without_creation_fields(_created(cluster, PODSETTLE))
+    """Raise BenchError if podsettle and one of the other kinds make different pods."""
+    expected = _without_creation_fields(_created_pod(cluster, PODSETTLE))
     for other in (CLUSTER_WIDE, NATIVE, NATIVE_ONCE):
-        pod = _without_creation_fields(_created(cluster, other))
+        pod = _without_creation_fields(_created_pod(cluster, other))
         if pod != expected:
             raise BenchError(
                 f"{other} and podsettle make different pods:\n{pod}\nand podsettle:\n{expected}"
@@ -247,7 +247,7 @@ def _without_creation_fields(pod: Json) -> Json:
     return pod
 
 
-def _register(cluster: KubeCluster, server: Server) -> tuple[Json, Json]:
+def _register_webhooks(cluster: KubeCluster, server: Server) -> tuple[Json, Json]:
     """Register podsettle's webhooks, with a URL instead of a Service, and return both."""
     bundle = base64.b64encode(server.ca.read_bytes()).decode()
     (opt_in,) = named("MutatingWebhookConfiguration", "podsettle")["webhooks"]
@@ -265,9 +265,9 @@ def _register(cluster: KubeCluster, server: Server) -> tuple[Json, Json]:
 
 def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
     """Create MutatingAdmissionPolicies that change this pod in the same way as podsettle."""
-    expression = cel_patch(_POD, _created(cluster, PODSETTLE))
-    # A policy is also reinvoked because of its own change, a webhook only because of others'. The
-    # condition prevents that for the first policy. The second policy is never reinvoked.
+    expression = cel_patch(_POD, _created_pod(cluster, PODSETTLE))
+    # A policy's own change can cause its reinvocation, unlike a webhook's own change. The condition
+    # prevents this for the first policy. The second policy is never reinvoked.
     not_settled = [condition for condition in conditions if condition["name"] == "not-settled"]
     for kind, reinvocation, conditions_of_kind in (
         (NATIVE, "IfNeeded", not_settled),
@@ -292,9 +292,9 @@ def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
         cluster.create(path, {"metadata": {"name": name}, "spec": binding})
 
 
-def _await(condition: Callable[[], bool], description: str) -> None:
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
-    while not condition():
+def _wait_until_in_force(cluster: KubeCluster, kind: str) -> None:
+    deadline = time.monotonic() + _IN_FORCE_TIMEOUT_SECONDS
+    while not _is_settled(_created_pod(cluster, kind)):
         if time.monotonic() > deadline:
-            raise BenchError(f"timeout while waiting until {description}")
+            raise BenchError(f"timeout while waiting until {kind} is in force")
         time.sleep(0.05)

@@ -18,7 +18,8 @@ _PACKAGES = ("fastapi", "httptools", "msgspec", "orjson", "uvicorn", "uvloop")
 
 
 def describe_environment() -> dict[str, str]:
-    """Return what a reader needs to interpret the figures. It does not name the machine."""
+    """Return the facts that a reader needs to interpret the figures. They do not name the
+    machine."""
     model = _find("/proc/cpuinfo", r"^model name\s*: (.+)$")
     kibibytes = int(_find("/proc/meminfo", r"^MemTotal:\s+(\d+)"))
     return {
@@ -43,13 +44,13 @@ def _go_release() -> str:
     """Return the Go release that built agnhost."""
     if not build.is_built(build.PEERS):
         return "none"
-    # The linker writes the release into the program. Reading it this way does not need Go.
-    found = re.search(
+    # The linker writes the release into the program, so Go itself is not needed to read it.
+    match = re.search(
         rb"\xff Go buildinf:.{18,20}(go\d+\.\d+(?:\.\d+)?)",
         build.agnhost().read_bytes(),
         re.DOTALL,
     )
-    return found[1].decode() if found else "unknown"
+    return match[1].decode() if match else "unknown"
 
 
 def _commit() -> str:
@@ -64,13 +65,15 @@ def _distribution() -> str:
 
 
 def _find(path: str, pattern: str) -> str:
-    found = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else "unknown"
+    """Return the first group of a pattern's first match in a file, or `unknown`."""
+    match = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
+    return match[1] if match else "unknown"
 
 
 def _output_of(*command: str) -> str:
+    """Return the output of a command. It is empty if the program does not exist."""
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return ""
-    return ran.stdout + (ran.stderr if command[0] != "git" else "")
+    return process.stdout + (process.stderr if command[0] != "git" else "")

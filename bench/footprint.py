@@ -34,7 +34,8 @@ start = time.perf_counter()
 import webhook.cli.serve, webhook.server.app, webhook.server.run
 print(time.perf_counter() - start, len(sys.modules))
 """
-_WRITERS = 4
+# Threads that create objects on the API server.
+_WRITER_THREADS = 4
 
 
 def measure(run: Run) -> ReportTable:
@@ -82,26 +83,27 @@ def memory_row(large: tuple[int, int]) -> str:
 
 
 def _measure_starts(run: Run, part: ReportTable) -> None:
+    """Add rows for the time to ready, the imports, and the memory without load."""
     run.log_progress("footprint: start")
     manifests = cluster_manifests.copy_examples(run.directory / "start")
-    took, imported, modules, idle = [], [], [], []
+    start_seconds, import_seconds, module_counts, idle_mib = [], [], [], []
     for number in range(run.profile.starts):
         log = run.directory / f"start-{number}.log"
         start = time.perf_counter()
         with serve_podsettle(run.certs, log, manifests=manifests) as server:
-            took.append(time.perf_counter() - start)
-            idle.append(server.process.memory_mib())
+            start_seconds.append(time.perf_counter() - start)
+            idle_mib.append(server.process.memory_mib())
         output = subprocess.run(
             [sys.executable, "-c", _IMPORTS], capture_output=True, text=True, check=True
         ).stdout.split()
-        imported.append(float(output[0]))
-        modules.append(float(output[1]))
-    part.rows[READY] = {"time": Measurement(tuple(took), "s")}
+        import_seconds.append(float(output[0]))
+        module_counts.append(float(output[1]))
+    part.rows[READY] = {"time": Measurement(tuple(start_seconds), "s")}
     part.rows["imports"] = {
-        "time": Measurement(tuple(imported), "s"),
-        "count": Measurement(tuple(modules), "modules"),
+        "time": Measurement(tuple(import_seconds), "s"),
+        "count": Measurement(tuple(module_counts), "modules"),
     }
-    part.rows["policies of examples/"] = {"idle": Measurement(tuple(idle), "MiB")}
+    part.rows["policies of examples/"] = {"idle": Measurement(tuple(idle_mib), "MiB")}
 
 
 def _measure_memory(run: Run, part: ReportTable, name: str, server: Server) -> None:
@@ -133,7 +135,7 @@ def _fill_cluster(run: Run, cluster: KubeCluster, policies: int, namespaces: int
     cluster.create("/api/v1/nodes", node)
     status = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
     cluster.request("PATCH", "/api/v1/nodes/worker-1/status", status)
-    with ThreadPoolExecutor(_WRITERS) as pool:
+    with ThreadPoolExecutor(_WRITER_THREADS) as pool:
         list(
             pool.map(lambda body: cluster.create(path, body), cluster_manifests.policies(policies))
         )
@@ -150,8 +152,8 @@ def _add_sizes(part: ReportTable) -> None:
     sizes: dict[str, int] = {}
     _collect_sizes("podsettle", sizes)
     package = _ROOT / "webhook"
-    own = sum(path.stat().st_size for path in package.rglob("*.py"))
-    mebibytes = (sum(sizes.values()) + own) / 2**20
+    own_bytes = sum(path.stat().st_size for path in package.rglob("*.py"))
+    mebibytes = (sum(sizes.values()) + own_bytes) / 2**20
     _add_cell(part, "image, without its Python base image", "size", mebibytes, "MiB")
     helper = OUT / f"linger-{host_arch()}"
     if not helper.exists():
@@ -164,14 +166,14 @@ def _collect_sizes(name: str, sizes: dict[str, int]) -> None:
     package = distribution(name)
     if package.metadata["Name"] in sizes:
         return
-    sizes[package.metadata["Name"]] = _bytes(package)
+    sizes[package.metadata["Name"]] = _installed_bytes(package)
     for text in package.requires or ():
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             _collect_sizes(requirement.name, sizes)
 
 
-def _bytes(package: Distribution) -> int:
+def _installed_bytes(package: Distribution) -> int:
     paths = (Path(str(file.locate())) for file in package.files or () if file.suffix != ".pyc")
     return sum(path.stat().st_size for path in paths if path.is_file())
 

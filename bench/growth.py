@@ -52,7 +52,7 @@ def _measure_clusters(run: Run, part: ReportTable) -> None:
     bodies = reviews.variants(reviews.tekton())
     files = run.write_reviews("tekton", bodies)
     policy_rows = {policies_row(count): (count, _FEW_NAMESPACES) for count in run.profile.policies}
-    # With ten policies, so that not all namespaces are covered by the same policies.
+    # The clusters have ten policies, so that the policies of namespaces differ.
     namespace_rows = {f"{count:,} namespaces": (10, count) for count in run.profile.namespaces}
     for topic, sizes in (("policies", policy_rows), ("namespaces", namespace_rows)):
         run.log_progress(f"growth: {topic}")
@@ -62,7 +62,8 @@ def _measure_clusters(run: Run, part: ReportTable) -> None:
         }
         rounds: list[Rows] = []
         for _ in range(run.profile.rounds):
-            # New servers for each round: the memory layout of a process changes its speed by 10 %.
+            # Each round starts new servers, because the memory layout of a process changes its
+            # speed by 10 %.
             with ExitStack() as stack:
                 servers = {
                     name: _serve(run, stack, directory) for name, directory in directories.items()

@@ -1,8 +1,8 @@
 """Interleaved measurements: A B C, C B A, A B C, and so on.
 
-The speed of a shared machine changes from minute to minute. Measurements that alternate within
-seconds are affected alike. Their ratio is therefore comparable between machines, although the
-figures are not.
+The speed of a shared machine changes from minute to minute. Such a change
+affects all measurements that alternate within seconds. So their ratio is comparable between
+machines, although the figures are not.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Measurement:
         self, other: Measurement, combine: Callable[[float, float], float], unit: str
     ) -> Measurement:
         pairs = zip(self.values, other.values, strict=True)
-        return Measurement(tuple(combine(mine, theirs) for mine, theirs in pairs), unit)
+        return Measurement(tuple(combine(value, other_value) for value, other_value in pairs), unit)
 
 
 # The rows of a table: row name to column name to figure.
@@ -65,7 +65,7 @@ Rows: TypeAlias = dict[str, dict[str, Measurement]]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the percentile: about `percent` percent of the values are lower."""
+    """Return the value below which about `percent` percent of the values are."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
@@ -85,8 +85,10 @@ def concatenate_rounds(rounds: Sequence[Rows]) -> Rows:
     """Join the rows of separate rounds. Each figure then has the values of all rounds."""
     return {
         row: {
-            name: Measurement(tuple(chain(*(each[row][name].values for each in rounds))), one.unit)
-            for name, one in figures.items()
+            column: Measurement(
+                tuple(chain(*(rows[row][column].values for rows in rounds))), figure.unit
+            )
+            for column, figure in figures.items()
         }
         for row, figures in rounds[0].items()
     }

@@ -2,10 +2,10 @@
 
 wrk, a closed-loop generator, waits for an answer before it sends the next request. While a server
 stalls, wrk sends fewer requests, and the stall affects only one latency per connection. Here each
-review has a scheduled time. Its latency is counted from that time, also if the review had to wait
+review has a scheduled time. Its latency is counted from that time, even if the review has to wait
 for a free connection.
 
-`python -m bench.open_loop` runs in a process of its own, on a core of its own. Between two reviews
+`python -m bench.open_loop` runs in a separate process, on a separate core. Between two reviews
 it polls the clock instead of sleeping, because uvloop's timers have a resolution of milliseconds.
 """
 
@@ -120,7 +120,7 @@ class OpenLoopGenerator:
     """The generator, with its connections to one server."""
 
     def __init__(self, url: str, ca: str) -> None:
-        self._where = urlsplit(url)
+        self._url = urlsplit(url)
         self._context = ssl.create_default_context(cafile=ca)
         self._opening: set[asyncio.Task[None]] = set()
         self.idle: deque[_Connection] = deque()
@@ -133,13 +133,13 @@ class OpenLoopGenerator:
         loop = asyncio.get_running_loop()
         await loop.create_connection(
             lambda: _Connection(self),
-            self._where.hostname or "",
-            self._where.port or 443,
+            self._url.hostname or "",
+            self._url.port or 443,
             ssl=self._context,
         )
 
     def open_replacement(self) -> None:
-        """Open a connection in the background, to replace one that was closed."""
+        """Open a connection in the background, in place of a closed one."""
         task = asyncio.ensure_future(self.open())
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
@@ -147,28 +147,28 @@ class OpenLoopGenerator:
     def encode_request(self, body: bytes) -> bytes:
         """Return the HTTP request for a review, with the API server's headers."""
         head = (
-            f"POST {self._where.path}?timeout=10s HTTP/1.1\r\nHost: {self._where.netloc}\r\n"
+            f"POST {self._url.path}?timeout=10s HTTP/1.1\r\nHost: {self._url.netloc}\r\n"
             "User-Agent: kube-apiserver-admission\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
 
     async def run(self, requests: list[bytes], rate: float, seconds: float) -> float:
-        """Send the requests in turn at `rate` per second for `seconds`.
+        """Send the requests one after another at `rate` per second for `seconds`.
 
         Return the seconds until the last answer. Latencies, delays and failures are in the
         attributes with these names.
         """
         waiting: deque[tuple[bytes, float]] = deque()
         total = max(1, round(rate * seconds))
-        due = 0
+        number = 0
         start = perf_counter() + 0.01
         while len(self.latencies) < total and not self.failures:
             now = perf_counter()
-            while due < total and (at := start + due / rate) <= now:
-                self.delays.append(now - at)
-                waiting.append((requests[due % len(requests)], at))
-                due += 1
+            while number < total and (due_time := start + number / rate) <= now:
+                self.delays.append(now - due_time)
+                waiting.append((requests[number % len(requests)], due_time))
+                number += 1
             while waiting and self.idle:
                 self.idle.popleft().send(*waiting.popleft())
             if now > start + seconds + 30:

@@ -30,7 +30,7 @@ IDLE = "no previews"
 STALL = "longest event loop stall"
 CPU_TIME = "most CPU time between callbacks"
 EXCESS = "p99 above twice that without previews"
-# Reviews per second: some percent of what a core can do, so that no review waits for another.
+# Reviews per second. A core can answer many times as many, so no review waits for another.
 _RATE = 200.0
 _POLICIES, _NAMESPACES = 1_000, 10_000
 # Previews are sent from the core of the load generator, at a lower priority than reviews.
@@ -46,7 +46,7 @@ def bodies() -> dict[str, bytes]:
     containers = [{"name": f"c{n}", "image": "a", "env": [{"name": "x"}] * 20} for n in range(990)]
     wide = {"kind": "Pod", "metadata": pod["metadata"], "spec": {"initContainers": containers}}
     return {
-        "490 Tekton pods": tekton[:limit] if len(tekton) <= limit else _list(pod, limit),
+        "490 Tekton pods": tekton[:limit] if len(tekton) <= limit else _pod_list(pod, limit),
         "190 nested anchors": nested.encode(),
         "500,000 values": b"[" + b"1," * 480_000 + b"1]",
         "990 init containers": json.dumps(wide).encode(),
@@ -54,7 +54,8 @@ def bodies() -> dict[str, bytes]:
     }
 
 
-def _list(pod: reviews.Json, limit: int) -> bytes:
+def _pod_list(pod: reviews.Json, limit: int) -> bytes:
+    """Return a List with as many copies of a pod as fit into `limit` bytes."""
     count = limit // (len(json.dumps(pod)) + 2)
     return json.dumps({"kind": "List", "items": [pod] * count}).encode()
 
@@ -62,21 +63,21 @@ def _list(pod: reviews.Json, limit: int) -> bytes:
 def measure(run: Run) -> ReportTable:
     """Measure the latency of reviews and the event loop's stalls, for previews of each text."""
     part = ReportTable(NAME, "Reviews during previews")
-    sent = reviews.variants(reviews.tekton())
-    files = run.write_reviews("beside-previews", sent)
+    review_bodies = reviews.variants(reviews.tekton())
+    files = run.write_reviews("beside-previews", review_bodies)
     stalls = run.directory / "stalls"
     manifests = cluster_manifests.write_manifests(
         run.directory / "previewed", _POLICIES, _NAMESPACES
     )
     with _monitored_server(run, manifests, stalls) as server:
-        check_answers(server, sent[:1], is_patched)
+        check_answers(server, review_bodies[:1], is_patched)
         texts: dict[str, bytes | None] = {IDLE: None, **bodies()}
         statuses: dict[str, list[int]] = {}
 
         def load(name: str) -> dict[str, float]:
             run.log_progress(f"previews: {name}")
             with _send_previews(server, texts[name], run.cores.load) as answered:
-                since = time.monotonic()
+                start = time.monotonic()
                 figures = run_open_loop(
                     server,
                     files,
@@ -85,7 +86,7 @@ def measure(run: Run) -> ReportTable:
                     seconds=run.profile.load_seconds * 2,
                     core=run.cores.load,
                 )
-                stall = longest_stall(stalls, since, time.monotonic())
+                stall = longest_stall(stalls, start, time.monotonic())
             figures |= {STALL: stall.delay * 1e3, CPU_TIME: stall.cpu * 1e3}
             figures["previews answered"] = float(len(answered))
             statuses.setdefault(name, []).extend(answered)
@@ -103,7 +104,7 @@ def measure(run: Run) -> ReportTable:
         "processes use the core. The CPU time between callbacks is that of the event loop's thread "
         "only, and includes reviews.",
         "One client sends the same text repeatedly, each time after the last answer.",
-        *(f"{name}: {_count(answers)}." for name, answers in statuses.items() if answers),
+        *(f"{name}: {_count_statuses(answers)}." for name, answers in statuses.items() if answers),
     ]
     return part
 
@@ -125,7 +126,7 @@ def worst(part: ReportTable, column: str) -> Measurement:
     return Measurement(tuple(map(max, values)), measures[0].unit)
 
 
-def _count(answers: list[int]) -> str:
+def _count_statuses(answers: list[int]) -> str:
     counts = {status: answers.count(status) for status in sorted(set(answers))}
     return ", ".join(f"{count} answered with {status}" for status, count in counts.items())
 

@@ -33,7 +33,7 @@ class Process:
     def memory_mib(self, field: str = "VmRSS") -> float:
         """Return the resident memory of the process and its children in MiB.
 
-        `field` is a field of /proc/PID/status: `VmRSS` for now, `VmHWM` for the peak.
+        `field` is a field of /proc/PID/status: `VmRSS` for the current value, `VmHWM` for the peak.
         """
         return sum(_status(pid, field) for pid in _process_tree(self.pid)) / 1024
 
@@ -68,7 +68,8 @@ def running_process(
                 stdout=output,
                 stderr=output,
                 env={**os.environ, **(env or {})},
-                # In the child before exec: all threads of the program inherit the setting.
+                # This runs in the child before exec, so all threads of the program inherit the
+                # setting.
                 preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
             ),
             log,
@@ -80,6 +81,7 @@ def running_process(
 
 
 def _process_tree(pid: int) -> Iterator[int]:
+    """Yield the IDs of a process and of all its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():

@@ -1,4 +1,4 @@
-"""Profiles: how much work the benchmark does for its figures."""
+"""Profiles: the amount of work that the benchmark does for its figures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ class Profile:
     creates: int
     # Passes over all reviews, for one figure of the core in one round.
     passes: int
-    # The following four are the sizes of the part `growth`, one row for each number.
+    # The part `growth` has one row for each number in the next four fields.
+    # Numbers of policies in the cluster.
     policies: tuple[int, ...]
+    # Numbers of namespaces in the cluster.
     namespaces: tuple[int, ...]
+    # Sizes of pods.
     kilobytes: tuple[int, ...]
+    # Numbers of init containers in a pod.
     init_containers: tuple[int, ...]
     # The number of starts of podsettle whose time is measured.
     starts: int
@@ -42,7 +46,7 @@ FULL = Profile(
     starts=9,
     large=(10_000, 1_000),
 )
-# Only checks that everything runs: the figures mean nothing.
+# This profile only checks that everything runs. Its figures mean nothing.
 SHORT = Profile(
     rounds=1,
     load_seconds=0.3,

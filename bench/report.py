@@ -47,12 +47,17 @@ def from_json(text: str) -> tuple[dict[str, ReportTable], dict[str, str]]:
 
 
 def as_text(parts: Mapping[str, ReportTable], *, with_targets: bool = True) -> str:
-    """Return the tables for a terminal, with the targets unless the figures mean nothing."""
+    """Return the tables for a terminal, and the targets if `with_targets` is set."""
     lines: list[str] = []
     for part in parts.values():
-        lines += ["", part.title, *_align(_cells(part)), *(f"  - {note}" for note in part.notes)]
+        lines += [
+            "",
+            part.title,
+            *_aligned_lines(_result_table(part)),
+            *(f"  - {note}" for note in part.notes),
+        ]
     if with_targets:
-        lines += ["", "Targets", *_align(_targets(parts))]
+        lines += ["", "Targets", *_aligned_lines(_target_table(parts))]
     else:
         lines += ["", "A short run: the figures mean nothing."]
     lines.append("")
@@ -61,17 +66,20 @@ def as_text(parts: Mapping[str, ReportTable], *, with_targets: bool = True) -> s
 
 def as_markdown(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) -> str:
     """Return the tables and the targets as sections of a Markdown page."""
-    lines = ["", "## Targets", "", *_markdown_table(_targets(parts)), ""]
+    lines = ["", "## Targets", "", *_markdown_table(_target_table(parts)), ""]
     details = ", ".join(f"{name} {value}" for name, value in environment.items())
     lines += [f"Measured with: {details}.", "", "![The figures below as bars](performance.svg)", ""]
     for part in parts.values():
-        lines += [f"## {part.title}", "", *_markdown_table(_cells(part)), ""]
+        lines += [f"## {part.title}", "", *_markdown_table(_result_table(part)), ""]
         lines += [f"- {note}" for note in part.notes] + [""]
     return "\n".join(lines)
 
 
 def fill_page(page: str, results: str) -> str:
-    """Return the page with `results` between its markers. Raises BenchError without markers."""
+    """Return the page with `results` between its markers.
+
+    Raises BenchError if the page does not contain the markers exactly once.
+    """
     new, count = _PAGE_PART.subn(lambda match: f"{match[1]}{results}{match[2]}", page)
     if count != 1:
         raise BenchError("the page does not contain the markers for the results exactly once")
@@ -85,7 +93,7 @@ def write_docs(directory: Path, results: str, picture: str) -> None:
     (directory / "performance.svg").write_text(picture, encoding="utf-8")
 
 
-def _cells(part: ReportTable) -> Cells:
+def _result_table(part: ReportTable) -> Cells:
     columns = list(dict.fromkeys(column for row in part.rows.values() for column in row))
     table: Cells = [["", *columns]]
     for name, figures in part.rows.items():
@@ -94,7 +102,7 @@ def _cells(part: ReportTable) -> Cells:
     return table
 
 
-def _targets(parts: Mapping[str, ReportTable]) -> Cells:
+def _target_table(parts: Mapping[str, ReportTable]) -> Cells:
     table: Cells = [["", "target", "measured", "result"]]
     for verdict in evaluate_targets(parts):
         target = verdict.target
@@ -106,7 +114,7 @@ def _targets(parts: Mapping[str, ReportTable]) -> Cells:
     return table
 
 
-def _align(table: Cells) -> Iterator[str]:
+def _aligned_lines(table: Cells) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]

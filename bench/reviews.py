@@ -1,7 +1,7 @@
 """The reviews of the benchmark: a Tekton pod in many variants, in the API server's format.
 
-Names, uids, labels and scripts differ between the variants, as they differ between TaskRuns. So the
-benchmark does not replay a single body. All variants have about the same size.
+Names, uids, labels and scripts differ between the variants, as they differ between TaskRuns. A
+benchmark with a single body would be less realistic. All variants have about the same size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 VARIANTS = 64
-# More than the decision cache holds.
+# This is more than the decision cache can contain.
 DISTINCT_TEMPLATES = 1_500
 _EXAMPLE = Path(__file__).parents[1] / "examples" / "reviews" / "tekton-taskrun.json"
 _UID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -70,9 +70,10 @@ def with_init_containers(count: int) -> Json:
     """Return a review of the Tekton pod with another number of init containers."""
     review = tekton()
     spec = review["request"]["object"]["spec"]
-    some = spec["initContainers"]
+    originals = spec["initContainers"]
     spec["initContainers"] = [
-        {**some[n % len(some)], "name": f"{some[n % len(some)]['name']}-{n}"} for n in range(count)
+        {**originals[n % len(originals)], "name": f"{originals[n % len(originals)]['name']}-{n}"}
+        for n in range(count)
     ]
     return review
 
@@ -103,15 +104,15 @@ def variants(review: Json, count: int = VARIANTS) -> list[bytes]:
 
 
 def distinct_templates(count: int = DISTINCT_TEMPLATES) -> list[bytes]:
-    """Return reviews of `count` Tekton pods, each of another template."""
+    """Return reviews of `count` Tekton pods, each of a different template."""
     review = tekton()
     command: list[str] = review["request"]["object"]["spec"]["initContainers"][0]["command"]
-    made = []
+    bodies = []
     for number in range(count):
         text = encode(review).decode()
-        made.append(_variant(text, random.Random(number)).encode())
+        bodies.append(_variant(text, random.Random(number)).encode())
         command[-1] = f"step-{number:05}"
-    return made
+    return bodies
 
 
 def write_files(bodies: list[bytes], directory: Path) -> list[Path]:
@@ -124,6 +125,7 @@ def write_files(bodies: list[bytes], directory: Path) -> list[Path]:
 
 
 def _variant(text: str, generator: random.Random) -> str:
+    """Return a review in which names, uids and scripts are replaced by random ones."""
     # A name or uid that occurs several times is replaced by the same text each time.
     replacements: dict[str, str] = {}
 
@@ -153,7 +155,7 @@ def _variant(text: str, generator: random.Random) -> str:
 
 
 def _pad(review: Json, size: int) -> Json:
-    """Add environment variables to the containers in turn until the review has the given size."""
+    """Add environment variables to all containers until the review has the given size."""
     containers = review["request"]["object"]["spec"]["containers"]
     number = 0
     length = len(encode(review))

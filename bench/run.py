@@ -49,7 +49,7 @@ class Run:
         """Load the servers alternately with wrk, and return a row of figures for each.
 
         `contenders` contains the server and the review files of each row. `rounds` defaults to
-        that of the profile.
+        the rounds of the profile.
         """
 
         def load(name: str, seconds: float) -> dict[str, float]:

@@ -21,7 +21,7 @@ from bench.process import Process, running_process
 from tests.support.kube import build
 from tests.support.process import PODSETTLE, free_port, podsettle
 
-# For a server's start and for each request. A busy machine needs seconds.
+# The timeout of a server's start and of each request. A busy machine may need many seconds.
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -56,10 +56,10 @@ def certificates(directory: Path, *names: str) -> Path:
 
     The certificate is valid for the loopback address and for `names`.
     """
-    further = [argument for name in names for argument in ("--name", name)]
-    made = podsettle("certs", "--certs-dir", directory, *further)
-    if made.returncode:
-        raise BenchError(made.stderr)
+    name_options = [argument for name in names for argument in ("--name", name)]
+    process = podsettle("certs", "--certs-dir", directory, *name_options)
+    if process.returncode:
+        raise BenchError(process.stderr)
     return directory
 
 
@@ -84,20 +84,20 @@ def serve_podsettle(
     url = f"https://{host}:{port}"
     with _running_server(
         name, command, f"{url}/mutate", f"{url}/readyz", certs, log, core, env
-    ) as made:
-        yield made
+    ) as server:
+        yield server
 
 
 @contextmanager
 def serve_echo(certs: Path, answer: bytes, log: Path, core: int) -> Iterator[Server]:
     """Run the echo while the block runs. It sends `answer` to every request."""
     port = free_port()
-    fixed = log.with_suffix(".answer")
-    fixed.write_bytes(answer)
-    command: list[str | Path] = [sys.executable, "-m", "bench.echo", certs, str(port), fixed]
+    answer_file = log.with_suffix(".answer")
+    answer_file.write_bytes(answer)
+    command: list[str | Path] = [sys.executable, "-m", "bench.echo", certs, str(port), answer_file]
     url = f"https://127.0.0.1:{port}/mutate"
-    with _running_server("echo", command, url, url, certs, log, core, {}) as made:
-        yield made
+    with _running_server("echo", command, url, url, certs, log, core, {}) as server:
+        yield server
 
 
 @contextmanager
@@ -108,21 +108,23 @@ def serve_agnhost(certs: Path, log: Path, core: int) -> Iterator[Server]:
     command += ["--tls-cert-file", certs / "tls.crt", "--tls-private-key-file", certs / "tls.key"]
     url = f"https://127.0.0.1:{port}"
     paths = f"{url}/mutating-pods", f"{url}/readyz"
-    with _running_server("agnhost", command, *paths, certs, log, core, {"GOMAXPROCS": "1"}) as made:
-        yield made
+    with _running_server(
+        "agnhost", command, *paths, certs, log, core, {"GOMAXPROCS": "1"}
+    ) as server:
+        yield server
 
 
 def open_connection(url: str, ca: Path) -> HTTPSConnection:
     """Open an HTTP/1.1 connection that trusts only the given CA."""
-    where = urlsplit(url)
+    parts = urlsplit(url)
     context = ssl.create_default_context(cafile=ca)
     return HTTPSConnection(
-        where.hostname or "", where.port, timeout=_TIMEOUT_SECONDS, context=context
+        parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS, context=context
     )
 
 
-def check_answers(server: Server, reviews: list[bytes], holds: Callable[[bytes], bool]) -> None:
-    """Send each review once, and raise BenchError if `holds` is false for an answer.
+def check_answers(server: Server, reviews: list[bytes], is_right: Callable[[bytes], bool]) -> None:
+    """Send each review once, and raise BenchError if `is_right` is false for an answer.
 
     The load generators check only the status of answers.
     """
@@ -130,7 +132,7 @@ def check_answers(server: Server, reviews: list[bytes], holds: Callable[[bytes],
     try:
         for review in reviews:
             answer = server.answer(review, client)
-            if not holds(answer):
+            if not is_right(answer):
                 raise BenchError(f"{server.name} sends a wrong answer: {answer[:500]!r}")
     finally:
         client.close()

@@ -26,7 +26,7 @@ from webhook.server.drain import Drain
 from webhook.server.run import listen, serve
 from webhook.tls.file_source import CertificateDirectory, FileSource
 
-# The resolution of a stall. Shorter intervals would load the event loop.
+# The resolution with which stalls are measured. Shorter intervals would load the event loop.
 _CALLBACK_INTERVAL_SECONDS = 0.001
 _LINE_INTERVAL_SECONDS = 0.1
 
@@ -39,6 +39,7 @@ class Stall(NamedTuple):
 
 
 async def _monitor(out: Path) -> None:
+    """Write the delays and the CPU time of the event loop to a file, until cancelled."""
     with out.open("w", buffering=1) as lines:
         delay, cpu, written = 0.0, 0.0, time.monotonic()
         while True:

@@ -12,15 +12,21 @@ from bench.measurement import Measurement
 from bench.report_table import ReportTable
 from bench.run import CONNECTIONS
 
+# Sizes in pixels.
 _WIDTH = 860
-_LABELS = 300
-_BARS = 430
-_ROW = 26
-_BAR = 16
-_HEAD = 40
-_GAP = 22
+_LABEL_WIDTH = 300
+_MAX_BAR_WIDTH = 430
+_ROW_HEIGHT = 26
+_BAR_HEIGHT = 16
+_TITLE_HEIGHT = 40
+_PANEL_GAP = 22
 _MARGIN = 24
-_OURS, _OTHERS, _TEXT, _MUTED = "#2563eb", "#94a3b8", "#0f172a", "#475569"
+_PODSETTLE_COLOR, _OTHER_COLOR, _TEXT_COLOR, _FIGURE_COLOR = (
+    "#2563eb",
+    "#94a3b8",
+    "#0f172a",
+    "#475569",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +48,17 @@ class Panel:
     @property
     def height(self) -> int:
         """The height in pixels."""
-        return _HEAD + _ROW * len(self.bars) + _GAP
+        return _TITLE_HEIGHT + _ROW_HEIGHT * len(self.bars) + _PANEL_GAP
 
 
 def render_chart(parts: Mapping[str, ReportTable]) -> str:
     """Return an SVG document with a panel for each measured part."""
     panels = [panel for panel in _panels(parts) if panel.bars]
-    height = sum(panel.height for panel in panels) + 2 * _MARGIN - _GAP
+    height = sum(panel.height for panel in panels) + 2 * _MARGIN - _PANEL_GAP
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'width="{_WIDTH}" height="{height}" font-family="system-ui, sans-serif" font-size="13" '
-        f'fill="{_TEXT}" role="img" aria-label="Benchmark results of podsettle">',
+        f'fill="{_TEXT_COLOR}" role="img" aria-label="Benchmark results of podsettle">',
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
     ]
     top = _MARGIN
@@ -99,31 +105,33 @@ def _panels(parts: Mapping[str, ReportTable]) -> Iterator[Panel]:
 
 
 def _draw(panel: Panel, top: int) -> Iterator[str]:
+    """Yield the SVG elements of a panel that begins `top` pixels below the edge."""
     yield (
         f'<text x="{_MARGIN}" y="{top + 16}" font-size="15" font-weight="600">'
         f"{escape(panel.title)}</text>"
     )
     highest = max(bar.measurement.high for bar in panel.bars) or 1.0
-    scale = _BARS / highest
+    scale = _MAX_BAR_WIDTH / highest
     for number, bar in enumerate(panel.bars):
-        y = top + _HEAD + number * _ROW
-        middle = y + _BAR / 2
+        y = top + _TITLE_HEIGHT + number * _ROW_HEIGHT
+        middle = y + _BAR_HEIGHT / 2
         low, high = max(bar.measurement.low, 0.0) * scale, max(bar.measurement.high, 0.0) * scale
         width = max(bar.measurement.median, 0.0) * scale
         weight = ' font-weight="600"' if bar.ours and len(panel.bars) < 5 else ""
         yield (
-            f'<text x="{_LABELS - 10}" y="{y + 13}" text-anchor="end"{weight}>'
+            f'<text x="{_LABEL_WIDTH - 10}" y="{y + 13}" text-anchor="end"{weight}>'
             f"{escape(bar.label)}</text>"
         )
         yield (
-            f'<rect x="{_LABELS}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2" '
-            f'fill="{_OURS if bar.ours else _OTHERS}"/>'
+            f'<rect x="{_LABEL_WIDTH}" y="{y}" width="{width:.1f}" height="{_BAR_HEIGHT}" rx="2" '
+            f'fill="{_PODSETTLE_COLOR if bar.ours else _OTHER_COLOR}"/>'
         )
         yield (
-            f'<line x1="{_LABELS + low:.1f}" x2="{_LABELS + high:.1f}" y1="{middle}" '
-            f'y2="{middle}" stroke="{_TEXT}" stroke-width="1.5"/>'
+            f'<line x1="{_LABEL_WIDTH + low:.1f}" x2="{_LABEL_WIDTH + high:.1f}" y1="{middle}" '
+            f'y2="{middle}" stroke="{_TEXT_COLOR}" stroke-width="1.5"/>'
         )
         yield (
-            f'<text x="{_LABELS + max(width, high) + 8:.1f}" y="{y + 13}" fill="{_MUTED}">'
+            f'<text x="{_LABEL_WIDTH + max(width, high) + 8:.1f}" y="{y + 13}" '
+            f'fill="{_FIGURE_COLOR}">'
             f"{escape(format_value(bar.measurement.median, bar.measurement.unit))}</text>"
         )

@@ -83,23 +83,23 @@ def _ratio_to_orjson(parts: Parts) -> Measurement:
     return part.figure(core.CACHED, "time").ratio_to(part.figure(core.ORJSON, "time"))
 
 
-def _many_policies(parts: Parts) -> Measurement:
+def _ratio_with_many_policies(parts: Parts) -> Measurement:
     part = parts[growth.NAME]
     many, one = growth.policies_row(1_000), growth.policies_row(1)
     return part.figure(many, _RATE).ratio_to(part.figure(one, _RATE))
 
 
-def _large_pod(parts: Parts) -> Measurement:
+def _ratio_to_echo_for_large_pods(parts: Parts) -> Measurement:
     part = parts[growth.NAME]
     ours, echo = growth.size_row(250), growth.size_row(250, "echo")
     return part.figure(ours, _RATE).ratio_to(part.figure(echo, _RATE))
 
 
-def _memory(parts: Parts) -> Measurement:
+def _memory_under_load(parts: Parts) -> Measurement:
     return parts[footprint.NAME].figure(footprint.memory_row(FULL.large), "under load")
 
 
-def _ready(parts: Parts) -> Measurement:
+def _seconds_to_ready(parts: Parts) -> Measurement:
     return parts[footprint.NAME].figure(footprint.READY, "time")
 
 
@@ -142,10 +142,20 @@ TARGETS = (
         False,
         _ratio_to_orjson,
     ),
-    Target("reviews/s with 1,000 policies, ratio to 1 policy", 0.9, "×", True, _many_policies),
-    Target("reviews/s of 250 KB pods, ratio to the echo", 0.5, "×", True, _large_pod),
-    Target("memory under load, 10,000 namespaces, 1,000 policies", 90, "MiB", False, _memory),
-    Target("start to ready, manifests", 0.7, "s", False, _ready),
+    Target(
+        "reviews/s with 1,000 policies, ratio to 1 policy",
+        0.9,
+        "×",
+        True,
+        _ratio_with_many_policies,
+    ),
+    Target(
+        "reviews/s of 250 KB pods, ratio to the echo", 0.5, "×", True, _ratio_to_echo_for_large_pods
+    ),
+    Target(
+        "memory under load, 10,000 namespaces, 1,000 policies", 90, "MiB", False, _memory_under_load
+    ),
+    Target("start to ready, manifests", 0.7, "s", False, _seconds_to_ready),
     Target("p99 at half of the peak rate, ratio to the echo", 2, "×", False, _ratio_of_p99),
     Target(
         "longest event loop stall during previews",

@@ -16,10 +16,10 @@ from bench.servers import Server, check_answers, serve_agnhost, serve_echo, serv
 
 NAME = "throughput"
 UNCACHED = "podsettle, no two pods alike"
-# A server under full load uses more of its core on an idle machine.
+# On an idle machine, a server under full load uses more of its core.
 _MIN_CORE_SHARE = 0.95
 _GENERATOR_DELAY = "generator delay, p99"
-# A greater delay is no longer small compared with the latencies.
+# A greater delay would be too large in comparison with the latencies.
 _MAX_GENERATOR_DELAY_MILLISECONDS = 0.5
 
 

@@ -1,6 +1,6 @@
-"""Reference pages and schemas, generated from the code by `make docs`.
+"""The generator of the reference pages and schemas. `make docs` runs it.
 
-A test compares the files with what this module generates.
+A test compares the files with the output of this module.
 
 Long because each generated page has its function here.
 """
@@ -75,33 +75,33 @@ def policy_page() -> str:
         "|---|---|---|---|",
     ]
     lines += [
-        f"| `{path}` | {kind} | {default} | {about} |"
-        for path, kind, default, about in _keys(SettlePolicySpec, "")
+        f"| `{path}` | {kind} | {default} | {description} |"
+        for path, kind, default, description in _policy_keys(SettlePolicySpec, "")
     ]
-    return _page(lines)
+    return _finish_page(lines)
 
 
-def _keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+def _policy_keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
     """Yield the path, type, default and description of each key, and of the keys inside it."""
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias or name}"
         inner = _model_of(field.annotation)
-        about = (field.description or "").replace("|", "\\|")
-        yield path, _type_of(field), _default_of(field), about
+        description = (field.description or "").replace("|", "\\|")
+        yield path, _type_of(field), _default_of(field), description
         if inner is not None:
             is_list = typing.get_origin(field.annotation) is tuple
-            yield from _keys(inner, f"{path}[]." if is_list else f"{path}.")
+            yield from _policy_keys(inner, f"{path}[]." if is_list else f"{path}.")
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
     """Return the first pydantic model in a type annotation, or None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    found = (_model_of(part) for part in typing.get_args(annotation))
-    return next((model for model in found if model is not None), None)
+    models = (_model_of(part) for part in typing.get_args(annotation))
+    return next((model for model in models if model is not None), None)
 
 
-def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
+def _type_adapter(field: FieldInfo) -> TypeAdapter[Any]:
     """Return an adapter for the field's type and constraints, which pydantic stores separately."""
     annotation: Any = field.annotation
     return TypeAdapter(
@@ -110,8 +110,8 @@ def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
 
 
 def _type_of(field: FieldInfo) -> str:
-    """Return the text of the column "type"."""
-    schema = _adapter(field).json_schema()
+    """Return the text for a field in the column "type"."""
+    schema = _type_adapter(field).json_schema()
     options = [option for option in schema.get("anyOf", [schema]) if option.get("type") != "null"]
     (schema,) = options
     if "const" in schema:
@@ -128,13 +128,13 @@ def _type_of(field: FieldInfo) -> str:
 
 
 def _default_of(field: FieldInfo) -> str:
-    """Return the text of the column "default"."""
+    """Return the text for a field in the column "default"."""
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
     if value is None:
         return "left out"
-    text = _adapter(field).dump_json(value, by_alias=True, exclude_defaults=True)
+    text = _type_adapter(field).dump_json(value, by_alias=True, exclude_defaults=True)
     decoded = json.loads(text)
     return f"`{decoded}`" if isinstance(decoded, str) and decoded else f"`{text.decode()}`"
 
@@ -161,7 +161,7 @@ def reasons_page() -> str:
         f"| `{reason}` | {'yes' if reason.warns else 'no'} | {reason.meaning} |"
         for reason in Reason
     ]
-    return _page(lines)
+    return _finish_page(lines)
 
 
 def metrics_page() -> str:
@@ -183,11 +183,14 @@ def metrics_page() -> str:
         labels = getattr(source, "_labelnames", ())
         names = ", ".join(f"`{label}`" for label in labels) or "none"
         lines.append(f"| `{family.name}{suffix}` | {names} | {family.documentation} |")
-    return _page(lines)
+    return _finish_page(lines)
 
 
 def _collector(registry: Any, name: str) -> Any:
-    """Return the collector of a metric. There is no public way to get a metric's label names."""
+    """Return the collector of a metric.
+
+    prometheus_client has no public interface for the label names of a metric.
+    """
     return registry._names_to_collectors[name]
 
 
@@ -207,11 +210,11 @@ def commands_page() -> str:
             command, info_name=title, **{**main.context_settings, "max_content_width": 96}
         )
         lines += [f"## {title}", "", "```", command.get_help(context), "```", ""]
-    return _page(lines)
+    return _finish_page(lines)
 
 
 def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield each command with its full name. The commands of a group come after the group."""
+    """Yield each command with its full name. The commands of a group follow the group."""
     for name, command in group.commands.items():
         yield f"{path} {name}", command
         if isinstance(command, click.Group):
@@ -227,13 +230,13 @@ def crd_page() -> str:
 def chart_page() -> str:
     """Return the page with every value of the chart, from the comments in values.yaml."""
     text = (CHART / "values.yaml").read_text(encoding="utf-8")
-    about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     lines = [
         "# podsettle's chart",
         "",
         "This Helm chart installs podsettle in a cluster. podsettle is "
-        f"{about['description'][0].lower()}{about['description'][1:]}. "
-        f"The chart needs Kubernetes {about['kubeVersion'].removesuffix('-0')}.",
+        f"{chart['description'][0].lower()}{chart['description'][1:]}. "
+        f"The chart needs Kubernetes {chart['kubeVersion'].removesuffix('-0')}.",
         "",
         "Run this in a checkout, with images that you have built and pushed to your own registry:",
         "",
@@ -254,13 +257,13 @@ def chart_page() -> str:
         "|---|---|---|",
     ]
     lines += [
-        f"| `{path}` | `{json.dumps(value)}` | {about} |"
-        for path, value, about in _values(text.splitlines(), yaml.compose(text), "")
+        f"| `{path}` | `{json.dumps(value)}` | {description} |"
+        for path, value, description in _chart_values(text.splitlines(), yaml.compose(text), "")
     ]
-    return _page([*lines, "", CHART_UPGRADES])
+    return _finish_page([*lines, "", CHART_UPGRADES])
 
 
-def _values(lines: list[str], node: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
+def _chart_values(lines: list[str], node: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the path, default and comment of each value.
 
     Raises ValueError for a value that has no comment in the line above it.
@@ -272,8 +275,8 @@ def _values(lines: list[str], node: Any, prefix: str) -> Iterator[tuple[str, Any
             decoded = yaml.safe_load(yaml.serialize(value))
             yield path, decoded, comment.removeprefix("# ").replace("|", "\\|")
         elif isinstance(value, yaml.MappingNode) and value.value:
-            # A group without a comment: each of its keys has one.
-            yield from _values(lines, value, f"{path}.")
+            # A group of values needs no comment, because each of its keys has one.
+            yield from _chart_values(lines, value, f"{path}.")
         else:
             raise ValueError(f"{CHART.name}/values.yaml: {path} has no comment")
 
@@ -294,7 +297,7 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def _page(lines: list[str]) -> str:
+def _finish_page(lines: list[str]) -> str:
     """Return the text of a generated page, with the notice in front."""
     return NOTICE + "\n".join(lines).rstrip() + "\n"
 

@@ -33,8 +33,10 @@ TARGETS: Mapping[str, str] = {
     "ppc64le": "powerpc64le-linux-musl",
 }
 
-WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
-CODE = (
+# Any warning fails the build.
+WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
+# The helper must be small, and C does not need unwind tables.
+CODE_FLAGS = (
     "-Os",
     "-ffunction-sections",
     "-fdata-sections",
@@ -42,9 +44,9 @@ CODE = (
     "-fno-unwind-tables",
     "-fno-stack-protector",
 )
-FLAGS = ("-std=c11", "-D_GNU_SOURCE", *CODE)
-# Without a build id, debug information and paths, the bytes depend only on the source.
-LINK = ("-static", "-nostdlib", "-Wl,--gc-sections,--strip-all,--build-id=none")
+COMPILE_FLAGS = ("-std=c11", "-D_GNU_SOURCE", *CODE_FLAGS)
+# Without a build ID and debug information, the bytes depend only on the source.
+LINK_FLAGS = ("-static", "-nostdlib", "-Wl,--gc-sections,--strip-all,--build-id=none")
 
 _UNDEFINED_SYMBOL_HINT = (
     "add the file of musl that defines it to MUSL_SOURCES in webhook/linger/libc.py"
@@ -75,7 +77,7 @@ def compile_c(
         # Relative names, so that the output contains no path of this machine.
         names = [os.path.relpath(file, directory) for file in files]
         run_zig(
-            ["cc", "-target", target, *WARNINGS, *flags, "-o", str(result), *names],
+            ["cc", "-target", target, *WARNING_FLAGS, *flags, "-o", str(result), *names],
             directory=directory,
             output=output.name,
         )
@@ -92,14 +94,16 @@ def build(arch: str, directory: Path, source: Path = SOURCE) -> Path:
     with tempfile.TemporaryDirectory(prefix="podsettle-linger-") as scratch:
         linger_object = Path(scratch) / "linger.o"
         files = sorted(source.glob("*.c"))
-        compile_c(files, linger_object, target=target, flags=(*FLAGS, "-c"), directory=source)
-        libc = compile_libc(Path(scratch), target=target, flags=CODE)
+        compile_c(
+            files, linger_object, target=target, flags=(*COMPILE_FLAGS, "-c"), directory=source
+        )
+        libc = compile_libc(Path(scratch), target=target, flags=CODE_FLAGS)
         try:
             compile_c(
                 [linger_object, *libc],
                 output,
                 target=target,
-                flags=(*CODE, *LINK),
+                flags=(*CODE_FLAGS, *LINK_FLAGS),
                 directory=source,
             )
         except BuildError as error:
@@ -110,6 +114,10 @@ def build(arch: str, directory: Path, source: Path = SOURCE) -> Path:
 
 
 def _architectures(text: str) -> list[str]:
+    """Return the architectures in a comma-separated list.
+
+    Raises argparse.ArgumentTypeError for an unknown architecture.
+    """
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in TARGETS:
@@ -122,8 +130,8 @@ def _architectures(text: str) -> list[str]:
 def main(arguments: Sequence[str] | None = None, source: Path = SOURCE) -> int:
     """Run the command line and return its exit code.
 
-    That is 0 for success and 1 if the build fails. For wrong usage, argparse exits with 2. `source`
-    is the directory of the C files.
+    The exit code is 0 for success and 1 for a failed build. For wrong usage, argparse exits with 2.
+    `source` is the directory of the C files.
     """
     parser = argparse.ArgumentParser(
         prog="python -m webhook.linger.build", description="Compile the helper linger."

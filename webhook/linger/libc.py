@@ -1,8 +1,8 @@
 """The part of the C library that linger is linked with.
 
 `zig cc` without `-nostdlib` would compile all of musl. It keeps a file open for each of musl's
-1,000 sources until it has compiled the last one. Together with its other files, that exceeds the
-1,024 open files that builders such as buildah allow. linger needs about 60 of the sources.
+1,000 sources until it has compiled the last one. Together with other open files, these exceed the
+limit of 1,024 open files in builders such as buildah. linger needs about 60 of the sources.
 
 Zig 0.17 implements some of musl's functions in Zig: strings and small system calls in `lib/c.zig`,
 and functions that compilers emit calls to, such as memcpy, in `lib/compiler_rt.zig`.
@@ -85,7 +85,7 @@ def compile_libc(directory: Path, *, target: str, flags: Sequence[str]) -> list[
         directory=directory,
         output="musl",
     )
-    # -lc only makes the types of the C library available. A static library links nothing.
+    # -lc only makes the types of the C library available. Building a static library links nothing.
     options = ("-lc", "-target", target, "-OReleaseSmall", "-fstrip")
     sections = ("-ffunction-sections", "-fdata-sections")
     for name in ("c", "compiler_rt"):
@@ -107,17 +107,20 @@ def _sources(directory: Path, architecture: str) -> list[Path]:
     Raises BuildError if a file does not exist.
     """
     sources = []
-    for part, names in MUSL_SOURCES.items():
+    for subdirectory, names in MUSL_SOURCES.items():
         for name in names:
-            stems = (directory / part / architecture / name, directory / part / name)
+            stems = (
+                directory / subdirectory / architecture / name,
+                directory / subdirectory / name,
+            )
             files = [
                 stem.with_name(name + suffix) for stem in stems for suffix in (".c", ".s", ".S")
             ]
-            found = next((file for file in files if file.is_file()), None)
-            if found is None:
+            source = next((file for file in files if file.is_file()), None)
+            if source is None:
                 raise BuildError(
-                    f"musl: {directory / part / name}.c does not exist; see MUSL_SOURCES in "
-                    "webhook/linger/libc.py"
+                    f"musl: {directory / subdirectory / name}.c does not exist; "
+                    "see MUSL_SOURCES in webhook/linger/libc.py"
                 )
-            sources.append(found)
+            sources.append(source)
     return sources

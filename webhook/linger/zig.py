@@ -22,7 +22,7 @@ def run_zig(arguments: Sequence[str], *, directory: Path, output: str) -> None:
 
     Raises BuildError if Zig fails. Its message begins with `output`, the name of the built file.
     """
-    done = subprocess.run(  # noqa: S603
+    process = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "ziglang", *arguments],
         cwd=directory,
         env=_environment(),
@@ -30,8 +30,8 @@ def run_zig(arguments: Sequence[str], *, directory: Path, output: str) -> None:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise BuildError(f"{output}: {done.stderr.strip() or done.stdout.strip()}")
+    if process.returncode != 0:
+        raise BuildError(f"{output}: {process.stderr.strip() or process.stdout.strip()}")
 
 
 @functools.cache
@@ -40,10 +40,10 @@ def zig_library() -> Path:
 
     Raises BuildError if the package ziglang is not installed.
     """
-    found = importlib.util.find_spec("ziglang")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or spec.origin is None:
         raise BuildError("ziglang is not installed: pip install -r requirements/linger.txt")
-    return Path(found.origin).parent / "lib"
+    return Path(spec.origin).parent / "lib"
 
 
 def _environment() -> dict[str, str]:
@@ -67,7 +67,7 @@ def _cache_directory() -> Path:
         if os.access(cache, os.W_OK | os.X_OK):
             return cache
     # The user has no writable home directory, as in some image builds. The directory below /tmp
-    # must belong to this user: its owner could write manipulated object files to it.
+    # must belong to this user, because its owner can write manipulated object files to it.
     cache = Path(tempfile.gettempdir()) / f"podsettle-zig-{os.getuid()}"
     cache.mkdir(mode=0o700, exist_ok=True)
     if cache.stat().st_uid != os.getuid():

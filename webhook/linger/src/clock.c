@@ -8,8 +8,8 @@ nanoseconds monotonic_now(void)
 {
     struct timespec now;
 
-    /* A system call instead of clock_gettime(): for that, musl searches the vDSO at the first call.
-     * linger makes too few calls to save that time again, and the search adds code. */
+    /* This is a system call because musl's clock_gettime() searches the vDSO at the first call. The
+     * search adds code, and it takes longer than linger's few calls would save. */
     syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
     return now.tv_sec * NANOSECONDS_PER_SECOND + now.tv_nsec;
 }

@@ -23,6 +23,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+/* Returns the unit with which the text begins, and moves the text behind it. Returns NULL if the
+ * text begins with no unit. */
 static const struct unit *parse_unit(const char **text)
 {
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
@@ -66,12 +68,12 @@ static bool parse_term(const char **text, nanoseconds *total)
         __builtin_add_overflow(*total, number, total))
         return false;
 
-    /* Each digit is added separately. That is exact for "0.5h", and a fraction of any length does
-     * not overflow. */
-    nanoseconds place = unit->length;
+    /* Each digit is added separately. So the result is exact for "0.5h", and a fraction of any length
+     * does not overflow. */
+    nanoseconds digit_value = unit->length;
     for (; fraction < end; fraction++) {
-        place /= 10;
-        if (__builtin_add_overflow(*total, (*fraction - '0') * place, total))
+        digit_value /= 10;
+        if (__builtin_add_overflow(*total, (*fraction - '0') * digit_value, total))
             return false;
     }
     return true;

@@ -13,6 +13,7 @@ static const char own_name[] = "linger";
 
 enum { EXECUTABLE_MODE = 0755 };
 
+/* Logs the failure with the text for errno, and returns the exit code for linger. */
 static int report_failure(const char *action, const char *path)
 {
     LOG("cannot ", action, " ", path, ": ", strerror(errno));
@@ -55,11 +56,11 @@ static bool is_directory(const char *path)
  */
 static const char *unsupported_file_type(const char *target)
 {
-    struct stat found;
+    struct stat info;
 
-    if (lstat(target, &found) != 0)
+    if (lstat(target, &info) != 0)
         return NULL; /* After an error other than ENOENT, creating the file fails, too. */
-    switch (found.st_mode & S_IFMT) {
+    switch (info.st_mode & S_IFMT) {
     case S_IFREG:
         return NULL;
     case S_IFDIR:
@@ -96,6 +97,7 @@ static int create_temporary_file(const char *target, char path[PATH_MAX])
     }
 }
 
+/* Copies a file up to its end. Returns false and sets errno if an error occurs. */
 static bool copy_all(int from, int to)
 {
     static char buffer[16384];
@@ -118,7 +120,7 @@ int install(const char *destination)
     char target[PATH_MAX], temporary[PATH_MAX];
     bool into_directory = is_directory(destination);
 
-    /* For a file, the NULL in the middle ends the list. */
+    /* For a file, the NULL in the middle ends the list, so that the name is not appended. */
     if (!join_path(target, (const char *const[]){destination, into_directory ? "/" : NULL, own_name,
                                                  NULL}))
         return report_failure("install to", destination);
@@ -138,8 +140,8 @@ int install(const char *destination)
         return report_failure("install to", target);
 
     /* fchmod() is needed because open() applies the umask. The file is closed before it is renamed,
-     * because executing a file that is open for writing fails with ETXTBSY. fsync() is not called:
-     * it is slow, and the volume does not survive a crash of its node anyway. */
+     * because executing a file that is open for writing fails with ETXTBSY. fsync() is not called,
+     * because it is slow, and the volume does not survive a crash of its node. */
     bool copied = copy_all(from, to) && fchmod(to, EXECUTABLE_MODE) == 0;
     int error = errno;
     if (close(to) < 0 && copied) {

@@ -45,6 +45,7 @@ static const char *text_after_option(const char *argument, const char *name)
     return argument[length] == '\0' || argument[length] == '=' ? argument + length : NULL;
 }
 
+/* Parses the options and the command, runs the command, and returns the exit code for linger. */
 static int parse_and_run(char **arguments, struct run *request)
 {
     for (; *arguments; arguments++) {
@@ -82,6 +83,7 @@ static bool parse_port(const char *text, uint16_t *port)
     return *text == '\0' && number > 0 && number <= UINT16_MAX;
 }
 
+/* Parses the options, waits for the kubelet, and returns the exit code for linger. */
 static int parse_and_wait_kubelet(char **arguments)
 {
     nanoseconds timeout = default_kubelet_timeout;
@@ -105,7 +107,7 @@ static int parse_and_wait_kubelet(char **arguments)
         if (!is_port && !parse_duration(value, &timeout))
             return usage_error("not a duration: ", value);
     }
-    /* A wrong address is not an error, because a failure of linger would fail the pod. */
+    /* With a wrong address linger still exits with 0, because its failure would fail the pod. */
     const char *host = getenv("HOST_IP");
     if (host && parse_endpoint(host, port, &kubelet))
         wait_kubelet(&kubelet, host, timeout);

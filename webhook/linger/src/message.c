@@ -11,8 +11,8 @@ enum { MAX_PARTS = 8 };
  * Calls writev(). If the reader has closed the pipe, for example a log agent, SIGPIPE does not kill
  * linger. The signal is blocked during the call, and then removed from the pending signals:
  *
- * - If it were ignored, the command that linger executes would inherit that.
- * - If it stayed pending, linger would forward it to the command.
+ * - If SIGPIPE were ignored instead, the command that linger executes would also ignore it.
+ * - If SIGPIPE stayed pending, linger would forward it to the command.
  */
 static void writev_without_sigpipe(int fd, const struct iovec *pieces, int count)
 {
@@ -44,6 +44,6 @@ void write_line(int fd, const char *const parts[])
     }
     pieces[count].iov_base = "\n";
     pieces[count].iov_len = 1;
-    /* An error is ignored: it cannot be reported anywhere, and must not change the exit code. */
+    /* An error is ignored, because it cannot be reported and must not change the exit code. */
     writev_without_sigpipe(fd, pieces, count + 1);
 }

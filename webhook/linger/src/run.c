@@ -6,7 +6,7 @@
  * - The kernel drops a signal that PID 1 has no handler for, unless the signal is blocked. So
  *   linger blocks all signals and receives them one by one in a loop. Without handlers there are no
  *   races: a signal that arrives between two calls stays pending.
- * - libc reserves three real-time signals: its sigset_t functions omit them. The command may use
+ * - libc reserves three real-time signals, and its sigset_t functions omit them. The command may use
  *   another libc that reserves other signals. So this file uses the kernel's sets of 64 bits.
  * - The command is not PID 1. A signal that it does not handle terminates it.
  */
@@ -41,6 +41,7 @@ static const signal_set termination_signals = BIT(SIGTERM) | BIT(SIGINT) | BIT(S
  * receives them without linger's help. */
 static const signal_set sent_by_terminal = BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTSTP) |
                                            BIT(SIGTTIN) | BIT(SIGTTOU) | BIT(SIGWINCH);
+/* Signals that stop a process by default. */
 static const signal_set stop_signals = BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU);
 
 /* The signal settings at linger's start. The command gets the same settings. */
@@ -72,19 +73,19 @@ static void restore_signals(const struct inherited_signals *inherited)
 /* Waits for a signal. Returns its number, or 0 when the time `until` has passed. */
 static int next_signal(siginfo_t *info, const nanoseconds *until)
 {
-    const signal_set any = ~synchronous_signals;
+    const signal_set awaited = ~synchronous_signals;
 
     for (;;) {
-        struct timespec rest = {0};
+        struct timespec remaining = {0};
         if (until) {
             nanoseconds left = *until - monotonic_now();
             if (left <= 0)
                 return 0;
-            rest.tv_sec = left / NANOSECONDS_PER_SECOND;
-            rest.tv_nsec = left % NANOSECONDS_PER_SECOND;
+            remaining.tv_sec = left / NANOSECONDS_PER_SECOND;
+            remaining.tv_nsec = left % NANOSECONDS_PER_SECOND;
         }
         long signal =
-            syscall(SYS_rt_sigtimedwait, &any, info, until ? &rest : NULL, sizeof any);
+            syscall(SYS_rt_sigtimedwait, &awaited, info, until ? &remaining : NULL, sizeof awaited);
         if (signal > 0)
             return (int)signal;
         /* EAGAIN: the time has passed. EINTR: a debugger or a freezer interrupted the call. */
@@ -125,7 +126,7 @@ static bool has_controlling_terminal(void)
     return false;
 }
 
-/* Applies the signal's default action to linger: it stops linger, unless linger is PID 1. */
+/* Applies the default action of a stop signal to linger. It stops linger, unless linger is PID 1. */
 static void apply_default_action(int signal)
 {
     change_mask(SIG_UNBLOCK, BIT(signal), NULL);
@@ -133,6 +134,7 @@ static void apply_default_action(int signal)
     change_mask(SIG_BLOCK, BIT(signal), NULL);
 }
 
+/* Sends a signal to the command, unless a terminal has sent it to both processes. */
 static void forward(pid_t command, int signal, const siginfo_t *info)
 {
     if (info->si_code == SI_KERNEL && BIT(signal) & sent_by_terminal) {
@@ -145,7 +147,8 @@ static void forward(pid_t command, int signal, const siginfo_t *info)
     kill(command, signal);
 }
 
-/* Replaces the process by the command. Returns only if that fails, with the exit code for it. */
+/* Replaces the process by the command. Returns only if execvp() fails, with the exit code for
+ * linger. */
 static int execute(char **command)
 {
     execvp(command[0], command);
@@ -181,6 +184,7 @@ static int exit_code(int status)
     return WIFSIGNALED(status) ? EXIT_KILLED_BY + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* Waits until both delays have passed, or until a termination signal arrives. */
 static void wait_after_command(const struct run *run)
 {
     siginfo_t info;
@@ -208,7 +212,7 @@ int run(const struct run *run)
     pid_t linger_pid = getpid();
     pid_t command = fork();
     if (command < 0) {
-        /* Most likely a limit on processes. Running the command matters more than the delay. */
+        /* The likely cause is a limit on processes. Running the command matters more than a delay. */
         LOG("cannot fork: ", strerror(errno), "; running the command without delays");
         restore_signals(&inherited);
         return execute(run->command);

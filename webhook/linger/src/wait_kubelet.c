@@ -4,8 +4,8 @@
  * A kubelet that requests its certificate from the cluster listens before it gets one. Until then,
  * it rejects each handshake with the alert internal_error (kubernetes pkg/kubelet/kubelet.go,
  * GetCertificate). So linger waits for a ServerHello: Go's crypto/tls and OpenSSL send it only if
- * they have a certificate. linger then closes the connection. It verifies nothing and sends nothing
- * secret.
+ * they have a certificate. linger then closes the connection. linger verifies no certificate and sends
+ * no secret.
  */
 #include "linger.h"
 
@@ -39,8 +39,8 @@ enum {
 /*
  * A ClientHello for TLS 1.2 and 1.3 (RFC 8446, section 4.1.2).
  *
- * It contains a key share for every group that it offers. For a missing key share, a server sends a
- * HelloRetryRequest. That has the format of a ServerHello, and Go sends it before it checks for a
+ * It contains a key share for every group that it offers. If a key share is missing, a server sends
+ * a HelloRetryRequest. This message has the format of a ServerHello, and Go sends it before it checks for a
  * certificate. The key shares are the groups' base points, which are valid and need not be secret:
  * linger never encrypts anything. P-256 is for servers in FIPS mode.
  */
@@ -132,8 +132,8 @@ static nanoseconds earliest(nanoseconds one, nanoseconds other)
     return one < other ? one : other;
 }
 
-/* Returns the time until `until` in milliseconds, for poll(), or about a second if that is less. It
- * is rounded up: with 0 in the last millisecond, the caller's loop would not sleep. */
+/* Returns the milliseconds until `until`, but at most about a second, as a timeout for poll(). The
+ * result is rounded up. With 0 in the last millisecond, the caller's loop would not sleep. */
 static int milliseconds_to(nanoseconds until)
 {
     nanoseconds left = until - monotonic_now();
@@ -206,12 +206,13 @@ static struct attempt attempt_handshake(const struct endpoint *kubelet, nanoseco
     if (fd < 0)
         return retryable("cannot be contacted: ", strerror(errno));
 
-    struct attempt made = try_handshake(fd, kubelet, until);
+    struct attempt attempt = try_handshake(fd, kubelet, until);
     close(fd);
-    return made;
+    return attempt;
 }
 
-/* Without handlers, PID 1 ignores these signals, which would delay the deletion of a pod. */
+/* A handler for termination signals. Without it, PID 1 would ignore them, which would delay the
+ * deletion of a pod. */
 static void exit_successfully(int signal)
 {
     (void)signal;
@@ -254,19 +255,19 @@ void wait_kubelet(const struct endpoint *kubelet, const char *host, nanoseconds 
     exit_on_termination_signals();
     for (;;) {
         nanoseconds now = monotonic_now();
-        struct attempt made = attempt_handshake(kubelet, earliest(until, now + max_attempt_time));
-        if (made.outcome == READY) {
+        struct attempt attempt = attempt_handshake(kubelet, earliest(until, now + max_attempt_time));
+        if (attempt.outcome == READY) {
             LOG("the kubelet at ", host, " is ready: it begins a TLS handshake");
             return;
         }
-        if (made.outcome == GIVE_UP) {
-            LOG("not waiting: the kubelet at ", host, " ", made.problem, made.detail);
+        if (attempt.outcome == GIVE_UP) {
+            LOG("not waiting: the kubelet at ", host, " ", attempt.problem, attempt.detail);
             return;
         }
         nanoseconds last = until - final_attempt_time;
         now = monotonic_now();
         if (now >= last) {
-            LOG("timeout: the kubelet at ", host, " ", made.problem, made.detail,
+            LOG("timeout: the kubelet at ", host, " ", attempt.problem, attempt.detail,
                 "; continuing without it");
             return;
         }
