@@ -1,4 +1,4 @@
-"""A bounded cache that fetches each missing value once, however many callers wait for it."""
+"""A bounded cache. Concurrent callers that need the same missing value share one fetch."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class _InFlight(NamedTuple, Generic[V]):
 
 
 class SingleFlightCache(Generic[K, V]):
-    """An LRU cache whose values expire, with one fetch in flight per key.
+    """An LRU cache whose values expire, with at most one fetch in flight for each key.
 
     `ttl` returns the seconds for which a value is valid. To cache failures too, return them as
-    values. `size_of` returns the bytes that a value takes. All cached values together take at most
-    `max_bytes`, because tenants and registries choose what is cached.
+    values. `size_of` returns the memory of a value in bytes. All cached values together take at
+    most `max_bytes`, because tenants and registries choose the values and their sizes.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class SingleFlightCache(Generic[K, V]):
         return len(self._entries)
 
     async def get(self, key: K, fetch: Callable[[], Awaitable[V]], owner: Hashable = None) -> V:
-        """Return the cached value, or call `fetch`, which counts for the limit of `owner`.
+        """Return the cached value, or call `fetch`. The fetch counts against the limit of `owner`.
 
-        All callers that want the same key wait for one fetch. The fetch continues if they are
-        cancelled, because the next caller will want its value.
+        All callers with the same key wait for one fetch. The fetch continues if they are cancelled,
+        so that its value is cached for the next caller.
 
         Raises TooManyError if another fetch would exceed a limit. Errors of `fetch` are raised too,
         and are not cached.
@@ -80,7 +80,7 @@ class SingleFlightCache(Generic[K, V]):
             in_flight = self._in_flight.get(key)
             if in_flight is None:
                 self._check_capacity(owner)
-                in_flight = _InFlight(asyncio.create_task(self._run(key, fetch)), owner)
+                in_flight = _InFlight(asyncio.create_task(self._fetch_and_cache(key, fetch)), owner)
                 self._in_flight[key] = in_flight
                 in_flight.task.add_done_callback(lambda task: self._on_done(key, task))
             try:
@@ -105,8 +105,8 @@ class SingleFlightCache(Generic[K, V]):
         if owned >= self._max_per_owner:
             raise TooManyError(f"{owned} look-ups for {owner} are under way")
 
-    async def _run(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
-        """Fetch a value and cache it. A value larger than the cache is returned but not cached."""
+    async def _fetch_and_cache(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
+        """Fetch a value and cache it. Do not cache a value that is larger than the cache."""
         value = await fetch()
         now = self._clock()
         for expired in [key for key, entry in self._entries.items() if entry.expires <= now]:
@@ -127,12 +127,12 @@ class SingleFlightCache(Generic[K, V]):
 
     def _on_done(self, key: K, task: asyncio.Task[V]) -> None:
         del self._in_flight[key]
-        # asyncio warns about an exception that was never retrieved: all callers may have gone.
+        # If all callers were cancelled, none retrieves the exception, and asyncio would log it.
         if not task.cancelled():
             task.exception()
 
 
 def bytes_of(value: object) -> int:
-    """Return the memory that nested tuples of strings take. A repeated string counts each time."""
+    """Return the bytes of memory of nested tuples of strings. A repeated string counts again."""
     inner = sum(map(bytes_of, value)) if isinstance(value, tuple) else 0
     return getsizeof(value) + inner

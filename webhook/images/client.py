@@ -1,9 +1,9 @@
-"""A client for the read requests of the distribution specification that an entrypoint needs.
+"""A client for registries, with the requests that read an image's Entrypoint and Cmd.
 
 https://github.com/opencontainers/distribution-spec
 
-This module imports aiohttp, so `webhook.images.lookup` imports it only for the first look-up. A
-server without look-ups then saves the memory.
+`webhook.images.lookup` imports this module at the first look-up. It imports aiohttp, whose memory a
+server without look-ups saves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from webhook.images.manifest import ACCEPT, MAX_DOCUMENT_BYTES
 from webhook.images.reference import Registry, is_digest
 from webhook.images.www_authenticate import Challenge, parse_challenges
 
-# Real answers have a few kilobytes. They are decoded on the event loop.
+# Real answers have a few kilobytes. Larger ones would block the event loop, which decodes them.
 _MAX_TOKEN_BYTES = 64 * 1024
 _MAX_REDIRECTS = 3
 _TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
@@ -43,7 +43,7 @@ _decode_token = msgspec.json.Decoder(_TokenAnswer).decode
 
 
 class RegistryClient:
-    """Connections to registries. The caller closes it, for example by `async with`."""
+    """Connections to registries. The caller must close them, for example by `async with`."""
 
     def __init__(
         self,
@@ -68,15 +68,18 @@ class RegistryClient:
     def repository(
         self, registry: Registry, credential: Credential | None, owner: str
     ) -> RepositoryClient:
-        """Return a client for one repository. Its DNS look-ups use the share of `owner`."""
+        """Return a client for one repository.
+
+        Its DNS look-ups count against the limit of `owner`.
+        """
         return RepositoryClient(self._session, registry, credential, owner)
 
 
 class RepositoryClient:
     """A client for one repository, with one credential or none. It authenticates once.
 
-    Every method raises LookupFailedError. The subclass RefusedError means that another credential
-    may succeed. TooManyError means that the owner's share of DNS look-ups is used up.
+    Every method raises LookupFailedError, or its subclass RefusedError if another credential may
+    succeed. It raises TooManyError if the owner's limit of DNS look-ups is reached.
     """
 
     def __init__(
@@ -97,22 +100,23 @@ class RepositoryClient:
         """Return the digest that a tag points to now."""
         url = self._base / "manifests" / tag
         async with self._request_authorized("HEAD", url, ACCEPT) as response:
-            stated = response.headers.get("Docker-Content-Digest", "")
-        if is_digest(stated):
-            return stated
+            digest = response.headers.get("Docker-Content-Digest", "")
+        if is_digest(digest):
+            return digest
         # Some registries omit the header. Compute the digest from the manifest.
         async with self._request_authorized("GET", url, ACCEPT) as response:
             return _digest_of(await read_body(response, MAX_DOCUMENT_BYTES), "sha256")
 
     async def manifest(self, digest: str) -> bytes:
         """Return a manifest or an index. Its digest is verified."""
-        return await self._content(self._base / "manifests" / digest, digest, ACCEPT)
+        return await self._verified_content(self._base / "manifests" / digest, digest, ACCEPT)
 
     async def blob(self, digest: str) -> bytes:
         """Return a blob, such as an image's configuration. Its digest is verified."""
-        return await self._content(self._base / "blobs" / digest, digest, "*/*")
+        return await self._verified_content(self._base / "blobs" / digest, digest, "*/*")
 
-    async def _content(self, url: URL, digest: str, accept: str) -> bytes:
+    async def _verified_content(self, url: URL, digest: str, accept: str) -> bytes:
+        """Return the content at a URL. Raise LookupFailedError if its digest differs."""
         if not is_digest(digest):
             raise LookupFailedError("the registry named a digest that cannot be verified")
         async with self._request_authorized("GET", url, accept) as response:
@@ -125,7 +129,7 @@ class RepositoryClient:
     async def _request_authorized(
         self, method: str, url: URL, accept: str
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield the response with status 200. Authenticate and retry once if the status is 401."""
+        """Yield a response with status 200. After a 401, authenticate and retry once."""
         async with self._follow_redirects(method, url, accept) as response:
             if response.status == 200:
                 yield response
@@ -145,7 +149,10 @@ class RepositoryClient:
     async def _follow_redirects(
         self, method: str, url: URL, accept: str
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield the response after a few redirects. Other origins do not get the credential."""
+        """Follow a few redirects and yield the last response.
+
+        Other origins do not get the credential.
+        """
         origin = url.origin()
         for _ in range(_MAX_REDIRECTS + 1):
             headers = {"Accept": accept}
@@ -168,16 +175,19 @@ class RepositoryClient:
         return self._session.request(method, url, headers, self._registry.rules, self._owner)
 
     async def _authorize(self, challenges: tuple[Challenge, ...]) -> str:
-        """Return the Authorization header for a challenge. Raises RefusedError if none fits."""
+        """Return the Authorization header for the first challenge with a usable scheme.
+
+        Raises RefusedError if there is no such challenge.
+        """
         for scheme, parameters in challenges:
             if scheme == "bearer":
-                return f"Bearer {await self._token(parameters)}"
+                return f"Bearer {await self._request_token(parameters)}"
         if self._credential is not None and any(c.scheme == "basic" for c in challenges):
-            return _basic(self._credential)
+            return _basic_authorization(self._credential)
         raise RefusedError("the registry answers 401")
 
-    async def _token(self, parameters: Mapping[str, str]) -> str:
-        """Return a token from the token server that a challenge names."""
+    async def _request_token(self, parameters: Mapping[str, str]) -> str:
+        """Request a token from the token server that a challenge names, and return it."""
         try:
             realm = _url(parameters.get("realm", ""))
         except ValueError:
@@ -188,7 +198,7 @@ class RepositoryClient:
         }
         headers = {"Accept": "application/json"}
         if self._credential is not None:
-            headers["Authorization"] = _basic(self._credential)
+            headers["Authorization"] = _basic_authorization(self._credential)
         url = realm.update_query({key: value for key, value in query.items() if value})
         async with self._request("GET", url, headers) as response:
             if response.status != 200:
@@ -204,8 +214,8 @@ class RepositoryClient:
         return token
 
 
-def _basic(credential: Credential) -> str:
-    """Return the Authorization header of RFC 7617, in UTF-8."""
+def _basic_authorization(credential: Credential) -> str:
+    """Return the Authorization header for Basic authentication (RFC 7617), in UTF-8."""
     pair = f"{credential.username}:{credential.password}".encode()
     return f"Basic {b64encode(pair).decode()}"
 

@@ -1,4 +1,7 @@
-"""Errors of image look-ups. Their messages go to the pod's owner and never quote a server."""
+"""Errors of image look-ups.
+
+Their messages are shown to the creator of the pod, so they never contain text from a server.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ class LookupFailedError(Exception):
 
 
 class RefusedError(LookupFailedError):
-    """A registry answered a request with another status than 200.
+    """A registry answered a request with a status other than 200.
 
-    Another credential may succeed, whatever the status: rate limits count per account, and some
-    registries hide repositories from accounts without access. The kubelet, too, tries the next
+    Another credential may succeed for every status: rate limits count per account, and some
+    registries hide repositories from accounts without access. The kubelet also tries the next
     credential after any error (kubernetes `pkg/kubelet/kuberuntime/kuberuntime_image.go`).
     """

@@ -1,4 +1,4 @@
-"""Fetches the configuration of an image, with each credential until the registry accepts one."""
+"""Fetches the configuration of an image. Tries each credential until the registry accepts one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ T = TypeVar("T")
 
 
 class CredentialRotation:
-    """Calls a registry with each credential in order, and remembers the first accepted one."""
+    """Sends requests to a registry with each credential in order.
+
+    Later requests begin with the credential that the registry accepted.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class CredentialRotation:
         owner: str,
         timeout_seconds: float,
     ) -> None:
-        """Without credentials, the registry is called once without authentication."""
+        """If `credentials` is empty, the registry is called once, without authentication."""
         self.registry = registry
         self.credentials = credentials
         self._timeout_seconds = timeout_seconds
@@ -43,18 +46,18 @@ class CredentialRotation:
         ]
 
     async def run(self, operation: Callable[[RepositoryClient], Awaitable[T]]) -> T | Unavailable:
-        """Return the operation's result, or the reasons why it failed with every credential."""
+        """Return the operation's result, or Unavailable with the reason for each credential."""
         reasons: dict[str, None] = {}
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 for position, client in enumerate(self._clients):
                     try:
-                        found = await operation(client)
+                        result = await operation(client)
                     except RefusedError as error:
                         reasons[str(error)] = None
                     else:
                         self._clients = self._clients[position:]
-                        return found
+                        return result
         except LookupFailedError as error:
             reasons[str(error)] = None
         except TimeoutError:
@@ -65,31 +68,37 @@ class CredentialRotation:
 async def fetch_config(
     client: RepositoryClient, digest: str, architectures: frozenset[str]
 ) -> ImageConfig:
-    """Return the configuration of the image with a digest.
+    """Return the configuration of the image with a digest. Raises LookupFailedError.
 
     If the digest is that of an index, the images for all `architectures` must have the same
-    Entrypoint and Cmd, because the pod may land on any of them. Raises LookupFailedError.
+    Entrypoint and Cmd, because the pod may run on a node of any of these architectures.
     """
     manifest = await client.manifest(digest)
     config = config_descriptor(manifest)
     if config is not None:
-        return await _fetch_blob(client, config.digest, config.size)
+        return await _fetch_parsed_config(client, config.digest, config.size)
     entries = platform_entries(manifest, architectures)
+    # The digest and size of each configuration, as several manifests may share one.
     configs = set()
-    for inner in await _gather(client.manifest(entry.digest) for entry in entries):
+    for inner in await _gather_or_cancel(client.manifest(entry.digest) for entry in entries):
         config = config_descriptor(inner)
         if config is None:
-            raise LookupFailedError("the index holds another index")
+            raise LookupFailedError("the index contains another index")
         configs.add((config.digest, config.size))
-    found = set(await _gather(_fetch_blob(client, *each) for each in configs))
-    if len(found) > 1:
+    distinct = set(
+        await _gather_or_cancel(
+            _fetch_parsed_config(client, digest, size) for digest, size in configs
+        )
+    )
+    if len(distinct) > 1:
         raise LookupFailedError(
             "the image starts different commands on the platforms that the pod could run on"
         )
-    return found.pop()
+    return distinct.pop()
 
 
-async def _fetch_blob(client: RepositoryClient, digest: str, size: int) -> ImageConfig:
+async def _fetch_parsed_config(client: RepositoryClient, digest: str, size: int) -> ImageConfig:
+    """Fetch and parse a configuration. Raises LookupFailedError."""
     if size > MAX_DOCUMENT_BYTES:
         raise LookupFailedError(
             f"the image's configuration has {size} bytes; the limit is {MAX_DOCUMENT_BYTES}"
@@ -97,7 +106,7 @@ async def _fetch_blob(client: RepositoryClient, digest: str, size: int) -> Image
     return parse_config(await client.blob(digest))
 
 
-async def _gather(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def _gather_or_cancel(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return all results. The first error cancels the other coroutines and is raised."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -1,8 +1,8 @@
 """HTTPS requests to registries and to their token servers.
 
-Every address is checked before podsettle connects to it (`webhook.images.ssrf`), and a body is read
-up to a limit. The names of hosts behind a proxy are resolved by the proxy, so podsettle cannot
-check their addresses.
+Every address is checked before podsettle connects to it (`webhook.images.ssrf`). The size of a body
+is limited. A proxy resolves the names of registries itself, so podsettle cannot check the addresses
+to which the proxy connects.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _owner: ContextVar[str] = ContextVar("owner", default="")
 
 
 class HttpSession:
-    """Connections to registries, through the proxy if there is one. The caller closes it."""
+    """Connections to registries, through the proxy if there is one. The caller must close them."""
 
     def __init__(
         self, resolver: Resolver, context: ssl.SSLContext | None, timeout_seconds: float
     ) -> None:
-        """`timeout_seconds` limits each request, the download of its body included.
+        """`timeout_seconds` limits each request, including the download of its body.
 
         Raises ValueError if HTTPS_PROXY is not the URL of an HTTP proxy.
         """
@@ -57,14 +57,16 @@ class HttpSession:
                 ThreadResolver(resolver, _owner.get),
                 unchecked=self._proxy.url.raw_host if self._proxy is not None else None,
             ),
-            # aiohttp's cache would also give other owners the refusal of one owner's look-up.
+            # If the limit of one owner is reached, aiohttp's cache would return this error to other
+            # owners, too.
             use_dns_cache=False,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
             timeout=aiohttp.ClientTimeout(total=timeout_seconds),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # The limit on a body would not hold for a body that is decompressed afterwards.
+            # A small compressed body can become very large, so the limit must apply to the body as
+            # it is used.
             auto_decompress=False,
             headers={"User-Agent": "podsettle", "Accept-Encoding": "identity"},
         )
@@ -79,11 +81,11 @@ class HttpSession:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send one request and yield its response. Redirects are not followed.
 
-        A forbidden address is allowed if `rules` spell it out. DNS look-ups count against the share
-        of `owner`; TooManyError is raised if it is used up. Raises LookupFailedError for a URL that
-        is not allowed and for a request that fails.
+        A forbidden address is allowed if `rules` name it. DNS look-ups count against the limit of
+        `owner`. Raises TooManyError if this limit is reached. Raises LookupFailedError for a URL
+        that is not allowed and for a request that fails.
         """
-        _check(url, rules)
+        _check_url(url, rules)
         proxy = self._proxy if self._proxy is not None and self._proxy.is_used_for(url) else None
         _owner.set(owner)
         try:
@@ -101,7 +103,7 @@ class HttpSession:
                 error.os_error, LookupLimitError
             ):
                 raise TooManyError(str(error.os_error)) from None
-            raise LookupFailedError(_describe(error, url)) from None
+            raise LookupFailedError(_describe_cause(error, url)) from None
 
 
 class SsrfSafeResolver(AbstractResolver):
@@ -112,7 +114,10 @@ class SsrfSafeResolver(AbstractResolver):
     """
 
     def __init__(self, inner: AbstractResolver, unchecked: str | None = None) -> None:
-        """`unchecked` is the proxy's name: the operator, not an image, chose it."""
+        """Do not check the addresses of `unchecked`.
+
+        It is the host name of the proxy, which the operator of podsettle has configured.
+        """
         self._inner = inner
         self._unchecked = unchecked
 
@@ -120,11 +125,11 @@ class SsrfSafeResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """Return the allowed addresses of a name. Raises OSError if none of them is allowed."""
-        found = await self._inner.resolve(host, port, family)
+        results = await self._inner.resolve(host, port, family)
         if host == self._unchecked:
-            return found
-        allowed = [result for result in found if not is_forbidden(result["host"])]
-        if found and not allowed:
+            return results
+        allowed = [result for result in results if not is_forbidden(result["host"])]
+        if results and not allowed:
             raise OSError(f"refusing to connect to {host}: {_FORBIDDEN}")
         return allowed
 
@@ -145,44 +150,46 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     return bytes(body)
 
 
-def _check(url: URL, rules: LookupRules) -> None:
+def _check_url(url: URL, rules: LookupRules) -> None:
     """Raise LookupFailedError for a URL that podsettle must not request."""
     if url.scheme != "https":
-        raise LookupFailedError(f"refusing to connect to {_host(url)} without TLS")
+        raise LookupFailedError(f"refusing to connect to {_quoted_host(url)} without TLS")
     if url.user is not None or url.password is not None:
         raise LookupFailedError("the registry redirects to a URL that contains credentials")
     try:
         address = parse_ip_literal(url.raw_host or "")
     except ValueError:
-        raise LookupFailedError(f"{_host(url)} is not a host") from None
-    spelled_out = rules.names_exactly(url.host_port_subcomponent or "")
-    if address is not None and is_forbidden(address) and not spelled_out:
-        raise LookupFailedError(f"refusing to connect to {_host(url)}: {_FORBIDDEN}")
+        raise LookupFailedError(f"{_quoted_host(url)} is not a host") from None
+    is_named = rules.names_exactly(url.host_port_subcomponent or "")
+    if address is not None and is_forbidden(address) and not is_named:
+        raise LookupFailedError(f"refusing to connect to {_quoted_host(url)}: {_FORBIDDEN}")
 
 
-def _host(url: URL) -> str:
+def _quoted_host(url: URL) -> str:
+    """Return the host of a URL for a message, in quotes and cut after 100 characters."""
     return repr((url.raw_authority or str(url))[:100])
 
 
-def _describe(error: Exception, url: URL) -> str:
+def _describe_cause(error: Exception, url: URL) -> str:
     """Return the cause of a failed request, without text that the server may have chosen."""
     if isinstance(error, TimeoutError):
-        return f"{_host(url)} did not answer in time"
+        return f"{_quoted_host(url)} did not answer in time"
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return f"{_host(url)}: the proxy answers {error.status}"
+        return f"{_quoted_host(url)}: the proxy answers {error.status}"
     if isinstance(error, aiohttp.ClientConnectorError) and error.host != url.raw_host:
         cause = error.os_error
-        # asyncio's own text contains the address. A negative errno is an error of the resolver.
+        # Do not use asyncio's message, which contains the address. A negative errno is an error of
+        # the resolver, which `strerror` does not know.
         known = (cause.errno or 0) > 0
         why = os.strerror(cause.errno or 0) if known else cause.strerror or type(cause).__name__
-        return f"{_host(url)}: the proxy: {why}"
+        return f"{_quoted_host(url)}: the proxy: {why}"
     inner = error
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         inner = error.certificate_error
     elif isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error
     if isinstance(inner, ssl.SSLError):
-        return f"{_host(url)}: TLS: {inner.reason or type(inner).__name__}"
+        return f"{_quoted_host(url)}: TLS: {inner.reason or type(inner).__name__}"
     if isinstance(inner, OSError):
-        return f"{_host(url)}: {inner.strerror or inner}"
-    return f"{_host(url)}: {type(inner).__name__}"
+        return f"{_quoted_host(url)}: {inner.strerror or inner}"
+    return f"{_quoted_host(url)}: {type(inner).__name__}"

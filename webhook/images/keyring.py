@@ -1,4 +1,4 @@
-"""Credentials of image pull secrets, matched with images as the kubelet does it.
+"""Selects credentials from image pull secrets for an image, as the kubelet does.
 
 Source: kubernetes 1.36 `pkg/credentialprovider` (`keyring.go`, `config.go`, `secrets/secrets.go`).
 """
@@ -23,10 +23,10 @@ from webhook.images.cache import bytes_of
 _DOCKER_HUB = "index.docker.io"
 _DOCKER_HUB_NAMES = ("docker.io", _DOCKER_HUB)
 
-# Entries read from all pull secrets of a pod. Each is compared with each image of the pod. Real
-# secrets have a few dozen.
+# The maximum of entries from all pull secrets of a pod, because each is compared with each image of
+# the pod. Real secrets have a few dozen entries.
 MAX_REGISTRIES = 500
-# A longer key matches no valid image, and would only take memory.
+# A longer key cannot match a valid image and would waste memory.
 MAX_KEY_CHARACTERS = MAX_REFERENCE_CHARACTERS
 
 
@@ -78,7 +78,7 @@ class _Location(NamedTuple):
 
 
 class _KeyringEntry(NamedTuple):
-    """A credential and the images that it is for."""
+    """A credential, with the key that selects its images."""
 
     key: str
     """`host[:port][/path]`, with globs in the host."""
@@ -91,11 +91,14 @@ class Keyring:
     """The credentials of a pod's pull secrets."""
 
     entries: tuple[_KeyringEntry, ...] = ()
-    """Sorted: the most specific key first, and equal keys in the order of the secrets."""
+    """The entries, sorted by key in descending order. Equal keys keep the order of the secrets.
+
+    A longer path therefore comes before its prefix.
+    """
     problems: tuple[str, ...] = ()
     """One message for each secret that could not be read."""
     bytes: int = field(default=0, compare=False)
-    """The memory that the keyring takes."""
+    """The memory of the keyring, in bytes."""
 
     def matching(self, name: str) -> tuple[Credential, ...]:
         """Return all credentials for `registry/repository`, the most specific key first.
@@ -103,15 +106,17 @@ class Keyring:
         The kubelet tries them all in this order. The time is proportional to the number of entries
         and to the length of their keys, so call this in a thread.
         """
-        image = _location(name)
-        found = [e.credential for e in self.entries if image and e.location.covers(image)]
-        if not found and name.partition("/")[0] in _DOCKER_HUB_NAMES:
-            found = [e.credential for e in self.entries if e.key == _DOCKER_HUB]
-        return tuple(dict.fromkeys(found))
+        image = _parse_location(name)
+        credentials = [
+            entry.credential for entry in self.entries if image and entry.location.covers(image)
+        ]
+        if not credentials and name.partition("/")[0] in _DOCKER_HUB_NAMES:
+            credentials = [entry.credential for entry in self.entries if entry.key == _DOCKER_HUB]
+        return tuple(dict.fromkeys(credentials))
 
 
 def read_keyring(secrets: Iterable[PullSecret]) -> Keyring:
-    """Return the credentials in pull secrets. Unreadable secrets are listed in `problems`.
+    """Return a keyring of the pull secrets. Its `problems` list the unreadable secrets.
 
     The time is proportional to the length of the secrets, so call this in a thread.
     """
@@ -119,16 +124,18 @@ def read_keyring(secrets: Iterable[PullSecret]) -> Keyring:
     problems: list[str] = []
     for secret in secrets:
         try:
-            read = [*islice(_entries(secret), MAX_REGISTRIES + 1 - len(entries))]
+            secret_entries = [*islice(_read_entries(secret), MAX_REGISTRIES + 1 - len(entries))]
         except (ValueError, RecursionError) as error:
             # Do not include the error's text: it may quote the secret.
             why = secret.problem or f"cannot be read ({type(error).__name__})"
             problems.append(f"pull secret {secret.name!r} {why}" if secret.name else why)
             continue
-        entries += read
+        entries += secret_entries
         if len(entries) > MAX_REGISTRIES:
             del entries[MAX_REGISTRIES:]
-            problems.append(f"pull secrets are read up to {MAX_REGISTRIES} registries")
+            problems.append(
+                f"only the first {MAX_REGISTRIES} registries in the pull secrets are used"
+            )
             break
     # The sort is stable, so equal keys keep the order of the secrets.
     entries.sort(key=lambda entry: entry.key, reverse=True)
@@ -136,25 +143,27 @@ def read_keyring(secrets: Iterable[PullSecret]) -> Keyring:
     return Keyring(*content, bytes_of(content))
 
 
-def _entries(secret: PullSecret) -> Iterator[_KeyringEntry]:
+def _read_entries(secret: PullSecret) -> Iterator[_KeyringEntry]:
+    """Yield the entries of a secret. Raises ValueError or RecursionError if it is unreadable."""
     if secret.problem:
         raise ValueError(secret.problem)
     if secret.type == DOCKER_CONFIG_JSON:
-        found = _decode_config(secret.content).auths
+        auths = _decode_config(secret.content).auths
     elif secret.type == DOCKER_CFG:
-        found = _decode_cfg(secret.content)
+        auths = _decode_cfg(secret.content)
     else:
-        # The kubelet ignores secrets of other types, too.
+        # The kubelet also ignores secrets of other types.
         return
-    for text, entry in found.items():
-        credential = _credential(entry)
-        key = _key(text)
-        location = None if key is None or len(key) > MAX_KEY_CHARACTERS else _location(key)
+    for text, entry in auths.items():
+        credential = _parse_credential(entry)
+        key = _key_of_url(text)
+        location = None if key is None or len(key) > MAX_KEY_CHARACTERS else _parse_location(key)
         if key is not None and location is not None and any(credential):
             yield _KeyringEntry(key, location, credential)
 
 
-def _credential(entry: _Entry) -> Credential:
+def _parse_credential(entry: _Entry) -> Credential:
+    """Return the user name and password of an entry. Raises ValueError if `auth` is malformed."""
     if not entry.auth:
         return Credential(entry.username, entry.password)
     text = entry.auth.strip()
@@ -168,9 +177,9 @@ def _credential(entry: _Entry) -> Credential:
     return Credential(username, password)
 
 
-def _key(url: str) -> str | None:
+def _key_of_url(url: str) -> str | None:
     """Return the key of a secret's entry: its URL without scheme and without `/v1/` or `/v2/`."""
-    split = _split(url if url.startswith(("https://", "http://")) else f"https://{url}")
+    split = _split_url(url if url.startswith(("https://", "http://")) else f"https://{url}")
     if split is None:
         return None
     host, path = split
@@ -179,7 +188,8 @@ def _key(url: str) -> str | None:
     return host + (path if path != "/" else "")
 
 
-def _split(url: str) -> tuple[str, str] | None:
+def _split_url(url: str) -> tuple[str, str] | None:
+    """Return the host with its port, and the path; None if the URL is malformed."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -187,9 +197,9 @@ def _split(url: str) -> tuple[str, str] | None:
     return parts.netloc.rpartition("@")[2], parts.path
 
 
-def _location(name: str) -> _Location | None:
-    """Return the location of a key or of an image, or None if it does not fit into a URL."""
-    split = _split(f"https://{name}")
+def _parse_location(name: str) -> _Location | None:
+    """Return the location of a key or of an image, or None if it is not valid in a URL."""
+    split = _split_url(f"https://{name}")
     if split is None:
         return None
     host, path = split

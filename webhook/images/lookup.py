@@ -1,8 +1,8 @@
-"""Look-ups of images: from the queries of a decision to the images' Entrypoint and Cmd.
+"""Looks up the Entrypoint and Cmd of images that a decision queries.
 
-Results are cached in two steps. The digest of a tag is valid for a minute; then one HEAD request
-checks it. The configuration of a digest never changes. Both cache keys contain the credentials, so
-a namespace gets no cached result about an image that it may not pull.
+Results are cached in two steps. The digest of a tag is cached for a minute. After that, one HEAD
+request reads it again. The configuration of a digest never changes. Both cache keys contain the
+credentials, so a namespace gets no cached result about an image that it may not pull.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MAX_DNS_LOOKUPS_PER_NAMESPACE = 8
 
 @dataclass(frozen=True, slots=True)
 class LookupLimits:
-    """The timeouts and cache sizes of image look-ups. Times are in seconds."""
+    """The timeouts and the cache limits of image look-ups. All times are in seconds."""
 
     tag_ttl: float = 60.0
     failure_ttl: float = 30.0
@@ -60,9 +60,9 @@ class LookupLimits:
     """For resolving a tag, and for fetching a configuration, with all credentials together. It is
     longer than a pod waits, because the result is cached for the next pod."""
     request_timeout: float = 10.0
-    """For each HTTP request, the download of its body included."""
+    """For each HTTP request, including the download of its body."""
     max_cache_entries: int = 1000
-    """Of each cache."""
+    """The limit for each of the three caches."""
 
 
 def new_resolver(count_refused: Callable[[], None] = lambda: None) -> Resolver:
@@ -71,7 +71,7 @@ def new_resolver(count_refused: Callable[[], None] = lambda: None) -> Resolver:
 
 
 class ImageLookup:
-    """Looks up the images of a cluster's pods. The caller closes it."""
+    """Looks up the images of a cluster's pods. The caller must close it."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class ImageLookup:
         clock: Callable[[], float] = monotonic,
         limits: LookupLimits = LookupLimits(),
     ) -> None:
-        """Without `pull_secrets`, no registry gets a credential.
+        """Send no credentials to registries if `pull_secrets` is None.
 
-        `count` is called with the success of each step that asks a registry: one step resolves a
-        tag, the other fetches a configuration. Cached results are not counted. `resolver` resolves
-        the registries' names, with a share of its look-ups for each namespace. `context` verifies
-        TLS certificates; the default trusts the system's CAs.
+        `count` is called after each step that sends requests to a registry, with True if the step
+        succeeded. One step resolves a tag, the other fetches a configuration. Cached results are
+        not counted. `resolver` resolves the registries' names, with a share of its look-ups for
+        each namespace. `context` verifies TLS certificates; the default trusts the system's CAs.
         """
         self._resolver = resolver or new_resolver()
         self._pull_secrets = pull_secrets
@@ -129,7 +129,7 @@ class ImageLookup:
         *,
         max_images: int | None = MAX_IMAGES_PER_POD,
     ) -> dict[ImageQuery, ImageConfig | Unavailable]:
-        """Return a result for every query within `seconds`. Raises nothing.
+        """Return a result for every query within `seconds`. This method raises no error.
 
         Only the first `max_images` are looked up, or all of them if it is None.
         """
@@ -138,7 +138,7 @@ class ImageLookup:
             return {}
         semaphore = asyncio.Semaphore(MAX_IMAGES_PER_POD)
         first = distinct[:max_images]
-        tasks = {query: asyncio.create_task(self._find(query, semaphore)) for query in first}
+        tasks = {query: asyncio.create_task(self._find_one(query, semaphore)) for query in first}
         try:
             await asyncio.wait(tasks.values(), timeout=seconds)
             results = {query: self._result_by_now(task, seconds) for query, task in tasks.items()}
@@ -187,7 +187,7 @@ class ImageLookup:
         log.error("image look-up: internal error", exc_info=error)
         return Unavailable(f"internal error: {type(error).__name__}")
 
-    async def _find(
+    async def _find_one(
         self, query: ImageQuery, semaphore: asyncio.Semaphore
     ) -> ImageConfig | Unavailable:
         try:
@@ -202,7 +202,7 @@ class ImageLookup:
                 if keyring.entries:
                     credentials = await asyncio.to_thread(keyring.matching, registry.name)
                 rotation = CredentialRotation(
-                    self._connected_client(),
+                    self._get_client(),
                     registry,
                     credentials,
                     _owner(query),
@@ -251,14 +251,14 @@ class ImageLookup:
         key = (query.namespace, query.pull_secrets, query.service_account)
 
         async def read() -> Keyring:
-            # In a thread: tenants write the secrets, up to 1 MiB for one pod.
+            # Parse in a thread, because tenants write the secrets, up to 1 MiB for one pod.
             return await asyncio.to_thread(read_keyring, await reader.read(*key))
 
         return await self._keyrings.get(key, read, _owner(query))
 
-    def _connected_client(self) -> RegistryClient:
+    def _get_client(self) -> RegistryClient:
         if self._client is None:
-            # Imported only now, because the import costs memory that most servers never need.
+            # Imported at the first look-up: most servers never need the memory that it takes.
             from webhook.images.client import RegistryClient
 
             self._client = RegistryClient(
@@ -288,12 +288,12 @@ class ImageLookup:
 
 
 def _owner(query: ImageQuery) -> str:
-    """Return the owner whose share of the limits a query uses. Messages contain it."""
+    """Return the owner against whose limits a query counts. Messages contain the owner."""
     return f"namespace {query.namespace}"
 
 
 def _summarize(problems: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the first few problems, and the number of the others."""
+    """Return the first few problems, and the number of further problems."""
     more = len(problems) - _MAX_REPORTED_SECRET_PROBLEMS
     first = problems[:_MAX_REPORTED_SECRET_PROBLEMS]
     return (*first, f"and {more} more problems with pull secrets") if more > 0 else first

@@ -1,4 +1,6 @@
-"""Parsers for manifests, indexes and image configurations. They read what an entrypoint needs.
+"""Parsers for manifests, indexes and image configurations.
+
+They decode only the fields that lead to an image's Entrypoint and Cmd. Sources:
 
 https://github.com/opencontainers/image-spec (`manifest.md`, `image-index.md`, `config.md`) and
 Docker's Image Manifest V2, Schema 2, which has the same fields under other media types.
@@ -41,7 +43,7 @@ MAX_ARGUMENTS = 1_000
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """The `platform` of an index entry."""
+    """The platform in an entry of an index."""
 
     os: str = ""
     architecture: str = ""
@@ -84,27 +86,27 @@ def config_descriptor(manifest: bytes) -> Descriptor | None:
 
     Raises LookupFailedError if the document is not the manifest of an image.
     """
-    document = _document(manifest)
+    document = _decode_manifest(manifest)
     if document.manifests is not None:
         return None
     config = document.config
     if config is None:
         raise LookupFailedError("podsettle does not support this kind of manifest")
     if config.media_type not in _CONFIGS:
-        raise LookupFailedError("the manifest is not that of an image")
+        raise LookupFailedError("the manifest does not describe a container image")
     return config
 
 
 def platform_entries(index: bytes, architectures: frozenset[str]) -> tuple[Descriptor, ...]:
-    """Return the entries of an index that a pod's node could pull.
+    """Return the entries of an index that the node of a pod could pull.
 
-    These are the images for Linux on one of the architectures, or on any architecture if none is
-    given. Attestations of BuildKit (`unknown/unknown`) are left out. Raises LookupFailedError if
+    They are the images for Linux on one of the architectures, or on any architecture if none is
+    given. Attestations of BuildKit (`unknown/unknown`) are omitted. Raises LookupFailedError if
     there are no entries, or too many.
     """
-    fitting = {
+    matching = {
         entry.digest: entry
-        for entry in _document(index).manifests or ()
+        for entry in _decode_manifest(index).manifests or ()
         if entry.platform is not None
         and entry.platform.os == "linux"
         and entry.platform.architecture not in ("", "unknown")
@@ -112,32 +114,33 @@ def platform_entries(index: bytes, architectures: frozenset[str]) -> tuple[Descr
         and _REFERENCE_TYPE not in (entry.annotations or {})
         and not entry.artifact_type
     }
-    if not fitting:
-        wanted = f"linux/{', '.join(sorted(architectures)) or 'any'}"
-        raise LookupFailedError(f"the index has no image for {wanted}")
-    if len(fitting) > _MAX_PLATFORMS:
+    if not matching:
+        platform = f"linux/{', '.join(sorted(architectures)) or 'any'}"
+        raise LookupFailedError(f"the index has no image for {platform}")
+    if len(matching) > _MAX_PLATFORMS:
         raise LookupFailedError(
-            f"the index has {len(fitting)} matching images; the limit is {_MAX_PLATFORMS}"
+            f"the index has {len(matching)} matching images; the limit is {_MAX_PLATFORMS}"
         )
-    return tuple(fitting.values())
+    return tuple(matching.values())
 
 
 def parse_config(config: bytes) -> ImageConfig:
     """Return the Entrypoint and Cmd of an image configuration. Raises LookupFailedError."""
     try:
-        found = _decode_config(config)
+        document = _decode_config(config)
     except _UNREADABLE:
         raise LookupFailedError("the image's configuration is invalid") from None
-    if found.os not in ("", "linux"):
+    if document.os not in ("", "linux"):
         raise LookupFailedError("the image is not for Linux")
-    process = found.config or _Process()
+    process = document.config or _Process()
     result = ImageConfig(tuple(process.entrypoint or ()), tuple(process.cmd or ()))
     if sum(map(len, result)) > MAX_ARGUMENTS:
         raise LookupFailedError(f"the image's command has more than {MAX_ARGUMENTS} arguments")
     return result
 
 
-def _document(manifest: bytes) -> _Document:
+def _decode_manifest(manifest: bytes) -> _Document:
+    """Decode a manifest or an index. Raises LookupFailedError."""
     try:
         return _decode_document(manifest)
     except _UNREADABLE:

@@ -1,7 +1,8 @@
 """The HTTP proxy for requests to registries, from HTTPS_PROXY and NO_PROXY.
 
-Both are parsed as golang.org/x/net/http/httpproxy parses them, because the nodes' runtimes get the
-same values. Unlike `urllib`, it accepts CIDRs and ports in NO_PROXY, and spaces after its commas.
+Both are parsed as golang.org/x/net/http/httpproxy parses them, because the container runtimes on
+the nodes get the same values and use this Go package. Unlike `urllib`, the package accepts CIDRs
+and ports in NO_PROXY, and spaces after its commas.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from yarl import URL
 
 @dataclass(frozen=True)
 class _NoProxyRule:
-    """One entry of NO_PROXY: hosts that podsettle connects to directly."""
+    """One entry of NO_PROXY, which names hosts that podsettle connects to directly."""
 
     network: IPv4Network | IPv6Network | None = None
     domain: str = ""
-    """The domain with a dot in front."""
+    """The domain with a dot in front, or an empty text if the entry is an address or a network."""
     subdomains_only: bool = False
     """Whether the rule matches only names below the domain, not the domain itself."""
     port: int | None = None
 
     def matches(self, host: str, address: IPv4Address | IPv6Address | None, port: int) -> bool:
-        """Return whether a host matches. `address` is the host as an address, if it is one."""
+        """Return whether a host matches. `address` is the host's address if it is not a name."""
         if self.port is not None and self.port != port:
             return False
         if address is not None:
@@ -41,12 +42,12 @@ class _NoProxyRule:
 
 @dataclass(frozen=True)
 class Proxy:
-    """An HTTP proxy, and the hosts that bypass it."""
+    """An HTTP proxy, and the rules for hosts that bypass it."""
 
     url: URL
     """The proxy's URL without user name and password."""
     headers: Mapping[str, str]
-    """The headers of the CONNECT request: the user name and password, if there are any."""
+    """The headers of the CONNECT request: the authorization if the proxy needs a password."""
     _bypass_all: bool
     _no_proxy: tuple[_NoProxyRule, ...]
 
@@ -60,19 +61,19 @@ class Proxy:
         value = _variable(environment, "HTTPS_PROXY")
         if not value:
             return None
-        wrong = "HTTPS_PROXY is not a URL such as http://proxy.example:3128"
+        message = "HTTPS_PROXY is not a URL such as http://proxy.example:3128"
         try:
             url = URL(value if "://" in value else f"http://{value}")
             user, password = url.user, url.password
             port = url.port
         except ValueError:
-            raise ValueError(wrong) from None
+            raise ValueError(message) from None
         if url.scheme not in ("http", "https") or not url.host or not port:
-            raise ValueError(wrong)
+            raise ValueError(message)
         headers = {}
         if user is not None:
-            pair = b64encode(f"{user}:{password or ''}".encode()).decode()
-            headers["Proxy-Authorization"] = f"Basic {pair}"
+            credentials = b64encode(f"{user}:{password or ''}".encode()).decode()
+            headers["Proxy-Authorization"] = f"Basic {credentials}"
         entries = [entry.strip().lower() for entry in _variable(environment, "NO_PROXY").split(",")]
         rules = (_parse_rule(entry) for entry in entries if entry)
         return cls(url.origin(), headers, "*" in entries, tuple(rule for rule in rules if rule))
@@ -80,7 +81,7 @@ class Proxy:
     def is_used_for(self, url: URL) -> bool:
         """Return whether requests to a URL go through the proxy. Loopback addresses never do."""
         host = (url.raw_host or "").lower().removesuffix(".")
-        address = _address(host)
+        address = _parse_address(host)
         if host == "localhost" or (address is not None and address.is_loopback):
             return False
         port = url.port or 443
@@ -90,15 +91,17 @@ class Proxy:
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:
+    """Return the variable with the name in upper case or, if it is not set, in lower case."""
     return environment.get(name) or environment.get(name.lower()) or ""
 
 
-def _address(text: str) -> IPv4Address | IPv6Address | None:
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return the address in a text, or None if the text is not an address."""
     try:
-        found = ip_address(text.removeprefix("[").removesuffix("]"))
+        address = ip_address(text.removeprefix("[").removesuffix("]"))
     except ValueError:
         return None
-    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
 
 
 def _parse_rule(entry: str) -> _NoProxyRule | None:
@@ -108,12 +111,12 @@ def _parse_rule(entry: str) -> _NoProxyRule | None:
             return _NoProxyRule(network=ip_network(entry, strict=False))
         except ValueError:
             return None
-    address, port = _address(entry), None
+    address, port = _parse_address(entry), None
     if address is None:
         host, colon, number = entry.rpartition(":")
         if colon and number.isascii() and number.isdigit():
             entry, port = host, int(number)
-            address = _address(entry)
+            address = _parse_address(entry)
     if address is not None:
         return _NoProxyRule(network=ip_network(address), port=port)
     name = entry.removeprefix("*") if entry.startswith("*.") else entry

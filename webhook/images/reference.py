@@ -49,15 +49,15 @@ class Reference(NamedTuple):
 
 
 class Registry(NamedTuple):
-    """A repository in the registry or mirror that podsettle asks."""
+    """A repository, with the registry or mirror that podsettle requests it from."""
 
     host: str
     """`host` or `host:port`, as in a URL."""
     repository: str
     name: str
-    """The name that credentials are matched with: `registry/repository`."""
+    """The name `registry/repository`. The keys of credentials are compared with it."""
     rules: LookupRules
-    """The policy's rules. An address that they spell out is exempt from the SSRF check."""
+    """The policy's rules. The SSRF check allows a registry that they name by its address."""
 
 
 def is_digest(text: str) -> bool:
@@ -66,22 +66,28 @@ def is_digest(text: str) -> bool:
 
 
 def parse_reference(text: str) -> Reference:
-    """Return a reference with its defaults filled in. Raises ValueError if it is invalid."""
+    """Parse a reference and fill in its defaults. Raises ValueError if it is invalid."""
     if len(text) > MAX_REFERENCE_CHARACTERS:
         raise ValueError(f"{_quote(text)} is not an image reference")
-    rest, at, digest = text.partition("@")
-    if at and not is_digest(digest):
-        raise ValueError(f"{_quote(text)} has no valid digest after its '@': need sha256 or sha512")
-    host, path = _split_host(rest)
+    name, separator, digest = text.partition("@")
+    if separator and not is_digest(digest):
+        raise ValueError(
+            f"{_quote(text)} has no valid digest after its '@'; it must be sha256 or sha512"
+        )
+    host, path = _split_host(name)
     path, tag = _split_tag(path)
-    if _IDENTIFIER.fullmatch(rest):
+    if _IDENTIFIER.fullmatch(name):
         raise ValueError(f"{_quote(text)} is an identifier, not the name of an image")
     if host == _LEGACY_DOCKER_HUB:
         host = DOCKER_HUB
     if host == DOCKER_HUB and "/" not in path:
         path = _OFFICIAL_PREFIX + path
-    fits = _PATH.fullmatch(path) and (tag is None or _TAG.fullmatch(tag))
-    if not fits or not _DOMAIN.fullmatch(host) or len(host) + 1 + len(path) > _MAX_NAME_CHARACTERS:
+    is_valid = _PATH.fullmatch(path) and (tag is None or _TAG.fullmatch(tag))
+    if (
+        not is_valid
+        or not _DOMAIN.fullmatch(host)
+        or len(host) + 1 + len(path) > _MAX_NAME_CHARACTERS
+    ):
         raise ValueError(f"{_quote(text)} is not an image reference")
     if _port(host) > _MAX_PORT:
         # The grammar allows five digits.
@@ -90,7 +96,9 @@ def parse_reference(text: str) -> Reference:
 
 
 def registry_of(reference: Reference, rules: LookupRules) -> Registry:
-    """Return the registry or mirror to ask. Raises LookupFailedError if the rules allow none.
+    """Return the registry or mirror to send requests to.
+
+    Raises LookupFailedError if the rules do not allow the registry.
 
     A mirror gets only the credentials for the mirror, never those for the original registry.
     """
@@ -108,6 +116,7 @@ def registry_of(reference: Reference, rules: LookupRules) -> Registry:
 
 
 def _split_host(name: str) -> tuple[str, str]:
+    """Return the host and the path of a name. The default host is that of Docker Hub."""
     first, slash, rest = name.partition("/")
     # The first part is a host if it has a dot, a port or an upper-case letter, or is "localhost".
     if slash and (set(".:") & set(first) or first == "localhost" or first != first.lower()):
@@ -116,14 +125,17 @@ def _split_host(name: str) -> tuple[str, str]:
 
 
 def _port(host: str) -> int:
+    """Return the port in `host:port`, or 0 if there is none."""
     _, colon, port = host.rpartition(":")
     return int(port) if colon and not port.endswith("]") else 0
 
 
 def _split_tag(path: str) -> tuple[str, str | None]:
+    """Return the path without its tag, and the tag."""
     name, colon, tag = path.rpartition(":")
     return (name, tag) if colon else (path, None)
 
 
 def _quote(text: str) -> str:
+    """Return a text for a message, in quotes and cut after 100 characters."""
     return repr(text if len(text) <= 100 else f"{text[:100]}…")

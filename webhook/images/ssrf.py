@@ -1,4 +1,4 @@
-"""Protection against SSRF: the addresses that podsettle never connects to for an image.
+"""Protection against SSRF: decides which addresses podsettle must not connect to for an image.
 
 The creator of a pod chooses the image, and the operator of a registry chooses its redirects.
 Neither must be able to make podsettle send requests to the node, to the cloud's metadata service or
@@ -27,6 +27,7 @@ _METADATA_ADDRESSES = frozenset(
 # AWS: the metadata service (`::254`), and the instance's DNS, time and pod identity services.
 _AWS_NETWORK = IPv6Network("fd00:ec2::/32")
 
+# "This network" (RFC 6890). Linux connects to the machine itself for 0.0.0.0.
 _THIS_NETWORK = IPv4Network("0.0.0.0/8")
 
 # IPv6 networks whose last 32 bits are an IPv4 address.
@@ -39,19 +40,20 @@ _IPV4_EMBEDDING_NETWORKS = (
 )
 _LOCAL_NAT64_NETWORK = IPv6Network("64:ff9b:1::/48")
 # The positions of the IPv4 address's bytes, for NAT64 prefixes of 48, 56 and 64 bits (RFC 6052
-# section 2.2). All bytes behind them are 0. A NAT64 prefix of a network's own cannot be recognised.
+# section 2.2). All bytes behind them are 0. A network may use other
+# NAT64 prefixes, which cannot be recognised.
 _LOCAL_NAT64_BYTES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12))
 
 
 def parse_ip_literal(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the address if a URL's host is one, or None if it is a name.
+    """Return the address in the host of a URL, or None if the host is a name.
 
     Raises ValueError for an abbreviated address such as `127.1`, which libraries accept, and for a
     host that is not ASCII.
     """
     if not host.isascii():
         raise ValueError(f"{host!r} is not a host")
-    # aiohttp makes the same distinction: it resolves only what this test calls a name.
+    # aiohttp distinguishes names in the same way: it resolves a host if this condition is false.
     if ":" in host or host.replace(".", "").isdigit():
         return ip_address(host.removeprefix("[").removesuffix("]"))
     return None
@@ -62,22 +64,24 @@ def is_forbidden(address: IPv4Address | IPv6Address | str) -> bool:
 
     Private networks are allowed, because many registries are in one.
     """
-    found = ip_address(address) if isinstance(address, str) else address
-    if isinstance(found, IPv6Address) and (
-        found.is_site_local or found in _AWS_NETWORK or any(map(is_forbidden, _embedded(found)))
+    parsed = ip_address(address) if isinstance(address, str) else address
+    if isinstance(parsed, IPv6Address) and (
+        parsed.is_site_local
+        or parsed in _AWS_NETWORK
+        or any(map(is_forbidden, _embedded_ipv4_addresses(parsed)))
     ):
         return True
     return (
-        found.is_loopback
-        or found.is_link_local
-        or found.is_unspecified
-        or found.is_multicast
-        or found in _METADATA_ADDRESSES
-        or (found.version == 4 and (found in _THIS_NETWORK or found.is_reserved))
+        parsed.is_loopback
+        or parsed.is_link_local
+        or parsed.is_unspecified
+        or parsed.is_multicast
+        or parsed in _METADATA_ADDRESSES
+        or (parsed.version == 4 and (parsed in _THIS_NETWORK or parsed.is_reserved))
     )
 
 
-def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
+def _embedded_ipv4_addresses(address: IPv6Address) -> Iterator[IPv4Address]:
     """Yield the IPv4 addresses to which a gateway may forward packets for an IPv6 address."""
     if any(address in network for network in _IPV4_EMBEDDING_NETWORKS):
         yield IPv4Address(int(address) & 0xFFFFFFFF)

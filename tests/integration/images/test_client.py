@@ -123,7 +123,7 @@ NO_IMAGE = json.dumps({"config": {"mediaType": "text/x", "digest": digest_of(b""
             b'{"schemaVersion": 1, "fsLayers": []}',
             "podsettle does not support this kind of manifest",
         ),
-        (NO_IMAGE.encode(), "the manifest is not that of an image"),
+        (NO_IMAGE.encode(), "the manifest does not describe a container image"),
         (b'{"manifests": []}', "the index has no image for linux/any"),
         (
             b'{"manifests": null, "config": null}',
@@ -174,7 +174,7 @@ async def test_index_with_more_than_16_matching_images_is_refused(
 async def test_nested_index_is_refused(ca: trustme.CA, image: Image, lookup: ImageLookup) -> None:
     inner = index_of((image, platform("amd64")))
     async with start_server(ca, serving(index_of((inner, platform("amd64"))), inner)) as server:
-        assert await unavailable_reason(lookup, server) == "the index holds another index"
+        assert await unavailable_reason(lookup, server) == "the index contains another index"
 
 
 @pytest.mark.parametrize("digest", ["md5:x", "sha256:../../x", "", "sha256:" + "A" * 64])

@@ -174,7 +174,9 @@ def test_registries_above_the_maximum_are_ignored_with_a_problem() -> None:
     ring = read_keyring([docker_config({"quay.io": ONE}), secret_of(MAX_REGISTRIES)])
     assert len(ring.entries) == MAX_REGISTRIES
     assert ring.matching("quay.io/a") == (Credential(*ONE),)
-    assert ring.problems == (f"pull secrets are read up to {MAX_REGISTRIES} registries",)
+    assert ring.problems == (
+        f"only the first {MAX_REGISTRIES} registries in the pull secrets are used",
+    )
 
 
 @pytest.mark.parametrize("label", ["*a*a*a*a*a*b", "*" * 60 + "b"])
