@@ -46,8 +46,8 @@ def test_times_and_limits_on_the_page_match_the_code() -> None:
     deadline = answer_seconds(b"timeout=2s")
     for_images = deadline * IMAGE_LOOKUP_SHARE
     section = PAGE.sections["The first pod may stay unwrapped"]
-    said = f"answers within {deadline:.2g} s, and {for_images:.2g} s of\nthem may go into look-ups"
-    assert said in section
+    share = f"and uses at most\n{for_images:.2g} s of this time for look-ups"
+    assert f"answers within {deadline:.2g} s, {share}" in section
     assert f"for up to {LookupLimits().step_timeout:.2g} s" in section
     assert f"({LookupLimits().max_cache_entries})" in section
     assert f"{MAX_CACHED_CONFIG_BYTES >> 20} MiB for all of them" in section
