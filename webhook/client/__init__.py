@@ -1,4 +1,4 @@
-"""Functions for programs that start pods, read their logs and wait for their exit codes.
+"""An API for programs that start pods: it reads their logs and waits for their exit codes.
 
     async with await ApiServer.connect() as server:
         pod = PodName("ci", "step-1")
@@ -6,13 +6,14 @@
         termination = await wait_terminated(server, pod)
         print(termination.exit_code)
 
-Both functions retry through races of the kubelet and broken connections. `connect` uses the same
-cluster as kubectl. Both functions take the name of a container, which pods with several containers
-require, and a `Backoff`.
+Both functions retry after races of the kubelet and after broken connections. `connect` uses the
+same cluster as kubectl. Both functions take a `Backoff` and the name of a container.
+The name is required for pods with several containers.
 
 They raise `PodError` if the pod is the cause, `ApiError` if the API server refuses a request, and
-`Unreachable` if the API server cannot be reached. They raise the last two once the back-off is
-spent, or at once if a retry cannot help. Retries are logged to the logger `webhook.client`.
+`Unreachable` if the API server cannot be reached. They raise `ApiError` and `Unreachable` after
+the last retry, or at once if a retry cannot help. Retries are logged to the logger
+`webhook.client`.
 
 `podsettle wait` and `podsettle logs` call these two functions.
 """

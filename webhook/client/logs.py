@@ -1,12 +1,12 @@
-"""Copies a container's log to its end, and resumes after errors.
+"""Functions that copy a container's log to its end, and resume after errors.
 
 The kubelet of a new node listens before it has a serving certificate. Until the certificate is
 issued, the API server answers requests for logs with 500 and `remote error: tls: internal error`.
 
 The end of a stream does not prove the end of the log. If the API server's connection to the kubelet
 breaks, the API server ends its response without an error (`StreamObject` in k8s.io/apiserver drops
-the error). A log is therefore complete once the container has terminated and one more request has
-returned nothing new.
+the error). A log is therefore complete only if the container has terminated and one more request
+has returned no new bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from webhook.client.log_cursor import LogCursor
 from webhook.client.pod import (
-    FINAL,
+    FINAL_PHASES,
     GaveUpError,
     Json,
     NotStartedError,
@@ -27,19 +27,20 @@ from webhook.client.pod import (
     PodName,
     check_pod,
     choose_container,
-    has_run,
-    phase,
-    run_id,
-    status,
-    terminated,
-    waiting,
+    container_status,
+    has_started,
+    last_run_id,
+    pod_phase,
+    terminated_state,
+    waiting_reason,
 )
 from webhook.client.pod_watch import watch_pod
 from webhook.client.retry import Backoff, NotYetError, StreamSettings, log
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 
-# The kubelet's answers if it does not know the container yet, or no longer.
+# The kubelet answers with these statuses before it knows the container, and after it has removed
+# the container.
 _UNKNOWN_CONTAINER_STATUSES = (400, 404)
 
 
@@ -57,9 +58,9 @@ async def copy_logs(
     """Pass a container's log to `write`, byte for byte, in chunks of any length.
 
     With `follow`, this waits until the container has started, and reads until it has ended and its
-    log is complete. Without it, this reads the log that exists now. `timestamps` keeps the
+    log is complete. Without `follow`, this reads the log that exists now. `timestamps` keeps the
     kubelet's timestamps in front of the lines. If the container restarts, only the log of its
-    present run is read.
+    current run is read.
 
     Opening a stream is retried with `backoff` after errors of TLS, of the connection and of the API
     server (5xx), and if the kubelet does not know the container yet. A broken stream is resumed.
@@ -71,7 +72,7 @@ async def copy_logs(
     copy = _Copy(server, name, write, follow, cursor, settings)
     await copy.start(container, backoff)
     try:
-        while not copy.done:
+        while not copy.is_complete:
             await backoff(copy.read)
     except NotYetError as error:
         raise GaveUpError(str(error)) from None
@@ -89,7 +90,7 @@ class _Copy:
         cursor: LogCursor,
         settings: StreamSettings,
     ) -> None:
-        self.done = False
+        self.is_complete = False
         self._server = server
         self._name = name
         self._write = write
@@ -97,58 +98,58 @@ class _Copy:
         self._cursor = cursor
         self._settings = settings
         self._container = ""
-        self._run = ""
+        self._run_id = ""
         self._uid = ""
-        self._ended = False
-        """Whether the container's run had ended before the next stream is opened."""
+        self._run_ended = False
+        """Whether the container's run ended before the next stream is opened."""
         self._is_previous_run = False
-        """Whether the container has restarted, so that its run is now the previous one."""
+        """Whether the container has restarted. The log of the run then needs `previous=true`."""
 
     async def start(self, container: str | None, backoff: Backoff) -> None:
         """Choose the container. With `follow`, wait until it has started."""
         async with watch_pod(self._server, self._name, backoff, self._settings) as watch:
             self._container = choose_container(watch.pod, container)
-            while not has_run(watch.pod, self._container):
+            while not has_started(watch.pod, self._container):
                 if not self._follow:
-                    why = waiting(watch.pod, self._container) or phase(watch.pod)
-                    raise NotStartedError(f"{self._what} has not started: {why}")
+                    reason = waiting_reason(watch.pod, self._container) or pod_phase(watch.pod)
+                    raise NotStartedError(f"{self._title} has not started: {reason}")
                 if watch.deleted:
-                    raise PodDeletedError(f"{self._what}: the pod was deleted before it started")
+                    raise PodDeletedError(f"{self._title}: the pod was deleted before it started")
                 watch.log_waiting_reason(self._container)
-                await watch.change()
+                await watch.wait_for_change()
             self._uid = watch.pod["metadata"]["uid"]
-            self._run = run_id(watch.pod, self._container)
+            self._run_id = last_run_id(watch.pod, self._container)
 
     async def read(self) -> None:
-        """Read one stream from the cursor. Return if the next one may be opened at once.
+        """Read one stream from the cursor. Return if the next stream may be opened at once.
 
-        Raises an error if the stream is a failed attempt. Sets `done` if the log is complete.
+        Raises an error if the next stream needs a pause. Sets `is_complete` if the log is complete.
         """
-        started, had_ended = time.monotonic(), self._ended
+        started, had_ended = time.monotonic(), self._run_ended
         following = self._follow and not had_ended
-        any_new, error = await self._stream()
+        any_new, error = await self._read_stream()
         if self._follow:
             pod = await self._read_pod(error)
             if pod is not None:
-                self._ended = self._has_run_ended(pod)
-            self.done = pod is None or (had_ended and error is None and not any_new)
+                self._run_ended = self._has_run_ended(pod)
+            self.is_complete = pod is None or (had_ended and error is None and not any_new)
         else:
-            self.done = error is None
-        if self.done or any_new or (self._ended and not had_ended):
+            self.is_complete = error is None
+        if self.is_complete or any_new or (self._run_ended and not had_ended):
             return
-        # While the container writes nothing, the kubelet sends no response at all. Such a stream is
-        # a failed attempt only if the container has ended.
+        # While the container writes nothing, the kubelet sends no response. A stream that was open
+        # for a while without a byte is therefore not a failed attempt.
         lasted = time.monotonic() - started
         stable = following and lasted >= self._settings.stable_after_seconds
         if not stable or isinstance(error, ApiError | NotYetError):
             raise error or NotYetError(
-                f"the log of {self._what} ended, and the container has no terminated state"
+                f"the log of {self._title} ended, and the container has no terminated state"
             )
 
-    async def _stream(self) -> tuple[bool, Exception | None]:
-        """Read one stream. Return whether it had new bytes, and the error that broke it, if any."""
+    async def _read_stream(self) -> tuple[bool, Exception | None]:
+        """Read one stream. Return whether it had new bytes, and the error that broke it or None."""
         query = {"container": self._container, "timestamps": "true"}
-        if self._follow and not self._ended:
+        if self._follow and not self._run_ended:
             query["follow"] = "true"
         if self._is_previous_run:
             query["previous"] = "true"
@@ -166,16 +167,16 @@ class _Copy:
                         self._write(new)
         except ApiError as error:
             if error.status in _UNKNOWN_CONTAINER_STATUSES:
-                return any_new, NotYetError(f"the log of {self._what}: {error}")
+                return any_new, NotYetError(f"the log of {self._title}: {error}")
             return any_new, error
         except Unreachable as error:
             return any_new, error
         return any_new, None
 
     async def _read_pod(self, stream_error: Exception | None) -> Json | None:
-        """Return the pod, or None if it was deleted after its stream ended without an error.
+        """Return the pod, or None if it was deleted and its stream ended without an error.
 
-        Raises PodDeletedError if it was deleted and its stream broke.
+        Raises PodDeletedError if the pod was deleted and its stream broke.
         """
         try:
             pod = await self._server.request("GET", self._name.path)
@@ -189,25 +190,30 @@ class _Copy:
             return pod
         if stream_error is not None:
             raise PodDeletedError(
-                f"{self._what}: the pod was deleted before its log was read to the end "
+                f"{self._title}: the pod was deleted before its log was read to the end "
                 f"({stream_error})"
             )
-        if not self._ended:
-            log.info("%s: the pod was deleted; its log ended before that", self._what)
+        if not self._run_ended:
+            log.info("%s: the pod was deleted; its log ended before that", self._title)
         return None
 
     def _has_run_ended(self, pod: Json) -> bool:
-        """Return whether the run has ended. Record whether the container has restarted."""
-        run = run_id(pod, self._container)
-        self._run = self._run or run
-        last = (status(pod, self._container).get("lastState") or {}).get("terminated") or {}
-        self._is_previous_run = bool(self._run) and last.get("containerID") == self._run
-        if run and run != self._run and not self._is_previous_run:
-            raise PodError(f"{self._what}: started again, and the log of the previous run is lost")
-        if self._is_previous_run or phase(pod) in FINAL:
+        """Return whether the run has ended. Update `_is_previous_run`.
+
+        Raises PodError if the container has restarted more than once, so its log is lost.
+        """
+        run = last_run_id(pod, self._container)
+        self._run_id = self._run_id or run
+        last = (container_status(pod, self._container).get("lastState") or {}).get(
+            "terminated"
+        ) or {}
+        self._is_previous_run = bool(self._run_id) and last.get("containerID") == self._run_id
+        if run and run != self._run_id and not self._is_previous_run:
+            raise PodError(f"{self._title}: started again, and the log of the previous run is lost")
+        if self._is_previous_run or pod_phase(pod) in FINAL_PHASES:
             return True
-        return terminated(pod, self._container) is not None
+        return terminated_state(pod, self._container) is not None
 
     @property
-    def _what(self) -> str:
+    def _title(self) -> str:
         return f"{self._name}, container {self._container}"

@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 Json = dict[str, Any]
 
-FINAL = ("Succeeded", "Failed")
-_KINDS = ("container", "initContainer", "ephemeralContainer")
+FINAL_PHASES = ("Succeeded", "Failed")
+# A Pod lists containers in `spec.KINDs` and their statuses in `status.KINDStatuses`.
+_CONTAINER_KINDS = ("container", "initContainer", "ephemeralContainer")
 
 
 class PodName(NamedTuple):
@@ -28,7 +29,7 @@ class PodName(NamedTuple):
 
 
 class PodError(Exception):
-    """An error of the pod that no retry can cure."""
+    """An error that the state of the pod causes. Retrying the request does not help."""
 
 
 class PodNotFoundError(PodError):
@@ -40,7 +41,7 @@ class PodDeletedError(PodError):
 
 
 class ContainerError(PodError):
-    """The pod has no such container, or has several and none was named."""
+    """The pod does not have the named container, or has several and the caller named none."""
 
 
 class NotAPodError(PodError):
@@ -48,7 +49,7 @@ class NotAPodError(PodError):
 
 
 class NotStartedError(PodError):
-    """The container has not run yet, and the caller did not want to wait for it."""
+    """The container has not started yet, and the caller asked not to wait for the start."""
 
 
 class GaveUpError(PodError):
@@ -59,12 +60,12 @@ class NeverTerminatedError(GaveUpError):
     """The pod has ended, but its container's terminated state was never written."""
 
 
-def check_pod(found: object, name: PodName) -> None:
+def check_pod(document: object, name: PodName) -> None:
     """Raise NotAPodError if a document is not a Pod, for example the error page of a proxy."""
     if not (
-        isinstance(found, dict)
-        and isinstance(metadata := found.get("metadata"), dict)
-        and isinstance(spec := found.get("spec"), dict)
+        isinstance(document, dict)
+        and isinstance(metadata := document.get("metadata"), dict)
+        and isinstance(spec := document.get("spec"), dict)
         and isinstance(spec.get("containers"), list)
         and "uid" in metadata
         and "resourceVersion" in metadata
@@ -72,37 +73,43 @@ def check_pod(found: object, name: PodName) -> None:
         raise NotAPodError(f"{name}: the answer is not a Pod")
 
 
-def choose_container(pod: Json, wanted: str | None) -> str:
-    """Return the named container, else the only regular one. Raises ContainerError."""
+def choose_container(pod: Json, name: str | None) -> str:
+    """Return the name of the container to use.
+
+    Without `name`, this is the only regular container. Raises ContainerError if the pod does not
+    have the named container, or if `name` is None and the pod has several containers.
+    """
     regular = [container["name"] for container in pod["spec"]["containers"]]
-    if wanted is None:
+    if name is None:
         if len(regular) == 1:
             only: str = regular[0]
             return only
         raise ContainerError(f"the pod has several containers, name one: {', '.join(regular)}")
-    names = [c["name"] for kind in _KINDS for c in pod["spec"].get(f"{kind}s") or ()]
-    if wanted not in names:
-        raise ContainerError(f"the pod has no container {wanted!r}, only {', '.join(names)}")
-    return wanted
+    names = [c["name"] for kind in _CONTAINER_KINDS for c in pod["spec"].get(f"{kind}s") or ()]
+    if name not in names:
+        raise ContainerError(f"the pod has no container {name!r}, only {', '.join(names)}")
+    return name
 
 
-def phase(pod: Json) -> str:
+def pod_phase(pod: Json) -> str:
     """Return the pod's phase. A pod without a status is Pending."""
     return pod.get("status", {}).get("phase") or "Pending"
 
 
-def status(pod: Json, container: str) -> Json:
-    """Return the container's status. It is empty until the kubelet has written one.
+def container_status(pod: Json, container: str) -> Json:
+    """Return the container's status, or an empty one if the kubelet has not written it yet.
 
-    The kubelet sorts statuses by name, so the first may be that of an injected container.
+    The kubelet sorts statuses by name, so the first status may belong to an injected container.
     """
-    return next((found for found in _statuses(pod) if found["name"] == container), {})
+    return next((item for item in _container_statuses(pod) if item["name"] == container), {})
 
 
-def terminated(pod: Json, container: str) -> Json | None:
-    """Return the container's terminated state, or None if it is in another state now."""
-    found: Json | None = (status(pod, container).get("state") or {}).get("terminated")
-    return found
+def terminated_state(pod: Json, container: str) -> Json | None:
+    """Return the container's terminated state, or None if the container waits or runs."""
+    terminated: Json | None = (container_status(pod, container).get("state") or {}).get(
+        "terminated"
+    )
+    return terminated
 
 
 def may_restart(pod: Json, container: str, exit_code: int) -> bool:
@@ -111,10 +118,10 @@ def may_restart(pod: Json, container: str, exit_code: int) -> bool:
     Source: `ContainerShouldRestart` in kubernetes `pkg/api/v1/pod`, and for init containers
     `computeInitContainerActions` in `pkg/kubelet/kuberuntime`.
     """
-    kind, spec = _find(pod, container)
+    kind, spec = _find_container(pod, container)
     if kind == "ephemeralContainer":
         return False
-    if any(_matches(rule, exit_code) for rule in spec.get("restartPolicyRules") or ()):
+    if any(_rule_matches(rule, exit_code) for rule in spec.get("restartPolicyRules") or ()):
         return True
     policy = spec.get("restartPolicy")
     if policy is None:
@@ -127,64 +134,65 @@ def may_restart(pod: Json, container: str, exit_code: int) -> bool:
 def succeeded_implies_zero(pod: Json, container: str) -> bool:
     """Return whether the phase Succeeded implies that this container's last exit code was 0.
 
-    It does for regular containers, and for init containers, which precede them. For native
-    sidecars the phase implies only that they have stopped. For ephemeral containers it implies
-    nothing (`getPhase` in kubernetes `pkg/kubelet`).
+    The phase implies 0 for regular containers, and for init containers, which run before them. For
+    native sidecars the phase implies only that they have stopped. For ephemeral containers it
+    implies nothing (`getPhase` in kubernetes `pkg/kubelet`).
     """
-    kind, spec = _find(pod, container)
+    kind, spec = _find_container(pod, container)
     is_sidecar = kind == "initContainer" and spec.get("restartPolicy") == "Always"
     return kind != "ephemeralContainer" and not is_sidecar
 
 
-def _find(pod: Json, container: str) -> tuple[str, Json]:
-    """Return the kind and the spec of a container. The pod must have it."""
+def _find_container(pod: Json, container: str) -> tuple[str, Json]:
+    """Return the kind and the spec of a container, which must exist in the pod."""
     return next(
-        (kind, found)
-        for kind in _KINDS
-        for found in pod["spec"].get(f"{kind}s") or ()
-        if found["name"] == container
+        (kind, spec)
+        for kind in _CONTAINER_KINDS
+        for spec in pod["spec"].get(f"{kind}s") or ()
+        if spec["name"] == container
     )
 
 
-def _matches(rule: Json, exit_code: int) -> bool:
+def _rule_matches(rule: Json, exit_code: int) -> bool:
+    """Return whether a rule of `restartPolicyRules` applies to an exit code."""
     codes = rule.get("exitCodes") or {}
     return (exit_code in (codes.get("values") or ())) == (codes.get("operator") == "In")
 
 
-def last_terminated(pod: Json, container: str) -> Json | None:
-    """Return the terminated state of the previous run, if the container waits for its next run."""
-    found = status(pod, container)
-    if "waiting" not in (found.get("state") or {}):
+def previous_terminated_state(pod: Json, container: str) -> Json | None:
+    """Return the terminated state of the previous run if the container waits, else None."""
+    status = container_status(pod, container)
+    if "waiting" not in (status.get("state") or {}):
         return None
-    last: Json | None = (found.get("lastState") or {}).get("terminated")
-    return last
+    terminated: Json | None = (status.get("lastState") or {}).get("terminated")
+    return terminated
 
 
-def has_run(pod: Json, container: str) -> bool:
-    """Return whether the container has run, so that a log may exist."""
-    state = status(pod, container).get("state") or {}
+def has_started(pod: Json, container: str) -> bool:
+    """Return whether the container has started at least once, so its log may exist."""
+    state = container_status(pod, container).get("state") or {}
     return (
         "running" in state
         or "terminated" in state
-        or last_terminated(pod, container) is not None
-        or phase(pod) in FINAL
+        or previous_terminated_state(pod, container) is not None
+        or pod_phase(pod) in FINAL_PHASES
     )
 
 
-def waiting(pod: Json, container: str) -> str:
-    """Return the kubelet's reason and message for a container that waits, or an empty text."""
-    state = (status(pod, container).get("state") or {}).get("waiting") or {}
+def waiting_reason(pod: Json, container: str) -> str:
+    """Return why a container waits, as `REASON: MESSAGE`, or an empty text if it does not wait."""
+    state = (container_status(pod, container).get("state") or {}).get("waiting") or {}
     return ": ".join(filter(None, (state.get("reason"), state.get("message"))))
 
 
-def run_id(pod: Json, container: str) -> str:
-    """Return the runtime's ID of the container's last run, or an empty text before the first."""
-    run = status(pod, container)
-    if last_terminated(pod, container) is not None:
+def last_run_id(pod: Json, container: str) -> str:
+    """Return the runtime's ID of the container's last run, or an empty text if it has not run."""
+    run = container_status(pod, container)
+    if previous_terminated_state(pod, container) is not None:
         run = run["lastState"]["terminated"]
     return run.get("containerID") or ""
 
 
-def _statuses(pod: Json) -> Iterator[Json]:
-    for kind in _KINDS:
+def _container_statuses(pod: Json) -> Iterator[Json]:
+    for kind in _CONTAINER_KINDS:
         yield from pod.get("status", {}).get(f"{kind}Statuses") or ()

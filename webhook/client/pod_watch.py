@@ -17,16 +17,17 @@ from webhook.client.pod import (
     PodName,
     PodNotFoundError,
     check_pod,
-    phase,
-    waiting,
+    pod_phase,
+    waiting_reason,
 )
 from webhook.client.retry import Backoff, StreamSettings, log
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 
-# The API server ends a watch after this time. The next watch resumes from its version.
+# The API server ends a watch after this time. The next watch resumes from the last
+# resource version.
 _WATCH_SECONDS = 290
-# Reasons for which every container waits for a while. They are not logged.
+# Every container waits for these reasons while its pod starts, so they are not logged.
 _ORDINARY_REASONS = ("ContainerCreating", "PodInitializing")
 
 _decode = msgspec.json.Decoder().decode
@@ -36,7 +37,7 @@ class PodWatch:
     """The last known state of a pod. `watch_pod` creates one and keeps it up to date."""
 
     pod: Json
-    """The pod. If it was deleted, its last known state."""
+    """The pod in its last known state. It stays available after the pod is deleted."""
 
     def __init__(
         self,
@@ -47,16 +48,17 @@ class PodWatch:
     ) -> None:
         self.name = name
         self.deleted = False
-        """Whether the pod was deleted. Another pod may have its name by now."""
+        """Whether the pod was deleted. A new pod may already have the same name."""
         self.has_final_state = False
-        """Whether `pod` is the pod's state at its deletion, not an earlier one."""
+        """Whether `pod` is the state in the event DELETED, so it cannot change any more."""
         self.resource_version: str | None = None
-        """The version from which the next watch resumes. None makes it read the pod first."""
+        """The resource version from which the next watch resumes. With None, the
+        next watch reads the pod first."""
         self._server = server
         self._backoff = backoff
         self._settings = settings
         self._changed = asyncio.Event()
-        self._failure: Exception | None = None
+        self._watch_error: Exception | None = None
         self._uid = ""
         self._logged_reason = ""
 
@@ -71,10 +73,10 @@ class PodWatch:
         else:
             self._update(pod)
 
-    async def change(self, seconds: float | None = None) -> None:
-        """Wait until the pod has changed, at most `seconds`.
+    async def wait_for_change(self, seconds: float | None = None) -> None:
+        """Wait until the pod has changed, or until `seconds` have passed.
 
-        Raises the error of the watch if it failed and is not retried.
+        Raises the error of the watch if the watch failed and is not retried.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -82,13 +84,13 @@ class PodWatch:
         except TimeoutError:
             return
         self._changed.clear()
-        if self._failure is not None:
-            raise self._failure
+        if self._watch_error is not None:
+            raise self._watch_error
 
     def log_waiting_reason(self, container: str) -> None:
-        """Log why a container does not run, once per reason. Ordinary reasons are not logged."""
-        reason = waiting(self.pod, container)
-        if phase(self.pod) == "Unknown":
+        """Log why a container does not run, unless the reason is the same as before or ordinary."""
+        reason = waiting_reason(self.pod, container)
+        if pod_phase(self.pod) == "Unknown":
             reason = "phase Unknown: its node does not report"
         is_new = reason and reason != self._logged_reason
         if is_new and not reason.startswith(_ORDINARY_REASONS):
@@ -96,13 +98,13 @@ class PodWatch:
         self._logged_reason = reason
 
     async def start(self) -> None:
-        """Read the pod for the first time. Raises PodNotFoundError."""
+        """Read the pod for the first time. Raise PodNotFoundError if it does not exist."""
         await self._backoff(self.refresh)
         if self.deleted:
             raise PodNotFoundError(f"{self.name} does not exist")
 
     async def run(self) -> None:
-        """Watch until the pod is deleted."""
+        """Watch until the pod is deleted. `wait_for_change` raises the error of a failed watch."""
         try:
             while not self.deleted:
                 await self._backoff(self._watch)
@@ -113,15 +115,16 @@ class PodWatch:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        self._failure = error
+        """Store the error of the watch and wake the caller of `wait_for_change`."""
+        self._watch_error = error
         self._changed.set()
 
     async def _watch(self) -> None:
         """Run one watch until it ends. Raises an error if the watch is a failed attempt.
 
-        A watch that ends without an error is not a failed attempt. A proxy may end the watch of a
-        pod that does not change, and such a pod must not spend the back-off. A watch that breaks
-        counts as failed only if it sent no event and broke early.
+        A proxy may end the watch of a pod that does not change. This must not spend the back-off,
+        so a watch that ends without an error is not a failed attempt. A watch that breaks is a
+        failed attempt only if it sent no event and broke within `stable_after_seconds`.
         """
         if self.resource_version is None:
             await self.refresh()
@@ -137,12 +140,12 @@ class PodWatch:
         }
         pods, _, _ = self.name.path.rpartition("/")
         path = f"{pods}?{urlencode(query)}"
-        answered, any_event = math.inf, False
+        answered_at, any_event = math.inf, False
         try:
             async with self._server.watch(
                 path, "application/json", _WATCH_SECONDS + 10, self._settings.watch_limits
             ) as lines:
-                answered = time.monotonic()
+                answered_at = time.monotonic()
                 async for line in lines:
                     any_event |= self._apply_event(_decode(line))
                     if self.deleted:
@@ -150,20 +153,21 @@ class PodWatch:
         except ApiError as error:
             if error.status != 410:
                 raise
-            # The API server no longer has this version (KEP-365). Read the pod again.
+            # 410 Gone: the API server no longer has this resource version. Read the pod again.
             self.resource_version = None
         except (msgspec.DecodeError, Unreachable) as error:
-            lasted = time.monotonic() - answered
+            lasted = time.monotonic() - answered_at
             if not any_event and lasted < self._settings.stable_after_seconds:
                 raise self._as_unreachable(error) from None
 
     def _as_unreachable(self, error: Exception) -> Unreachable:
+        """Return the error as Unreachable. An error of the JSON decoder gets a new message."""
         if isinstance(error, Unreachable):
             return error
         return Unreachable(f"{self.name}: the watch sent a line that is not JSON")
 
     def _apply_event(self, event: object) -> bool:
-        """Apply a watch event. Return whether it contains the pod.
+        """Apply a watch event. Return False for a bookmark, else True.
 
         Raises NotAPodError for a malformed event and ApiError for an error event.
         """
@@ -173,8 +177,8 @@ class PodWatch:
         kind = event.get("type")
         if kind == "ERROR" and isinstance(code := item.get("code"), int):
             raise ApiError(code, str(item.get("message") or ""))
-        if kind == "BOOKMARK" and (version := _version(item)):
-            # A bookmark contains nothing but the version.
+        if kind == "BOOKMARK" and (version := _read_resource_version(item)):
+            # A bookmark contains only the resource version.
             self.resource_version = version
             return False
         self._update(item)
@@ -185,7 +189,7 @@ class PodWatch:
         return True
 
     def _update(self, pod: Json) -> None:
-        """Store a state of the pod. Another UID means that the watched pod was deleted."""
+        """Store a state of the pod. If its UID is another one, record that the pod was deleted."""
         check_pod(pod, self.name)
         metadata = pod["metadata"]
         if metadata["uid"] != (self._uid or metadata["uid"]):
@@ -195,7 +199,7 @@ class PodWatch:
         self.resource_version = metadata["resourceVersion"]
 
 
-def _version(item: Json) -> str | None:
+def _read_resource_version(item: Json) -> str | None:
     metadata = item.get("metadata")
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     return version if isinstance(version, str) else None

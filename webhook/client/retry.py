@@ -20,7 +20,8 @@ log = logging.getLogger("webhook.client")
 
 T = TypeVar("T")
 
-_RETRYABLE_CLIENT_ERRORS = (408, 429)
+# Request Timeout and Too Many Requests: the API server asks for a retry.
+_RETRYABLE_CLIENT_STATUSES = (408, 429)
 
 
 class NotYetError(Exception):
@@ -32,18 +33,20 @@ class StreamSettings:
     """The timeouts of watches and log streams. The defaults suit every cluster."""
 
     stable_after_seconds: float = 15.0
-    """A stream that breaks after this time is not a failed attempt. It is longer than a connection
-    attempt takes. For a watch, the time counts from the server's answer."""
+    """A stream that breaks after this time is not a failed attempt. The time is longer than the
+    timeout of a connection. For a watch, it begins with the server's answer."""
     log_silence_seconds: float = 120.0
-    """A log stream without a byte for this long is opened again: its connection may be dead."""
+    """If a log stream sends no byte for this time, it is opened again. Its connection may be
+    broken."""
     watch_limits: WatchLimits = WatchLimits()  # noqa: RUF009 (it is frozen)
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential back-off with jitter.
+    """The parameters of an exponential back-off with jitter. A call runs a function with retries.
 
-    The defaults are those of Woodpecker: Go's `cenkalti/backoff`, with one minute in total.
+    The defaults are the defaults of Woodpecker, which uses `cenkalti/backoff` of Go with one minute
+    in total.
     """
 
     first: float = 0.5
@@ -51,7 +54,7 @@ class Backoff:
     factor: float = 1.5
     """The ratio between a pause and the pause before it."""
     jitter: float = 0.5
-    """The share of a pause that is random, up or down: 0 to 1."""
+    """The largest random change of a pause, as a share of the pause from 0 to 1."""
     total: float = 60.0
     """The seconds after the first attempt during which retries may start. 0 means no retry."""
 
@@ -66,8 +69,9 @@ class Backoff:
     ) -> T:
         """Return the result of `attempt`. Retry it while its error is retryable.
 
-        `pause` may return early if there is a reason to retry at once. Raises the last error once
-        the back-off is spent, and an error that is not retryable at once.
+        `pause` gets the seconds to wait. It may return early, and the retry then starts early.
+        Raises the last error when the back-off is spent. Raises an error that is not retryable
+        without a retry.
         """
 
         async def _pause(seconds: float) -> None:
@@ -94,11 +98,11 @@ class Backoff:
 def is_retryable(error: BaseException) -> bool:
     """Return whether another attempt may succeed.
 
-    The API server answers 500 if a kubelet has no serving certificate yet; the message then ends
+    The API server answers 500 if a kubelet has no serving certificate yet. The message then ends
     in `remote error: tls: internal error`. It answers 500, 502 or 503 if it cannot reach a kubelet.
     """
     if isinstance(error, ApiError):
-        return error.status >= 500 or error.status in _RETRYABLE_CLIENT_ERRORS
+        return error.status >= 500 or error.status in _RETRYABLE_CLIENT_STATUSES
     return isinstance(error, Unreachable | NotYetError)
 
 

@@ -1,4 +1,4 @@
-"""Waits for a container's exit code, until the kubelet has written it.
+"""Functions that wait until the kubelet has written a container's exit code.
 
 The kubelet may write the pod's phase Succeeded before the terminated states of its containers. If a
 pod ends without its kubelet (pod garbage collection, a lost node), the states are never written.
@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webhook.client.pod import (
-    FINAL,
+    FINAL_PHASES,
     Json,
     NeverTerminatedError,
     NotAPodError,
     PodDeletedError,
     PodName,
     choose_container,
-    last_terminated,
+    container_status,
     may_restart,
-    phase,
-    status,
+    pod_phase,
+    previous_terminated_state,
     succeeded_implies_zero,
-    terminated,
+    terminated_state,
 )
 from webhook.client.pod_watch import PodWatch, watch_pod
 from webhook.client.retry import Backoff, NotYetError, StreamSettings
@@ -36,8 +36,9 @@ class Termination:
     exit_code: int
     reason: str
     """The kubelet's reason, such as `Completed`, `Error` or `OOMKilled`. `PodDeleted` means that
-    the pod was deleted in phase Succeeded before the container's state was seen."""
+    the pod was deleted in phase Succeeded before its last update with the container's state."""
     finished_at: str | None
+    """The kubelet's time in RFC 3339, or None if it is not known."""
 
 
 async def wait_terminated(
@@ -47,63 +48,63 @@ async def wait_terminated(
     backoff: Backoff = Backoff(),  # noqa: B008 (it is frozen)
     settings: StreamSettings = StreamSettings(),  # noqa: B008 (it is frozen)
 ) -> Termination:
-    """Wait without a limit until a container has ended, and return its termination.
+    """Wait without a time limit until a container has ended, and return its termination.
 
     If the kubelet may restart the container, this waits until the pod has ended and returns the
-    last run. The result does not depend on when the caller asks.
+    termination of the last run. A later call for the same pod returns the same termination.
 
-    Once the pod has ended (Succeeded or Failed), the terminated state is requested with `backoff`.
-    If the pod was Succeeded when it was last seen and is then deleted, the exit code of a regular
-    or init container is 0, because the phase implies it. The phase implies nothing about a native
-    sidecar or an ephemeral container: these raise PodDeletedError.
+    If the pod has ended (Succeeded or Failed) without a terminated state, this requests the state
+    again with `backoff`. If the pod is deleted and its last phase was Succeeded, the exit code of a
+    regular or init container is 0, because the phase implies it. The phase does not imply the exit
+    code of a native sidecar or an ephemeral container, so this raises PodDeletedError for them.
 
     Raises PodNotFoundError, ContainerError, PodDeletedError and NeverTerminatedError. Raises
-    ApiError if the API server refuses a request, and Unreachable if it cannot be reached until
-    `backoff` is spent.
+    ApiError if the API server refuses a request. Raises Unreachable if the API server is still
+    unreachable when `backoff` is spent.
     """
     async with watch_pod(server, name, backoff, settings) as watch:
-        chosen = choose_container(watch.pod, container)
+        container_name = choose_container(watch.pod, container)
 
         async def read_termination() -> Termination:
             await watch.refresh()
-            termination = _termination(watch, chosen)
+            termination = _find_termination(watch, container_name)
             if termination is None:
-                raise NotYetError(_no_state_message(watch, chosen))
+                raise NotYetError(_no_state_message(watch, container_name))
             return termination
 
         while True:
-            termination = _termination(watch, chosen)
+            termination = _find_termination(watch, container_name)
             if termination is not None:
                 return termination
-            if phase(watch.pod) in FINAL:
+            if pod_phase(watch.pod) in FINAL_PHASES:
                 try:
-                    return await backoff(read_termination, watch.change)
+                    return await backoff(read_termination, watch.wait_for_change)
                 except NotYetError:
-                    last = last_terminated(watch.pod, chosen)
+                    last = previous_terminated_state(watch.pod, container_name)
                     if last is None:
-                        message = _no_state_message(watch, chosen)
+                        message = _no_state_message(watch, container_name)
                         raise NeverTerminatedError(message) from None
-                    return _parse(chosen, last)
-            watch.log_waiting_reason(chosen)
-            await watch.change()
+                    return _parse_terminated(container_name, last)
+            watch.log_waiting_reason(container_name)
+            await watch.wait_for_change()
 
 
-def _termination(watch: PodWatch, container: str) -> Termination | None:
+def _find_termination(watch: PodWatch, container: str) -> Termination | None:
     """Return the container's termination, or None if it is not known yet.
 
-    Raises PodDeletedError if it can no longer become known.
+    Raises PodDeletedError if the pod was deleted, so its termination stays unknown.
     """
-    state = terminated(watch.pod, container)
+    state = terminated_state(watch.pod, container)
     if state is not None:
-        pod_ended = watch.has_final_state or phase(watch.pod) in FINAL
-        # The kubelet restarts nothing in a pod that is being deleted.
+        pod_ended = watch.has_final_state or pod_phase(watch.pod) in FINAL_PHASES
+        # The kubelet restarts no container of a pod that is being deleted.
         pod_ended |= watch.deleted and "deletionTimestamp" in watch.pod["metadata"]
-        termination = _parse(container, state)
+        termination = _parse_terminated(container, state)
         if pod_ended or not may_restart(watch.pod, container, termination.exit_code):
             return termination
     if not watch.deleted:
         return None
-    last_phase = phase(watch.pod)
+    last_phase = pod_phase(watch.pod)
     if last_phase == "Succeeded" and succeeded_implies_zero(watch.pod, container):
         return Termination(container, 0, "PodDeleted", None)
     if state is not None:
@@ -117,8 +118,8 @@ def _termination(watch: PodWatch, container: str) -> Termination | None:
     )
 
 
-def _parse(container: str, state: Json) -> Termination:
-    """Return the termination in a terminated state. Raises NotAPodError if it is malformed."""
+def _parse_terminated(container: str, state: Json) -> Termination:
+    """Convert a terminated state. Raise NotAPodError if its exit code is not a number."""
     code = state.get("exitCode", 0)
     if not isinstance(code, int):
         raise NotAPodError(f"container {container}: {code!r} is not an exit code")
@@ -131,8 +132,8 @@ def _parse(container: str, state: Json) -> Termination:
 
 
 def _no_state_message(watch: PodWatch, container: str) -> str:
-    state = ", ".join(status(watch.pod, container).get("state") or ()) or "unknown"
+    state = ", ".join(container_status(watch.pod, container).get("state") or ()) or "unknown"
     return (
-        f"{watch.name} is {phase(watch.pod)}, and its container {container} has no terminated "
+        f"{watch.name} is {pod_phase(watch.pod)}, and its container {container} has no terminated "
         f"state; its state is {state}"
     )

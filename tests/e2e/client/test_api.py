@@ -92,7 +92,7 @@ async def test_watch_with_an_expired_resource_version_reads_the_pod_again(
             pod.say("Failed", {"step": terminated(1)})
             async with asyncio.timeout(60):
                 while watch.pod["status"]["phase"] != "Failed":
-                    await watch.change()
+                    await watch.wait_for_change()
 
 
 async def test_replaced_pod_with_the_same_name_is_detected_by_its_uid(
