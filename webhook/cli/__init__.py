@@ -1,4 +1,4 @@
-"""The command line: `podsettle`, also installed as `kubectl-settle`."""
+"""The command `podsettle`, also installed as `kubectl-settle`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 
 if os.getpid() == 1:
     # Linux discards a signal for the first process of a container if the process has no handler.
-    # The server's own handler is set after about a second of imports, so this one comes first.
+    # The imports below take about a second, and only then the server sets its own handler.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 from webhook.process_memory import imports_excluded_from_gc

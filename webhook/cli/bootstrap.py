@@ -1,4 +1,4 @@
-"""The components of a server: from files, beside a cluster, or in a cluster."""
+"""Functions that build a server: without a cluster, for development, or in a cluster."""
 
 from __future__ import annotations
 
@@ -28,13 +28,17 @@ class Components(NamedTuple):
     source: Source
     certificates: CertificateSource
     checks: Callable[[], Iterable[Check]]
+    """Returns the readiness checks."""
     running: Callable[[], AbstractAsyncContextManager[None]]
+    """Returns a context manager. The components work while its block runs."""
     authorizer: Authorizer | None
+    """Checks the tokens of clients, or None if clients need no token."""
     pull_secrets: PullSecrets | None
+    """Reads pull secrets, or None if there is no cluster."""
 
 
 def build_offline(manifests: Path, certs_dir: Path) -> Components:
-    """Build a server without a cluster. All its input comes from files."""
+    """Build the components of a server that reads files instead of a cluster."""
     source = load_manifests(manifests)
     for problem in source.problems:
         click.echo(f"podsettle: {problem}", err=True)
@@ -45,12 +49,14 @@ def build_offline(manifests: Path, certs_dir: Path) -> Components:
         async with source.running(), certificates.running():
             yield
 
-    return Components(source, certificates, _checks(source, certificates), running, None, None)
+    return Components(
+        source, certificates, _combine_checks(source, certificates), running, None, None
+    )
 
 
 def build_dev(certs_dir: Path, listens_on_network: bool) -> Components:
-    """Build a server for development, which reads a cluster and writes nothing to it."""
-    # Imported here, because the import takes a quarter of a second and few commands need it.
+    """Build the components of a development server. It reads a cluster and does not change it."""
+    # Imported here, because the import takes 250 ms and few commands need it.
     from webhook.cluster.kube_source import KubernetesSource
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.token_review import ClusterAuthorizer
@@ -65,7 +71,7 @@ def build_dev(certs_dir: Path, listens_on_network: bool) -> Components:
             yield
 
     authorizer = ClusterAuthorizer(server) if listens_on_network else None
-    checks = _checks(source, certificates)
+    checks = _combine_checks(source, certificates)
     return Components(source, certificates, checks, running, authorizer, ClusterPullSecrets(server))
 
 
@@ -76,7 +82,7 @@ def build_in_cluster(
     certificates: FileSource | StoredCertificates,
     listens_on_network: bool,
 ) -> Components:
-    """Build one replica of an installation in a cluster."""
+    """Build the components of one replica that runs in a cluster."""
     from webhook.cluster.controller import Controller
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.token_review import ClusterAuthorizer
@@ -105,7 +111,11 @@ def _new_api_client() -> ApiServer:
         raise InputError(f"{error}; to run without a cluster, give --manifests DIR") from None
 
 
-def _checks(source: Source, certificates: CertificateSource) -> Callable[[], Iterator[Check]]:
+def _combine_checks(
+    source: Source, certificates: CertificateSource
+) -> Callable[[], Iterator[Check]]:
+    """Return a function that yields the checks of the source and of the certificate."""
+
     def checks() -> Iterator[Check]:
         yield from source.checks()
         yield Check("certificate", certificates.ready, certificates.problem)

@@ -1,4 +1,4 @@
-"""The command `podsettle certs`: creates a development CA and a server certificate."""
+"""The command `podsettle certs`, which creates a development CA and a server certificate."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from webhook.tls.file_source import (
     ensure_development_certificates,
 )
 
+# A DNS name, which may begin with a wildcard, or an IP address.
 _HOST = re.compile(r"[A-Za-z0-9*]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
@@ -36,15 +37,15 @@ def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
         if not _HOST.fullmatch(name):
             raise InputError(f"--name: {name!r} is neither a DNS name nor an IP address")
     directory = CertificateDirectory(certs_dir)
-    replaces = directory.ca.exists()
+    had_ca = directory.ca.exists()
     try:
-        made = ensure_development_certificates(directory, (*DEVELOPMENT_NAMES, *names))
+        created = ensure_development_certificates(directory, (*DEVELOPMENT_NAMES, *names))
         expiry = directory.load().not_valid_after_utc
         hosts = ", ".join(directory.names())
     except CertificateError as error:
         raise InputError(str(error)) from None
-    verb = "made" if made else "kept"
+    verb = "made" if created else "kept"
     click.echo(f"{verb} {directory.certificate} for {hosts}, valid until {expiry:%Y-%m-%d}")
     click.echo(f"clients trust {directory.ca}")
-    if made and replaces:
+    if created and had_ca:
         click.echo("the CA is new: copy it to clients and webhook configurations again")

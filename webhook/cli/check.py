@@ -1,4 +1,4 @@
-"""The command `podsettle check`: reports errors in policies and other manifests."""
+"""The command `podsettle check`, which reports errors in policies and other manifests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
     for file_objects, file_problems in _read_manifests(paths):
         objects += file_objects
         problems += file_problems
-    policies = {each.name: each.model for each in reversed(objects) if each.kind == KIND}
+    policies = {item.name: item.model for item in reversed(objects) if item.kind == KIND}
     problems += duplicates(objects)
     if not policies and not problems:
         where = ", ".join(map(str, paths))
@@ -71,18 +71,19 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
 def _hints(
     objects: Iterable[ManifestObject], policies: Mapping[str, SettlePolicy]
 ) -> Iterator[str]:
-    """Yield hints about valid policies that may not do what their author wants."""
+    """Yield hints about valid policies that may not have the effect that their author wants."""
     in_file_order = list(policies.values())[::-1]
     for policy in in_file_order:
         yield from policy_hints(policy)
     yield from unknown_class_hints(
-        in_file_order, {o.name for o in objects if o.kind == "RuntimeClass"}
+        in_file_order, {item.name for item in objects if item.kind == "RuntimeClass"}
     )
 
 
 def _read_manifests(
     paths: tuple[Path, ...],
 ) -> Iterator[tuple[list[ManifestObject], tuple[ManifestProblem, ...]]]:
+    """Yield the objects and the problems of each file. Raise InputError for an invalid path."""
     for path in paths:
         if str(path) == "-":
             yield parse_manifest(sys.stdin.buffer.read(), "stdin")
@@ -107,7 +108,8 @@ def _as_json(problem: ManifestProblem) -> dict[str, str | int]:
 
 
 def _summary(policies: int, problems: int) -> str:
-    good = "1 policy is fine" if policies == 1 else f"{policies} policies are fine"
+    """Return the last line of output, from the numbers of valid policies and of problems."""
+    valid = "1 policy is fine" if policies == 1 else f"{policies} policies are fine"
     if not problems:
-        return f"podsettle: {good}"
-    return f"podsettle: {problems} problem{'s' if problems > 1 else ''}; {good}"
+        return f"podsettle: {valid}"
+    return f"podsettle: {problems} problem{'s' if problems > 1 else ''}; {valid}"

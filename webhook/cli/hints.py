@@ -1,4 +1,4 @@
-"""Hints about valid policies that may not do what their author wants."""
+"""Hints about valid policies that may not have the effect that their author wants."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.types import format_duration
 
-# With 250 ms, CRI-O lost none of 840 exit codes; with 100 ms, up to 1.7 % (README, Limits).
+# With 250 ms, CRI-O lost none of 840 exit codes. With 100 ms, it lost up to 1.7 % of them (README,
+# Limits).
 _SAFE_MIN_LIFETIME_MS = 250
 
 
 def policy_hints(policy: SettlePolicy) -> Iterator[str]:
-    """Yield hints about one policy."""
+    """Yield hints about settings without an effect, and about a `minLifetime` that is too short."""
     spec, name = policy.spec, policy.metadata.name
     images = spec.image_config
     if images.lookup == "Never" and (images.registries or images.mirrors):
@@ -29,24 +30,26 @@ def policy_hints(policy: SettlePolicy) -> Iterator[str]:
         )
 
 
-def unknown_class_hints(policies: Iterable[SettlePolicy], known: Collection[str]) -> Iterator[str]:
-    """Yield a hint for each RuntimeClass that a policy names and that is not in `known`.
+def unknown_class_hints(
+    policies: Iterable[SettlePolicy], class_names: Collection[str]
+) -> Iterator[str]:
+    """Yield a hint for each RuntimeClass that a policy names and `class_names` does not contain.
 
-    If `known` is empty, yield nothing: the manifests then contain no RuntimeClasses at all.
+    If `class_names` is empty, yield no hint, because the manifests contain no RuntimeClasses.
     """
-    for policy in policies if known else ():
+    for policy in policies if class_names else ():
         for name in policy.spec.runtime_classes():
-            if name not in known:
+            if name not in class_names:
                 yield f"{policy.metadata.name}: RuntimeClass {name!r} is not among the manifests"
 
 
 def missing_node_hints(
-    policies: Iterable[SettlePolicy], any_node: bool, where: object
+    policies: Iterable[SettlePolicy], has_nodes: bool, manifests: object
 ) -> Iterator[str]:
-    """Yield a hint if remedies with `when: NodesNeedIt` were decided without any Node."""
-    if not any_node and any(
+    """Yield a hint if a remedy has `when: NodesNeedIt`, but the manifests contain no Node."""
+    if not has_nodes and any(
         getattr(settings, "when", None) == "NodesNeedIt"
         for policy in policies
         for settings in policy.spec.settings().values()
     ):
-        yield f"no Node in {where}: remedies with `when: NodesNeedIt` are treated as needed"
+        yield f"no Node in {manifests}: remedies with `when: NodesNeedIt` are treated as needed"

@@ -9,12 +9,12 @@ class PrefixEachLineFormatter(logging.Formatter):
     """A formatter that puts time and level in front of each line of a message."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        """Return a message with the prefix on each of its lines."""
+        """Return the message with time and level in front of each line."""
         prefix = f"{record.asctime} {record.levelname} "
         return prefix + record.message.replace("\n", f"\n{prefix}")
 
     def usesTime(self) -> bool:  # noqa: N802 (logging's name)
-        """Return True, so that `asctime` is always set."""
+        """Return True, because `formatMessage` needs `asctime`."""
         return True
 
 
@@ -26,6 +26,6 @@ def set_up_server_logging() -> None:
 
 
 def set_up_client_logging() -> None:
-    """Log to standard error which requests are retried, and what a command waits for."""
+    """Log retries, and the reasons for which a command waits, to standard error."""
     logging.basicConfig(format="podsettle: %(message)s")
     logging.getLogger("webhook.client").setLevel(logging.INFO)

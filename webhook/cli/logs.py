@@ -1,4 +1,4 @@
-"""The command `podsettle logs`: prints the log of a container."""
+"""The command `podsettle logs`, which prints the log of a container."""
 
 from __future__ import annotations
 
@@ -54,10 +54,12 @@ def logs(
     """
     set_up_client_logging()
     with report_errors(backoff, f"the rest of the log of {pod}"):
-        asyncio.run(_logs(pod, namespace, container, follow, timestamps, cluster, backoff))
+        asyncio.run(
+            _copy_to_stdout(pod, namespace, container, follow, timestamps, cluster, backoff)
+        )
 
 
-async def _logs(
+async def _copy_to_stdout(
     pod: str,
     namespace: str | None,
     container: str | None,
@@ -73,7 +75,7 @@ async def _logs(
         await copy_logs(
             server,
             name,
-            _write,
+            _write_to_stdout,
             container,
             follow=follow,
             timestamps=timestamps,
@@ -81,6 +83,6 @@ async def _logs(
         )
 
 
-def _write(data: bytes) -> None:
+def _write_to_stdout(data: bytes) -> None:
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

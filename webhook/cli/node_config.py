@@ -1,4 +1,4 @@
-"""The command `podsettle node-config`: prints configuration for nodes and a RuntimeClass."""
+"""The command `podsettle node-config`, which prints configuration for nodes and a RuntimeClass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webhook.node_config.crio import Mode
 
 
 class ReleaseType(click.ParamType[Version]):
-    """A release such as `1.33.12`, or as nodes report it: `cri-o://1.33.5-3.rhaos4.20`."""
+    """An option type for a release, such as `1.33.12` or `cri-o://1.33.5-3.rhaos4.20`."""
 
     name = "version"
 
@@ -31,7 +31,7 @@ class ReleaseType(click.ParamType[Version]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Version:
-        """Return the release in a text."""
+        """Parse a release."""
         if isinstance(value, Version):
             return value
         try:
@@ -43,6 +43,7 @@ class ReleaseType(click.ParamType[Version]):
 def _oldest_option(
     runtime: str, parse_release: Callable[[str], Version]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option `--oldest` for releases of a runtime."""
     return click.option(
         "--oldest",
         type=ReleaseType(parse_release),
@@ -70,9 +71,9 @@ def _check_subdomain_name(_context: click.Context, parameter: click.Parameter, v
     return value
 
 
-_SELECTOR = "--node-selector"
+_NODE_SELECTOR_OPTION = "--node-selector"
 node_selector_option = click.option(
-    _SELECTOR,
+    _NODE_SELECTOR_OPTION,
     multiple=True,
     metavar="KEY=VALUE",
     help="A label of the nodes that get the configuration. Can be repeated. Pods of the "
@@ -237,8 +238,8 @@ def containerd(
             "nodes that get the configuration"
         )
     try:
-        wanted = int(config_version) if config_version else None
-        version = containerd_nodes.choose_config_version(oldest, wanted)
+        number = int(config_version) if config_version else None
+        version = containerd_nodes.choose_config_version(oldest, number)
     except UnsupportedError as error:
         raise InputError(str(error)) from None
     drop_in = containerd_nodes.volatile_drop_in(version)
@@ -261,16 +262,20 @@ def containerd(
 def _reject_options_without_effect(
     context: click.Context, mode: Mode, oldest: Version | None
 ) -> None:
-    given = {
+    """Raise InputError if the user gave an option that has no effect in this mode or release."""
+    options_of_user = {
         name
         for name in context.params
         if context.get_parameter_source(name) not in (ParameterSource.DEFAULT, None)
     }
     if mode is Mode.WORKLOAD:
-        for name, option in (("class_name", "--runtime-class"), ("node_selector", _SELECTOR)):
-            if name in given:
+        for name, option in (
+            ("class_name", "--runtime-class"),
+            ("node_selector", _NODE_SELECTOR_OPTION),
+        ):
+            if name in options_of_user:
                 raise InputError(f"{option} has no effect: --mode workload has no RuntimeClass")
-    if "oci_runtime" in given and (
+    if "oci_runtime" in options_of_user and (
         mode is Mode.WORKLOAD or crio_nodes.inherits_default_runtime(oldest)
     ):
         case = "--mode workload" if mode is Mode.WORKLOAD else "this release of CRI-O"
@@ -281,7 +286,7 @@ def _parse_node_selector(pairs: Iterable[str]) -> dict[str, str]:
     try:
         return parse_labels(pairs)
     except ValueError as error:
-        raise InputError(f"{_SELECTOR}: {error}") from None
+        raise InputError(f"{_NODE_SELECTOR_OPTION}: {error}") from None
 
 
 def _to_yaml(comments: Iterable[str], objects: Iterable[dict[str, Any]]) -> str:
@@ -289,7 +294,7 @@ def _to_yaml(comments: Iterable[str], objects: Iterable[dict[str, Any]]) -> str:
     lines: list[str] = []
     for paragraph in comments:
         # A paragraph with line breaks is a file to copy, so its lines are not wrapped.
-        folded = paragraph.splitlines() if "\n" in paragraph else textwrap.wrap(paragraph, 98)
-        lines += folded or [""]
+        wrapped = paragraph.splitlines() if "\n" in paragraph else textwrap.wrap(paragraph, 98)
+        lines += wrapped or [""]
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return comment + yaml.safe_dump_all(objects, sort_keys=False, explicit_start=bool(comment))

@@ -22,7 +22,7 @@ from webhook.core.types import format_duration, parse_duration
 if TYPE_CHECKING:
     from webhook.client import Backoff
 
-# RFC 2606 reserves the domain, so an attacker cannot publish an image with this name.
+# RFC 2606 reserves the domain `example`, so an attacker cannot publish an image with this name.
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"
 
 
@@ -45,21 +45,21 @@ _IMAGE_REFERENCE = re.compile(
 def check_image_reference(
     _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Return the reference, or None for an empty text."""
+    """Return a valid image reference, or None for an empty text. Raise click.BadParameter."""
     if value and not _IMAGE_REFERENCE.fullmatch(value):
         raise click.BadParameter(f"{value!r} is not an image reference", param=parameter)
     return value or None
 
 
 class DurationType(click.ParamType[timedelta]):
-    """A duration such as `10s`, as a timedelta."""
+    """An option type that converts a duration such as `10s` to a timedelta."""
 
     name = "duration"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Return the duration in a text."""
+        """Parse a duration."""
         if isinstance(value, timedelta):
             return value
         try:
@@ -72,12 +72,12 @@ class DurationType(click.ParamType[timedelta]):
 
 
 class FiniteFloat(click.FloatRange):
-    """A finite number in a range. click's FloatRange accepts NaN and infinity."""
+    """An option type for a finite number in a range. click's FloatRange also accepts NaN."""
 
     def convert(
         self, value: float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number in a text."""
+        """Parse a number."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)
@@ -124,7 +124,7 @@ linger_image_option = click.option(
 
 
 def load_manifests(directory: Path) -> ManifestsSource:
-    """Read the manifests in a directory once."""
+    """Read the manifests in a directory. Raise InputError if the directory cannot be read."""
     source = ManifestsSource(directory)
     try:
         source.refresh()
@@ -139,7 +139,10 @@ _POD_PREFIX = re.compile(r"^(pods?|po)/")
 def _check_object_name(
     _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Return a valid object name. Reject an empty name, as from an unset shell variable."""
+    """Return a valid object name, without the prefix `pod/` of the argument POD.
+
+    An empty name is rejected, because it often comes from a shell variable that is not set.
+    """
     name = value
     if value and parameter.name == "pod":
         # `kubectl create -o name` prints pod/NAME. kubectl also accepts the other two prefixes.
@@ -181,17 +184,17 @@ _CLUSTER_OPTIONS = (
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add kubectl's flags for a cluster to a command, which gets them as `cluster`."""
+    """Add kubectl's flags for a cluster to a command. The command gets the parameter `cluster`."""
 
     @functools.wraps(command)
-    def wrapped(
+    def wrapper(
         *arguments: Any, kubeconfig: str | None, context: str | None, **options: Any
     ) -> None:
         command(*arguments, cluster=Cluster(kubeconfig=kubeconfig, context=context), **options)
 
     for option in reversed(_CLUSTER_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+        wrapper = option(wrapper)
+    return wrapper
 
 
 container_option = click.option(
@@ -234,10 +237,10 @@ _BACKOFF_OPTIONS = (
 
 
 def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the four flags of a back-off to a command, which gets them as `backoff`."""
+    """Add the four flags of a back-off to a command. The command gets the parameter `backoff`."""
 
     @functools.wraps(command)
-    def wrapped(
+    def wrapper(
         *arguments: Any,
         backoff_first: timedelta,
         backoff_factor: float,
@@ -245,7 +248,7 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
         backoff_total: timedelta,
         **options: Any,
     ) -> None:
-        # Imported here, because the import takes a quarter of a second and few commands need it.
+        # Imported here, because the import takes 250 ms and few commands need it.
         from webhook.client import Backoff
 
         backoff = Backoff(
@@ -257,17 +260,17 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*arguments, backoff=backoff, **options)
 
     for option in reversed(_BACKOFF_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+        wrapper = option(wrapper)
+    return wrapper
 
 
 @contextmanager
 def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
-    """Report errors of the block as InputError, so that the exit code is 2.
+    """Convert errors in the block to InputError, because its exit code is 2.
 
-    `result` names what the command should print, such as "the exit code of POD". The messages say
-    that it is not known. Unexpected errors are reported too, because Python's exit code 1 would
-    look like the container's.
+    `result` names the output of the command, such as "the exit code of POD". The messages say that
+    the result is not known. Unexpected errors are converted too. Otherwise Python would exit with
+    1, and a caller could mistake this for the container's exit code.
     """
     from webhook.client import ApiError, GaveUpError, PodError, Unreachable, is_retryable
     from webhook.cluster.errors import NoClusterError
@@ -276,7 +279,7 @@ def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
         yield
     except (ApiError, PodError, Unreachable) as error:
         text = f"the API server answered {error}" if isinstance(error, ApiError) else str(error)
-        # A retryable error is raised only once the back-off is spent.
+        # A retryable error arrives here only after the back-off is spent.
         if isinstance(error, GaveUpError) or (
             is_retryable(error) and not isinstance(error, NoClusterError)
         ):
@@ -286,5 +289,5 @@ def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except Exception as error:
-        words = " ".join(str(error).split())
-        raise InputError(f"{result} is not known: {type(error).__name__}: {words}") from error
+        message = " ".join(str(error).split())
+        raise InputError(f"{result} is not known: {type(error).__name__}: {message}") from error

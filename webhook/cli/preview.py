@@ -1,4 +1,4 @@
-"""The command `podsettle preview`: shows how podsettle would change pods."""
+"""The command `podsettle preview`, which shows how podsettle would change pods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _IMAGE_LOOKUP_SECONDS = 30.0
 
 @dataclass(slots=True)
 class _Results:
-    """The results of all documents."""
+    """The previews of all pods, and the objects without a pod that can be shown."""
 
     previews: list[Preview] = field(default_factory=list)
     passed_over: list[ObjectWithoutPod] = field(default_factory=list)
@@ -161,7 +161,7 @@ def _print_message(text: str) -> None:
 
 
 def _load_documents(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]:
-    """Return the documents of all readable files, and the errors of the others."""
+    """Return the documents of all readable files, and the errors of all other files."""
     documents: list[Document] = []
     errors: list[str] = []
     for path in paths:
@@ -174,7 +174,7 @@ def _load_documents(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]
             errors.append(f"{path}: contains no file that ends in {', '.join(SUFFIXES)}")
         for file in files:
             try:
-                name, text = _read_bytes(file)
+                name, text = _read_name_and_bytes(file)
                 documents += load_documents(text, name)
             except OSError as error:
                 errors.append(f"{file}: {error.strerror}")
@@ -183,7 +183,8 @@ def _load_documents(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]
     return documents, errors
 
 
-def _read_bytes(file: Path) -> tuple[str, bytes]:
+def _read_name_and_bytes(file: Path) -> tuple[str, bytes]:
+    """Return a name for messages and the content of a file. `-` is standard input."""
     if str(file) == "-":
         return "stdin", sys.stdin.buffer.read()
     return str(file), file.read_bytes()
@@ -194,14 +195,15 @@ def _preview_documents(
     preview_pods: Callable[[Document, KnownImages], Iterator[Preview | PassedOver]],
     images: KnownImages,
 ) -> _Results:
+    """Preview the pods in all documents, and sort the results by kind."""
     results = _Results()
     for document in documents:
-        for each in preview_pods(document, images):
-            if isinstance(each, Preview):
-                results.previews.append(each)
+        for result in preview_pods(document, images):
+            if isinstance(result, Preview):
+                results.previews.append(result)
             else:
-                without_pod = results.unreadable if each.malformed else results.passed_over
-                without_pod.append(render_passed_over(each, document))
+                without_pod = results.unreadable if result.malformed else results.passed_over
+                without_pod.append(render_passed_over(result, document))
     return results
 
 
@@ -227,11 +229,12 @@ def _pod_text(preview: Preview) -> str:
 
 
 def _escape_control_characters(text: str) -> str:
-    """Return a text with escaped control characters, because a terminal would execute them."""
+    """Escape the control characters in a text, because a terminal would execute them."""
     return text if text.isprintable() else ascii(text)
 
 
 def _outcome_text(outcome: Outcome) -> str:
+    """Return `REASON REMEDY CONTAINER: MESSAGE`, with a colour for the reason."""
     colour = "green" if outcome.changed else "yellow" if outcome.reason.warns else None
     reason = click.style(str(outcome.reason), fg=colour)
     subject = _escape_control_characters(
@@ -261,7 +264,7 @@ def _as_json(results: _Results) -> str:
 
 
 def _as_patch(previews: list[Preview]) -> str:
-    """Return the patch of one pod, or a list of patches for several pods."""
+    """Return the JSON Patch of one pod, or a list of JSON Patches for several pods."""
     if not previews:
         return ""
     patches = [list(preview.decision.operations) for preview in previews]

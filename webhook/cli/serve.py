@@ -1,4 +1,4 @@
-"""The command `podsettle serve`: runs the webhook.
+"""The command `podsettle serve`, which runs the webhook.
 
 Long because it declares all options of the server and checks how they depend on each other.
 """
@@ -30,7 +30,7 @@ from webhook.tls.authority import Lifetimes
 from webhook.tls.dynamic_source import StoredCertificates
 from webhook.tls.file_source import CertificateDirectory, CertificateError, FileSource
 
-_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
+_WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104
 
 
 @click.command()
@@ -202,17 +202,17 @@ def serve(
 
     set_up_server_logging()
     listens_on_network = not _is_loopback(host)
-    in_cluster_only = "--tls self-managed" if tls == "self-managed" else ""
-    if webhook_configuration and not in_cluster_only:
-        in_cluster_only = "--webhook-configuration"
+    cluster_option = "--tls self-managed" if tls == "self-managed" else ""
+    if webhook_configuration and not cluster_option:
+        cluster_option = "--webhook-configuration"
     if drain_quiet > drain_limit:
         raise InputError("--drain-quiet is longer than --drain-limit, so it would have no effect")
     try:
         if manifests is not None:
-            if in_cluster_only:
-                raise InputError(f"{in_cluster_only} needs a cluster: leave --manifests out")
+            if cluster_option:
+                raise InputError(f"{cluster_option} needs a cluster: leave --manifests out")
             components = build_offline(manifests, certs_dir)
-            # These pods never run, so their helper image need not exist.
+            # A server without a cluster changes no real pods, so the helper image need not exist.
             linger_image = linger_image or PLACEHOLDER_IMAGE
             if listens_on_network:
                 warning = f"any client of {host}:{port} can use /preview and /metrics"
@@ -226,8 +226,8 @@ def serve(
             components = build_in_cluster(
                 own_namespace, lease, webhook_configuration, certificates, listens_on_network
             )
-        elif in_cluster_only:
-            raise InputError(f"{in_cluster_only} needs --own-namespace NAME")
+        elif cluster_option:
+            raise InputError(f"{cluster_option} needs --own-namespace NAME")
         else:
             components = build_dev(certs_dir, listens_on_network)
         if client_ca is not None:
@@ -274,10 +274,14 @@ def _url(host: str, port: int) -> str:
 
 
 def _listening_line(host: str, listener: socket.socket, source: Source, name: str | None) -> str:
-    """Return the first line of output. `name` is the DNS name of the Service, if known."""
-    # The listener's address, because the listener replaces `::` by 0.0.0.0 without IPv6.
+    """Return the first line of output. `name` is the DNS name of the Service, or None."""
+    # On a machine without IPv6, the listener uses 0.0.0.0 instead of `::`. Show the address in use.
     address, port = listener.getsockname()[:2]
-    where = f"{_url(address, port)} (all addresses)" if host in _WILDCARDS else _url(host, port)
+    where = (
+        f"{_url(address, port)} (all addresses)"
+        if host in _WILDCARD_ADDRESSES
+        else _url(host, port)
+    )
     service = f" as https://{name}" if name else ""
     return f"podsettle serves {where}{service} for the cluster at {source.title}"
 
@@ -285,8 +289,9 @@ def _listening_line(host: str, listener: socket.socket, source: Source, name: st
 def _banner(
     host: str, listener: socket.socket, certs_dir: Path, source: Source, manifests: Path
 ) -> str:
-    # The certificate has no wildcard address, so clients could not verify one.
-    url = _url("localhost" if host in _WILDCARDS else host, listener.getsockname()[1])
+    """Return the text at the start of a server without a cluster, with commands to try it."""
+    # The certificate does not contain a wildcard address, so clients could not verify its URL.
+    url = _url("localhost" if host in _WILDCARD_ADDRESSES else host, listener.getsockname()[1])
     curl = f"curl --cacert {CertificateDirectory(certs_dir).ca}"
     policies = len(source.view.policies)
     count = "1 policy" if policies == 1 else f"{policies} policies"

@@ -1,4 +1,4 @@
-"""The command `podsettle wait`: waits for the exit code of a container."""
+"""The command `podsettle wait`, which waits for the exit code of a container."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from webhook.cli.options import (
 if TYPE_CHECKING:
     from webhook.client import Backoff, Termination
 
-# The largest exit code of a Linux process. Windows containers can have larger codes, and 256 would
-# become 0.
+# The largest exit code of a Linux process. Windows containers can have larger codes. Without this
+# limit, podsettle would exit with 0 for 256.
 _MAX_EXIT_CODE = 255
 
 
@@ -70,14 +70,14 @@ def wait(
     """
     set_up_client_logging()
     with report_errors(backoff, f"the exit code of {pod}"):
-        termination = asyncio.run(_wait(pod, namespace, container, cluster, backoff))
+        termination = asyncio.run(_wait_terminated(pod, namespace, container, cluster, backoff))
     click.echo(_as_json(pod, termination) if output == "json" else _as_text(pod, termination))
     context.exit(
         termination.exit_code if 0 <= termination.exit_code <= _MAX_EXIT_CODE else _MAX_EXIT_CODE
     )
 
 
-async def _wait(
+async def _wait_terminated(
     pod: str, namespace: str | None, container: str | None, cluster: Cluster, backoff: Backoff
 ) -> Termination:
     from webhook.client import ApiServer, PodName, wait_terminated

@@ -1,4 +1,4 @@
-"""Releases and RuntimeClasses, for both CRI-O and containerd."""
+"""The parser of releases and the RuntimeClass manifest, for both CRI-O and containerd."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class InvalidReleaseError(ValueError):
 
 
 def parse_runtime_release(
-    text: str, runtime: str, *, example: str, patch_matters: Collection[tuple[int, int]]
+    text: str, runtime: str, *, example: str, minors_that_need_patch: Collection[tuple[int, int]]
 ) -> Version:
-    """Return the release in a text such as `example`, which may have a prefix such as `cri-o://`.
+    """Parse a release such as `example`. It may have a prefix such as `cri-o://`.
 
-    For the minors in `patch_matters`, the text must include the patch number. Raises
-    InvalidReleaseError if the text is not a release of the runtime.
+    For the pairs of major and minor number in `minors_that_need_patch`, the text must include the
+    patch number. Raises InvalidReleaseError if the text is not a release of the runtime.
     """
-    name, separator, rest = text.rpartition("://")
-    if separator and name != runtime:
+    prefix, separator, release = text.rpartition("://")
+    if separator and prefix != runtime:
         raise InvalidReleaseError(f"{text!r} is not a release of {runtime}")
-    match, version = _RELEASE.fullmatch(rest), parse_version(rest)
+    match, version = _RELEASE.fullmatch(release), parse_version(release)
     if match is None or version is None:
         raise InvalidReleaseError(f"{text!r} is not a version such as {example}")
-    if match[1] is None and version[:2] in patch_matters:
-        raise InvalidReleaseError(f"{rest} could be {version}: give the whole release")
+    if match[1] is None and version[:2] in minors_that_need_patch:
+        raise InvalidReleaseError(f"{release} could be {version}: give the whole release")
     return version
 
 
 def runtime_class_manifest(name: str, handler: str, node_selector: Mapping[str, str]) -> Json:
-    """Return a RuntimeClass. If it has a node selector, its pods run only on matching nodes."""
+    """Return a RuntimeClass. With a node selector, its pods run only on matching nodes."""
     manifest: Json = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",

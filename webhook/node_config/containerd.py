@@ -1,4 +1,6 @@
-"""Configuration for containerd that makes overlayfs mounts volatile: an umount then syncs no data.
+"""Configuration for containerd that makes overlayfs mounts volatile.
+
+The kernel syncs no data when it unmounts a volatile mount.
 
 The option is set on the overlayfs snapshotter and so applies to the whole node. A RuntimeClass can
 only choose the node (containerd PR 8676; issues 6406 and 8402 ask for an option per container).
@@ -43,7 +45,7 @@ _VERSION_3_CAVEAT = (
 )
 
 # The first patch release with `mount_options` for each minor of 1.x (PRs 8961 and 9005). Every 2.x
-# has the option. There is no 1.8.
+# has the option. Version 1.8 does not exist.
 _FIRST_PATCH_BY_MINOR = {6: 24, 7: 4}
 # From this minor on, 1.N is a release of Kubernetes that may still be in use.
 _FIRST_KUBERNETES_MINOR = 20
@@ -52,7 +54,7 @@ _MAX_MINOR = 30
 
 
 def caveats(config_version: int) -> Iterator[str]:
-    """Yield what an operator must know before applying a drop-in of this version."""
+    """Yield the warnings to read before an operator applies a drop-in of this format version."""
     if config_version != DEFAULT_CONFIG_VERSION:
         yield _VERSION_3_CAVEAT
     yield from _CAVEATS
@@ -68,10 +70,10 @@ def volatile_drop_in(config_version: int = DEFAULT_CONFIG_VERSION) -> str:
 
 
 def parse_release(text: str) -> Version:
-    """Return the containerd release in a text. Raises InvalidReleaseError."""
+    """Parse a containerd release. Raise InvalidReleaseError for any other text."""
     ambiguous_minors = tuple((1, minor) for minor in _FIRST_PATCH_BY_MINOR)
     version = parse_runtime_release(
-        text, "containerd", example="2.1.5", patch_matters=ambiguous_minors
+        text, "containerd", example="2.1.5", minors_that_need_patch=ambiguous_minors
     )
     if version.major == 1 and version.minor >= _FIRST_KUBERNETES_MINOR:
         raise InvalidReleaseError(
@@ -87,12 +89,13 @@ def parse_release(text: str) -> Version:
     return version
 
 
-def choose_config_version(oldest: Version | None, wanted: int | None = None) -> int:
-    """Return the drop-in's format version: `wanted`, else 2, which every release can read.
+def choose_config_version(oldest: Version | None, requested: int | None = None) -> int:
+    """Return the requested format version of the drop-in. The default 2 works with every release.
 
-    Raises UnsupportedError if the oldest release lacks the option or cannot read `wanted`.
+    Raises UnsupportedError if the oldest release does not have the option, or cannot read the
+    requested version.
     """
-    version = wanted or DEFAULT_CONFIG_VERSION
+    version = requested or DEFAULT_CONFIG_VERSION
     if oldest is None:
         return version
     if oldest.major == 1:
@@ -104,6 +107,6 @@ def choose_config_version(oldest: Version | None, wanted: int | None = None) -> 
                 f"containerd {'.'.join(map(str, oldest[:3]))} does not have the option "
                 "mount_options: the first releases with it are 1.6.24, 1.7.4 and 2.0"
             )
-        if wanted == 3:
+        if requested == 3:
             raise UnsupportedError("containerd before 2.0 cannot read --config-version 3")
     return version

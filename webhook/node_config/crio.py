@@ -36,25 +36,27 @@ _DEFAULT_HANDLERS = ("runc", "crun")
 
 
 class Mode(StrEnum):
-    """How the annotation is enabled."""
+    """A way to allow the annotation, and the pods for which it is allowed."""
 
     HANDLER = "handler"
-    """For pods with the annotation and the RuntimeClass (`runtimeClassName` in the policy)."""
+    """Pods with the annotation and the RuntimeClass (`runtimeClassName` in the policy)."""
     WORKLOAD = "workload"
-    """For pods with the annotation, with any RuntimeClass."""
+    """Pods with the annotation, with any RuntimeClass."""
     DEFAULT_ANNOTATIONS = "default-annotations"
-    """For every pod with the RuntimeClass. The remedy `runtimeClass` is enough."""
+    """All pods with the RuntimeClass. They do not need the annotation."""
 
 
 def parse_release(text: str) -> Version:
-    """Return the CRI-O release in a text. Raises InvalidReleaseError.
+    """Parse a CRI-O release. Raise InvalidReleaseError for any other text.
 
     The check is strict, because CRI-O may not start with a configuration for a later release.
     """
-    version = parse_runtime_release(text, "cri-o", example="1.33.12", patch_matters=((1, 31),))
+    version = parse_runtime_release(
+        text, "cri-o", example="1.33.12", minors_that_need_patch=((1, 31),)
+    )
     if version.major == 4:
-        known = version.minor <= _LAST_OPENSHIFT_MINOR
-        crio = f"its CRI-O is 1.{version.minor + 13}" if known else "give the release of CRI-O"
+        is_known = version.minor <= _LAST_OPENSHIFT_MINOR
+        crio = f"its CRI-O is 1.{version.minor + 13}" if is_known else "give the release of CRI-O"
         raise InvalidReleaseError(
             f"{text} may be a release of OpenShift; {crio}: see kubectl get nodes -o wide"
         )
@@ -68,7 +70,7 @@ def parse_release(text: str) -> Version:
 
 
 def caveats(mode: Mode, role: str, oldest: Version | None) -> Iterator[str]:
-    """Yield what an operator must know before applying the configuration."""
+    """Yield the warnings to read before an operator applies the configuration."""
     if oldest is not None and oldest >= _NEW_SPELLING_SINCE:
         if mode is Mode.WORKLOAD:
             yield "CRI-O before 1.35 does not start with this drop-in."
@@ -103,10 +105,10 @@ def selinux_drop_in(mode: Mode, handler: str, oldest: Version | None, oci_runtim
     """Return a file for /etc/crio/crio.conf.d.
 
     `oldest` is the oldest CRI-O on the nodes, or None if it is unknown. `oci_runtime` is runc or
-    crun. The drop-in names it only if that CRI-O cannot inherit the settings of its default
-    handler.
+    crun. The drop-in contains it only if the oldest CRI-O cannot inherit the settings of the
+    default handler.
 
-    Raises UnsupportedError if that CRI-O does not support the mode.
+    Raises UnsupportedError if the oldest CRI-O does not support the mode.
     """
     if handler in _DEFAULT_HANDLERS and mode is not Mode.WORKLOAD:
         raise UnsupportedError(
@@ -166,11 +168,12 @@ def machine_config(role: str, drop_in: str) -> Json:
 
 
 def inherits_default_runtime(oldest: Version | None) -> bool:
-    """Return whether a handler can inherit the settings of the default handler."""
+    """Return whether a handler can inherit the default handler's settings on every node."""
     return _supports(oldest, since=Version(1, 32), backports={31: 3})
 
 
 def _runtime_settings(oldest: Version | None, oci_runtime: str) -> tuple[str, ...]:
+    """Return the lines of a handler that choose its OCI runtime."""
     if inherits_default_runtime(oldest):
         return ("inherit_default_runtime = true",)
     return (
@@ -181,6 +184,7 @@ def _runtime_settings(oldest: Version | None, oci_runtime: str) -> tuple[str, ..
 
 
 def _supports(oldest: Version | None, *, since: Version, backports: dict[int, int]) -> bool:
+    """Return whether the oldest release has a feature. `backports` maps minors to patch numbers."""
     if oldest is None:
         return False
     patch = backports.get(oldest.minor) if oldest.major == 1 else None
