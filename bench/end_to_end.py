@@ -1,8 +1,8 @@
 """The time that podsettle adds to a pod creation on a real API server, compared with CEL.
 
-The pods are created as dry runs on one connection. They alternate between no webhook, the native
-policies, and podsettle's two webhooks. Only the pod's namespace decides which of them applies. So
-all webhooks and policies stay registered, and nothing is reconfigured between two creations.
+The pods are created as dry runs on one connection. They alternate between these setups: no webhook,
+the native policies, and podsettle's two webhooks. Only the pod's namespace decides which setup
+applies. So all webhooks and policies stay registered, and nothing is reconfigured in between.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _POLICY: Json = {
         "remedies": {"postInitSleep": {"when": "Always", "delivery": "ImageVolume"}},
     },
 }
-_LABELS = {kind: {LABEL_ENABLED: "false"} for kind in _NAMESPACES} | {
+_LABELS = {setup: {LABEL_ENABLED: "false"} for setup in _NAMESPACES} | {
     PODSETTLE: {LABEL_POLICY: _POLICY["metadata"]["name"]},
     CLUSTER_WIDE: {},
 }
@@ -89,15 +89,15 @@ _IN_FORCE_TIMEOUT_SECONDS = 30.0
 
 
 def measure(run: Run) -> ReportTable:
-    """Measure the latency of pod creations at the client, and the increment of each kind."""
+    """Measure the latency of pod creations at the client, and the increment of each setup."""
     part = ReportTable(NAME, "Pod creation on a real API server, one connection, dry runs")
     address = non_loopback_address()
     run.log_progress("end to end: starting kube-apiserver and etcd")
     manifests = run.directory / "end-to-end"
     manifests.mkdir()
     (manifests / "policy.yaml").write_text(json.dumps(_POLICY))
-    for kind, name in _NAMESPACES.items():
-        metadata = {"name": name, "labels": _LABELS[kind]}
+    for setup, name in _NAMESPACES.items():
+        metadata = {"name": name, "labels": _LABELS[setup]}
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         (manifests / f"{name}.yaml").write_text(json.dumps(document))
     certs = certificates(run.directory / "certs-address", address)
@@ -105,15 +105,15 @@ def measure(run: Run) -> ReportTable:
         cluster = stack.enter_context(KubeCluster.start())
         log = run.directory / "end-to-end.log"
         server = stack.enter_context(serve_podsettle(certs, log, manifests=manifests, host=address))
-        for kind, namespace in _NAMESPACES.items():
+        for setup, namespace in _NAMESPACES.items():
             account = _POD["spec"]["serviceAccountName"]
-            cluster.namespace(namespace, _LABELS[kind], service_accounts=[account])
+            cluster.namespace(namespace, _LABELS[setup], service_accounts=[account])
         opt_in, selected = _register_webhooks(cluster, server)
-        for kind in (PODSETTLE, CLUSTER_WIDE):
-            _wait_until_in_force(cluster, kind)
+        for setup in (PODSETTLE, CLUSTER_WIDE):
+            _wait_until_in_force(cluster, setup)
         _add_native_policies(cluster, selected["matchConditions"])
-        for kind in (NATIVE, NATIVE_ONCE):
-            _wait_until_in_force(cluster, kind)
+        for setup in (NATIVE, NATIVE_ONCE):
+            _wait_until_in_force(cluster, setup)
         _check_same_pods(cluster)
         run.log_progress("end to end: creating pods")
         part.rows = _measure_latencies(run, cluster)
@@ -138,52 +138,52 @@ def measure(run: Run) -> ReportTable:
 
 
 def _measure_latencies(run: Run, cluster: KubeCluster) -> Rows:
-    """Create the pods, and return a row of figures for each kind of namespace."""
+    """Create the pods, and return a row of figures for each setup."""
     client = open_connection(cluster.url, cluster.ca_file)
     creator = _Creator(client, cluster.token)
     generator = random.Random(0)
-    kinds = list(_NAMESPACES)
+    setups = list(_NAMESPACES)
     for _ in range(max(10, run.profile.creates // 5)):
-        for kind in kinds:
-            creator.create(kind)
+        for setup in setups:
+            creator.create(setup)
     before = _call_counts(cluster)
-    p50: dict[str, list[float]] = {kind: [] for kind in kinds}
-    p99: dict[str, list[float]] = {kind: [] for kind in kinds}
+    p50: dict[str, list[float]] = {setup: [] for setup in setups}
+    p99: dict[str, list[float]] = {setup: [] for setup in setups}
     for _ in range(run.profile.rounds):
-        latencies: dict[str, list[float]] = {kind: [] for kind in kinds}
+        latencies: dict[str, list[float]] = {setup: [] for setup in setups}
         for _ in range(run.profile.creates):
             # A random order, because a creation can affect the next one.
-            generator.shuffle(kinds)
-            for kind in kinds:
-                latencies[kind].append(creator.create(kind) * 1e3)
-        for kind in kinds:
-            p50[kind].append(percentile(latencies[kind], 50))
-            p99[kind].append(percentile(latencies[kind], 99))
+            generator.shuffle(setups)
+            for setup in setups:
+                latencies[setup].append(creator.create(setup) * 1e3)
+        for setup in setups:
+            p50[setup].append(percentile(latencies[setup], 50))
+            p99[setup].append(percentile(latencies[setup], 99))
     client.close()
     after, pods = _call_counts(cluster), run.profile.rounds * run.profile.creates
     rows = {}
-    for kind in _NAMESPACES:
-        rows[kind] = {
-            "p50": Measurement(tuple(p50[kind]), "ms"),
-            "p99": Measurement(tuple(p99[kind]), "ms"),
+    for setup in _NAMESPACES:
+        rows[setup] = {
+            "p50": Measurement(tuple(p50[setup]), "ms"),
+            "p99": Measurement(tuple(p99[setup]), "ms"),
         }
-        if kind != NONE:
-            rows[kind][INCREMENT] = rows[kind]["p50"].minus(rows[NONE]["p50"])
-            rows[kind][INCREMENT_P99] = rows[kind]["p99"].minus(rows[NONE]["p99"])
-            rows[kind][CALLS] = Measurement(((after[kind] - before[kind]) / pods,))
+        if setup != NONE:
+            rows[setup][INCREMENT] = rows[setup]["p50"].minus(rows[NONE]["p50"])
+            rows[setup][INCREMENT_P99] = rows[setup]["p99"].minus(rows[NONE]["p99"])
+            rows[setup][CALLS] = Measurement(((after[setup] - before[setup]) / pods,))
     return rows
 
 
 def _call_counts(cluster: KubeCluster) -> dict[str, float]:
-    """Return the API server's count of calls of each kind."""
+    """Return the API server's count of calls of each setup."""
     text = cluster.request("GET", "/metrics").body["text"]
     return {
-        kind: sum(
+        setup: sum(
             float(count)
             for labels, count in re.findall(rf"^{metric}{{(.*)}} (\S+)$", text, re.MULTILINE)
             if f'{label}="{name}"' in labels.split(",")
         )
-        for kind, (metric, label, name) in _COUNTERS.items()
+        for setup, (metric, label, name) in _COUNTERS.items()
     }
 
 
@@ -195,33 +195,33 @@ class _Creator:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._number = 0
 
-    def create(self, kind: str) -> float:
+    def create(self, setup: str) -> float:
         """Create a pod as a dry run, and return the seconds until the end of the answer."""
         self._number += 1
-        pod = json.dumps(_make_pod(kind, f"build-run-{self._number:06}-unit-pod")).encode()
-        path = f"/api/v1/namespaces/{_NAMESPACES[kind]}/pods?dryRun=All"
+        pod = json.dumps(_make_pod(setup, f"build-run-{self._number:06}-unit-pod")).encode()
+        path = f"/api/v1/namespaces/{_NAMESPACES[setup]}/pods?dryRun=All"
         start = time.perf_counter()
         self._client.request("POST", path, pod, self._headers)
         response = self._client.getresponse()
         body = response.read()
         seconds = time.perf_counter() - start
         settled = b'"podsettle.dev/applied":' in body
-        if response.status != 201 or settled is (kind == NONE):
-            raise BenchError(f"{kind}: wrong answer: {response.status} {body[:500]!r}")
+        if response.status != 201 or settled is (setup == NONE):
+            raise BenchError(f"{setup}: wrong answer: {response.status} {body[:500]!r}")
         return seconds
 
 
-def _make_pod(kind: str, name: str) -> Json:
+def _make_pod(setup: str, name: str) -> Json:
     pod: Json = copy.deepcopy(_POD)
-    pod["metadata"] |= {"name": name, "namespace": _NAMESPACES[kind]}
+    pod["metadata"] |= {"name": name, "namespace": _NAMESPACES[setup]}
     return pod
 
 
-def _created_pod(cluster: KubeCluster, kind: str) -> Json:
-    """Return the pod that the API server would create."""
-    status, pod, _ = cluster.create_pod(_make_pod(kind, "probe"), dry_run=True)
+def _created_pod(cluster: KubeCluster, setup: str) -> Json:
+    """Return the pod that the API server would create in the namespace of this setup."""
+    status, pod, _ = cluster.create_pod(_make_pod(setup, "probe"), dry_run=True)
     if status != 201:
-        raise BenchError(f"{kind}: the API server rejects the pod: {status} {pod}")
+        raise BenchError(f"{setup}: the API server rejects the pod: {status} {pod}")
     return pod
 
 
@@ -230,7 +230,7 @@ def _is_settled(pod: Json) -> bool:
 
 
 def _check_same_pods(cluster: KubeCluster) -> None:
-    """Raise BenchError if podsettle and one of the other kinds make different pods."""
+    """Raise BenchError if podsettle and another setup make different pods."""
     expected = _without_creation_fields(_created_pod(cluster, PODSETTLE))
     for other in (CLUSTER_WIDE, NATIVE, NATIVE_ONCE):
         pod = _without_creation_fields(_created_pod(cluster, other))
@@ -269,17 +269,17 @@ def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
     # A policy's own change can cause its reinvocation, unlike a webhook's own change. The condition
     # prevents this for the first policy. The second policy is never reinvoked.
     not_settled = [condition for condition in conditions if condition["name"] == "not-settled"]
-    for kind, reinvocation, conditions_of_kind in (
+    for setup, reinvocation, match_conditions in (
         (NATIVE, "IfNeeded", not_settled),
         (NATIVE_ONCE, "Never", []),
     ):
-        name = _NAMESPACES[kind]
+        name = _NAMESPACES[setup]
         spec: dict[str, Any] = {
             "matchConstraints": {
                 "resourceRules": [_RULE],
                 "objectSelector": _POLICY["spec"]["podSelector"],
             },
-            "matchConditions": conditions_of_kind,
+            "matchConditions": match_conditions,
             "failurePolicy": "Fail",
             "reinvocationPolicy": reinvocation,
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
@@ -292,9 +292,9 @@ def _add_native_policies(cluster: KubeCluster, conditions: list[Json]) -> None:
         cluster.create(path, {"metadata": {"name": name}, "spec": binding})
 
 
-def _wait_until_in_force(cluster: KubeCluster, kind: str) -> None:
+def _wait_until_in_force(cluster: KubeCluster, setup: str) -> None:
     deadline = time.monotonic() + _IN_FORCE_TIMEOUT_SECONDS
-    while not _is_settled(_created_pod(cluster, kind)):
+    while not _is_settled(_created_pod(cluster, setup)):
         if time.monotonic() > deadline:
-            raise BenchError(f"timeout while waiting until {kind} is in force")
+            raise BenchError(f"timeout while waiting until {setup} is in force")
         time.sleep(0.05)
