@@ -6,7 +6,7 @@ shared thread pool, a few such look-ups would block all workers. The default exe
 workers, and the process waits for them when it exits. uvloop runs at most two look-ups at a time.
 
 Therefore each look-up runs in a daemon thread, which does not delay the exit of the process. The
-number of threads is limited, in total and per owner. A look-up beyond a limit is refused at once.
+number of threads is limited, in total and per owner. A look-up beyond a limit is refused.
 It is not queued, because it would wait for look-ups that hang.
 """
 

@@ -12,7 +12,7 @@ The name is required for pods with several containers.
 
 They raise `PodError` if the pod is the cause, `ApiError` if the API server refuses a request, and
 `Unreachable` if the API server cannot be reached. They raise `ApiError` and `Unreachable` after
-the last retry, or at once if a retry cannot help. Retries are logged to the logger
+the last retry, or immediately if a retry cannot help. Retries are logged to the logger
 `webhook.client`.
 
 `podsettle wait` and `podsettle logs` call these two functions.

@@ -121,11 +121,11 @@ class _Copy:
             self._run_id = last_run_id(watch.pod, self._container)
 
     async def read(self) -> None:
-        """Read one stream from the cursor. Return if the next stream may be opened at once.
+        """Read one stream from the cursor. Return if the next stream may be opened immediately.
 
         Raises an error if the next stream needs a pause. Sets `is_complete` if the log is complete.
         """
-        started, had_ended = time.monotonic(), self._run_ended
+        started_at, had_ended = time.monotonic(), self._run_ended
         following = self._follow and not had_ended
         any_new, error = await self._read_stream()
         if self._follow:
@@ -139,7 +139,7 @@ class _Copy:
             return
         # While the container writes nothing, the kubelet sends no response. A stream that was open
         # for a while without a byte is therefore not a failed attempt.
-        lasted = time.monotonic() - started
+        lasted = time.monotonic() - started_at
         stable = following and lasted >= self._settings.stable_after_seconds
         if not stable or isinstance(error, ApiError | NotYetError):
             raise error or NotYetError(

@@ -109,7 +109,7 @@ class PodWatch:
             while not self.deleted:
                 await self._backoff(self._watch)
                 if not self.deleted:
-                    # A proxy may end every watch at once. Do not send requests without a pause.
+                    # A proxy may end each watch immediately. Do not send requests without a pause.
                     await asyncio.sleep(self._backoff.first)
         except Exception as error:
             self._fail(error)

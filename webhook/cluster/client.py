@@ -62,7 +62,7 @@ class Page(msgspec.Struct):
     def items(self) -> Iterator[Json]:
         """The objects, decoded one at a time. Raises Unreachable.
 
-        To decode all objects of a page at once would take much memory and fragment the heap.
+        To decode all objects of a page together would take much memory and fragment the heap.
         """
         for raw_item in self.raw_items or ():
             try:

@@ -29,15 +29,17 @@ from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
 
-# A review waits less than this. If the answer comes later, the next review uses it.
+# The timeout of a request for a namespace. A review stops waiting earlier. An answer that comes
+# later is stored for the next review.
 _FETCH_TIMEOUT_SECONDS = 5.0
 # The maximum number of concurrent requests for namespaces. Clients could send reviews with invented
 # namespaces, which must not overload the API server.
 _MAX_FETCHES = 16
-# How long a failed request for a namespace is cached.
-_NOT_FOUND_TTL_SECONDS = 2.0
-# The maximum number of names in this cache, because clients can invent names.
-_MAX_NOT_FOUND = 1000
+# The time for which a failed request for a namespace is not repeated.
+_FETCH_RETRY_SECONDS = 2.0
+# The maximum number of namespaces whose failed request is remembered, because clients can invent
+# names.
+_MAX_FAILED_NAMESPACES = 1000
 # A DNS label (RFC 1123), as the API server requires.
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Only polling detects an upgrade of the API server, because no event announces it.
@@ -66,11 +68,15 @@ class KubernetesSource:
         self._server = server
         self._version: Version | None = None
         self._valid: dict[str, SettlePolicy] = {}
+        """The last valid state of each policy, by name."""
         self._invalid: dict[str, PolicyObject] = {}
+        """The policies whose current state has problems, by name."""
         self._uids_of_valid: dict[str, str] = {}
         self._rebuild_scheduled = self._nodes_stale = self._policies_stale = self._synced = False
         self._fetches: dict[str, asyncio.Task[Namespace | None]] = {}
-        self._failed_until: dict[str, float] = {}
+        self._fetch_retry_times: dict[str, float] = {}
+        """By namespace: the time after which a failed request may be repeated, by the clock of the
+        event loop."""
         self.observers: list[Callable[[], None]] = []
         """Callbacks, called after each change of the view."""
         self.statuses: dict[str, Json] = {}
@@ -156,7 +162,7 @@ class KubernetesSource:
         # A client chooses the name, and it becomes part of a path and of a log line.
         if not _NAMESPACE_NAME.fullmatch(name):
             return None
-        if asyncio.get_running_loop().time() < self._failed_until.get(name, 0.0):
+        if asyncio.get_running_loop().time() < self._fetch_retry_times.get(name, 0.0):
             return None
         # Single-flight: all reviews of a new namespace share one request.
         fetch = self._fetches.get(name)
@@ -183,10 +189,10 @@ class KubernetesSource:
             )
         except (ApiError, Unreachable) as error:
             log.warning("fetch namespace %s: %s", name, error)
-            if len(self._failed_until) >= _MAX_NOT_FOUND:
-                self._failed_until.clear()
-            until = asyncio.get_running_loop().time() + _NOT_FOUND_TTL_SECONDS
-            self._failed_until[name] = until
+            if len(self._fetch_retry_times) >= _MAX_FAILED_NAMESPACES:
+                self._fetch_retry_times.clear()
+            retry_time = asyncio.get_running_loop().time() + _FETCH_RETRY_SECONDS
+            self._fetch_retry_times[name] = retry_time
             return None
         return self.namespaces.objects.setdefault(name, read_namespace(document))
 
@@ -207,9 +213,9 @@ class KubernetesSource:
     def _rebuild(self) -> None:
         """Create a new view from the reflectors' objects, and call the observers."""
         self._rebuild_scheduled = False
-        # The decision cache compares the mapping of RuntimeClasses with the previous mapping, so a
-        # change needs a new mapping. The cache does not compare the mapping of namespaces, which is
-        # therefore not copied.
+        # The reflector changes its mapping in place. The decision cache detects a change of the
+        # RuntimeClasses by comparing the view's mapping with a stored one. So the view gets a copy.
+        # The cache does not compare the mapping of namespaces, so it is not copied.
         previous, current = self.view.runtime_classes, self.runtime_classes.objects
         view = replace(
             self.view,
@@ -222,7 +228,7 @@ class KubernetesSource:
         if self._nodes_stale:
             self._nodes_stale = False
             nodes = Nodes(self.nodes.objects.values())
-            if nodes != view.nodes:  # After a repeated list, they are often equal.
+            if nodes != view.nodes:  # They are often equal after the reflector lists again.
                 view = replace(view, nodes=nodes)
         if self._policies_stale:
             self._policies_stale = False

@@ -118,7 +118,7 @@ class Reflector(Generic[T]):
                     log.warning("watch %s: %s; %s", self._path, error, effect)
                 self.connected, self.problem = False, str(error)
                 if time.monotonic() - attempt_started_at > backoff:
-                    backoff = _MIN_BACKOFF_SECONDS  # The attempt did not fail at once.
+                    backoff = _MIN_BACKOFF_SECONDS  # The attempt did not fail immediately.
                 # Without jitter, all replicas would reconnect at the same moment.
                 await asyncio.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
                 backoff = min(backoff * 2, _MAX_BACKOFF_SECONDS)

@@ -38,8 +38,8 @@ from kubernetes.aio.config import load_incluster_config, load_kube_config
 
 __all__ = ["Configuration", "RestClient", "load_incluster_config", "load_kube_config"]
 
-# The maximum number of DNS look-ups in flight. While all of them hang, requests fail at once,
-# and their callers retry.
+# The maximum number of DNS look-ups in flight. While all of them hang, requests fail
+# immediately, and their callers retry.
 _MAX_NAME_LOOKUPS = 4
 
 

@@ -31,7 +31,7 @@ class WatchLimits:
     """
 
     answer_seconds: float = 10.0
-    """Maximum time to receive the response headers, which the API server sends at once."""
+    """Maximum time to receive the response headers, which the API server sends immediately."""
     silent_seconds: float = 75.0
     """Maximum time without a line. It is longer than the 60 s between bookmarks. Together with
     `answer_seconds` it is below 90 s."""

@@ -128,7 +128,7 @@ class WebhookConfiguration:
                 await asyncio.sleep(_SYNC_INTERVAL_SECONDS)
 
     async def _sync(self) -> str:
-        """Update the configuration if necessary. Return an error, or an empty text."""
+        """Update the configuration if necessary. Return why it failed, or an empty text."""
         if not self._may_write() or not self.exists or self._bundle() == b"":
             return ""
         current = {webhook["name"]: webhook for webhook in self._reflector.objects[self.name]}
@@ -140,7 +140,7 @@ class WebhookConfiguration:
             return str(error)
 
     async def _reconcile(self, current: dict[str, Json]) -> str:
-        """Patch the configuration if its webhooks, by name, differ from the desired webhooks.
+        """Patch the configuration if its webhooks are not as desired. `current` holds them by name.
 
         Return a text if another client keeps reverting the patches, else an empty text.
         """
@@ -164,7 +164,7 @@ class WebhookConfiguration:
             query, content_type = (f"fieldManager={FIELD_MANAGER}&force=true", APPLY)
         elif stale:
             # Server-side apply cannot delete a webhook whose caBundle another component has
-            # injected: that field would remain, and the API server rejects such a webhook.
+            # injected. A webhook with only that field would remain, and the API server rejects it.
             body = {"webhooks": [{"$patch": "delete", "name": name} for name in sorted(stale)]}
             query, content_type = (f"fieldManager={FIELD_MANAGER}", STRATEGIC_MERGE)
         else:
@@ -208,7 +208,7 @@ class _ConflictBackoff:
         return self._repetitions > _MAX_REPEATED_PATCHES
 
     def should_wait(self, body: Json) -> bool:
-        """Return whether to skip this patch for now. If the result is False, count it as sent."""
+        """Return whether to skip this patch for now. If the result is False, count the patch."""
         now = monotonic()
         elapsed = now - self._patched_at
         if body != self._body or elapsed > _MAX_BACKOFF_SECONDS:
@@ -258,6 +258,7 @@ def _decode_webhooks(configuration: Json) -> list[Json]:
 
 
 def _registered_webhook(webhook: Json) -> RegisteredWebhook:
+    """Convert a webhook of the configuration. It names a Service or a URL."""
     client = webhook["clientConfig"]
     service = client.get("service")
     host = (

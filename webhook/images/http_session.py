@@ -55,7 +55,7 @@ class HttpSession:
             ssl=context or client_context(),
             resolver=SsrfSafeResolver(
                 ThreadResolver(resolver, _owner.get),
-                unchecked=self._proxy.url.raw_host if self._proxy is not None else None,
+                unchecked_host=self._proxy.url.raw_host if self._proxy is not None else None,
             ),
             # If the limit of one owner is reached, aiohttp's cache would return this error to other
             # owners, too.
@@ -113,20 +113,20 @@ class SsrfSafeResolver(AbstractResolver):
     its address after the check (DNS rebinding).
     """
 
-    def __init__(self, inner: AbstractResolver, unchecked: str | None = None) -> None:
-        """Do not check the addresses of `unchecked`.
+    def __init__(self, inner: AbstractResolver, unchecked_host: str | None = None) -> None:
+        """Create a resolver that uses `inner`.
 
-        It is the host name of the proxy, which the operator of podsettle has configured.
+        `unchecked_host` is the host name of the operator's proxy. Its addresses are not checked.
         """
         self._inner = inner
-        self._unchecked = unchecked
+        self._unchecked_host = unchecked_host
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """Return the allowed addresses of a name. Raises OSError if none of them is allowed."""
         results = await self._inner.resolve(host, port, family)
-        if host == self._unchecked:
+        if host == self._unchecked_host:
             return results
         allowed = [result for result in results if not is_forbidden(result["host"])]
         if results and not allowed:

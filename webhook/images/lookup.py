@@ -42,7 +42,8 @@ _MAX_CONCURRENT = 64
 _MAX_CONCURRENT_PER_NAMESPACE = 12  # one tenant's slow registries leave look-ups for others
 _MAX_DETACHED = 256  # look-ups that continue after their caller's timeout
 _MAX_REPORTED_SECRET_PROBLEMS = 3
-# Each DNS look-up takes a thread. No namespace's pods need more registries than this at once.
+# Each DNS look-up takes a thread. No namespace's pods need more registries than this at
+# the same time.
 _MAX_DNS_LOOKUPS = 64
 _MAX_DNS_LOOKUPS_PER_NAMESPACE = 8
 

@@ -24,7 +24,7 @@ class InvalidReleaseError(ValueError):
 def parse_runtime_release(
     text: str, runtime: str, *, example: str, minors_that_need_patch: Collection[tuple[int, int]]
 ) -> Version:
-    """Parse a release such as `example`. It may have a prefix such as `cri-o://`.
+    """Parse a release, with or without the prefix `RUNTIME://`. `example` is a valid release.
 
     For the pairs of major and minor number in `minors_that_need_patch`, the text must include the
     patch number. Raises InvalidReleaseError if the text is not a release of the runtime.
@@ -36,7 +36,10 @@ def parse_runtime_release(
     if match is None or version is None:
         raise InvalidReleaseError(f"{text!r} is not a version such as {example}")
     if match[1] is None and version[:2] in minors_that_need_patch:
-        raise InvalidReleaseError(f"{release} could be {version}: give the whole release")
+        raise InvalidReleaseError(
+            f"{release} has no patch number, but the result depends on it: give the whole release, "
+            f"such as {example}"
+        )
     return version
 
 

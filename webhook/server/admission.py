@@ -162,7 +162,7 @@ class AdmissionHandler:
             await respond(send, 200, answer, JSON, *close)
 
     async def _read_body(self, body: Body, receive: Receive, seconds: float) -> None:
-        """Read an incomplete body. The request counts as in flight only when this is done."""
+        """Read an incomplete body. The request counts against the limit only after that."""
         excluded = self._in_flight.excluded
         excluded.add(body)
         try:

@@ -3,7 +3,7 @@
 After a pod begins to terminate, the API server continues to use its open connections to the pod,
 and the Service routes new connections to the pod for a moment. Therefore the server does this:
 
-- The readiness check fails at once.
+- The readiness check fails immediately.
 - Reviews are still answered. Each answer contains `Connection: close`.
 - The process exits when no more reviews arrive. Probes do not delay the exit.
 

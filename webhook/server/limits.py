@@ -48,8 +48,8 @@ class Limits:
     that sends slowly occupies memory that other reviews need."""
     drain_body_timeout_seconds: float = 5.0
     """Maximum time to receive the rest of a body whose request was answered early. If the server
-    closed the connection at once, a Go client could fail to write the body, and would then not read
-    the answer (`mapRoundTripError` in net/http)."""
+    closed the connection immediately, a Go client could fail to write the body, and would then not
+    read the answer (`mapRoundTripError` in net/http)."""
     write_timeout_seconds: float = 7.0
     """Maximum time for a client to read its answers after the write buffer has reached
     `write_high_water_bytes`."""

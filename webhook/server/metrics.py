@@ -175,7 +175,7 @@ class Metrics:
             "podsettle_requests_in_flight",
             "Two kinds of requests in progress: requests to /mutate that wait for the rest of a "
             "body, for a namespace or for an image look-up, and requests to other paths. A review "
-            "that does not have to wait is answered at once, and is not counted.",
+            "that does not have to wait is answered immediately, and is not counted.",
             registry=self.registry,
         )
         self._check_ready = Gauge(

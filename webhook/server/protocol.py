@@ -7,8 +7,8 @@ protocol and the application. These are reviews that need a look-up or the rest 
 that are not reviews, and requests that the fast path cannot parse.
 
 uvicorn has no time limit for headers, for the rest of a body whose request was answered early, or
-for clients that do not read. This module adds these limits. For a usual review, they only set a
-flag.
+for clients that do not read. This module adds these limits. For a review on the fast path, they
+only check a flag.
 
 Long because the fast path and the limits use the same state of a connection.
 """
@@ -40,7 +40,7 @@ _UPGRADE_ERROR = "This server supports HTTP/1.1 only: send no Upgrade header, an
 
 
 def should_close(goaway_chance: float) -> bool:
-    """Return True with the given probability: the server then closes a connection."""
+    """Return at random whether to close a connection. The argument is the probability of True."""
     return random() < goaway_chance  # noqa: S311
 
 
@@ -111,9 +111,9 @@ class RequestTiming:
     def __init__(self, received_at: float, cycle: RequestResponseCycle) -> None:
         self.received_at = received_at
         """By `time.monotonic`."""
-        # This reference is weak, because the cycle refers to the request's state, and the state to
-        # this object. A strong reference would create a reference cycle, which would keep the
-        # connection's buffers in memory until the next garbage collection.
+        # This reference is weak, because the RequestResponseCycle refers to the request's state,
+        # and the state refers to this object. With a strong reference, only the next garbage
+        # collection would free the three objects and the connection's buffers.
         self._cycle = ref(cycle)
 
     @property
@@ -214,12 +214,12 @@ class FastPathProtocol(HttpToolsProtocol):
         head = parse_review_head(data[:end]) if end >= len(HEAD_END) else None
         if head is None:
             return False
-        missing = end + head.length - len(data)
-        if missing > 0:
+        missing_bytes = end + head.length - len(data)
+        if missing_bytes > 0:
             return self._await_body(data)
         # Pipelined requests are passed to uvicorn, so that the loop reads from other clients
         # between them.
-        if missing < 0 or self.flow.write_paused:
+        if missing_bytes < 0 or self.flow.write_paused:
             return False
         answer = self._handle_sync(data[end:], head.deadline_seconds, self._received_at)
         if answer is None:
@@ -302,7 +302,7 @@ class AdmissionProtocol(FastPathProtocol):
     """The write timeout, which aborts the connection of a client that does not read."""
     _idle_timer: asyncio.TimerHandle | None = None
     """A timer that repeatedly checks whether the connection is idle. To reset a timer for each
-    review would take longer than to parse its head."""
+    review would take longer than to parse the review's head."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the idle timer, which also closes connections that never send a request."""
@@ -414,8 +414,8 @@ class AdmissionProtocol(FastPathProtocol):
             return
         if not self._head_bytes:
             self._set_timer(self._limits.header_timeout_seconds)
-            # This data may begin with the end of the previous request, so its length is unknown and
-            # it counts as one byte.
+            # This data may begin with the end of the previous request, so the length of these
+            # headers is unknown. They count as one byte.
             received_bytes = 1
         self._head_bytes += received_bytes
         limit = self._limits.max_header_bytes

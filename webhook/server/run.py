@@ -101,7 +101,7 @@ class _Server(uvicorn.Server):
         self._draining = False
 
     def handle_exit(self, _sig: int, _frame: FrameType | None) -> None:
-        """Start the drain. Exit at once after a second signal.
+        """Start the drain. Exit immediately after a second signal.
 
         This method must not log, because the signal may have interrupted a call of the logger.
         """

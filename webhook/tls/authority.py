@@ -3,7 +3,7 @@
 This module does no input or output. Its input is the stored certificates, the time and the CAs
 that clients trust. Its output is the certificates to store. The rules:
 
-- A leaf is replaced after two thirds of its lifetime, and at once if its names are not the
+- A leaf is replaced after two thirds of its lifetime, or earlier if its names are not the
   configured ones, if its key does not match, or if no stored CA has issued it.
 - A new CA is created after two thirds of the lifetime of the old one. The old CA stays trusted
   until it expires. It signs leaves until clients have had the time to receive the new CA. A leaf
@@ -172,8 +172,8 @@ def _usable_signers(
 ) -> tuple[KeyPair, ...]:
     """Return the CAs that are valid and have a key, newest first."""
     # A CA that is not valid yet was created by a replica whose clock was ahead.
-    started = (ca for ca in cas if ca.not_valid_before_utc <= now)
-    return tuple(KeyPair(ca, key) for ca in started for key in keys if _is_key_of(key, ca))
+    already_valid = (ca for ca in cas if ca.not_valid_before_utc <= now)
+    return tuple(KeyPair(ca, key) for ca in already_valid for key in keys if _is_key_of(key, ca))
 
 
 def _is_valid(

@@ -160,10 +160,10 @@ async def test_invalid_proxy_url_is_reported_without_its_password(
 
 async def test_proxy_host_may_have_a_forbidden_address() -> None:
     """The operator chooses the proxy. Users choose the names of images."""
-    checking = SsrfSafeResolver(ThreadedResolver(), unchecked="localhost")
+    checking = SsrfSafeResolver(ThreadedResolver(), unchecked_host="localhost")
     assert [each["host"] for each in await checking.resolve("localhost")]
     with pytest.raises(OSError, match="refusing to connect"):
-        await SsrfSafeResolver(ThreadedResolver(), unchecked="other").resolve("localhost")
+        await SsrfSafeResolver(ThreadedResolver(), unchecked_host="other").resolve("localhost")
 
 
 def proxy_of(**environment: str) -> Proxy | None:

@@ -83,7 +83,7 @@ class PolicySet:
         self._coverage_cache_bytes = 0
         # Thousands of namespaces share a few dozen sets of policies.
         self._groups: dict[tuple[int, ...], PolicyGroup] = {(): _NO_POLICIES}
-        self._grouped_policies = 0
+        self._grouped_policy_count = 0
         self._plan_cache = PlanCache(self._policies)
 
     def with_own_caches(self) -> PolicySet:
@@ -131,14 +131,14 @@ class PolicySet:
         """Return the group of the policies with these ranks."""
         group = self._groups.get(ranks)
         if group is None:
-            if self._grouped_policies + len(ranks) > MAX_GROUPED_POLICIES:
+            if self._grouped_policy_count + len(ranks) > MAX_GROUPED_POLICIES:
                 # Clears the coverage cache too, because its entries refer to the groups.
                 self._clear_caches()
             group = PolicyGroup(
                 tuple(self._policies[rank] for rank in ranks), ranks, self._plan_cache
             )
             self._groups[ranks] = group
-            self._grouped_policies += len(ranks)
+            self._grouped_policy_count += len(ranks)
         return group
 
     def _compute_coverage(self, namespace: Namespace, own_namespace: str | None) -> Coverage:

@@ -58,8 +58,9 @@ _MAX_ENTRIES = 100
 
 
 def _add_mirror_rules(schema: dict[str, Any]) -> None:
-    # The API server drops entries that are null unless they are nullable. podsettle would then ask
-    # the registry itself instead of its mirror.
+    # Without `nullable`, the API server would silently drop an entry whose mirror is null, and
+    # podsettle would ask the registry itself. `nullable` keeps the entry, and the second rule
+    # rejects it.
     for values in schema["patternProperties"].values():
         values["nullable"] = True
     schema["x-kubernetes-validations"] = [

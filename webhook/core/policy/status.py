@@ -40,16 +40,17 @@ class Condition(NamedTuple):
     message: str
 
 
-def accepted(problems: Sequence[FieldError], in_force: bool) -> Condition:
+def accepted(problems: Sequence[FieldError], earlier_in_force: bool) -> Condition:
     """Return the condition Accepted: whether the policy is valid.
 
-    `in_force` says whether an earlier, valid state of an invalid policy is in force.
+    `earlier_in_force` says whether an earlier, valid state of the policy is in force. It matters
+    only for an invalid policy.
     """
     if not problems:
         return Condition("Accepted", "True", "Valid", "The policy is in force.")
     left = len(problems) - _MAX_ERRORS
     listed = "; ".join(map(str, problems[:_MAX_ERRORS])) + (f"; {left} more" if left > 0 else "")
-    what = "The last valid state stays in force" if in_force else "Not in force"
+    what = "The last valid state stays in force" if earlier_in_force else "Not in force"
     return Condition("Accepted", "False", "Invalid", f"{what}: {listed}")
 
 
@@ -142,13 +143,13 @@ def still_needed(policy: SettlePolicy, view: ClusterView) -> Condition:
     needs = tuple(_needs(policy, view))
     # The policy is needed if one remedy is. It may be removed only if every remedy may be.
     for status in ("True", "Unknown", "False"):
-        found = [need for need in needs if need.status == status]
-        if found:
+        deciding = [need for need in needs if need.status == status]
+        if deciding:
             break
     message = " ".join(need.sentence(alone=len(needs) == 1) for need in needs)
     if status == "False":
         message += " The policy can be removed."
-    return Condition("StillNeeded", found[0].status, found[0].reason, message)
+    return Condition("StillNeeded", deciding[0].status, deciding[0].reason, message)
 
 
 class _Need(NamedTuple):
@@ -171,15 +172,17 @@ class _NodeSet(NamedTuple):
     nodes: tuple[Node, ...]
     description: str = ""
 
-    def need(self, remedies: tuple[str, ...], has: Callable[[Node], bool], what: str) -> _Need:
-        """Return whether remedies are needed: whether a node `has` the problem.
+    def need(
+        self, remedies: tuple[str, ...], is_affected: Callable[[Node], bool], what: str
+    ) -> _Need:
+        """Return whether remedies are needed: whether a node is affected.
 
-        `what` names the software that has the problem.
+        `what` names the affected software, for the message.
         """
         count = len(self.nodes)
         if not count:
             return _Need("Unknown", "NoNodes", f"no node{self.description} is known", remedies)
-        affected = [node for node in self.nodes if has(node)]
+        affected = [node for node in self.nodes if is_affected(node)]
         if not affected:
             message = f"none of {count} nodes{self.description} runs {what}"
             return _Need("False", "NodesAreFixed", message, remedies)
@@ -202,37 +205,37 @@ def _needs(policy: SettlePolicy, view: ClusterView) -> Iterator[_Need]:
         if runtime_class and not only_volatile
         else all_nodes
     )
-    judged: list[str] = []
+    covered: list[str] = []
 
     remedies = tuple(name for name in names if name in ("postInitSleep", "retryInitExit255"))
     if remedies:
         yield nodes.need(
             remedies, lambda n: is_affected_by_cri_o_9840(n.runtime), "an affected CRI-O"
         )
-        judged += remedies
+        covered += remedies
     if relabel:
         # The remedy annotates only pods that run under its class.
         class_name = relabel.runtime_class_name
         yield _relabelling_need(_nodes_of_class(class_name, view) if class_name else nodes)
-        judged.append("skipSELinuxRelabel")
+        covered.append("skipSELinuxRelabel")
     if only_volatile:
         what = "a runtime other than CRI-O 1.22 or later"
         yield all_nodes.need(
             ("runtimeClass",), lambda n: not makes_volatile_mounts(n.runtime), what
         )
-        judged.append("runtimeClass")
+        covered.append("runtimeClass")
 
-    others = [name for name in names if name not in judged]
-    if others:
-        message = f"no release that podsettle knows makes {', '.join(others)} unnecessary"
+    remaining = [name for name in names if name not in covered]
+    if remaining:
+        message = f"no release that podsettle knows makes {', '.join(remaining)} unnecessary"
         yield _Need("True", "NoReleaseCures", message)
 
 
 def _relabelling_need(nodes: _NodeSet) -> _Need:
     """Return whether skipSELinuxRelabel is needed.
 
-    CRI-O relabels every volume until Kubernetes locks SELinuxMount on. From then on it depends on
-    the volume.
+    CRI-O relabels every volume until Kubernetes locks SELinuxMount on. After that, CRI-O relabels
+    only some volumes.
     """
     remedies = ("skipSELinuxRelabel",)
     need = nodes.need(remedies, _relabels_volumes, "CRI-O below Kubernetes 1.37")
@@ -269,31 +272,33 @@ def _nodes_of_class(name: str, view: ClusterView) -> _NodeSet:
 
 
 def merge_conditions(
-    wanted: Iterable[Condition], stored: Iterable[Mapping[str, Any]], generation: int, now: str
+    conditions: Iterable[Condition], stored: Iterable[Mapping[str, Any]], generation: int, now: str
 ) -> list[Json]:
-    """Return the wanted conditions in the form in which the API stores them.
+    """Return the conditions in the form in which the API stores them.
 
     A condition with the same status as the stored one keeps its lastTransitionTime. Any other
     condition gets `now`.
     """
-    before = {condition.get("type"): condition for condition in stored}
+    stored_by_type = {condition.get("type"): condition for condition in stored}
     return [
         {
             "type": condition.type,
             "status": condition.status,
             "observedGeneration": generation,
-            "lastTransitionTime": _transition_time(condition, before.get(condition.type), now),
+            "lastTransitionTime": _transition_time(
+                condition, stored_by_type.get(condition.type), now
+            ),
             "reason": condition.reason,
             "message": condition.message,
         }
-        for condition in wanted
+        for condition in conditions
     ]
 
 
-def _transition_time(condition: Condition, before: Mapping[str, Any] | None, now: str) -> str:
-    if before is None or before.get("status") != condition.status:
+def _transition_time(condition: Condition, stored: Mapping[str, Any] | None, now: str) -> str:
+    if stored is None or stored.get("status") != condition.status:
         return now
-    return str(before.get("lastTransitionTime", now))
+    return str(stored.get("lastTransitionTime", now))
 
 
 def _list_nodes(nodes: Sequence[Node]) -> str:

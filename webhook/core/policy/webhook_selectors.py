@@ -120,14 +120,14 @@ def webhook_selectors(policies: Iterable[SettlePolicy]) -> WebhookSelectors:
 def _merge_into_one(pairs: Iterable[SelectorPair], reason: str) -> WebhookSelectors:
     """Return one webhook for all pairs, with the requirements that they have in common."""
     namespaces, pods, named_namespaces = zip(*pairs, strict=True)
-    both = SelectorPair(
+    common = SelectorPair(
         frozenset.intersection(*namespaces),
         frozenset.intersection(*pods),
         frozenset().union(*named_namespaces),
     )
-    if both.size_bytes > MAX_SELECTOR_BYTES:
-        both = both._replace(namespaces=frozenset(), pods=frozenset())
-    return WebhookSelectors({CLUSTER_WEBHOOK: both}, reason)
+    if common.size_bytes > MAX_SELECTOR_BYTES:
+        common = common._replace(namespaces=frozenset(), pods=frozenset())
+    return WebhookSelectors({CLUSTER_WEBHOOK: common}, reason)
 
 
 def _requirements(selector: LabelSelector) -> Iterator[LabelRequirement]:

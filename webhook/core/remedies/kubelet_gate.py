@@ -61,7 +61,13 @@ _COMMAND_ON_AFFECTED_NODES = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", 
 
 
 def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> Iterator[Outcome]:
-    """Add the gate after the other init containers, or before the one that sets up a mesh."""
+    """Add the gate after the other init containers, or before the one that sets up a mesh.
+
+    If another webhook has added a mesh, an existing gate may be unable to connect. Then move it
+    before the init container that redirects connections. Without such a container, the mesh's proxy
+    is itself an init container (a native sidecar), and the gate moves to the end.
+    This is after the proxy.
+    """
     inits = pod.spec.init_containers or []
     gate_index = next(
         (i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None
@@ -96,13 +102,13 @@ def _is_needed_before_certificate(pod: Pod, namespace: str) -> bool:
     owners = (pod.metadata and pod.metadata.owner_references) or ()
     return (
         any(owner.kind == "DaemonSet" for owner in owners)
-        or any(map(_tolerates_everything, pod.spec.decoded_tolerations))
+        or any(map(_tolerates_every_no_schedule_taint, pod.spec.decoded_tolerations))
         or pod.spec.priority_class_name == "system-node-critical"
         or (bool(pod.spec.host_network) and namespace.startswith(SYSTEM_NAMESPACE_PREFIXES))
     )
 
 
-def _tolerates_everything(toleration: Toleration) -> bool:
+def _tolerates_every_no_schedule_taint(toleration: Toleration) -> bool:
     return (
         not toleration.key
         and toleration.operator == "Exists"
@@ -111,7 +117,7 @@ def _tolerates_everything(toleration: Toleration) -> bool:
 
 
 def _is_name_taken(pod: Pod, inits: Sequence[Container]) -> bool:
-    """Return whether a container that is not the gate has the gate's name, or two have it."""
+    """Return whether a container other than the gate has its name, or two containers have it."""
     if any(container.name == KUBELET_GATE for container in pod.spec.containers or ()):
         return True
     gates = [container for container in inits if container.name == KUBELET_GATE]

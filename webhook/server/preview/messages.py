@@ -1,8 +1,8 @@
 """The messages between the server and the worker process, as frames on a Unix socket.
 
 A frame is a length of four bytes, big-endian, and a message in MessagePack. The server sends its
-view of the cluster in parts, because encoding the whole view at once would block the event loop.
-Each part takes a few milliseconds. The view is sent without namespaces, because there can be
+view of the cluster in parts, because encoding the whole view in one step would block the event
+loop. Each part takes a few milliseconds. The view is sent without namespaces, because there can be
 thousands. The worker requests each namespace that it needs.
 """
 

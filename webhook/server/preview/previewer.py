@@ -72,7 +72,7 @@ class Previewer:
         self._ending_tasks: set[asyncio.Task[Any]] = set()
 
     async def preview(self, options: PreviewOptions, body: Sequence[bytes]) -> PreviewAnswerText:
-        """Return the answer to a body in pieces. The caller releases it. Raises PreviewError."""
+        """Return the answer. The caller must release it. Raises PreviewError."""
         if self._waiting_count >= self._limits.max_pending:
             self._count("overloaded")
             raise PreviewError(
@@ -147,13 +147,13 @@ class Previewer:
                     result = await worker.run(message, body, images, reserve)
             except TimeoutError:
                 self._count("deadline")
-                seconds = f"{self._limits.deadline_seconds:g} s"
+                limit = f"{self._limits.deadline_seconds:g} s"
                 log.warning(
-                    "preview: worker killed after %s; the input has %d bytes", seconds, body_bytes
+                    "preview: worker killed after %s; the input has %d bytes", limit, body_bytes
                 )
                 raise PreviewError(
                     422,
-                    f"this preview takes longer than {seconds}: send the input in parts, or use "
+                    f"this preview takes longer than {limit}: send the input in parts, or use "
                     "`podsettle preview`, which has no such limit",
                 ) from None
             if result.refusal is not None and result.out_of_memory:
@@ -186,13 +186,13 @@ class Previewer:
     @asynccontextmanager
     async def _worker(self) -> AsyncIterator[PreviewProcess]:
         """Yield a worker with the current view. If the block raises, the worker is killed."""
-        started = self._current_or_new()
+        worker_start = self._current_or_new()
         in_use = False
         try:
             try:
                 # A cancelled request does not cancel the start, because the next request needs a
                 # worker too.
-                worker = await asyncio.shield(started)
+                worker = await asyncio.shield(worker_start)
                 in_use = True
                 async with asyncio.timeout(self._limits.start_seconds):
                     await worker.send_view(self._view())
@@ -207,9 +207,9 @@ class Previewer:
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and not in_use:
                 raise
-            ended = self._end(started, kill=True)
+            exit_task = self._end(worker_start, kill=True)
             if isinstance(error, WorkerError | OSError):
-                await self._report_crash(error, ended)
+                await self._report_crash(error, exit_task)
                 raise PreviewError(
                     500,
                     "the preview process ended unexpectedly; try again, and if this happens "
@@ -217,9 +217,10 @@ class Previewer:
                 ) from None
             raise
 
-    async def _report_crash(self, error: Exception, ended: asyncio.Task[int | None]) -> None:
+    async def _report_crash(self, error: Exception, exit_task: asyncio.Task[int | None]) -> None:
+        """Log the error and the exit code of the worker, when the worker has ended."""
         self._count("crashed")
-        code = await asyncio.shield(ended)
+        code = await asyncio.shield(exit_task)
         exit_code = "" if code is None else f" (exit code {code})"
         log.error("preview: the worker process failed: %s%s", error, exit_code)
 
@@ -237,12 +238,12 @@ class Previewer:
         return task
 
     def _end(
-        self, started: asyncio.Task[PreviewProcess], *, kill: bool
+        self, worker_start: asyncio.Task[PreviewProcess], *, kill: bool
     ) -> asyncio.Task[int | None]:
         """End a worker in the background. The next preview starts a new one."""
-        if self._worker_start is started:
+        if self._worker_start is worker_start:
             self._worker_start = None
-        ending = asyncio.create_task(_close(started, kill=kill))
+        ending = asyncio.create_task(_close(worker_start, kill=kill))
         self._ending_tasks.add(ending)
         ending.add_done_callback(self._ending_tasks.discard)
         return ending
@@ -261,10 +262,10 @@ def _is_alive(task: asyncio.Task[PreviewProcess]) -> bool:
     return not task.cancelled() and task.exception() is None and task.result().alive
 
 
-async def _close(started: asyncio.Task[PreviewProcess], *, kill: bool) -> int | None:
+async def _close(worker_start: asyncio.Task[PreviewProcess], *, kill: bool) -> int | None:
     """End a worker and return its exit code, or None if it never started."""
     try:
-        worker = await started
+        worker = await worker_start
     except (WorkerError, OSError):  # TimeoutError is an OSError.
         return None
     return await worker.close(kill=kill)
@@ -273,7 +274,7 @@ async def _close(started: asyncio.Task[PreviewProcess], *, kill: bool) -> int | 
 async def _look_up(
     images: ImageLookup, missing: Sequence[MissingImage], seconds: float
 ) -> list[KnownImage]:
-    """Look images up in batches, because hundreds of tasks at once would block the event loop.
+    """Look images up in batches, because hundreds of concurrent tasks would block the event loop.
 
     Images without a result after `seconds` count as unavailable.
     """

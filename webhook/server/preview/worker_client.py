@@ -107,7 +107,7 @@ class PreviewProcess:
             async with asyncio.timeout(seconds):
                 message = await worker._receive()
             if not isinstance(message, Ready):
-                raise WorkerError(f"it sent {type(message).__name__} first")
+                raise WorkerError(f"it sent {type(message).__name__} instead of Ready")
         except BaseException:
             await worker.close(kill=True)
             raise

@@ -52,12 +52,12 @@ def test_valid_policy_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("in_force", "what"),
+    ("earlier_in_force", "what"),
     [(True, "The last valid state stays in force: "), (False, "Not in force: ")],
 )
-def test_invalid_policy_lists_errors_with_their_paths(in_force: bool, what: str) -> None:
+def test_invalid_policy_lists_errors_with_their_paths(earlier_in_force: bool, what: str) -> None:
     problems = [FieldError(("spec", "a", n), "is wrong") for n in range(12)]
-    found = accepted(problems, in_force)
+    found = accepted(problems, earlier_in_force)
     assert found[:3] == ("Accepted", "False", "Invalid")
     assert found.message.startswith(what + "spec.a[0]: is wrong; spec.a[1]: is wrong; ")
     assert found.message.endswith("; 2 more")
