@@ -70,7 +70,7 @@ class RegistryClient:
     ) -> RepositoryClient:
         """Return a client for one repository.
 
-        Its DNS look-ups count against the limit of `owner`.
+        Its DNS look-ups count against the limit of `owner`, the namespace of the pod.
         """
         return RepositoryClient(self._session, registry, credential, owner)
 

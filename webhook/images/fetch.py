@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class CredentialRotation:
+class CredentialTrials:
     """Sends requests to a registry with each credential in order.
 
     Later requests begin with the credential that the registry accepted.

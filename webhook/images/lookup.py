@@ -23,7 +23,7 @@ from webhook.core.pull_secrets import PullSecrets
 from webhook.dns_resolver import Resolver
 from webhook.images.cache import SingleFlightCache, TooManyError, bytes_of
 from webhook.images.errors import LookupFailedError
-from webhook.images.fetch import CredentialRotation, fetch_config
+from webhook.images.fetch import CredentialTrials, fetch_config
 from webhook.images.keyring import Credential, Keyring, read_keyring
 from webhook.images.reference import Reference, parse_reference, registry_of
 
@@ -202,14 +202,14 @@ class ImageLookup:
                 credentials: tuple[Credential, ...] = ()
                 if keyring.entries:
                     credentials = await asyncio.to_thread(keyring.matching, registry.name)
-                rotation = CredentialRotation(
+                trials = CredentialTrials(
                     self._get_client(),
                     registry,
                     credentials,
                     _owner(query),
                     self._limits.step_timeout,
                 )
-                found = await self._fetch(rotation, reference, query)
+                found = await self._fetch(trials, reference, query)
         except (ValueError, TooManyError) as error:
             return Unavailable(f"{reference}: {error}")
         if isinstance(found, Unavailable):
@@ -218,16 +218,16 @@ class ImageLookup:
         return found
 
     async def _fetch(
-        self, rotation: CredentialRotation, reference: Reference, query: ImageQuery
+        self, trials: CredentialTrials, reference: Reference, query: ImageQuery
     ) -> ImageConfig | Unavailable:
         """Resolve the tag and fetch the configuration, each from its cache if possible."""
         architectures, owner = query.architectures, _owner(query)
-        key = (rotation.registry, self._fingerprint(rotation.credentials))
+        key = (trials.registry, self._fingerprint(trials.credentials))
         digest: str | Unavailable = reference.digest
         if not digest:
             digest = await self._digests.get(
                 (*key, reference.tag),
-                lambda: self._counted(rotation.run(lambda client: client.digest(reference.tag))),
+                lambda: self._counted(trials.run(lambda client: client.digest(reference.tag))),
                 owner,
             )
         if isinstance(digest, Unavailable):
@@ -235,7 +235,7 @@ class ImageLookup:
         return await self.configs.get(
             (*key, digest, architectures),
             lambda: self._counted(
-                rotation.run(lambda client: fetch_config(client, digest, architectures))
+                trials.run(lambda client: fetch_config(client, digest, architectures))
             ),
             owner,
         )

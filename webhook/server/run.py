@@ -121,7 +121,8 @@ class _Server(uvicorn.Server):
                 self._drain.idle_seconds,
                 self._drain.timeout_seconds,
             )
-            # uvicorn, the application and the protocol all send these headers with every answer.
+            # Every answer contains default_headers, which uvicorn builds from encoded_headers each
+            # second. Both change, so that the next answer already has the header.
             self.config.encoded_headers.append(CLOSE)
             self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         if not self._drain.finished():

@@ -120,7 +120,7 @@ async def test_need_depends_on_nodes_of_the_class_and_on_volumes_from_1_37(
             lambda e=expected: conditions(own_cluster, "pooled").get("StillNeeded") == e  # type: ignore[misc]
         )
     message = status(own_cluster, "pooled")["conditions"][2]["message"]
-    assert message.startswith("The CRI-O of 1 of 1 nodes of RuntimeClass pooled relabels only ")
+    assert message.startswith("On 1 of 1 nodes of RuntimeClass pooled, CRI-O relabels only ")
     for path in (
         "/api/v1/nodes/inside",
         "/api/v1/nodes/outside",

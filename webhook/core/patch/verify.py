@@ -74,8 +74,8 @@ def verify_patch(before: dict[str, Any], after: dict[str, Any]) -> None:
     - restart rules of an init container that had no restartPolicy;
     - podsettle's own init containers, with the helper first.
 
-    If a command of an image is wrapped, `before` contains it and its arguments, as if the pod had
-    set them. So the check can compare them with `after`.
+    If podsettle wraps the entrypoint of an image, `before` must contain the entrypoint and its
+    arguments as if the pod had set them. The check compares them with `after`.
     """
     old, new = before["spec"], after["spec"]
     _require(after.keys() <= {"metadata", "spec"}, "top-level keys")

@@ -95,8 +95,8 @@ class Remedies(StrictModel):
         if all(getattr(self, name) is None for name in type(self).model_fields):
             for name in self.model_fields_set:
                 field = type(self).model_fields[name]
-                about = {"at": [field.alias or name], "write": _minimal_value(field.annotation)}
-                raise PydanticCustomError("empty_remedy", "is empty; {write}", about)
+                about = {"at": [field.alias or name], "advice": _empty_advice(field.annotation)}
+                raise PydanticCustomError("empty_remedy", "is empty; {advice}", about)
             raise PydanticCustomError("no_remedy", "no remedy is set: name at least one")
         one = self.runtime_class.name if self.runtime_class else None
         other = self.skip_selinux_relabel and self.skip_selinux_relabel.runtime_class_name
@@ -109,8 +109,8 @@ class Remedies(StrictModel):
         return self
 
 
-def _minimal_value(annotation: Any) -> str:
-    """Return advice on the shortest value for a remedy with this annotation."""
+def _empty_advice(annotation: Any) -> str:
+    """Return what to write in place of an empty value of a remedy with this annotation."""
     model = model_of(annotation)
     if model is None:
         return f"write {get_args(get_args(annotation)[0])[0]}"
@@ -173,7 +173,10 @@ class SettlePolicySpec(StrictModel):
         return {name: by_name[name] for name in REMEDIES if by_name[name] is not None}
 
     def runtime_classes(self) -> tuple[str, ...]:
-        """Return the RuntimeClass that the remedies set, or an empty tuple if they set none."""
+        """Return the name of the remedies' RuntimeClass in a tuple, which may be empty.
+
+        Validation allows only one class.
+        """
         class_remedy = self.remedies.runtime_class
         relabel = self.remedies.skip_selinux_relabel
         names = (class_remedy and class_remedy.name, relabel and relabel.runtime_class_name)

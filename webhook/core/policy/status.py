@@ -245,9 +245,9 @@ def _relabelling_need(nodes: _NodeSet) -> _Need:
     if not count:
         return nodes.need(remedies, lambda _node: False, "CRI-O")
     message = (
-        f"the CRI-O of {count} of {len(nodes.nodes)} nodes{nodes.description} relabels only what "
-        "Kubernetes 1.37's SELinuxMount leaves to it, such as volumes whose CSIDriver lacks "
-        "seLinuxMount: true; podsettle does not know whether such volumes exist"
+        f"on {count} of {len(nodes.nodes)} nodes{nodes.description}, CRI-O relabels only volumes "
+        "that SELinuxMount of Kubernetes 1.37 does not mount with a label, such as those whose "
+        "CSIDriver lacks seLinuxMount: true; podsettle does not know whether such volumes exist"
     )
     return _Need("Unknown", "VolumesNotSeen", message, remedies)
 

@@ -74,8 +74,9 @@ def cluster_webhooks(opt_in: Mapping[str, Any], selectors: WebhookSelectors) -> 
 
     `opt_in` is the entry OPT_IN_WEBHOOK of the configuration.
 
-    The API server evaluates a pod's labels when it reaches the webhook. It ignores a label that a
-    later webhook adds: it reinvokes only webhooks that matched the first time (kubernetes
+    The objectSelector of a cluster webhook sees the labels that the pod has when the API server
+    comes to that webhook. A label that a later webhook adds has no effect, because the API server
+    reinvokes only webhooks that matched the first time (kubernetes
     `admission/plugin/webhook/mutating/dispatcher.go`).
     """
     configured = opt_in.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS)

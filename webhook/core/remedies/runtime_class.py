@@ -42,8 +42,8 @@ def apply(
     if pod.spec.runtime_class_name == settings.name:
         yield Outcome(Reason.ALREADY_SETTLED)
         return
-    # Only the nodes on which the pod could land without the class count. The nodes of the class may
-    # all be free of the defect.
+    # The check covers the nodes on which the pod could land without the class, because the nodes of
+    # the class may all be free of the defect.
     if settings.when == "NodesNeedIt" and not context.view.nodes.may_lack_volatile_mounts(
         context.spec_with_runtime_class(pod, patch)
     ):

@@ -105,23 +105,26 @@ class Previewer:
         """Return the answer. If it needs images, look them up and run the worker a second time."""
         body_bytes = sum(map(len, body))
         mode: Literal["None", "Ask"] = "None" if self._images is None else "Ask"
-        result = await self._run(self._run_message(options, mode), body, body_bytes, (), reserve)
+        result = await self._run(
+            self._make_run_message(options, mode), body, body_bytes, (), reserve
+        )
         if result.missing_images and self._images is not None:
             # The worker can run other previews during the look-ups, so that a slow registry does
             # not delay them.
             seconds = self._limits.image_seconds
             known_images = await _look_up(self._images, result.missing_images, seconds)
             result = await self._run(
-                self._run_message(options, "UseKnown"), body, body_bytes, known_images, reserve
+                self._make_run_message(options, "UseKnown"), body, body_bytes, known_images, reserve
             )
         if result.refusal is not None:
             self._count("refused")
             raise PreviewError(422, result.refusal)
         return result.pieces
 
-    def _run_message(
+    def _make_run_message(
         self, options: PreviewOptions, images: Literal["None", "Ask", "UseKnown"]
     ) -> Run:
+        """Return the message that asks the worker for a preview."""
         return Run(
             self._settings.own_namespace,
             self._settings.linger_image,

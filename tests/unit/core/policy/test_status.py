@@ -195,7 +195,9 @@ def test_skip_relabel_is_needed_until_selinux_mount_is_locked_on() -> None:
 def test_skip_relabel_need_is_unknown_once_selinux_mount_is_locked_on() -> None:
     found = still_needed(policy(skipSELinuxRelabel={}), nodes(CURED, OTHER, kubelet="v1.37.0"))
     assert found[1:3] == ("Unknown", "VolumesNotSeen")
-    assert found.message.startswith("The CRI-O of 1 of 2 nodes relabels only what Kubernetes 1.37")
+    assert found.message.startswith(
+        "On 1 of 2 nodes, CRI-O relabels only volumes that SELinuxMount"
+    )
     both = policy(skipSELinuxRelabel={}, postInitSleep={})
     seen = nodes(CURED, OTHER, kubelet="v1.37.0")
     assert still_needed(both, seen)[1:3] == ("Unknown", "VolumesNotSeen")
@@ -223,9 +225,9 @@ def test_each_remedy_is_listed_and_one_needed_remedy_suffices() -> None:
         "True",
         "NodesAreAffected",
         "postInitSleep, retryInitExit255: 1 of 2 nodes still runs an affected CRI-O: "
-        "n0 (cri-o 1.33.12). skipSELinuxRelabel: the CRI-O of 2 of 2 nodes relabels only what "
-        "Kubernetes 1.37's SELinuxMount leaves to it, such as volumes whose CSIDriver lacks "
-        "seLinuxMount: true; podsettle does not know whether such volumes exist.",
+        "n0 (cri-o 1.33.12). skipSELinuxRelabel: on 2 of 2 nodes, CRI-O relabels only volumes "
+        "that SELinuxMount of Kubernetes 1.37 does not mount with a label, such as those whose "
+        "CSIDriver lacks seLinuxMount: true; podsettle does not know whether such volumes exist.",
     )
     assert still_needed(several, nodes(OTHER)).message == (
         "postInitSleep, retryInitExit255: none of 1 nodes runs an affected CRI-O. "
