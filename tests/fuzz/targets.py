@@ -21,6 +21,7 @@ from tests.support.factories import (
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.handler import UnreadableReviewError, admit
 from webhook.core.defects.versions import Version
+from webhook.core.image_reference import parse_reference
 from webhook.core.images import LookupRules
 from webhook.core.preview.document import DocumentError
 from webhook.core.preview.model import render
@@ -30,7 +31,7 @@ from webhook.core.pull_secrets import DOCKER_CONFIG_JSON, PullSecret
 from webhook.core.types import compile_globs
 from webhook.images.errors import LookupFailedError
 from webhook.images.keyring import read_keyring
-from webhook.images.reference import parse_reference, registry_of
+from webhook.images.registry import registry_of
 from webhook.images.www_authenticate import parse_challenges
 from webhook.server.preview.worker_run import MAX_PODS
 

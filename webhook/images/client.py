@@ -20,12 +20,13 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from webhook.core.image_reference import is_digest
 from webhook.dns_resolver import Resolver
 from webhook.images.errors import LookupFailedError, RefusedError
 from webhook.images.http_session import HttpSession, read_body
 from webhook.images.keyring import Credential
 from webhook.images.manifest import ACCEPT, MAX_DOCUMENT_BYTES
-from webhook.images.reference import Registry, is_digest
+from webhook.images.registry import Registry
 from webhook.images.www_authenticate import Challenge, parse_challenges
 
 # Real answers have a few kilobytes. Larger ones would block the event loop, which decodes them.

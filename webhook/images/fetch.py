@@ -15,7 +15,7 @@ from webhook.images.manifest import (
     parse_config,
     platform_entries,
 )
-from webhook.images.reference import Registry
+from webhook.images.registry import Registry
 
 if TYPE_CHECKING:
     from webhook.images.client import RegistryClient, RepositoryClient

@@ -18,6 +18,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
+from webhook.core.image_reference import Reference, parse_reference
 from webhook.core.images import ImageConfig, ImageQuery, Unavailable
 from webhook.core.pull_secrets import PullSecrets
 from webhook.dns_resolver import Resolver
@@ -25,7 +26,7 @@ from webhook.images.cache import SingleFlightCache, TooManyError, bytes_of
 from webhook.images.errors import LookupFailedError
 from webhook.images.fetch import CredentialTrials, fetch_config
 from webhook.images.keyring import Credential, Keyring, read_keyring
-from webhook.images.reference import Reference, parse_reference, registry_of
+from webhook.images.registry import registry_of
 
 if TYPE_CHECKING:
     from webhook.images.client import RegistryClient

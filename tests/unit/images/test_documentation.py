@@ -11,11 +11,12 @@ from tests.support.markdown import Page
 from tests.support.paths import DOCS
 from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.review import make_request
+from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.model import parse_policy
 from webhook.images.errors import LookupFailedError
 from webhook.images.lookup import MAX_CACHED_CONFIG_BYTES, LookupLimits
-from webhook.images.reference import parse_reference, registry_of
+from webhook.images.registry import registry_of
 from webhook.server.admission import IMAGE_LOOKUP_SHARE
 from webhook.server.request_head import answer_seconds
 

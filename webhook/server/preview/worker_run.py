@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
+from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageConfig, ImageQuery, KnownImages, Unavailable
 from webhook.core.labels import parse_labels
 from webhook.core.preview.model import ObjectWithoutPod, render, render_passed_over
 from webhook.core.preview.preview import preview_all
 from webhook.core.preview.workloads import PassedOver
 from webhook.core.preview.yaml_documents import load_documents
-from webhook.images.reference import parse_reference
 from webhook.server.preview.messages import Run
 
 MAX_PODS = 500

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from webhook.core.images import MAX_REFERENCE_CHARACTERS, LookupRules
-from webhook.images.errors import LookupFailedError
+from webhook.core.images import MAX_REFERENCE_CHARACTERS
 
 DOCKER_HUB = "docker.io"
-# The host that serves Docker Hub's registry API.
-_DOCKER_HUB_API_HOST = "registry-1.docker.io"
 _LEGACY_DOCKER_HUB = "index.docker.io"
 _OFFICIAL_PREFIX = "library/"
 # `NameTotalLengthMax` of the grammar's package.
@@ -46,18 +43,6 @@ class Reference(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}@{self.digest}" if self.digest else f"{self.name}:{self.tag}"
-
-
-class Registry(NamedTuple):
-    """A repository, with the registry or mirror that podsettle requests it from."""
-
-    host: str
-    """`host` or `host:port`, as in a URL."""
-    repository: str
-    name: str
-    """The name `registry/repository`. The keys of credentials are compared with it."""
-    rules: LookupRules
-    """The policy's rules. The SSRF check allows a registry that they name by its address."""
 
 
 def is_digest(text: str) -> bool:
@@ -93,26 +78,6 @@ def parse_reference(text: str) -> Reference:
         # The grammar allows five digits.
         raise ValueError(f"{_quote(text)} names a port above {_MAX_PORT}")
     return Reference(host.lower(), path, tag or ("" if digest else "latest"), digest)
-
-
-def registry_of(reference: Reference, rules: LookupRules) -> Registry:
-    """Return the registry or mirror to send requests to.
-
-    Raises LookupFailedError if the rules do not allow the registry.
-
-    A mirror gets only the credentials for the mirror, never those for the original registry.
-    """
-    mirror = rules.mirror_of(reference.host)
-    if mirror is not None:
-        host, _, path = mirror.partition("/")
-        repository = f"{path}/{reference.repository}" if path else reference.repository
-        return Registry(host, repository, f"{host}/{repository}", rules)
-    if not rules.allows(reference.host):
-        raise LookupFailedError(
-            f"registry {reference.host} is not among the policy's imageConfig.registries"
-        )
-    host = _DOCKER_HUB_API_HOST if reference.host == DOCKER_HUB else reference.host
-    return Registry(host, reference.repository, reference.name, rules)
 
 
 def _split_host(name: str) -> tuple[str, str]:

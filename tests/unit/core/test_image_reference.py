@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.images.reference import Reference, parse_reference
+from webhook.core.image_reference import Reference, parse_reference
 
 HEX = "0123456789abcdef" * 4
 SHA256 = f"sha256:{HEX}"
