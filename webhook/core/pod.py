@@ -105,25 +105,30 @@ class RestartRule(WireStruct):
     exit_codes: ExitCodes | None = None
 
 
-class Container(WireStruct):
-    """A regular or an init container."""
+class ContainerFields(WireStruct):
+    """The fields of a container that a remedy may read as they are."""
 
     name: str = ""
-    image: str | None = None
-    command: list[str] | None = None
-    args: Raw = UNSET
     resources: Raw = UNSET
     restart_policy: str | None = None
     restart_policy_rules: list[RestartRule] | None = None
-    volume_mounts: Raw = UNSET
-    """Undecoded to save time: mounts are half of a Tekton pod's bytes. Use `mounts` instead."""
-    volume_devices: Raw = UNSET
     liveness_probe: AnyObject | None = None
     readiness_probe: AnyObject | None = None
     startup_probe: AnyObject | None = None
     security_context: SecurityContext | None = None
     stdin: bool | None = None
     tty: bool | None = None
+
+
+class Container(ContainerFields):
+    """A regular or an init container."""
+
+    image: str | None = None
+    command: list[str] | None = None
+    args: Raw = UNSET
+    volume_mounts: Raw = UNSET
+    """Undecoded to save time: mounts are half of a Tekton pod's bytes. Use `mounts` instead."""
+    volume_devices: Raw = UNSET
 
     @property
     def has_args(self) -> bool:
@@ -215,19 +220,14 @@ class PodOS(WireStruct):
     name: str = ""
 
 
-class PodSpec(WireStruct):
-    """`spec` of a pod."""
+class SpecFields(WireStruct):
+    """The fields of `spec` that a remedy may read as they are."""
 
-    volumes: list[Volume] | None = None
-    init_containers: list[Container] | None = None
-    containers: list[Container] | None = None
     restart_policy: str | None = None
     node_selector: dict[str, str] | None = None
-    service_account_name: str | None = None
     node_name: str | None = None
     host_network: bool | None = None
     security_context: SecurityContext | None = None
-    image_pull_secrets: list[LocalObjectReference] | None = None
     affinity: Affinity | None = None
     tolerations: Raw = UNSET
     """Undecoded: every pod has tolerations, but only one remedy reads them."""
@@ -240,6 +240,16 @@ class PodSpec(WireStruct):
     def decoded_tolerations(self) -> list[Toleration]:
         """The decoded `tolerations`. Raises one of DECODE_ERRORS."""
         return _decode_tolerations(self.tolerations) if is_set(self.tolerations) else []
+
+
+class PodSpec(SpecFields):
+    """`spec` of a pod."""
+
+    volumes: list[Volume] | None = None
+    init_containers: list[Container] | None = None
+    containers: list[Container] | None = None
+    service_account_name: str | None = None
+    image_pull_secrets: list[LocalObjectReference] | None = None
 
 
 class OwnerReference(WireStruct):
@@ -287,7 +297,7 @@ class Pod(WireStruct):
         )
 
 
-def is_sidecar(container: Container) -> bool:
+def is_sidecar(container: ContainerFields) -> bool:
     """Return whether a container is a native sidecar or a sidecar of Tekton.
 
     The names of Tekton's sidecars begin with `sidecar-`. Tekton stops a sidecar by replacing its

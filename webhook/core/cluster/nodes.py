@@ -18,7 +18,7 @@ from webhook.core.defects.versions import (
     supports_restart_rules,
 )
 from webhook.core.labels import compile_requirement
-from webhook.core.pod import NodeSelectorTerm, PodSpec
+from webhook.core.pod import NodeSelectorTerm, SpecFields
 
 _ARCHITECTURE_LABEL = "kubernetes.io/arch"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
@@ -96,7 +96,7 @@ class Nodes:
         kubelets = (n.kubelet for n in known if n.kubelet is not None)
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
 
-    def may_lose_exit_codes(self, pod: PodSpec) -> bool:
+    def may_lose_exit_codes(self, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node that reports 255 for quick containers.
 
         If no known node fits, return True. Such a pod waits for a node that podsettle does not
@@ -104,21 +104,21 @@ class Nodes:
         """
         return any_node_fits(self.affected_by_cri_o_9840, pod) or not any_node_fits(self.all, pod)
 
-    def may_run_cri_o(self, pod: PodSpec) -> bool:
+    def may_run_cri_o(self, pod: SpecFields) -> bool:
         """Return whether the pod could land on a CRI-O node.
 
         If no known node fits, return True.
         """
         return any_node_fits(self.running_cri_o, pod) or not any_node_fits(self.all, pod)
 
-    def may_lack_volatile_mounts(self, pod: PodSpec) -> bool:
+    def may_lack_volatile_mounts(self, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node that may not make volatile mounts.
 
         If no known node fits, return True.
         """
         return any_node_fits(self.without_volatile_mounts, pod) or not any_node_fits(self.all, pod)
 
-    def mount_image_volumes(self, pod: PodSpec) -> bool:
+    def mount_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether every node that the pod could land on certainly mounts image volumes.
 
         If no known node fits, return False. Cordoned nodes count, because a node may be
@@ -126,11 +126,11 @@ class Nodes:
         """
         return not any_node_fits(self.image_volumes_uncertain, pod) and any_node_fits(self.all, pod)
 
-    def may_lack_image_volumes(self, pod: PodSpec) -> bool:
+    def may_lack_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether the pod could land on a known node that does not mount image volumes."""
         return any_node_fits(self.without_image_volumes, pod)
 
-    def may_lack_restart_rules(self, pod: PodSpec, *, among_all: bool) -> bool:
+    def may_lack_restart_rules(self, pod: SpecFields, *, among_all: bool) -> bool:
         """Return whether the pod could land on a known node without `restartPolicyRules`.
 
         `among_all` says whether all nodes count. If it is False, only nodes that lose exit codes
@@ -140,7 +140,7 @@ class Nodes:
         return any_node_fits(lacking, pod)
 
 
-def runs_on_windows(pod: PodSpec) -> bool:
+def runs_on_windows(pod: SpecFields) -> bool:
     """Return whether the spec restricts the pod to Windows.
 
     The spec can do so by `os`, `windowsOptions`, the nodeSelector or the node affinity.
@@ -170,7 +170,7 @@ def runs_on_windows(pod: PodSpec) -> bool:
     )
 
 
-def any_node_fits(nodes: Iterable[Node], pod: PodSpec) -> bool:
+def any_node_fits(nodes: Iterable[Node], pod: SpecFields) -> bool:
     """Return whether a node matches the pod's nodeName, nodeSelector and required affinity.
 
     Taints, resources and scheduler scores are ignored, because they can change at any moment.
@@ -195,7 +195,7 @@ def any_node_fits(nodes: Iterable[Node], pod: PodSpec) -> bool:
     )
 
 
-def architectures(nodes: Nodes, pod: PodSpec) -> frozenset[str]:
+def architectures(nodes: Nodes, pod: SpecFields) -> frozenset[str]:
     """Return the architectures of the nodes that a pod could land on.
 
     If no known node fits, return the architecture in the pod's nodeSelector. Return an empty set if
@@ -213,7 +213,7 @@ def architectures(nodes: Nodes, pod: PodSpec) -> frozenset[str]:
     return frozenset() if "" in fitting else fitting
 
 
-def _required_terms(pod: PodSpec) -> list[NodeSelectorTerm] | None:
+def _required_terms(pod: SpecFields) -> list[NodeSelectorTerm] | None:
     """Return the terms of the pod's required node affinity. None: every node meets it."""
     affinity = pod.affinity.node_affinity if pod.affinity else None
     return affinity.required.node_selector_terms if affinity and affinity.required else None
