@@ -12,7 +12,7 @@ import pytest
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, podsettle, start_server
 from tests.support.reviews import PODS, load_pod, patch_of, review
-from webhook.core.policy.model import REMEDIES
+from webhook.core.remedies import REMEDIES
 
 ALL = [*PODS, *sorted((EXAMPLES / "pods").glob("*.yaml"))]
 

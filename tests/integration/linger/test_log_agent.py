@@ -122,8 +122,7 @@ def test_log_agent_ships_the_log_of_a_short_pod_only_with_the_policy(
 
 
 def test_minimum_lifetime_of_the_policy_exceeds_the_scan_interval(policy: Json) -> None:
-    remedy = parse_policy(policy).spec.remedies.post_init_sleep
-    assert remedy is not None
+    remedy = parse_policy(policy).spec.settings()["postInitSleep"]
     assert remedy.min_lifetime > log_agent.INTERVAL_SECONDS * 1000
 
 

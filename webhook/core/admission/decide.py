@@ -24,9 +24,9 @@ from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.verify import VerifiedShapes
 from webhook.core.pod import Pod
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.model import REMEDIES
 from webhook.core.policy.plan import Plan, Step
 from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Context
 
 _MAX_CONTAINERS = 500
@@ -191,18 +191,22 @@ def _run_steps(
     outcomes: list[Outcome],
 ) -> None:
     """Apply the remedies of the steps in order, and append their outcomes to `outcomes`."""
-    for remedy, policy, apply, settings in steps:
-        if remedy in skipped:
-            outcomes.append(Outcome(Reason.POD_OPTED_OUT, remedy, policy.name))
+    for remedy, policy, settings in steps:
+        if remedy.name in skipped:
+            outcomes.append(Outcome(Reason.POD_OPTED_OUT, remedy.name, policy.name))
             continue
         if policy.image_rules is not context.image_rules:
             context = replace(context, image_rules=policy.image_rules)
-        name = policy.name
         outcomes += [
             Outcome(
-                outcome.reason, remedy, name, outcome.container, outcome.changed, outcome.message
+                outcome.reason,
+                remedy.name,
+                policy.name,
+                outcome.container,
+                outcome.changed,
+                outcome.message,
             )
-            for outcome in apply(pod, settings, context, patch)
+            for outcome in remedy.apply(pod, settings, context, patch)
         ]
 
 

@@ -6,31 +6,28 @@ The CRD, the JSON Schema for editors and the validation errors all come from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    create_model,
+)
 from pydantic import model_validator as _model_validator
 from pydantic_core import PydanticCustomError
 
 from webhook.core.constants import KIND
 from webhook.core.policy.errors import InvalidPolicyError, field_error, model_of
 from webhook.core.policy.image_config import ImageConfigSettings
-from webhook.core.policy.selectors import LabelSelector
-from webhook.core.remedies import (
-    kubelet_gate,
-    post_init_sleep,
-    retry_init_exit_255,
-    runtime_class,
-    selinux_change_policy,
-    skip_selinux_relabel,
+from webhook.core.policy.one_runtime_class import (
+    check_one_runtime_class,
+    one_runtime_class_rules,
 )
-from webhook.core.remedies.base import Remedy
-from webhook.core.remedies.kubelet_gate import KubeletGate
-from webhook.core.remedies.post_init_sleep import PostInitSleep
-from webhook.core.remedies.retry_init_exit_255 import RetryInitExit255
-from webhook.core.remedies.runtime_class import RuntimeClassRemedy
-from webhook.core.remedies.selinux_change_policy import SELinuxChangePolicy
-from webhook.core.remedies.skip_selinux_relabel import SkipSELinuxRelabel
+from webhook.core.policy.selectors import LabelSelector
+from webhook.core.remedies import REMEDIES
 from webhook.core.types import StrictModel
 
 
@@ -41,95 +38,59 @@ def _add_remedy_rules(schema: dict[str, Any]) -> None:
             "rule": " || ".join(f"has(self.{remedy})" for remedy in schema["properties"]),
             "message": "no remedy is set: name at least one",
         },
-        {
-            "rule": "!has(self.runtimeClass) || !has(self.skipSELinuxRelabel)"
-            " || !has(self.skipSELinuxRelabel.runtimeClassName)"
-            " || self.skipSELinuxRelabel.runtimeClassName == self.runtimeClass.name",
-            "message": "a pod has only one RuntimeClass: this differs from runtimeClass.name",
-            "messageExpression": "'a pod has only one RuntimeClass: this is '"
-            " + self.skipSELinuxRelabel.runtimeClassName"
-            " + ', but runtimeClass.name is ' + self.runtimeClass.name",
-            "fieldPath": ".skipSELinuxRelabel.runtimeClassName",
-        },
+        *one_runtime_class_rules(),
     ]
 
 
-class Remedies(StrictModel):
-    """The remedies of a policy. The policy does not apply a remedy that is left out."""
+class _RemedyRules(StrictModel):
+    """The rules on the remedies of a policy. `Remedies` adds a field for each remedy."""
 
     model_config = ConfigDict(json_schema_extra=_add_remedy_rules)
 
-    runtime_class: RuntimeClassRemedy | None = Field(
-        default=None, description="Run the pod under a RuntimeClass."
-    )
-    skip_selinux_relabel: SkipSELinuxRelabel | None = Field(
-        default=None,
-        alias="skipSELinuxRelabel",
-        description="Let CRI-O skip the relabelling of a volume whose top directory already has "
-        "the label.",
-    )
-    se_linux_change_policy: SELinuxChangePolicy | None = Field(
-        default=None,
-        description="Recursive: the pod's volumes are not mounted by Kubernetes 1.37's "
-        "SELinuxMount. Needs an API server of 1.33 or later.",
-    )
-    post_init_sleep: PostInitSleep | None = Field(
-        default=None,
-        description="Keep containers that end quickly alive for longer. Otherwise CRI-O may "
-        "report exit code 255 for them.",
-    )
-    retry_init_exit_255: RetryInitExit255 | None = Field(
-        default=None,
-        alias="retryInitExit255",
-        description="Run named init containers again if they are reported to have ended with exit "
-        "code 255. Only in pods whose restartPolicy is Never. Needs Kubernetes 1.35.",
-    )
-    kubelet_gate: KubeletGate | None = Field(
-        default=None,
-        description="Keep the pod Pending until its node's kubelet has a serving certificate. "
-        "Then its log can be read from the beginning.",
-    )
-
     @_model_validator(mode="after")
-    def _check_remedies(self) -> Remedies:
-        if all(getattr(self, name) is None for name in type(self).model_fields):
+    def _check_remedies(self) -> Self:
+        settings = self.settings()
+        if not settings:
             for name in self.model_fields_set:
-                field = type(self).model_fields[name]
-                about = {"at": [field.alias or name], "advice": _empty_advice(field.annotation)}
+                about = {"at": [name], "advice": _empty_advice(REMEDIES[name].settings)}
                 raise PydanticCustomError("empty_remedy", "is empty; {advice}", about)
             raise PydanticCustomError("no_remedy", "no remedy is set: name at least one")
-        one = self.runtime_class.name if self.runtime_class else None
-        other = self.skip_selinux_relabel and self.skip_selinux_relabel.runtime_class_name
-        if one and other and one != other:
-            raise PydanticCustomError(
-                "two_classes",
-                "a pod has only one RuntimeClass: this is {other}, but runtimeClass.name is {one}",
-                {"one": one, "other": other, "at": ["skipSELinuxRelabel", "runtimeClassName"]},
-            )
+        check_one_runtime_class(settings)
         return self
 
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of each remedy that is set, in the order of application."""
+        by_name = {name: getattr(self, name) for name in REMEDIES}
+        return {name: settings for name, settings in by_name.items() if settings is not None}
 
-def _empty_advice(annotation: Any) -> str:
-    """Return what to write in place of an empty value of a remedy with this annotation."""
-    model = model_of(annotation)
+
+if TYPE_CHECKING:
+    # mypy knows no fields that are made from the registry.
+    Remedies: TypeAlias = _RemedyRules
+else:
+    Remedies = create_model(
+        "Remedies",
+        __base__=_RemedyRules,
+        __doc__="The remedies of a policy. The policy does not apply a remedy that is left out.",
+        __module__=__name__,
+        **{
+            remedy.name: (
+                remedy.settings | None,
+                Field(default=None, alias=remedy.name, description=remedy.description),
+            )
+            for remedy in REMEDIES.values()
+        },
+    )
+
+
+def _empty_advice(settings: Any) -> str:
+    """Return what to write in place of an empty value of a remedy with settings of this type."""
+    model = model_of(settings)
     if model is None:
-        return f"write {get_args(get_args(annotation)[0])[0]}"
+        return f"write {get_args(settings)[0]}"
     if any(field.is_required() for field in model.model_fields.values()):
         return "it has settings without a default"
     return "write {} for the defaults"
-
-
-REMEDIES: dict[str, Remedy] = {
-    # The order in which remedies are applied. runtimeClass comes before skipSELinuxRelabel, which
-    # may set a class too.
-    "runtimeClass": runtime_class.apply,
-    "skipSELinuxRelabel": skip_selinux_relabel.apply,
-    "seLinuxChangePolicy": selinux_change_policy.apply,
-    "postInitSleep": post_init_sleep.apply,
-    "retryInitExit255": retry_init_exit_255.apply,
-    "kubeletGate": kubelet_gate.apply,
-}
-"""The function of every remedy, by its name in policies, annotations and metrics."""
 
 
 class SettlePolicySpec(StrictModel):
@@ -164,22 +125,16 @@ class SettlePolicySpec(StrictModel):
     )
     remedies: Remedies = Field(description="The remedies that the policy applies to its pods.")
 
-    def settings(self) -> dict[str, StrictModel | str]:
+    def settings(self) -> dict[str, Any]:
         """Return the settings of each remedy that is set, in the order of application."""
-        by_name = {
-            field.alias or name: getattr(self.remedies, name)
-            for name, field in Remedies.model_fields.items()
-        }
-        return {name: by_name[name] for name in REMEDIES if by_name[name] is not None}
+        return self.remedies.settings()
 
     def runtime_classes(self) -> tuple[str, ...]:
         """Return the name of the remedies' RuntimeClass in a tuple, which may be empty.
 
         Validation allows only one class.
         """
-        class_remedy = self.remedies.runtime_class
-        relabel = self.remedies.skip_selinux_relabel
-        names = (class_remedy and class_remedy.name, relabel and relabel.runtime_class_name)
+        names = (REMEDIES[name].class_name(given) for name, given in self.settings().items())
         return tuple(dict.fromkeys(name for name in names if name))
 
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.images import LookupRules
 from webhook.core.labels import Labels
-from webhook.core.policy.model import REMEDIES, SettlePolicy
+from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selector_index import CompiledSelector, SelectorIndex, compile_for_index
 from webhook.core.policy.selectors import LabelSelector
+from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Remedy
 from webhook.core.remedies.post_init_sleep import PostInitSleep
 
@@ -36,8 +37,8 @@ class CompiledPolicy:
     """None: the policy covers only namespaces that name it by label."""
     named_namespaces: frozenset[str]
     indexed_pod_selector: CompiledSelector | None
-    remedies: tuple[tuple[str, Remedy, Any], ...]
-    """The name, the function and the settings of each remedy."""
+    remedies: tuple[tuple[Remedy[Any], Any], ...]
+    """Each remedy with its settings."""
     image_rules: LookupRules | None
     """The registries that may be asked about images. None: no registry."""
 
@@ -53,9 +54,7 @@ def compile_policy(document: SettlePolicy) -> CompiledPolicy:
         namespace_selector=selector,
         named_namespaces=selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset(),
         indexed_pod_selector=compile_for_index(spec.pod_selector),
-        remedies=tuple(
-            (name, REMEDIES[name], settings) for name, settings in spec.settings().items()
-        ),
+        remedies=tuple((REMEDIES[name], settings) for name, settings in spec.settings().items()),
         image_rules=spec.image_config.rules,
     )
 
@@ -63,9 +62,8 @@ def compile_policy(document: SettlePolicy) -> CompiledPolicy:
 class Step(NamedTuple):
     """One remedy with the settings of one policy."""
 
-    remedy: str
+    remedy: Remedy[Any]
     policy: CompiledPolicy
-    apply: Remedy
     settings: Any
 
 
@@ -155,6 +153,6 @@ def _steps(policies: Iterable[CompiledPolicy]) -> tuple[Step, ...]:
     """Return a step for each remedy, from the first policy that sets the remedy."""
     first: dict[str, Step] = {}
     for policy in policies:
-        for name, remedy, settings in policy.remedies:
-            first.setdefault(name, Step(name, policy, remedy, settings))
+        for remedy, settings in policy.remedies:
+            first.setdefault(remedy.name, Step(remedy, policy, settings))
     return tuple(first[name] for name in REMEDIES if name in first)

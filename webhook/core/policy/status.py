@@ -1,32 +1,25 @@
-"""The conditions in a SettlePolicy's status, in the form of KEP-1623.
-
-Long because each condition has its function, and the functions share the search for nodes.
-"""
+"""The conditions in a SettlePolicy's status, in the form of KEP-1623."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import LABEL_POLICY
-from webhook.core.defects.versions import (
-    SELINUX_MOUNT_LOCKED_ON,
-    is_affected_by_cri_o_9840,
-    makes_volatile_mounts,
-)
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.crd_comparison import CrdDifference
 from webhook.core.policy.errors import FieldError
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.webhook_selectors import WebhookSelectors
+from webhook.core.remedies import REMEDIES
+from webhook.core.remedies.need import Need, PolicyNodes
 
 Json: TypeAlias = dict[str, Any]
 Status: TypeAlias = Literal["True", "False", "Unknown"]
 
-_MAX_NAMED = 5
-"""The maximum number of nodes or fields in a message, because people read it in a terminal."""
+_MAX_NAMED_FIELDS = 5
+"""The maximum number of fields in a message, because people read it in a terminal."""
 _MAX_ERRORS = 10
 """The maximum number of errors in the message of the condition Accepted."""
 
@@ -93,8 +86,8 @@ def crd_note(difference: CrdDifference) -> str:
 
 
 def _list_paths(paths: Sequence[str]) -> str:
-    left = len(paths) - _MAX_NAMED
-    return ", ".join(paths[:_MAX_NAMED]) + (f" and {left} more" if left > 0 else "")
+    left = len(paths) - _MAX_NAMED_FIELDS
+    return ", ".join(paths[:_MAX_NAMED_FIELDS]) + (f" and {left} more" if left > 0 else "")
 
 
 def webhook_scoped(policy: SettlePolicy, selectors: WebhookSelectors) -> Condition:
@@ -136,139 +129,51 @@ def runtime_classes_found(policy: SettlePolicy, view: ClusterView) -> Condition:
 def still_needed(policy: SettlePolicy, view: ClusterView) -> Condition:
     """Return the condition StillNeeded: whether a node still has a problem that the policy cures.
 
-    A remedy whose problem no release fixes keeps the policy needed. The setting `when` matters only
-    for `runtimeClass`, where it says what the problem is. The other remedies are judged by the
+    A remedy whose problem no release fixes keeps the policy needed. The remedies are judged by the
     nodes even with `when: Always`.
     """
-    needs = tuple(_needs(policy, view))
+    needs = _needs(policy, view)
     # The policy is needed if one remedy is. It may be removed only if every remedy may be.
     for status in ("True", "Unknown", "False"):
         deciding = [need for need in needs if need.status == status]
         if deciding:
             break
-    message = " ".join(need.sentence(alone=len(needs) == 1) for need in needs)
+    message = " ".join(_sentence(need, remedies, len(needs)) for need, remedies in needs.items())
     if status == "False":
         message += " The policy can be removed."
     return Condition("StillNeeded", deciding[0].status, deciding[0].reason, message)
 
 
-class _Need(NamedTuple):
-    """Whether some of a policy's remedies are still needed, and why."""
+def _needs(policy: SettlePolicy, view: ClusterView) -> dict[Need, list[str]]:
+    """Return the needs of a policy, each with the remedies that have it.
 
-    status: Status
-    reason: str
-    message: str
-    remedies: tuple[str, ...] = ()
-
-    def sentence(self, *, alone: bool) -> str:
-        if self.remedies and not alone:
-            return f"{', '.join(self.remedies)}: {self.message}."
-        return f"{self.message[0].upper()}{self.message[1:]}."
-
-
-class _NodeSet(NamedTuple):
-    """The nodes that pods could land on, and a phrase for messages that names the set."""
-
-    nodes: tuple[Node, ...]
-    description: str = ""
-
-    def need(
-        self, remedies: tuple[str, ...], is_affected: Callable[[Node], bool], what: str
-    ) -> _Need:
-        """Return whether remedies are needed: whether a node is affected.
-
-        `what` names the affected software, for the message.
-        """
-        count = len(self.nodes)
-        if not count:
-            return _Need("Unknown", "NoNodes", f"no node{self.description} is known", remedies)
-        affected = [node for node in self.nodes if is_affected(node)]
-        if not affected:
-            message = f"none of {count} nodes{self.description} runs {what}"
-            return _Need("False", "NodesAreFixed", message, remedies)
-        verb = "runs" if len(affected) == 1 else "run"
-        message = f"{len(affected)} of {count} nodes{self.description} still {verb} {what}"
-        return _Need("True", "NodesAreAffected", f"{message}: {_list_nodes(affected)}", remedies)
-
-
-def _needs(policy: SettlePolicy, view: ClusterView) -> Iterator[_Need]:
-    """Yield the need for each remedy of a policy. Remedies with the same problem share one."""
-    names = list(policy.spec.settings())
-    runtime_class = policy.spec.remedies.runtime_class
-    relabel = policy.spec.remedies.skip_selinux_relabel
-    all_nodes = _NodeSet(view.nodes.all)
-    only_volatile = runtime_class is not None and runtime_class.when == "NodesNeedIt"
-    # With `when: Always` pods land on the nodes of the class, except pods that name another class.
-    # The exception does not matter: the remedy runtimeClass alone then keeps the policy needed.
-    nodes = (
-        _nodes_of_class(runtime_class.name, view)
-        if runtime_class and not only_volatile
-        else all_nodes
-    )
-    covered: list[str] = []
-
-    remedies = tuple(name for name in names if name in ("postInitSleep", "retryInitExit255"))
-    if remedies:
-        yield nodes.need(
-            remedies, lambda n: is_affected_by_cri_o_9840(n.runtime), "an affected CRI-O"
-        )
-        covered += remedies
-    if relabel:
-        # The remedy annotates only pods that run under its class.
-        class_name = relabel.runtime_class_name
-        yield _relabelling_need(_nodes_of_class(class_name, view) if class_name else nodes)
-        covered.append("skipSELinuxRelabel")
-    if only_volatile:
-        what = "a runtime other than CRI-O 1.22 or later"
-        yield all_nodes.need(
-            ("runtimeClass",), lambda n: not makes_volatile_mounts(n.runtime), what
-        )
-        covered.append("runtimeClass")
-
-    remaining = [name for name in names if name not in covered]
-    if remaining:
-        message = f"no release that podsettle knows makes {', '.join(remaining)} unnecessary"
-        yield _Need("True", "NoReleaseCures", message)
-
-
-def _relabelling_need(nodes: _NodeSet) -> _Need:
-    """Return whether skipSELinuxRelabel is needed.
-
-    CRI-O relabels every volume until Kubernetes locks SELinuxMount on. After that, CRI-O relabels
-    only some volumes.
+    The order is that of the remedies' names, but a need that no release ends comes last.
     """
-    remedies = ("skipSELinuxRelabel",)
-    need = nodes.need(remedies, _relabels_volumes, "CRI-O below Kubernetes 1.37")
-    count = sum(node.runtime.name == "cri-o" for node in nodes.nodes)
-    if need.status != "False":
-        return need
-    if not count:
-        return nodes.need(remedies, lambda _node: False, "CRI-O")
-    message = (
-        f"on {count} of {len(nodes.nodes)} nodes{nodes.description}, CRI-O relabels only volumes "
-        "that SELinuxMount of Kubernetes 1.37 does not mount with a label, such as those whose "
-        "CSIDriver lacks seLinuxMount: true; podsettle does not know whether such volumes exist"
-    )
-    return _Need("Unknown", "VolumesNotSeen", message, remedies)
+    settings = policy.spec.settings()
+    nodes = PolicyNodes(view.nodes.all, view.runtime_classes)
+    for name, remedy in REMEDIES.items():
+        setting = remedy.runtime_class
+        if setting and name in settings and setting.moves_every_pod(settings[name]):
+            nodes = nodes.of_class(remedy.class_name(settings[name]) or "")
+    needs: dict[Need, list[str]] = {}
+    incurable = []
+    for name in sorted(settings):
+        need = REMEDIES[name].still_needed(settings[name], nodes)
+        if need is None:
+            incurable.append(name)
+        else:
+            needs.setdefault(need, []).append(name)
+    if incurable:
+        message = f"no release that podsettle knows makes {', '.join(incurable)} unnecessary"
+        needs[Need("True", "NoReleaseCures", message)] = []
+    return needs
 
 
-def _relabels_volumes(node: Node) -> bool:
-    return node.runtime.name == "cri-o" and (
-        node.kubelet is None or node.kubelet < SELINUX_MOUNT_LOCKED_ON
-    )
-
-
-def _nodes_of_class(name: str, view: ClusterView) -> _NodeSet:
-    """Return the nodes that a RuntimeClass's nodeSelector matches.
-
-    Return all nodes if the class does not exist or has no nodeSelector.
-    """
-    runtime_class = view.runtime_class(name)
-    if runtime_class is None or not runtime_class.node_selector:
-        return _NodeSet(view.nodes.all)
-    required_labels = runtime_class.node_selector.items()
-    nodes = tuple(node for node in view.nodes.all if required_labels <= node.labels.items())
-    return _NodeSet(nodes, f" of RuntimeClass {name}")
+def _sentence(need: Need, remedies: Sequence[str], count: int) -> str:
+    """Return a need as a sentence. It names the remedies if it is one of several needs."""
+    if remedies and count > 1:
+        return f"{', '.join(remedies)}: {need.message}."
+    return f"{need.message[0].upper()}{need.message[1:]}."
 
 
 def merge_conditions(
@@ -299,11 +204,3 @@ def _transition_time(condition: Condition, stored: Mapping[str, Any] | None, now
     if stored is None or stored.get("status") != condition.status:
         return now
     return str(stored.get("lastTransitionTime", now))
-
-
-def _list_nodes(nodes: Sequence[Node]) -> str:
-    first = sorted(nodes, key=lambda node: node.name)[:_MAX_NAMED]
-    left = len(nodes) - len(first)
-    return ", ".join(f"{node.name} ({node.runtime})" for node in first) + (
-        f" and {left} more" if left else ""
-    )

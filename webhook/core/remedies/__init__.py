@@ -1,5 +1,33 @@
-"""The remedies. Each is a module with its settings and the function that applies it.
+"""The remedies, in the order in which they are applied.
 
-A new remedy is a module here, a field of `webhook.core.policy.model.Remedies` and a line in
-`webhook.core.policy.model.REMEDIES`.
+Each is a module that ends with its `REMEDY`. A new remedy is a module here and a line in
+`REMEDIES`.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+from webhook.core.remedies import (
+    kubelet_gate,
+    post_init_sleep,
+    retry_init_exit_255,
+    runtime_class,
+    selinux_change_policy,
+    skip_selinux_relabel,
+)
+from webhook.core.remedies.base import Remedy
+
+_IN_ORDER: tuple[Remedy[Any], ...] = (
+    # The remedies that set a RuntimeClass come first, because the nodes of the class count for the
+    # others. runtimeClass comes before skipSELinuxRelabel, which may set a class too.
+    runtime_class.REMEDY,
+    skip_selinux_relabel.REMEDY,
+    selinux_change_policy.REMEDY,
+    post_init_sleep.REMEDY,
+    retry_init_exit_255.REMEDY,
+    kubelet_gate.REMEDY,
+)
+
+REMEDIES: dict[str, Remedy[Any]] = {remedy.name: remedy for remedy in _IN_ORDER}
+"""Each remedy by its name, in the order of application."""

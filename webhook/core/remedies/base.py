@@ -1,9 +1,10 @@
-"""The interface of remedies. A remedy reads a pod, yields outcomes and adds edits to a patch."""
+"""The interface of remedies: what a remedy reads, and what the registry holds of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -13,6 +14,7 @@ from webhook.core.images import Images, LookupRules
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod, PodSpec
 from webhook.core.reasons import Outcome
+from webhook.core.remedies.need import Need, PolicyNodes
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
@@ -74,13 +76,48 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(pod.spec, node_selector=selector)
 
 
-class Remedy(Protocol):
-    """A function that applies a remedy. It decides on one pod and adds its edits to the patch."""
+S = TypeVar("S")
+"""The type of a remedy's settings."""
 
-    def __call__(
-        self, pod: Pod, settings: Any, context: Context, patch: PodPatch
-    ) -> Iterator[Outcome]:
-        """Yield outcomes in the order of the pod's containers.
 
-        The caller sets the fields `remedy` and `policy` of each outcome.
-        """
+@dataclass(frozen=True, slots=True)
+class RuntimeClassSetting:
+    """The setting of a remedy that names a RuntimeClass."""
+
+    field: str
+    """The name of the field in the model of the settings."""
+    moves_every_pod: Callable[[Any], bool] = lambda _settings: False
+    """Return whether every pod of the policy gets the class, and so lands on its nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy(Generic[S]):
+    """Everything that the rest of podsettle knows of one remedy.
+
+    The policy model, the order of application, status, hints and documentation read it.
+    """
+
+    name: str
+    """The name in policies, annotations and metrics."""
+    description: str
+    """What the remedy does, for the schema of policies."""
+    settings: Any
+    """The type of the settings in a policy: a StrictModel, or a Literal with one value."""
+    apply: Callable[[Pod, S, Context, PodPatch], Iterator[Outcome]]
+    """Decide on one pod, and add the edits to the patch.
+
+    The function yields outcomes in the order of the pod's containers. The caller sets the fields
+    `remedy` and `policy` of each outcome.
+    """
+    still_needed: Callable[[S, PolicyNodes], Need | None] = lambda _settings, _nodes: None
+    """Return whether a node still has the defect, or None if no known release fixes it."""
+    runtime_class: RuntimeClassSetting | None = None
+    hints: Callable[[S], Iterable[str]] = lambda _settings: ()
+    """Return notes on valid settings that may not have the effect that their author wants."""
+
+    def class_name(self, settings: S) -> str | None:
+        """Return the RuntimeClass that the settings name, or None."""
+        if self.runtime_class is None:
+            return None
+        name: str | None = getattr(settings, self.runtime_class.field)
+        return name

@@ -19,7 +19,7 @@ from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Container, Pod, Toleration
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import service_mesh
-from webhook.core.remedies.base import Context
+from webhook.core.remedies.base import Context, Remedy
 from webhook.core.remedies.injected_container import injected_container
 from webhook.core.types import Delay, StrictModel, format_duration
 
@@ -142,3 +142,12 @@ def _gate_container(
         "args": ["wait-kubelet", "--timeout", format_duration(settings.timeout)],
         "env": [host_ip_variable],
     }
+
+
+REMEDY = Remedy(
+    name="kubeletGate",
+    description="Keep the pod Pending until its node's kubelet has a serving certificate. Then "
+    "its log can be read from the beginning.",
+    settings=KubeletGate,
+    apply=apply,
+)

@@ -12,10 +12,12 @@ from typing import Literal
 from pydantic import Field
 
 from webhook.core.cluster.runtime_classes import RuntimeClassName
+from webhook.core.defects.versions import makes_volatile_mounts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
 from webhook.core.reasons import Outcome, Reason
-from webhook.core.remedies.base import Context
+from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
+from webhook.core.remedies.need import Need, PolicyNodes
 from webhook.core.remedies.runtime_class_conflicts import rejection_reason
 from webhook.core.types import StrictModel
 
@@ -62,3 +64,23 @@ def apply(
     patch.set_runtime_class(settings.name)
     message = f"put under {settings.name}{context.no_matching_node_note(settings.name)}"
     yield Outcome(Reason.APPLIED, changed=True, message=message)
+
+
+def still_needed(settings: RuntimeClassRemedy, nodes: PolicyNodes) -> Need | None:
+    """Return whether a node lacks volatile mounts, if the class is only for these."""
+    if settings.when == "Always":
+        return None
+    what = "a runtime other than CRI-O 1.22 or later"
+    return nodes.need(lambda node: not makes_volatile_mounts(node.runtime), what)
+
+
+REMEDY = Remedy(
+    name="runtimeClass",
+    description="Run the pod under a RuntimeClass.",
+    settings=RuntimeClassRemedy,
+    apply=apply,
+    still_needed=still_needed,
+    # Pods that name another class stay where they are. They do not matter for StillNeeded, because
+    # with `when: Always` this remedy keeps the policy needed.
+    runtime_class=RuntimeClassSetting("name", lambda settings: settings.when == "Always"),
+)

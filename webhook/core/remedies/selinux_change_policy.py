@@ -17,7 +17,7 @@ from webhook.core.defects.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
 from webhook.core.reasons import Outcome, Reason
-from webhook.core.remedies.base import Context
+from webhook.core.remedies.base import Context, Remedy
 
 SELinuxChangePolicy: TypeAlias = Literal["Recursive"]
 """The value of the remedy. `MountOption` is not allowed, because an API server without SELinuxMount
@@ -41,3 +41,12 @@ def apply(
     else:
         patch.set_selinux_change_policy(settings)
         yield Outcome(Reason.APPLIED, changed=True, message=f"set to {settings}")
+
+
+REMEDY = Remedy(
+    name="seLinuxChangePolicy",
+    description="Recursive: the pod's volumes are not mounted by Kubernetes 1.37's SELinuxMount. "
+    "Needs an API server of 1.33 or later.",
+    settings=SELinuxChangePolicy,
+    apply=apply,
+)

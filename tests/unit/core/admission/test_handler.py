@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jsonpatch
@@ -29,8 +29,8 @@ from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.patch.verify import PatchError
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.model import REMEDIES
 from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies import REMEDIES
 
 SEEN = view(policy())
 QUICK = container("prepare", "/entrypoint")
@@ -269,7 +269,8 @@ def test_a_patch_that_fails_the_self_check_is_not_sent(
         patch.put_init_container_first({"name": "intruder"})
         yield Outcome(Reason.APPLIED, container="prepare", changed=True)
 
-    monkeypatch.setitem(REMEDIES, "postInitSleep", intrude)
+    intruding = replace(REMEDIES["postInitSleep"], apply=intrude)
+    monkeypatch.setitem(REMEDIES, "postInitSleep", intruding)
     answer, _ = unpatched(review(pod(QUICK)), view(policy()))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.INTERNAL_ERROR]
     assert isinstance(answer.error, PatchError)
