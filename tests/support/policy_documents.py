@@ -10,6 +10,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.support.factories import Json
+from tests.support.remedy_settings import settings_of
+from webhook.core import remedies as registry
+from webhook.core.cluster.runtime_classes import RUNTIME_CLASS_NAME_PATTERN
+from webhook.core.remedies.retry_init_exit_255 import CONTAINER_NAME_PATTERN
+from webhook.core.types import CONTAINER_GLOB_PATTERN, DURATION_PATTERN
 
 JUNK = st.sampled_from([5, 1.5, True, "", "x", [], {}, [5], ["x"], {"a": "b"}, {"a": 5}])
 
@@ -37,10 +42,7 @@ DURATIONS = mostly(
     joined(st.sampled_from(["1", "0.9", "59.999", "60", "60.0001", "60000"]), ["ms", "s", "m", "h"])
     | joined(st.text("0123.-+", max_size=3), ["ms", "s", "us", ""]),
 )
-GLOBS = mostly(
-    st.lists(st.text("ab-*?", min_size=1, max_size=4), max_size=3),
-    st.lists(st.text("aB.*[]", max_size=3), max_size=3),
-)
+GLOBS = mostly(st.text("ab-*?", min_size=1, max_size=4), st.text("aB.*[]", max_size=3))
 CONTAINERS = mostly(
     st.sampled_from(["prepare", "a", "a-0", "0" * 63]),
     st.sampled_from(["*", "a" * 64]) | st.text("a-.B", max_size=4),
@@ -76,34 +78,14 @@ SELECTORS = mostly(
         matchExpressions=mostly(st.lists(ENTRIES, max_size=2)),
     )
 )
-WHEN = mostly(st.sampled_from(["NodesNeedIt", "Always"]))
-REMEDIES = {
-    "postInitSleep": mostly(
-        objects(
-            when=WHEN,
-            minLifetime=DURATIONS,
-            sleep=DURATIONS,
-            initContainers=GLOBS,
-            containers=GLOBS,
-            delivery=mostly(st.sampled_from(["Auto", "Shell", "Binary", "ImageVolume"])),
-        )
-    ),
-    "skipSELinuxRelabel": mostly(
-        objects(
-            when=WHEN,
-            pods=mostly(st.sampled_from(["WithPersistentVolumes", "All"])),
-            runtimeClassName=CLASSES,
-        )
-    ),
-    "runtimeClass": mostly(objects({"name": CLASSES}, when=WHEN)),
-    "seLinuxChangePolicy": mostly(st.just("Recursive"), st.just("MountOption")),
-    "retryInitExit255": mostly(
-        objects(
-            {"initContainers": mostly(st.lists(CONTAINERS, min_size=1, max_size=2))},
-            when=WHEN,
-        )
-    ),
-    "kubeletGate": mostly(objects(timeout=DURATIONS)),
+TEXTS = {
+    DURATION_PATTERN: DURATIONS,
+    CONTAINER_GLOB_PATTERN: GLOBS,
+    CONTAINER_NAME_PATTERN: CONTAINERS,
+    RUNTIME_CLASS_NAME_PATTERN: CLASSES,
+}
+REMEDIES: dict[str, Any] = {
+    name: settings_of(remedy, TEXTS, mostly, objects) for name, remedy in registry.REMEDIES.items()
 }
 SPECS = objects(
     {"remedies": mostly(objects(**REMEDIES))},

@@ -20,9 +20,15 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.remedy_settings import settings_of
+from webhook.core import remedies as registry
 from webhook.core.admission.decide import OperatorSettings
+from webhook.core.cluster.runtime_classes import RUNTIME_CLASS_NAME_PATTERN
 from webhook.core.defects.versions import Version
+from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.remedies.retry_init_exit_255 import CONTAINER_NAME_PATTERN
+from webhook.core.types import CONTAINER_GLOB_PATTERN, DURATION_PATTERN
 
 HELPER = "podsettle-linger"
 GATE = "podsettle-kubelet-gate"
@@ -212,46 +218,34 @@ INJECTED = objects(
     volumeMounts=MOUNTS,
     resources=RESOURCES,
 )
-GLOBS = st.sampled_from([["*"], ["*"], ["inj*", "a"], ["?", "prepare"], []])
 CLASSES = st.sampled_from(["fast", "slow", "gone"])
-WHEN = st.sampled_from(["NodesNeedIt", "Always"])
-SLEEP = st.fixed_dictionaries(
-    {},
-    optional={
-        "when": WHEN,
-        "minLifetime": st.sampled_from(["100ms", "2s"]),
-        "sleep": st.sampled_from(["0s", "1.5s"]),
-        "initContainers": GLOBS,
-        "containers": GLOBS,
-        "delivery": st.sampled_from(["Auto", "Shell", "Binary", "ImageVolume"]),
-    },
-).filter(lambda sleep: sleep.get("initContainers", ["*"]) or sleep.get("containers"))
-RELABEL = st.fixed_dictionaries(
-    {"pods": st.sampled_from(["All", "WithPersistentVolumes"])},
-    optional={"runtimeClassName": CLASSES, "when": WHEN},
-)
-RETRY = st.fixed_dictionaries(
-    {"initContainers": st.sampled_from([["prepare"], ["a", "b", "injected", GATE, HELPER]])},
-    optional={"when": WHEN},
-)
-FURTHER = {
-    "retryInitExit255": RETRY,
-    "kubeletGate": st.fixed_dictionaries({}, optional={"timeout": st.just("1s")}),
-    "seLinuxChangePolicy": st.just("Recursive"),
+TEXTS_OF_SETTINGS = {
+    DURATION_PATTERN: st.sampled_from(["0s", "100ms", "1.5s", "2s"]),
+    CONTAINER_GLOB_PATTERN: st.sampled_from(["*", "*", "inj*", "a", "?", "prepare"]),
+    CONTAINER_NAME_PATTERN: st.sampled_from(["prepare", "a", "b", "injected", GATE, HELPER]),
+    RUNTIME_CLASS_NAME_PATTERN: CLASSES,
 }
-REMEDIES = st.one_of(
-    st.fixed_dictionaries(
-        {"postInitSleep": SLEEP}, optional={"skipSELinuxRelabel": RELABEL, **FURTHER}
-    ),
-    st.fixed_dictionaries({"skipSELinuxRelabel": RELABEL}, optional=FURTHER),
-    st.fixed_dictionaries(
-        {"runtimeClass": st.fixed_dictionaries({"name": CLASSES}, optional={"when": WHEN})},
-        optional={"postInitSleep": SLEEP, **FURTHER},
-    ),
-    st.fixed_dictionaries({"seLinuxChangePolicy": st.just("Recursive")}),
-    st.fixed_dictionaries(
-        {"kubeletGate": FURTHER["kubeletGate"]}, optional={"retryInitExit255": RETRY}
-    ),
+
+
+def _is_valid(remedies: Json) -> bool:
+    try:
+        policy(remedies=remedies)
+    except InvalidPolicyError:
+        return False
+    return True
+
+
+REMEDIES = (
+    st.sets(st.sampled_from(list(registry.REMEDIES)), min_size=1)
+    .flatmap(
+        lambda names: st.fixed_dictionaries(
+            {
+                name: settings_of(registry.REMEDIES[name], TEXTS_OF_SETTINGS)
+                for name in sorted(names)
+            }
+        )
+    )
+    .filter(_is_valid)
 )
 
 

@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints
 
+RUNTIME_CLASS_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
 RuntimeClassName = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", max_length=253
-    ),
+    str, StringConstraints(pattern=RUNTIME_CLASS_NAME_PATTERN, max_length=253)
 ]
 """The name of a RuntimeClass in a policy. The API server accepts only DNS subdomains."""
 

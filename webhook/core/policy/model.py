@@ -51,9 +51,10 @@ class _RemedyRules(StrictModel):
     def _check_remedies(self) -> Self:
         settings = self.settings()
         if not settings:
-            for name in self.model_fields_set:
-                about = {"at": [name], "advice": _empty_advice(REMEDIES[name].settings)}
-                raise PydanticCustomError("empty_remedy", "is empty; {advice}", about)
+            for name, remedy in REMEDIES.items():
+                if name in self.model_fields_set:
+                    about = {"at": [name], "advice": _empty_advice(remedy.settings)}
+                    raise PydanticCustomError("empty_remedy", "is empty; {advice}", about)
             raise PydanticCustomError("no_remedy", "no remedy is set: name at least one")
         check_one_runtime_class(settings)
         return self

@@ -25,8 +25,8 @@ from webhook.core.types import StrictModel
 EXIT_CODE = 255
 RESTART_RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [EXIT_CODE]}}]
 
-_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-_NAME = re.compile(_PATTERN, re.ASCII)
+CONTAINER_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+_NAME = re.compile(CONTAINER_NAME_PATTERN, re.ASCII)
 
 
 def _check_name(name: str) -> str:
@@ -39,7 +39,9 @@ def _check_name(name: str) -> str:
 
 
 ContainerName = Annotated[
-    str, AfterValidator(_check_name), WithJsonSchema({"type": "string", "pattern": _PATTERN})
+    str,
+    AfterValidator(_check_name),
+    WithJsonSchema({"type": "string", "pattern": CONTAINER_NAME_PATTERN}),
 ]
 
 

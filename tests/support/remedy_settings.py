@@ -1,0 +1,57 @@
+"""Hypothesis strategies for the settings of remedies, derived from the schemas of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from tests.support.factories import Json
+from webhook.core.remedies.base import Remedy
+
+Strategy: TypeAlias = st.SearchStrategy[Any]
+
+
+def _objects(required: dict[str, Any], /, **optional: Strategy) -> Strategy:
+    return st.fixed_dictionaries(required, optional=optional)
+
+
+def settings_of(
+    remedy: Remedy[Any],
+    texts: Mapping[str, Strategy],
+    vary: Callable[[Strategy], Strategy] = lambda values: values,
+    objects: Callable[..., Strategy] = _objects,
+) -> Strategy:
+    """Return a strategy for a remedy's settings.
+
+    `texts` has a strategy for each pattern of a text in a schema. `vary` is applied to the
+    strategies of all other values. `objects` takes the required keys as a dictionary and the
+    optional ones as keyword arguments.
+
+    Raises LookupError for a value of a kind that has no strategy here.
+    """
+
+    def values(schema: Json, path: str) -> Strategy:
+        match schema:
+            case {"const": only}:
+                return vary(st.just(only))
+            case {"enum": choices}:
+                return vary(st.sampled_from(choices))
+            case {"anyOf": [inner, {"type": "null"}]}:
+                return values(inner, path)
+            case {"type": "boolean"}:
+                return vary(st.booleans())
+            case {"type": "string", "pattern": pattern} if pattern in texts:
+                return texts[pattern]
+            case {"type": "array", "items": items}:
+                least = schema.get("minItems", 0)
+                return vary(st.lists(values(items, path), min_size=least, max_size=least + 2))
+            case {"type": "object", "properties": properties}:
+                keys = {key: values(inner, f"{path}.{key}") for key, inner in properties.items()}
+                required = {key: keys.pop(key) for key in schema.get("required", ())}
+                return vary(objects(required, **keys))
+        raise LookupError(f"{path}: no strategy for {schema}; add one to {__name__} or to `texts`")
+
+    return values(TypeAdapter(remedy.settings).json_schema(), remedy.name)
