@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support.process import process_status
+from tests.support.process_table import process_table
 from tests.support.waiting import await_that
 
 # For each step of a test. A busy machine needs seconds.
@@ -177,7 +178,15 @@ class Machine:
                 run, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         # Without it, reading from a container that prints nothing would never end.
-        watchdog = threading.Timer(TIMEOUT_SECONDS, _remove, (name,))
+        processes_at_timeout: list[str] = []
+
+        def end_test() -> None:
+            try:
+                processes_at_timeout.append(process_table(int(pid_file.read_text())))
+            finally:
+                _remove(name)
+
+        watchdog = threading.Timer(TIMEOUT_SECONDS, end_test)
         watchdog.start()
         try:
             await_that(
@@ -185,6 +194,10 @@ class Machine:
                 "the container started",
             )
             yield Container(process, _pid(pid_file, process), ours)
+        except BaseException as error:
+            for table in processes_at_timeout:
+                error.add_note(f"The container's processes after {TIMEOUT_SECONDS} s:\n{table}")
+            raise
         finally:
             watchdog.cancel()
             _remove(name)

@@ -59,6 +59,44 @@ def _await_cat(container: Container, line: str) -> None:
     container.read_until(f"{line}\r\n{line}\r\n")
 
 
+def test_shell_reports_the_job_as_stopped_only_after_the_command_has_stopped(
+    machine: Machine,
+) -> None:
+    """Before, the command still reads from the terminal, so it could take the shell's input."""
+    script = (
+        "trap 'echo saving; read line; trap - TSTP; echo $line; kill -TSTP $$; echo resumed' TSTP;"
+        " echo ready; while :; do sleep 1000 & wait; done"
+    )
+    with machine.start(["/bin/dash", "-i"], terminal=True) as container:
+        container.read_until("prompt> ")
+        container.type(f'/linger -- /bin/ash -c "{_quoted(script)}"\n')
+        container.read_until("ready\r\n")
+        container.type("\x1a")
+        container.read_until("saving\r\n")
+        container.type("saved\n")
+        assert container.read_until("Stopped").startswith("saved\r\nsaved\r\n")
+        container.read_until("prompt> ")
+        container.type("fg\n")
+        container.read_until("resumed\r\n")
+
+
+def test_control_z_stops_neither_linger_nor_a_command_that_ignores_it(machine: Machine) -> None:
+    script = "trap '' TSTP; echo ready; read line; echo read $line"
+    with machine.start(["/bin/dash", "-i"], terminal=True) as container:
+        container.read_until("prompt> ")
+        container.type(f'/linger -- /bin/ash -c "{_quoted(script)}"\n')
+        container.read_until("ready\r\n")
+        container.type("\x1a")
+        container.read_until("^Z")
+        container.type("on\n")
+        assert "Stopped" not in container.read_until("read on\r\n")
+
+
+def _quoted(script: str) -> str:
+    """Return a script for double quotes."""
+    return script.replace("$", "\\$")
+
+
 def test_control_c_reaches_the_command_exactly_once(machine: Machine) -> None:
     script = (
         "n=0; trap 'n=$((n + 1)); echo interrupted $n.' INT; echo ready;"

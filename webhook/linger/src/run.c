@@ -41,7 +41,7 @@ static const signal_set termination_signals = BIT(SIGTERM) | BIT(SIGINT) | BIT(S
  * receives them without linger's help. */
 static const signal_set sent_by_terminal = BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTSTP) |
                                            BIT(SIGTTIN) | BIT(SIGTTOU) | BIT(SIGWINCH);
-/* Signals that stop a process by default. */
+/* Signals that stop a process by default, and with which a terminal or a shell stops a job. */
 static const signal_set stop_signals = BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU);
 
 /* The signal settings at linger's start. The command gets the same settings. */
@@ -92,22 +92,32 @@ static int next_signal(siginfo_t *info, const nanoseconds *until)
     }
 }
 
-/* Reaps all child processes that have ended. If the command is one of them, returns true and sets
- * `status`. */
-static bool reap(pid_t command, int *status)
+/* The changes of the command's state since the last call. */
+struct change {
+    bool ended;
+    int status;      /* from waitpid(), if the command has ended */
+    int stop_signal; /* the signal that stopped the command, or 0 */
+};
+
+/* Reaps all child processes that have ended, and returns what has changed for the command. */
+static struct change reap(pid_t command)
 {
-    bool ended = false;
-    int any_status;
+    struct change change = {0};
+    int status;
     pid_t pid;
 
     /* A loop, because SIGCHLD is pending only once even if several children have ended. */
-    while ((pid = waitpid(-1, &any_status, WNOHANG)) > 0) {
-        if (pid == command) {
-            *status = any_status;
-            ended = true;
+    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+        if (pid != command)
+            continue;
+        if (WIFSTOPPED(status)) {
+            change.stop_signal = WSTOPSIG(status);
+        } else {
+            change.ended = true;
+            change.status = status;
         }
     }
-    return ended;
+    return change;
 }
 
 /*
@@ -126,22 +136,27 @@ static bool has_controlling_terminal(void)
     return false;
 }
 
-/* Applies the default action of a stop signal to linger. It stops linger, unless linger is PID 1. */
-static void apply_default_action(int signal)
+/*
+ * Stops linger after its command has stopped, so that a shell notices it and continues both. Stopping
+ * at once at the terminal's signal would be too early: the shell takes the terminal back while the
+ * command may still read from it, and the command takes the shell's next line. The kernel drops the
+ * signal if no shell could continue linger: if linger is PID 1 or its process group is orphaned.
+ */
+static void stop_like(pid_t command, int signal)
 {
-    change_mask(SIG_UNBLOCK, BIT(signal), NULL);
+    /* In another process group, no shell's SIGCONT would reach both processes. */
+    if (!(BIT(signal) & stop_signals) || getpgid(command) != getpgrp())
+        return;
     kill(getpid(), signal);
+    change_mask(SIG_UNBLOCK, BIT(signal), NULL);
     change_mask(SIG_BLOCK, BIT(signal), NULL);
 }
 
 /* Sends a signal to the command, unless a terminal has sent it to both processes. */
 static void forward(pid_t command, int signal, const siginfo_t *info)
 {
-    if (info->si_code == SI_KERNEL && BIT(signal) & sent_by_terminal) {
-        if (BIT(signal) & stop_signals)
-            apply_default_action(signal);
+    if (info->si_code == SI_KERNEL && BIT(signal) & sent_by_terminal)
         return;
-    }
     /* The process id is still the command's, because the command has not been reaped. A value from
      * sigqueue() is not forwarded. */
     kill(command, signal);
@@ -188,7 +203,7 @@ static int exit_code(int status)
 static void wait_after_command(const struct run *run)
 {
     siginfo_t info;
-    int signal, ignored;
+    int signal;
     nanoseconds until = monotonic_now() + run->sleep;
 
     if (until < run->started + run->min_lifetime)
@@ -197,7 +212,7 @@ static void wait_after_command(const struct run *run)
         if (BIT(signal) & termination_signals)
             return;
         if (signal == SIGCHLD)
-            reap(0, &ignored);
+            reap(0);
     }
 }
 
@@ -205,7 +220,7 @@ int run(const struct run *run)
 {
     struct inherited_signals inherited;
     siginfo_t info;
-    int status;
+    struct change change;
     bool terminated = false;
 
     block_signals(&inherited);
@@ -223,8 +238,11 @@ int run(const struct run *run)
     for (;;) {
         int signal = next_signal(&info, NULL);
         if (signal == SIGCHLD) {
-            if (reap(command, &status))
+            change = reap(command);
+            if (change.ended)
                 break;
+            if (change.stop_signal)
+                stop_like(command, change.stop_signal);
             continue;
         }
         if (BIT(signal) & termination_signals)
@@ -233,5 +251,5 @@ int run(const struct run *run)
     }
     if (!terminated)
         wait_after_command(run);
-    return exit_code(status);
+    return exit_code(change.status);
 }
