@@ -133,9 +133,13 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict and import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: defects
+defects: $(VENV)/.dev ## Compile the catalogue of defects, webhook/core/defects/*.yaml, into a module
+	$(BIN)/python -m docs.compile_defects
+
 .PHONY: docs
-docs: $(VENV)/.dev ## Generate the reference pages in docs/ from the code
-	$(BIN)/python docs/generate.py
+docs: defects ## Generate the reference pages in docs/ from the code
+	$(BIN)/python -m docs.generate
 
 .PHONY: lock
 lock: $(VENV)/.dev ## Update the locked dependencies in requirements/

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.defects.defect import Defect, DefectStatus
 from webhook.core.defects.versions import (
     IMAGE_VOLUMES_LOCKED_ON,
     IMAGE_VOLUMES_ON_BY_DEFAULT,
@@ -48,6 +50,10 @@ class Node:
         """Return a node from the texts of its `metadata` and `status.nodeInfo`."""
         return cls(name, labels, parse_runtime(runtime_version), parse_version(kubelet_version))
 
+    def status_for(self, defect: Defect) -> DefectStatus:
+        """Return whether the node has a defect."""
+        return defect.status_on(self.runtime, self.kubelet)
+
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
@@ -57,6 +63,11 @@ class Nodes:
     """
 
     all: tuple[Node, ...] = ()
+    defects: tuple[Defect, ...] = DEFECTS
+    _by_defect: Mapping[str, tuple[Node, ...]] = field(init=False, compare=False, repr=False)
+    """The nodes that have a defect, by the defect's id."""
+    _by_remedy: Mapping[str, tuple[Node, ...]] = field(init=False, compare=False, repr=False)
+    """The nodes that have a defect that a remedy cures, by the remedy's name."""
     affected_by_cri_o_9840: tuple[Node, ...] = field(init=False, compare=False)
     running_cri_o: tuple[Node, ...] = field(init=False, compare=False)
     without_volatile_mounts: tuple[Node, ...] = field(init=False, compare=False)
@@ -69,9 +80,13 @@ class Nodes:
     """The nodes without restart rules that are also affected by cri-o issue 9840."""
     newest_kubelet: Version | None = field(init=False, compare=False)
 
-    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+    def __init__(self, nodes: Iterable[Node] = (), defects: tuple[Defect, ...] = DEFECTS) -> None:
         known = tuple(nodes)
         object.__setattr__(self, "all", known)
+        object.__setattr__(self, "defects", defects)
+        by_defect, by_remedy = _group_by_defect_and_remedy(known, defects)
+        object.__setattr__(self, "_by_defect", by_defect)
+        object.__setattr__(self, "_by_remedy", by_remedy)
         object.__setattr__(
             self,
             "affected_by_cri_o_9840",
@@ -95,6 +110,26 @@ class Nodes:
         object.__setattr__(self, "affected_without_restart_rules", affected)
         kubelets = (n.kubelet for n in known if n.kubelet is not None)
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
+
+    def affected_by(self, defect_id: str) -> tuple[Node, ...]:
+        """Return the nodes that have a defect of the catalogue, partly affected ones included.
+
+        Raises KeyError if the catalogue has no such defect.
+        """
+        return self._by_defect[defect_id]
+
+    def needing(self, remedy: str) -> tuple[Node, ...]:
+        """Return the nodes that have a defect that the remedy cures."""
+        return self._by_remedy.get(remedy, ())
+
+    def need(self, remedy: str, pod: SpecFields) -> bool:
+        """Return whether the pod could land on a node with a defect that the remedy cures.
+
+        This is the question of `when: NodesNeedIt`. If no known node fits, return True. Such a pod
+        waits for a node that podsettle does not know, for example from an autoscaler. A needless
+        remedy costs less than the defect.
+        """
+        return any_node_fits(self.needing(remedy), pod) or not any_node_fits(self.all, pod)
 
     def may_lose_exit_codes(self, pod: SpecFields) -> bool:
         """Return whether the pod could land on a node that reports 255 for quick containers.
@@ -138,6 +173,34 @@ class Nodes:
         """
         lacking = self.without_restart_rules if among_all else self.affected_without_restart_rules
         return any_node_fits(lacking, pod)
+
+
+def _group_by_defect_and_remedy(
+    nodes: tuple[Node, ...], defects: tuple[Defect, ...]
+) -> tuple[Mapping[str, tuple[Node, ...]], Mapping[str, tuple[Node, ...]]]:
+    """Return the nodes that have each defect, and those that have a defect that a remedy cures.
+
+    Each pair of a runtime and a kubelet is looked up once, because many nodes have the same.
+    """
+    by_defect: dict[str, list[Node]] = {defect.id: [] for defect in defects}
+    by_remedy: dict[str, list[Node]] = {name: [] for each in defects for name in each.remedies}
+    groups_by_software: dict[tuple[Runtime, Version | None], tuple[list[Node], ...]] = {}
+    for node in nodes:
+        software = (node.runtime, node.kubelet)
+        groups = groups_by_software.get(software)
+        if groups is None:
+            found = [each for each in defects if node.status_for(each).needs_remedy]
+            remedies = {name for each in found for name in each.remedies}
+            groups_by_software[software] = groups = (
+                *(by_defect[each.id] for each in found),
+                *(by_remedy[name] for name in remedies),
+            )
+        for group in groups:
+            group.append(node)
+    return (
+        {name: tuple(group) for name, group in by_defect.items()},
+        {name: tuple(group) for name, group in by_remedy.items()},
+    )
 
 
 def runs_on_windows(pod: SpecFields) -> bool:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.complexity import cpu_ratio, grows_linearly
+from tests.support.defects import defect, entry
 from tests.support.factories import MODERN, node, pod
 from webhook.cluster.decode import read_node
 from webhook.core.admission.review import make_request
-from webhook.core.cluster.nodes import Nodes, any_node_fits
+from webhook.core.cluster.nodes import Node, Nodes, any_node_fits
+from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.versions import Version
 from webhook.core.pod import PodSpec
 
@@ -161,6 +164,43 @@ def test_one_affected_node_that_fits_the_pod_is_enough() -> None:
     assert not nodes(node("b", CURED), node("c", "containerd://1.7.0")).may_lose_exit_codes(spec())
 
 
+def test_nodes_are_grouped_by_the_defects_that_they_have() -> None:
+    mixed = nodes(
+        node("a", AFFECTED, "v1.33.0"), node("b", CURED, "v1.37.0"), node("c", "containerd://2.1.5")
+    )
+    names = {each.id: [n.name for n in mixed.affected_by(each.id)] for each in mixed.defects}
+    assert names["cri-o-9840"] == ["a"]
+    assert names["crio-selinux-relabel"] == ["a", "b"]
+    assert names["containerd-slow-umount"] == ["c"]
+    assert names["selinux-mount"] == ["b"]
+    assert [n.name for n in mixed.needing("postInitSleep")] == ["a"]
+    assert mixed.needing("noSuchRemedy") == ()
+    with pytest.raises(KeyError):
+        mixed.affected_by("no-such-defect")
+
+
+def test_node_with_any_defect_that_a_remedy_cures_needs_the_remedy() -> None:
+    """The purpose of the catalogue: one more file, and the question knows the defect."""
+    other = defect(entry("2.1.0", component="containerd", newest="2.1.0"))
+    both = tuple(
+        read_node(document)
+        for document in (
+            node("crio", AFFECTED, labels={"os": "crio"}),
+            node("old", "containerd://2.0.0", labels={"os": "old"}),
+            node("new", "containerd://2.1.0", labels={"os": "new"}),
+        )
+    )
+    known, extended = Nodes(both), Nodes(both, (*DEFECTS, other))
+    for where, before, after in (("crio", True, True), ("old", False, True), ("new", False, False)):
+        placed = spec(nodeSelector={"os": where})
+        assert known.need("postInitSleep", placed) is before
+        assert extended.need("postInitSleep", placed) is after
+    assert known.need("postInitSleep", spec(nodeName="unknown"))
+    assert Nodes().need("postInitSleep", spec())
+    assert [n.name for n in extended.needing("postInitSleep")] == ["crio", "old"]
+    assert known != extended
+
+
 def test_only_nodes_that_match_selector_and_affinity_count() -> None:
     crio, other = {"runtime": "crio"}, {"runtime": "other"}
     mixed = nodes(node("a", CURED, labels=crio), node("b", "containerd://2.1.5", labels=other))
@@ -225,3 +265,27 @@ def test_a_pod_that_fits_no_known_node_may_lose_exit_codes(placed: dict[str, Any
 @pytest.mark.parametrize("placed", NOWHERE)
 def test_a_pod_that_fits_no_known_node_gets_no_image_volume(placed: dict[str, Any]) -> None:
     assert not nodes(MODERN).mount_image_volumes(spec(**placed))
+
+
+def test_time_to_group_nodes_grows_linearly_even_if_no_two_run_the_same_releases() -> None:
+    """A dozen defects, and thousands of nodes: each update of a node computes the groups again."""
+    dozen = tuple(
+        each.model_copy(update={"id": f"{each.id}-{copy}"}) for each in DEFECTS for copy in (1, 2)
+    )
+
+    def different(count: int) -> list[Node]:
+        return [
+            Node.read(f"n{n}", {}, f"cri-o://1.{n % 40}.{n}", f"v1.{n % 40}.{n}")
+            for n in range(count)
+        ]
+
+    assert grows_linearly(different, lambda found: Nodes(found, dozen), size=500)
+
+
+def test_known_releases_cost_no_second_look_up() -> None:
+    """Most nodes of a cluster run the same releases."""
+    dozen = tuple(
+        each.model_copy(update={"id": f"{each.id}-{copy}"}) for each in DEFECTS for copy in (1, 2)
+    )
+    same = [Node.read(f"n{n}", {}, AFFECTED, "v1.33.0") for n in range(5_000)]
+    assert cpu_ratio(lambda catalogue: Nodes(same, catalogue), dozen, ()) < 2

@@ -1,0 +1,175 @@
+"""The compiler of the catalogue of defects. `make defects` runs it.
+
+It checks `webhook/core/defects/*.yaml` against the model in `webhook.core.defects.defect`, and
+writes the module `webhook.core.defects.catalogue`, so that the product reads no file. A test
+compares the module with the output of this one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from webhook.core.defects.defect import Defect
+from webhook.core.defects.versions import Version
+from webhook.core.policy.errors import ManifestProblem, field_error, json_path
+from webhook.core.preview.document import Document, DocumentError, ValuePath
+from webhook.core.preview.yaml_documents import load_documents
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ROOT / "webhook" / "core" / "defects"
+MODULE = SOURCES / "catalogue.py"
+
+_HEADER = '''\
+"""The catalogue of defects, compiled from `webhook/core/defects/*.yaml` by `make defects`.
+
+Long because it contains every defect. Change the YAML files, not this module.
+"""
+
+# fmt: off
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from webhook.core.defects.defect import Affected, Defect, Evidence, Fix, Partly, Symptom
+from webhook.core.defects.versions import Version
+
+DEFECTS: tuple[Defect, ...] = (
+'''
+
+
+class CatalogueError(Exception):
+    """Raised for files that are no catalogue. Holds every problem in them."""
+
+    def __init__(self, problems: Iterable[ManifestProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class DefectFile(NamedTuple):
+    """A checked file: its document, which knows the lines, and the defect that it describes."""
+
+    document: Document
+    defect: Defect
+
+    def problem(self, path: ValuePath, message: str) -> ManifestProblem:
+        """Return a problem with the value at a path."""
+        return _problem(self.document, path, message)
+
+
+def read_files(paths: Iterable[Path]) -> tuple[DefectFile, ...]:
+    """Return the checked files, in their order. Raise CatalogueError with all problems."""
+    files: list[DefectFile] = []
+    problems: list[ManifestProblem] = []
+    for path in paths:
+        source = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+        try:
+            files.append(parse_file(path.read_bytes(), source))
+        except CatalogueError as error:
+            problems += error.problems
+    if problems:
+        raise CatalogueError(problems)
+    return tuple(files)
+
+
+def parse_file(text: bytes, source: str) -> DefectFile:
+    """Return the checked file with a YAML text. `source` is the file's path, also for problems.
+
+    Raises CatalogueError, whose problems have the line and the key.
+    """
+    try:
+        documents = load_documents(text, source)
+    except DocumentError as error:
+        raise CatalogueError([ManifestProblem(source, error.line, error.message)]) from None
+    if len(documents) != 1:
+        message = f"has {len(documents)} documents; a file describes one defect"
+        raise CatalogueError([ManifestProblem(source, 0, message)])
+    (document,) = documents
+    try:
+        file = DefectFile(document, Defect.model_validate(document.value))
+    except ValidationError as error:
+        found = [field_error(detail, Defect) for detail in error.errors(include_url=False)]
+        raise CatalogueError(
+            _problem(document, each.path, each.message) for each in found
+        ) from None
+    defect = file.defect
+    if Path(source).stem != defect.id:
+        message = f"is {defect.id!r}, so the file has to be {defect.id}.yaml"
+        raise CatalogueError([file.problem(("id",), message)])
+    if defect.page is not None and not (ROOT / "docs" / defect.page).is_file():
+        raise CatalogueError([file.problem(("page",), f"docs/{defect.page} does not exist")])
+    return file
+
+
+def check_remedies(files: Iterable[DefectFile], known: Collection[str]) -> None:
+    """Check that each remedy of the files is known. Raise CatalogueError with all problems."""
+    problems = [
+        file.problem(("remedies", index), f"{remedy!r} is no remedy; {_suggestion(remedy, known)}")
+        for file in files
+        for index, remedy in enumerate(file.defect.remedies)
+        if remedy not in known
+    ]
+    if problems:
+        raise CatalogueError(problems)
+
+
+def _suggestion(remedy: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(remedy, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+
+
+def _problem(document: Document, path: ValuePath, message: str) -> ManifestProblem:
+    return ManifestProblem(document.source, document.line(path), message, json_path(path))
+
+
+def module_text(defects: Iterable[Defect]) -> str:
+    """Return the source of the module with these defects."""
+    entries = "".join(f"    {_expression(defect, 1)},\n" for defect in defects)
+    return f"{_HEADER}{entries})\n"
+
+
+def _expression(value: object, level: int) -> str:
+    """Return the Python expression for a value, whose inner lines are indented by a level more."""
+    indent, end = "    " * (level + 1), "    " * level
+    if isinstance(value, Version):
+        return f"Version({value.major}, {value.minor}, {value.patch})"
+    if isinstance(value, BaseModel):
+        items = [
+            f"{indent}{name}={_expression(getattr(value, name), level + 1)},\n"
+            for name in type(value).model_fields
+            if name in value.model_fields_set
+        ]
+        return f"{type(value).__name__}(\n{''.join(items)}{end})"
+    if isinstance(value, tuple) and value:
+        lines = "".join(f"{indent}{_expression(item, level + 1)},\n" for item in value)
+        return f"(\n{lines}{end})"
+    return repr(value)
+
+
+def files() -> tuple[DefectFile, ...]:
+    """Return the files of the catalogue. Raise CatalogueError."""
+    return read_files(sorted(SOURCES.glob("*.yaml")))
+
+
+def compile_defects() -> None:
+    """Write the catalogue's module, and check the names of remedies. Raise CatalogueError."""
+    found = files()
+    MODULE.write_text(module_text(file.defect for file in found), encoding="utf-8")
+    # The policies import the module, so a module that no longer fits the model must be replaced
+    # before this import.
+    from webhook.core.policy.model import Remedies
+
+    known = {field.alias or name for name, field in Remedies.model_fields.items()}
+    check_remedies(found, known)
+
+
+if __name__ == "__main__":
+    try:
+        compile_defects()
+    except CatalogueError as error:
+        sys.exit(str(error))

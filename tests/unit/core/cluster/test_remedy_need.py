@@ -1,0 +1,113 @@
+"""Tests of the question whether a set of nodes still needs a remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.defects import defect, entry
+from webhook.core.cluster.nodes import Node
+from webhook.core.cluster.remedy_need import Need, remedy_need, survey
+from webhook.core.defects.defect import Defect
+
+PARTLY = {
+    "kubelet": "1.37.0",
+    "reason": "VolumesNotSeen",
+    "message": "some volumes are slow",
+    "link": "https://example.org/1",
+}
+
+
+def nodes(*runtimes: str, kubelet: str = "v1.34.0") -> tuple[Node, ...]:
+    return tuple(
+        Node.read(f"n{number}", {}, runtime, kubelet) for number, runtime in enumerate(runtimes)
+    )
+
+
+def crio(**keys: Any) -> Defect:
+    return defect(entry("1.33.13", newest="1.36.0"), runs="an affected CRI-O", **keys)
+
+
+CONTAINERD = defect(
+    entry("2.1.0", component="containerd", newest="2.1.0"),
+    id="other",
+    runs="an affected containerd",
+)
+OLD, NEW, LATER = "cri-o://1.33.12", "cri-o://1.36.0", "cri-o://1.37.0"
+
+
+def test_survey_sorts_nodes_by_what_they_have_of_a_defect() -> None:
+    found = survey(
+        (*nodes(OLD, NEW, LATER), Node.read("n3", {}, OLD, "v1.37.0")), crio(partly=PARTLY)
+    )
+    assert [node.name for node in found.affected] == ["n0"]
+    assert [node.name for node in found.not_affected] == ["n1"]
+    assert [node.name for node in found.unverified] == ["n2"]
+    assert [node.name for node in found.partly] == ["n3"]
+
+
+def test_later_releases_do_not_need_the_remedy_and_are_named() -> None:
+    assert remedy_need("postInitSleep", nodes(NEW, LATER), defects=[crio()]) == Need(
+        "False",
+        "NodesAreFixed",
+        "none of 2 nodes runs an affected CRI-O; podsettle does not know the releases of "
+        "n1 (cri-o 1.37.0) yet",
+    )
+
+
+def test_remedy_for_two_defects_is_needed_while_nodes_have_one_of_them() -> None:
+    both = [crio(), CONTAINERD]
+    assert remedy_need("postInitSleep", nodes(OLD, "containerd://2.0.0", NEW), defects=both) == (
+        "True",
+        "NodesAreAffected",
+        "1 of 3 nodes still runs an affected CRI-O: n0 (cri-o 1.33.12); "
+        "1 of 3 nodes still runs an affected containerd: n1 (containerd 2.0.0)",
+    )
+    one = remedy_need("postInitSleep", nodes(NEW, "containerd://2.0.0"), defects=both)
+    assert one is not None
+    assert one.message == "1 of 2 nodes still runs an affected containerd: n1 (containerd 2.0.0)"
+    assert remedy_need("postInitSleep", nodes(NEW, "containerd://2.1.0"), defects=both) == (
+        "False",
+        "NodesAreFixed",
+        "none of 2 nodes runs an affected CRI-O or an affected containerd",
+    )
+
+
+def test_partly_affected_nodes_leave_the_need_unknown() -> None:
+    partly = [crio(partly=PARTLY)]
+    fast = nodes(OLD, NEW, kubelet="v1.37.0")
+    assert remedy_need("postInitSleep", fast, " of RuntimeClass x", partly) == (
+        "Unknown",
+        "VolumesNotSeen",
+        "on 1 of 2 nodes of RuntimeClass x, some volumes are slow",
+    )
+    found = remedy_need("postInitSleep", nodes(OLD), defects=partly)
+    assert found is not None
+    assert found.message == (
+        "1 of 1 nodes still runs an affected CRI-O below Kubernetes 1.37: n0 (cri-o 1.33.12)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("remedy", "defects"),
+    [
+        ("kubeletGate", []),
+        ("kubeletGate", [crio()]),
+        ("postInitSleep", [defect(entry(component="kubelet"))]),
+        ("postInitSleep", [crio(), defect(entry(component="kubelet"))]),
+    ],
+)
+def test_remedy_that_no_release_makes_unnecessary_has_no_answer(
+    remedy: str, defects: list[Defect]
+) -> None:
+    assert remedy_need(remedy, nodes(NEW), defects=defects) is None
+    assert remedy_need(remedy, (), defects=defects) is None
+
+
+def test_need_without_nodes_is_unknown() -> None:
+    assert remedy_need("postInitSleep", (), " of RuntimeClass x", [crio()]) == (
+        "Unknown",
+        "NoNodes",
+        "no node of RuntimeClass x is known",
+    )

@@ -1,0 +1,130 @@
+"""Tests of the catalogue: the compiled module, and what the files say of real releases."""
+
+from __future__ import annotations
+
+import pytest
+
+from docs import compile_defects
+from tests.support.defects import software
+from tests.support.paths import ROOT
+from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.defects.defect import DefectStatus
+from webhook.core.policy.model import Remedies
+
+BY_ID = {defect.id: defect for defect in DEFECTS}
+
+
+def status(name: str, runtime: str, kubelet: str = "v1.36.0") -> str:
+    return BY_ID[name].status_on(*software(runtime, kubelet)).value
+
+
+def test_compiled_module_matches_the_yaml_files() -> None:
+    files = compile_defects.read_files(sorted(compile_defects.SOURCES.glob("*.yaml")))
+    expected = compile_defects.module_text(file.defect for file in files)
+    assert compile_defects.MODULE.read_text(encoding="utf-8") == expected, "run `make defects`"
+    assert tuple(file.defect for file in files) == DEFECTS
+
+
+def test_files_name_only_known_remedies() -> None:
+    files = compile_defects.read_files(sorted(compile_defects.SOURCES.glob("*.yaml")))
+    known = {field.alias or name for name, field in Remedies.model_fields.items()}
+    compile_defects.check_remedies(files, known)
+
+
+def test_every_remedy_cures_a_defect_of_the_catalogue() -> None:
+    known = {field.alias or name for name, field in Remedies.model_fields.items()}
+    assert known <= {remedy for defect in DEFECTS for remedy in defect.remedies}
+
+
+def test_every_page_of_a_defect_shows_the_text_of_its_symptom() -> None:
+    """A person searches for the message, so the page has to contain it."""
+    for defect in DEFECTS:
+        if defect.page is None:
+            continue
+        page = " ".join((ROOT / "docs" / defect.page).read_text(encoding="utf-8").split())
+        assert any(symptom.message in page for symptom in defect.symptom), defect.id
+
+
+@pytest.mark.parametrize(
+    ("runtime", "expected"),
+    [
+        ("cri-o://1.20.0", "affected"),
+        ("cri-o://1.32.99", "affected"),
+        ("cri-o://1.33.0", "affected"),
+        ("cri-o://1.33.12", "affected"),
+        ("cri-o://1.33.5-2.rhaos4.20.git1234.el9", "affected"),
+        ("cri-o://1.33.13-rc.1", "affected"),
+        ("cri-o://1.33.13", "not affected"),
+        ("cri-o://1.33.13-2.rhaos4.20.git1234.el9", "not affected"),
+        ("cri-o://1.34.8", "affected"),
+        ("cri-o://1.34.9", "not affected"),
+        ("cri-o://1.34.10", "not affected"),
+        ("cri-o://1.35.2", "affected"),
+        ("cri-o://1.35.3", "not affected"),
+        ("cri-o://1.36.0-dev", "affected"),
+        ("cri-o://1.36.0-rc.1", "affected"),
+        ("cri-o://1.36.0-rc1", "affected"),
+        ("cri-o://1.36.0", "not affected"),
+        ("cri-o://1.36.4", "not affected"),
+        ("cri-o://1.37.1", "not affected, unverified"),
+        ("cri-o://2.0.0", "not affected, unverified"),
+        ("cri-o://", "affected"),
+        ("cri-o://unknown", "affected"),
+        ("cri-o", "affected"),
+        ("containerd://1.6.0", "not affected"),
+        ("containerd://2.1.5", "not affected"),
+        ("docker://20.10.7", "not affected"),
+        ("Unknown", "not affected"),
+        ("", "not affected"),
+    ],
+)
+def test_cri_o_is_affected_by_issue_9840_before_the_fixed_releases(
+    runtime: str, expected: str
+) -> None:
+    assert status("cri-o-9840", runtime) == expected
+
+
+@pytest.mark.parametrize(
+    ("runtime", "expected"),
+    [
+        ("cri-o://1.21.7", "affected"),
+        ("cri-o://1.22.0-rc.1", "affected"),
+        ("cri-o://1.22.0", "not affected"),
+        ("cri-o://1.36.0", "not affected"),
+        ("cri-o://1.37.0", "not affected, unverified"),
+        ("cri-o://", "affected"),
+        ("containerd://2.3.0", "affected"),
+        ("docker://27.0.0", "affected"),
+        ("", "affected"),
+    ],
+)
+def test_only_cri_o_from_1_22_on_is_certain_to_make_volatile_mounts(
+    runtime: str, expected: str
+) -> None:
+    assert status("containerd-slow-umount", runtime) == expected
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kubelet", "expected"),
+    [
+        ("cri-o://1.20.0", "v1.20.0", "affected"),
+        ("cri-o://1.36.0", "v1.36.9", "affected"),
+        ("cri-o://", "", "affected"),
+        ("cri-o://1.37.0", "v1.37.0", "partly affected"),
+        ("cri-o://1.39.0", "v1.39.0", "partly affected"),
+        ("containerd://2.1.0", "v1.36.0", "not affected"),
+        ("", "", "not affected"),
+    ],
+)
+def test_every_cri_o_relabels_volumes_and_selinux_mount_spares_a_part(
+    runtime: str, kubelet: str, expected: str
+) -> None:
+    assert status("crio-selinux-relabel", runtime, kubelet) == expected
+
+
+@pytest.mark.parametrize("runtime", ["cri-o://1.36.0", "containerd://2.1.0", ""])
+def test_defects_of_the_kubelet_do_not_depend_on_the_runtime(runtime: str) -> None:
+    assert status("kubelet-serving-certificate", runtime) == DefectStatus.AFFECTED
+    assert status("fsgroup-ownership-walk", runtime) == DefectStatus.AFFECTED
+    assert status("selinux-mount", runtime, "v1.36.9") == DefectStatus.NOT_AFFECTED
+    assert status("selinux-mount", runtime, "v1.37.0") == DefectStatus.AFFECTED

@@ -1,0 +1,231 @@
+"""Tests of the model of a defect: which releases are affected, fixed and unverified."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tests.support.defects import affected, defect, entry, software
+from webhook.core.defects.defect import Affected, DefectStatus
+from webhook.core.defects.versions import Version, parse_version
+
+AFFECTED, FIXED, UNVERIFIED = (
+    DefectStatus.AFFECTED,
+    DefectStatus.NOT_AFFECTED,
+    DefectStatus.UNVERIFIED,
+)
+
+
+def status(releases: Affected, release: str) -> DefectStatus:
+    return releases.status_of(parse_version(release))
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("0.9.9", AFFECTED),
+        ("1.20.7", AFFECTED),  # A line without a fix, before the first fixed one.
+        ("1.33.12", AFFECTED),
+        ("1.33.13-rc.1", AFFECTED),
+        ("1.33.13", FIXED),
+        ("1.33.14-rc.1", FIXED),
+        ("1.33.5-2.rhaos4.20", AFFECTED),
+        ("1.33.13-2.rhaos4.20", FIXED),
+        ("1.34.0", AFFECTED),  # A line without a fix, between two fixed ones.
+        ("1.35.2", AFFECTED),
+        ("1.35.3", FIXED),
+        ("1.36.0", FIXED),  # A line after the last fix: it is made from the main branch.
+        ("1.36.0-rc.1", FIXED),
+        ("1.37.9", FIXED),
+        ("1.38.0-dev", UNVERIFIED),
+        ("1.38.0", UNVERIFIED),
+        ("2.0.0", UNVERIFIED),
+        ("unknown", AFFECTED),
+        ("", AFFECTED),
+    ],
+)
+def test_status_follows_the_fixes_of_each_minor_line(release: str, expected: DefectStatus) -> None:
+    assert status(affected("1.33.13", "1.35.3", newest="1.37.2"), release) is expected
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("1.36.9", FIXED),
+        ("1.37.0-rc.1", FIXED),
+        ("1.37.0", AFFECTED),
+        ("3.0.0", AFFECTED),
+        ("", AFFECTED),
+    ],
+)
+def test_defect_without_a_fix_affects_every_release_since_the_first(
+    release: str, expected: DefectStatus
+) -> None:
+    assert status(affected(since="1.37.0"), release) is expected
+
+
+def test_defect_without_a_fix_but_with_a_newest_release_leaves_later_lines_unverified() -> None:
+    known = affected(since="1.35.0", newest="1.36.0")
+    assert [status(known, release) for release in ("1.34.9", "1.36.9", "1.37.0")] == [
+        FIXED,
+        AFFECTED,
+        UNVERIFIED,
+    ]
+
+
+releases = st.builds(
+    Version, st.integers(0, 2), st.integers(0, 9), st.integers(0, 9), st.booleans()
+)
+
+
+@given(
+    version=releases,
+    patches=st.dictionaries(st.integers(1, 7), st.integers(0, 8), min_size=1, max_size=5),
+    beyond=st.integers(0, 2),
+)
+def test_later_releases_of_a_fixed_line_keep_the_fix(
+    version: Version, patches: dict[int, int], beyond: int
+) -> None:
+    """The rule in other words: affected is what sorts before the fix of its line, or before the
+    last fix where its line has none."""
+    fixes = {minor: Version(1, minor, patch) for minor, patch in patches.items()}
+    newest = Version(1, max(fixes) + beyond)
+    known = affected(*(str(fixes[minor]) for minor in sorted(fixes)), newest=str(newest))
+    own = fixes.get(version.minor) if version.major == 1 else None
+    if version[:2] > newest[:2]:
+        expected = UNVERIFIED
+    elif own is not None:
+        expected = AFFECTED if version < own else FIXED
+    else:
+        expected = AFFECTED if version < fixes[max(fixes)] else FIXED
+    assert known.status_of(version) is expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "at", "message"),
+    [
+        ({"fixed": ["1.34.9", "1.33.13"], "newest": "1.36.0"}, "fixed", "ascending order"),
+        ({"fixed": ["1.33.13", "1.33.14"], "newest": "1.36.0"}, "fixed", "ascending order"),
+        ({"fixed": ["1.33.13"]}, "newest", "is missing beside fixed releases"),
+        ({"fixed": ["1.33.13"], "newest": "1.32.0"}, "newest", "of an older line"),
+        ({"since": "1.37.0", "newest": "1.36.0"}, "newest", "of an older line"),
+        (
+            {"fixed": ["1.33.13"], "newest": "1.36.0", "since": "1.33.13"},
+            "since",
+            "is not older than the first fixed release",
+        ),
+    ],
+)
+def test_releases_that_contradict_each_other_are_refused(
+    keys: dict[str, Any], at: str, message: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        affected(*keys.pop("fixed", ()), **keys)
+    (error,) = caught.value.errors()
+    assert error["ctx"]["at"] == (at,)
+    assert message in error["msg"]
+
+
+@pytest.mark.parametrize(
+    "release", ["1.33", "v1.33.1", "1.33.1-rc.1", "1.33.x", "", 1.33, None, "1." + "9" * 20 + ".0"]
+)
+def test_release_needs_three_numbers(release: object) -> None:
+    with pytest.raises(ValidationError, match="is not a release: write it with three numbers"):
+        Affected.model_validate(
+            {"component": "cri-o", "fixed": [{"release": release, "link": "h"}]}
+        )
+
+
+def test_runtime_that_is_listed_by_name_does_not_count_as_any_runtime() -> None:
+    listed = defect(entry("1.22.0", newest="1.36.0"), entry(component="any runtime"))
+    runtimes = ("cri-o://1.22.0", "cri-o://1.21.9", "cri-o://", "containerd://2.1.0", "")
+    assert [listed.status_on(*software(runtime)) for runtime in runtimes] == [
+        FIXED,
+        AFFECTED,
+        AFFECTED,
+        AFFECTED,
+        AFFECTED,
+    ]
+
+
+def test_runtime_that_is_not_listed_is_not_affected() -> None:
+    listed = defect(entry(component="containerd"))
+    assert listed.status_on(*software("containerd://2.1.0")) is AFFECTED
+    assert listed.status_on(*software("cri-o://1.33.0")) is FIXED
+    assert listed.status_on(*software("")) is FIXED
+
+
+def test_kubelet_defect_depends_on_the_kubelet_alone() -> None:
+    found = defect(entry(component="kubelet", since="1.37.0"))
+    for runtime in ("cri-o://1.37.0", "containerd://2.1.0", ""):
+        assert found.status_on(*software(runtime, "v1.37.0")) is AFFECTED
+        assert found.status_on(*software(runtime, "v1.36.9")) is FIXED
+        assert found.status_on(*software(runtime, "")) is AFFECTED
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kubelet", "expected"),
+    [
+        ("cri-o://1.33.0", "v1.36.9", AFFECTED),
+        ("cri-o://1.33.0", "v1.37.0-rc.1", AFFECTED),
+        ("cri-o://1.33.0", "", AFFECTED),
+        ("cri-o://1.33.0", "v1.37.0", DefectStatus.PARTLY_AFFECTED),
+        ("cri-o://1.36.0", "v1.37.0", FIXED),
+        ("containerd://2.1.0", "v1.37.0", FIXED),
+    ],
+)
+def test_newer_kubelet_makes_an_affected_runtime_partly_affected(
+    runtime: str, kubelet: str, expected: DefectStatus
+) -> None:
+    found = defect(entry("1.36.0", newest="1.36.0"), partly=PARTLY)
+    assert found.status_on(*software(runtime, kubelet)) is expected
+    assert expected.needs_remedy is (expected is not FIXED)
+
+
+PARTLY = {
+    "kubelet": "1.37.0",
+    "reason": "VolumesNotSeen",
+    "message": "some volumes are slow",
+    "link": "https://example.org/1",
+}
+
+
+@pytest.mark.parametrize(
+    ("entries", "can_end"),
+    [
+        ([entry("1.36.0", newest="1.36.0")], True),
+        ([entry()], True),  # Other runtimes do not have it.
+        ([entry(component="any runtime")], False),
+        ([entry(component="any runtime"), entry("1.36.0", newest="1.36.0")], True),
+        ([entry(component="kubelet")], False),
+        ([entry(component="kubelet", since="1.37.0")], False),
+        ([entry("1.38.0", component="kubelet", newest="1.38.0")], True),
+    ],
+)
+def test_defect_can_end_if_a_release_or_a_runtime_is_free_of_it(
+    entries: list[dict[str, Any]], can_end: bool
+) -> None:
+    assert defect(*entries).can_end is can_end
+
+
+@pytest.mark.parametrize(
+    ("entries", "keys", "at", "message"),
+    [
+        ([entry(), entry()], {}, "affected", "lists a component twice"),
+        ([entry()], {"component": "kubelet"}, "component", "kubelet is not listed"),
+        ([entry(), entry(component="kubelet")], {}, "affected", "no other component"),
+        ([entry(component="kubelet")], {"partly": PARTLY}, "affected", "no partly"),
+    ],
+)
+def test_components_that_contradict_each_other_are_refused(
+    entries: list[dict[str, Any]], keys: dict[str, Any], at: str, message: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        defect(*entries, **keys)
+    (error,) = caught.value.errors()
+    assert error["ctx"]["at"] == (at,)
+    assert message in error["msg"]

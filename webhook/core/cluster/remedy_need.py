@@ -1,0 +1,108 @@
+"""The question whether a set of nodes still needs a remedy, answered from the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from webhook.core.cluster.nodes import Node
+from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.defects.defect import Defect, DefectStatus
+
+_MAX_NAMED = 5
+"""The maximum number of nodes in a message, because people read it in a terminal."""
+
+
+class Need(NamedTuple):
+    """Whether a set of nodes needs a remedy, in the form of a condition of KEP-1623."""
+
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+    """A clause without a capital and a period, such as `none of 2 nodes runs CRI-O`."""
+
+
+class Survey(NamedTuple):
+    """A set of nodes, by what they have of one defect."""
+
+    defect: Defect
+    affected: tuple[Node, ...]
+    partly: tuple[Node, ...]
+    unverified: tuple[Node, ...]
+    """The nodes that are not affected, but run a later release than podsettle knows."""
+    not_affected: tuple[Node, ...]
+
+
+def survey(nodes: Iterable[Node], defect: Defect) -> Survey:
+    """Return the nodes by what they have of a defect."""
+    by_status: dict[DefectStatus, list[Node]] = {status: [] for status in DefectStatus}
+    for node in nodes:
+        by_status[node.status_for(defect)].append(node)
+    return Survey(
+        defect,
+        tuple(by_status[DefectStatus.AFFECTED]),
+        tuple(by_status[DefectStatus.PARTLY_AFFECTED]),
+        tuple(by_status[DefectStatus.UNVERIFIED]),
+        tuple(by_status[DefectStatus.NOT_AFFECTED]),
+    )
+
+
+def cured_by(remedy: str, defects: Iterable[Defect] = DEFECTS) -> tuple[Defect, ...]:
+    """Return the defects that a remedy cures, by its name in policies."""
+    return tuple(defect for defect in defects if remedy in defect.remedies)
+
+
+def remedy_need(
+    remedy: str,
+    nodes: Sequence[Node],
+    description: str = "",
+    defects: Iterable[Defect] = DEFECTS,
+) -> Need | None:
+    """Return whether nodes need a remedy, or None if no release makes the remedy unnecessary.
+
+    `description` is a phrase that names the set of nodes in messages, such as ` of RuntimeClass
+    fast`. None also stands for a remedy that cures no defect of the catalogue, because its purpose
+    is not known. Remedies that cure the same defects get equal results.
+    """
+    cured = cured_by(remedy, defects)
+    if not cured or not all(defect.can_end for defect in cured):
+        return None
+    if not nodes:
+        return Need("Unknown", "NoNodes", f"no node{description} is known")
+    surveys = [survey(nodes, defect) for defect in cured]
+    total = f"{len(nodes)} nodes{description}"
+    if affected := [each for each in surveys if each.affected]:
+        message = "; ".join(_affected_message(each, total) for each in affected)
+        return Need("True", "NodesAreAffected", message)
+    partly = [
+        (each.defect.partly, len(each.partly))
+        for each in surveys
+        if each.defect.partly is not None and each.partly
+    ]
+    if partly:
+        message = "; ".join(f"on {count} of {total}, {rest.message}" for rest, count in partly)
+        return Need("Unknown", partly[0][0].reason, message)
+    software = " or ".join(dict.fromkeys(defect.runs for defect in cured))
+    message = f"none of {total} runs {software}"
+    unverified = dict.fromkeys(node.name for each in surveys for node in each.unverified)
+    if unverified:
+        later = [node for node in nodes if node.name in unverified]
+        message += f"; podsettle does not know the releases of {list_nodes(later)} yet"
+    return Need("False", "NodesAreFixed", message)
+
+
+def _affected_message(found: Survey, total: str) -> str:
+    verb = "runs" if len(found.affected) == 1 else "run"
+    software, partly = found.defect.runs, found.defect.partly
+    if partly is not None:
+        software += f" below Kubernetes {partly.kubelet.major}.{partly.kubelet.minor}"
+    nodes = list_nodes(found.affected)
+    return f"{len(found.affected)} of {total} still {verb} {software}: {nodes}"
+
+
+def list_nodes(nodes: Iterable[Node]) -> str:
+    """Return the first nodes by name, with their runtimes, and the number of the others."""
+    ordered = sorted(nodes, key=lambda node: node.name)
+    first = [f"{node.name} ({node.runtime})" for node in ordered[:_MAX_NAMED]]
+    left = len(ordered) - len(first)
+    return ", ".join(first) + (f" and {left} more" if left else "")

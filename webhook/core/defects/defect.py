@@ -1,0 +1,250 @@
+"""The model of a defect: which releases have it, which are fixed, and what cures it.
+
+Each file `webhook/core/defects/*.yaml` describes one defect by the keys of this model. `make
+defects` checks the files and compiles them into `webhook.core.defects.catalogue`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic_core import PydanticCustomError
+
+from webhook.core.defects.versions import Runtime, Version, parse_version
+from webhook.core.types import StrictModel
+
+Component: TypeAlias = Literal["cri-o", "containerd", "any runtime", "kubelet"]
+"""The software of a node that has releases. `any runtime` stands for each container runtime that
+the defect does not list by its name."""
+
+_RELEASE = re.compile(r"\d{1,9}\.\d{1,9}\.\d{1,9}", re.ASCII)
+
+
+def _parse_release(value: object) -> Version:
+    """Return the release in a text such as `1.33.13`. The compiled catalogue holds the Version."""
+    if isinstance(value, Version):
+        return value
+    parsed = parse_version(value) if isinstance(value, str) and _RELEASE.fullmatch(value) else None
+    if parsed is None:
+        raise ValueError(f"{value!r} is not a release: write it with three numbers, as 1.33.13")
+    return parsed
+
+
+def _matcher(pattern: str, description: str) -> AfterValidator:
+    """Return a validator for text that a regular expression matches."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    def check(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise ValueError(f"{text!r} is not {description}")
+        return text
+
+    return AfterValidator(check)
+
+
+def _check_not_empty(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    # A validator, because min_length would report an error in a value twice.
+    if not values:
+        raise ValueError("is empty; it takes at least one")
+    return values
+
+
+_NOT_EMPTY = AfterValidator(_check_not_empty)
+Release = Annotated[Version, PlainValidator(_parse_release)]
+Link = Annotated[str, _matcher(r"https://\S+", "a link: write it with https://")]
+Date = Annotated[str, _matcher(r"\d{4}-\d{2}(?:-\d{2})?", "a date: write it as 2026-11-21")]
+Text = Annotated[str, _matcher(r"(?s)\S(?:.*\S)?", "text")]
+Identifier = Annotated[str, _matcher(r"[a-z0-9]+(?:-[a-z0-9]+)*", "a name such as cri-o-9840")]
+
+
+class DefectStatus(StrEnum):
+    """Whether a node has a defect."""
+
+    AFFECTED = "affected"
+    PARTLY_AFFECTED = "partly affected"
+    """Another component of the node avoids the defect in some pods."""
+    NOT_AFFECTED = "not affected"
+    UNVERIFIED = "not affected, unverified"
+    """The release is of a later line than the newest that the defect's file knows. A fix is not
+    expected to be lost, so the node counts as not affected."""
+
+    @property
+    def needs_remedy(self) -> bool:
+        """Whether pods that could land on the node need a remedy."""
+        return self in (DefectStatus.AFFECTED, DefectStatus.PARTLY_AFFECTED)
+
+
+class Symptom(StrictModel):
+    """A message that users see, and where they see it."""
+
+    where: Text
+    message: Text
+
+
+class Fix(StrictModel):
+    """The first release of a minor line that has the fix."""
+
+    release: Release
+    link: Link = Field(description="The pull request or commit in this line.")
+
+    @property
+    def line(self) -> tuple[int, int]:
+        """The minor line, such as (1, 33)."""
+        return self.release[:2]
+
+
+class Affected(StrictModel):
+    """The releases of one component that have a defect.
+
+    A release branch keeps its fixes: in a line with a fix, every later release has it. The last fix
+    is the one on the main branch, so every later line has it too.
+    """
+
+    component: Component
+    since: Release | None = Field(
+        default=None, description="The first release that has the defect. Omitted: every older one."
+    )
+    fixed: tuple[Fix, ...] = Field(
+        default=(),
+        strict=False,
+        description="The first fixed release of each minor line, the oldest line first. Lines "
+        "without an entry that are older than the last one have no fix.",
+    )
+    newest: Release | None = Field(
+        default=None,
+        description="A release of the newest line whose fix was looked up. Releases of later lines "
+        "are not affected, unverified. Omitted: every later release has the defect.",
+    )
+
+    @model_validator(mode="after")
+    def _releases_are_in_order(self) -> Affected:
+        lines = [fix.line for fix in self.fixed]
+        if any(later <= earlier for earlier, later in pairwise(lines)):
+            raise _error("fixed", "the minor lines are not in ascending order")
+        if self.since and self.fixed and self.fixed[0].release <= self.since:
+            raise _error("since", f"{self.since} is not older than the first fixed release")
+        if self.fixed and self.newest is None:
+            raise _error("newest", "is missing beside fixed releases")
+        oldest = self.fixed[-1].line if self.fixed else self.since[:2] if self.since else (0, 0)
+        if self.newest and self.newest[:2] < oldest:
+            raise _error("newest", f"{self.newest} is of an older line than the other releases")
+        return self
+
+    def status_of(self, version: Version | None) -> DefectStatus:
+        """Return whether a release is affected.
+
+        An unreadable version (None) is affected: a needless remedy costs less than the defect. A
+        pre-release sorts before its release, and so lacks what came with the release.
+        """
+        if version is None:
+            return DefectStatus.AFFECTED
+        if self.since is not None and version < self.since:
+            return DefectStatus.NOT_AFFECTED
+        line = version[:2]
+        if self.newest is not None and line > self.newest[:2]:
+            return DefectStatus.UNVERIFIED
+        for fix in reversed(self.fixed):
+            if line > fix.line:
+                break
+            if line == fix.line:
+                has_fix = version >= fix.release
+                return DefectStatus.NOT_AFFECTED if has_fix else DefectStatus.AFFECTED
+        is_after_last_fix = bool(self.fixed) and line > self.fixed[-1].line
+        return DefectStatus.NOT_AFFECTED if is_after_last_fix else DefectStatus.AFFECTED
+
+
+class Partly(StrictModel):
+    """A release of the kubelet that avoids a runtime's defect, but not in every pod."""
+
+    kubelet: Release
+    reason: Annotated[str, _matcher(r"[A-Z][A-Za-z]+", "a reason in CamelCase")] = Field(
+        description="The reason of the condition StillNeeded, whose status is Unknown."
+    )
+    message: Text = Field(
+        description="What is left of the defect on these nodes, after `on 2 of 4 nodes, `."
+    )
+    link: Link
+
+
+class Evidence(StrictModel):
+    """A figure, how it was found, and on which day."""
+
+    figure: Text
+    how: Text
+    date: Date
+
+
+class Defect(StrictModel):
+    """A fault of a runtime or kubelet that a remedy works around."""
+
+    id: Identifier
+    title: Text
+    component: Component = Field(description="The component that has the fault.")
+    runs: Text = Field(
+        description="What an affected node runs, for messages such as `2 of 4 nodes still run …`."
+    )
+    symptom: Annotated[tuple[Symptom, ...], _NOT_EMPTY] = Field(strict=False)
+    cause: Text
+    affected: Annotated[tuple[Affected, ...], _NOT_EMPTY] = Field(strict=False)
+    partly: Partly | None = None
+    remedies: tuple[str, ...] = Field(
+        strict=False, description="The remedies that cure the defect, by their names in policies."
+    )
+    advice: Text = Field(description="What is better than a remedy, or what else to know.")
+    links: Annotated[tuple[Link, ...], _NOT_EMPTY] = Field(strict=False)
+    page: str | None = Field(
+        default=None, description="The page in docs/ that explains the defect and its cure."
+    )
+    evidence: Annotated[tuple[Evidence, ...], _NOT_EMPTY] = Field(strict=False)
+
+    @model_validator(mode="after")
+    def _components_agree(self) -> Defect:
+        components = [entry.component for entry in self.affected]
+        if len(set(components)) < len(components):
+            raise _error("affected", "lists a component twice")
+        if self.component not in components:
+            raise _error("component", f"{self.component} is not listed under affected")
+        if "kubelet" in components and (len(components) > 1 or self.partly):
+            raise _error("affected", "a kubelet's defect has no other component and no partly")
+        return self
+
+    @cached_property
+    def _by_component(self) -> dict[str, Affected]:
+        return {entry.component: entry for entry in self.affected}
+
+    def status_on(self, runtime: Runtime, kubelet: Version | None) -> DefectStatus:
+        """Return whether a node with this runtime and kubelet has the defect."""
+        by_component = self._by_component
+        entry = by_component.get("kubelet")
+        if entry is not None:
+            return entry.status_of(kubelet)
+        entry = by_component.get(runtime.name) or by_component.get("any runtime")
+        if entry is None:
+            return DefectStatus.NOT_AFFECTED
+        status = entry.status_of(runtime.version)
+        if (
+            status is DefectStatus.AFFECTED
+            and self.partly is not None
+            and kubelet is not None
+            and kubelet >= self.partly.kubelet
+        ):
+            return DefectStatus.PARTLY_AFFECTED
+        return status
+
+    @property
+    def can_end(self) -> bool:
+        """Whether nodes without the defect exist in future: a later release, or another runtime."""
+        return not all(
+            entry.component in ("kubelet", "any runtime") and not entry.fixed
+            for entry in self.affected
+        )
+
+
+def _error(key: str, message: str) -> PydanticCustomError:
+    """Return the error of a rule between keys. `at` makes the path in the error end in the key."""
+    return PydanticCustomError("release_rule", "{message}", {"message": message, "at": (key,)})
