@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
 from webhook.server.app import create_app
@@ -82,6 +83,7 @@ def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
         certificate_expires=lambda: certificates.expires,
         running=running,
         drain=drain,
+        new_image_resolver=new_image_resolver,
     )
     serve(app, certificates.context, listen("127.0.0.1", port), drain)
 

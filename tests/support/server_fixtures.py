@@ -15,6 +15,7 @@ from tests.support.http_client import InProcess, in_process
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, start_server
 from tests.support.protocol_server import Served, SlowPath, Start
+from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
 from webhook.server import run
@@ -45,7 +46,7 @@ def make_app(
         certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
         drain=drain or Drain(idle_seconds=10, timeout_seconds=45),
         limits=limits,
-        **options,
+        **{"new_image_resolver": new_image_resolver} | options,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from webhook.cli.hints import missing_node_hints
+from webhook.cli.image_resolver import new_image_resolver
 from webhook.cli.options import (
     InputError,
     linger_image_option,
@@ -29,7 +30,6 @@ from webhook.core.preview.preview import Preview, preview_all, to_yaml
 from webhook.core.preview.workloads import PassedOver
 from webhook.core.preview.yaml_documents import load_documents
 from webhook.core.reasons import Outcome
-from webhook.images.lookup import ImageLookup
 
 # No API server waits for a preview, so look-ups may take longer than in the webhook.
 _IMAGE_LOOKUP_SECONDS = 30.0
@@ -208,11 +208,11 @@ def _preview_documents(
 
 
 async def _look_up_images(missing: Iterable[ImageQuery]) -> KnownImages:
-    lookup = ImageLookup()
+    resolver = new_image_resolver()
     try:
-        return await lookup.find(missing, _IMAGE_LOOKUP_SECONDS, max_images=None)
+        return await resolver.find(missing, _IMAGE_LOOKUP_SECONDS, max_images=None)
     finally:
-        await lookup.aclose()
+        await resolver.aclose()
 
 
 def _as_text(previews: list[Preview]) -> str:

@@ -14,6 +14,7 @@ from typing import Literal
 import click
 
 from webhook.cli.bootstrap import build_dev, build_in_cluster, build_offline
+from webhook.cli.image_resolver import new_image_resolver
 from webhook.cli.logging import set_up_server_logging
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
@@ -246,6 +247,7 @@ def serve(
         authorizer=components.authorizer,
         client_certificates=client_ca is not None,
         pull_secrets=components.pull_secrets,
+        new_image_resolver=new_image_resolver,
     )
     if manifests is not None:
         click.echo(_banner(host, listener, certs_dir, components.source, manifests))

@@ -2,14 +2,14 @@
 
 A container without `command` starts the entrypoint of its image. A decision does no I/O. It reads
 the results of earlier queries and reports the queries that have no result yet. The caller looks up
-the missing images (`webhook.images`) and asks for the decision again.
+the missing images with an ImageResolver and asks for the decision again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,9 @@ MAX_REFERENCE_CHARACTERS = 600
 135, rounded up.
 
 podsettle sees a pod before the API server validates it, so the reference may be longer."""
+MAX_IMAGES_PER_POD = 10
+"""The maximum number of images that are looked up for one pod. It bounds the requests to registries
+for one review."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,29 @@ class Images(msgspec.Struct):
             self.missing[query] = None
             return _NOT_LOOKED_UP
         return result
+
+
+class ImageResolver(Protocol):
+    """The interface of image look-ups, an optional part. `webhook.images` implements it."""
+
+    @property
+    def stuck_dns_lookups(self) -> int:
+        """The number of DNS look-ups that have taken more than 5 s so far."""
+
+    async def find(
+        self,
+        queries: Iterable[ImageQuery],
+        seconds: float,
+        *,
+        max_images: int | None = MAX_IMAGES_PER_POD,
+    ) -> KnownImages:
+        """Return a result for every query within `seconds`. This method raises no error.
+
+        Only the first `max_images` are looked up, or all of them if it is None.
+        """
+
+    async def aclose(self) -> None:
+        """Cancel all look-ups and close all connections."""
 
 
 def escape_dollars(text: str) -> str:

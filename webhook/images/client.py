@@ -1,9 +1,6 @@
 """A client for registries, with the requests that read an image's Entrypoint and Cmd.
 
 https://github.com/opencontainers/distribution-spec
-
-`webhook.images.lookup` imports this module at the first look-up. It imports aiohttp, whose memory a
-server without look-ups saves.
 """
 
 from __future__ import annotations
@@ -49,8 +46,8 @@ class RegistryClient:
     def __init__(
         self,
         resolver: Resolver,
+        context: ssl.SSLContext,
         *,
-        context: ssl.SSLContext | None = None,
         request_timeout_seconds: float,
     ) -> None:
         """Open the session. Raises ValueError if HTTPS_PROXY is not the URL of an HTTP proxy."""

@@ -25,7 +25,6 @@ from webhook.images.cache import TooManyError
 from webhook.images.errors import LookupFailedError
 from webhook.images.proxy import Proxy
 from webhook.images.ssrf import is_forbidden, parse_ip_literal
-from webhook.tls_verification import client_context
 
 # More than the look-ups of several namespaces can take. aiohttp counts a connection from the start
 # of its DNS look-up, so names that do not resolve hold connections, too.
@@ -41,9 +40,7 @@ _owner: ContextVar[str] = ContextVar("owner", default="")
 class HttpSession:
     """Connections to registries, through the proxy if there is one. The caller must close them."""
 
-    def __init__(
-        self, resolver: Resolver, context: ssl.SSLContext | None, timeout_seconds: float
-    ) -> None:
+    def __init__(self, resolver: Resolver, context: ssl.SSLContext, timeout_seconds: float) -> None:
         """`timeout_seconds` limits each request, including the download of its body.
 
         Raises ValueError if HTTPS_PROXY is not the URL of an HTTP proxy.
@@ -52,7 +49,7 @@ class HttpSession:
         connector = aiohttp.TCPConnector(
             limit=_MAX_CONNECTIONS,
             limit_per_host=_MAX_CONNECTIONS_PER_HOST,
-            ssl=context or client_context(),
+            ssl=context,
             resolver=SsrfSafeResolver(
                 ThreadResolver(resolver, _owner.get),
                 unchecked_host=self._proxy.url.raw_host if self._proxy is not None else None,

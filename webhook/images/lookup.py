@@ -16,35 +16,32 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from webhook.core.image_reference import Reference, parse_reference
-from webhook.core.images import ImageConfig, ImageQuery, Unavailable
+from webhook.core.images import MAX_IMAGES_PER_POD, ImageConfig, ImageQuery, Unavailable
 from webhook.core.pull_secrets import PullSecrets
 from webhook.dns_resolver import Resolver
 from webhook.images.cache import SingleFlightCache, TooManyError, bytes_of
+from webhook.images.client import RegistryClient
 from webhook.images.errors import LookupFailedError
 from webhook.images.fetch import CredentialTrials, fetch_config
 from webhook.images.keyring import Credential, Keyring, read_keyring
 from webhook.images.registry import registry_of
-
-if TYPE_CHECKING:
-    from webhook.images.client import RegistryClient
+from webhook.tls_verification import client_context
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 LookupTask = asyncio.Task[ImageConfig | Unavailable]
 
-MAX_IMAGES_PER_POD = 10
 # Real values have a few hundred bytes, hostile ones up to 1 MiB, and ten times that as objects.
 MAX_CACHED_KEYRING_BYTES = MAX_CACHED_CONFIG_BYTES = 16 * 1024 * 1024
 _MAX_CONCURRENT = 64
 _MAX_CONCURRENT_PER_NAMESPACE = 12  # one tenant's slow registries leave look-ups for others
 _MAX_DETACHED = 256  # look-ups that continue after their caller's timeout
 _MAX_REPORTED_SECRET_PROBLEMS = 3
-# Each DNS look-up takes a thread. No namespace's pods need more registries than this at
-# the same time.
+# Each DNS look-up takes a thread. The pods of a namespace need fewer registries at the same time.
 _MAX_DNS_LOOKUPS = 64
 _MAX_DNS_LOOKUPS_PER_NAMESPACE = 8
 
@@ -94,7 +91,8 @@ class ImageLookup:
         """
         self._resolver = resolver or new_resolver()
         self._pull_secrets = pull_secrets
-        self._context = context
+        # Not created on the event loop: reading the system's CAs takes milliseconds.
+        self._context = context or client_context()
         self._limits = limits
         self._client: RegistryClient | None = None
         self._count = count
@@ -123,6 +121,11 @@ class ImageLookup:
         """The cached configurations, by credentials and digest."""
         self.detached: set[LookupTask] = set()
         """Look-ups that continue after their caller's timeout."""
+
+    @property
+    def stuck_dns_lookups(self) -> int:
+        """The number of DNS look-ups that have taken more than 5 s so far."""
+        return self._resolver.stuck
 
     async def find(
         self,
@@ -260,13 +263,9 @@ class ImageLookup:
 
     def _get_client(self) -> RegistryClient:
         if self._client is None:
-            # Imported at the first look-up: most servers never need the memory that it takes.
-            from webhook.images.client import RegistryClient
-
+            # Created here, because aiohttp needs a running event loop.
             self._client = RegistryClient(
-                self._resolver,
-                context=self._context,
-                request_timeout_seconds=self._limits.request_timeout,
+                self._resolver, self._context, request_timeout_seconds=self._limits.request_timeout
             )
         return self._client
 

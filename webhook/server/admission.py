@@ -22,8 +22,8 @@ from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit, allow_unread
 from webhook.core.admission.review import uid_of
+from webhook.core.images import ImageResolver
 from webhook.core.reasons import Reason
-from webhook.images.lookup import ImageLookup
 from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
@@ -62,7 +62,7 @@ class AdmissionHandler:
         drain: Drain,
         in_flight: InFlight,
         budget: MemoryBudget,
-        images: ImageLookup | None = None,
+        images: ImageResolver | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._limits = limits

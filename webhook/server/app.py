@@ -7,6 +7,7 @@ import platform
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import datetime
+from functools import partial
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -16,12 +17,12 @@ from webhook.cluster.authorizer import Authorizer
 from webhook.cluster.source import Check, Source
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
-from webhook.images.lookup import ImageLookup, new_resolver
 from webhook.server.admission import AdmissionHandler
 from webhook.server.auth import BASIC_CHALLENGE, guard
 from webhook.server.client_certs import RequireClientCertificate
 from webhook.server.drain import Drain
 from webhook.server.health import log_check_changes, probes_router
+from webhook.server.lazy_images import LazyImageResolver, NewImageResolver
 from webhook.server.lean_fastapi import Depends, FastAPI, Response
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
@@ -63,6 +64,7 @@ def create_app(
     *,
     certificate_expires: Callable[[], datetime],
     drain: Drain,
+    new_image_resolver: NewImageResolver,
     checks: Callable[[], Iterable[Check]] | None = None,
     running: Callable[[], AbstractAsyncContextManager[None]] | None = None,
     authorizer: Authorizer | None = None,
@@ -73,6 +75,7 @@ def create_app(
     """Return the application.
 
     - `certificate_expires` returns the time at which the served certificate expires.
+    - `new_image_resolver` is called in a thread when the first image has to be looked up.
     - `checks` returns the readiness checks, except the check of `drain`. The default is
       `source.checks`.
     - `running` returns a context that is active while the application runs. The default is
@@ -100,10 +103,20 @@ def create_app(
 
     # Previews use a separate resolver. A preview can name any namespace. With a shared resolver,
     # its look-ups would count against the limit of that namespace's pods.
-    resolver, preview_resolver = (new_resolver(metrics.count_refused_dns_lookup) for _ in range(2))
-    metrics.stuck_dns_lookups.set_function(lambda: resolver.stuck + preview_resolver.stuck)
-    images = ImageLookup(pull_secrets, count=metrics.count_image_lookup, resolver=resolver)
-    preview_images = ImageLookup(count=metrics.count_image_lookup, resolver=preview_resolver)
+    images, preview_images = (
+        LazyImageResolver(
+            partial(
+                new_image_resolver,
+                credentials,
+                count=metrics.count_image_lookup,
+                count_refused_dns_lookup=metrics.count_refused_dns_lookup,
+            )
+        )
+        for credentials in (pull_secrets, None)
+    )
+    metrics.stuck_dns_lookups.set_function(
+        lambda: images.stuck_dns_lookups + preview_images.stuck_dns_lookups
+    )
     previewer = Previewer(
         lambda: source.view, settings, preview_images, limits.preview, metrics.count_preview
     )

@@ -19,6 +19,7 @@ from tests.support.factories import SETTINGS, container, pod, policy_document
 from tests.support.image_factories import HELPER, image_policy
 from tests.support.registry import Image, RunningRegistry, serving, start_server
 from tests.support.reviews import patch_of, review
+from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.server.admission import IMAGE_LOOKUP_SHARE, NAMESPACE_LOOKUP_SECONDS
 from webhook.server.app import create_app
@@ -47,6 +48,7 @@ async def webhook(directory: Path, host: str) -> AsyncIterator[httpx.AsyncClient
         SETTINGS,
         certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
         drain=Drain(idle_seconds=10, timeout_seconds=45),
+        new_image_resolver=new_image_resolver,
         limits=Limits(goaway_chance=0),
     )
     transport = httpx.ASGITransport(app)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -118,12 +116,3 @@ def test_preview_command_sends_requests_only_with_look_up_images(
     (init,) = [c for c in shown["after"]["spec"]["initContainers"] if c["name"] == "a"]
     assert init["command"][-2:] == ["/bin/app", "--x"]
     assert init["args"] == ["run", "$$(HOME)"]
-
-
-def test_import_of_the_look_up_does_not_load_the_http_client() -> None:
-
-    script = "import sys, webhook.images.lookup; print('aiohttp' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"

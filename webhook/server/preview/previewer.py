@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
-from webhook.core.images import ImageConfig, ImageQuery, Unavailable
-from webhook.images.lookup import ImageLookup
+from webhook.core.images import ImageConfig, ImageQuery, ImageResolver, Unavailable
 from webhook.server.limits import PreviewLimits
 from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.answer import PreviewAnswerText, PreviewError, PreviewResult
@@ -49,7 +48,7 @@ class Previewer:
         self,
         view: Callable[[], Snapshot],
         settings: OperatorSettings,
-        images: ImageLookup | None = None,
+        images: ImageResolver | None = None,
         limits: PreviewLimits = _DEFAULT_LIMITS,
         count: Callable[[PreviewResult], None] = lambda _result: None,
     ) -> None:
@@ -275,7 +274,7 @@ async def _close(worker_start: asyncio.Task[PreviewProcess], *, kill: bool) -> i
 
 
 async def _look_up(
-    images: ImageLookup, missing: Sequence[MissingImage], seconds: float
+    images: ImageResolver, missing: Sequence[MissingImage], seconds: float
 ) -> list[KnownImage]:
     """Look images up in batches, because hundreds of concurrent tasks would block the event loop.
 
