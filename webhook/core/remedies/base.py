@@ -13,7 +13,7 @@ from webhook.core.defects.versions import Version
 from webhook.core.images import Images, LookupRules
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod, PodSpec
-from webhook.core.reasons import Outcome
+from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.need import Need, PolicyNodes
 
 
@@ -109,6 +109,8 @@ class Remedy(Generic[S]):
     The function yields outcomes in the order of the pod's containers. The caller sets the fields
     `remedy` and `policy` of each outcome.
     """
+    reasons: frozenset[Reason]
+    """The reasons that `apply` gives, without those that every remedy can have."""
     still_needed: Callable[[S, PolicyNodes], Need | None] = lambda _settings, _nodes: None
     """Return whether a node still has the defect, or None if no known release fixes it."""
     runtime_class: RuntimeClassSetting | None = None

@@ -13,6 +13,11 @@ from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context
 from webhook.core.remedies.injected_container import injected_container
 
+DELIVERY_REASONS = frozenset(
+    {Reason.HELPER_IMAGE_MISSING, Reason.NAME_CONFLICT, Reason.SERVER_TOO_OLD}
+)
+"""The reasons for which the helper cannot be delivered."""
+
 
 class HelperDelivery:
     """The delivery of the helper to one pod, which another container or volume may prevent."""

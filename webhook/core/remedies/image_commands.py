@@ -19,6 +19,9 @@ from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS, MAX_PULL_SECRE
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context
 
+IMAGE_REASONS = frozenset({Reason.NO_COMMAND, Reason.IMAGE_CONFIG_UNAVAILABLE})
+"""The reasons for which the command of an image is not known."""
+
 
 class ImageCommand(NamedTuple):
     """The command that a container without `command` starts, and its arguments from the image."""

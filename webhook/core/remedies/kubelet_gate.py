@@ -150,4 +150,14 @@ REMEDY = Remedy(
     "its log can be read from the beginning.",
     settings=KubeletGate,
     apply=apply,
+    reasons=frozenset(
+        {
+            Reason.APPLIED,
+            Reason.ALREADY_SETTLED,
+            Reason.SYSTEM_POD,
+            Reason.NAME_CONFLICT,
+            Reason.MESH_TRAFFIC,
+            Reason.HELPER_IMAGE_MISSING,
+        }
+    ),
 )

@@ -28,8 +28,8 @@ from webhook.core.pod import Container, Pod, is_sidecar, may_mount_helper_path
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, Remedy
-from webhook.core.remedies.helper_delivery import HelperDelivery
-from webhook.core.remedies.image_commands import ImageCommand, ImageCommands
+from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
+from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
 from webhook.core.remedies.need import Need, PolicyNodes
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
 from webhook.core.types import (
@@ -314,6 +314,18 @@ REMEDY = Remedy(
     "exit code 255 for them.",
     settings=PostInitSleep,
     apply=apply,
+    reasons=DELIVERY_REASONS
+    | IMAGE_REASONS
+    | {
+        Reason.APPLIED,
+        Reason.ALREADY_SETTLED,
+        Reason.NATIVE_SIDECAR,
+        Reason.MESH_INIT_CONTAINER,
+        Reason.LONG_RUNNING,
+        Reason.NOT_NEEDED,
+        Reason.NO_SHELL,
+        Reason.INTERACTIVE,
+    },
     still_needed=still_needed,
     hints=hints,
 )

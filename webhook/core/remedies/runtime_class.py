@@ -18,7 +18,7 @@ from webhook.core.pod import Pod
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
 from webhook.core.remedies.need import Need, PolicyNodes
-from webhook.core.remedies.runtime_class_conflicts import rejection_reason
+from webhook.core.remedies.runtime_class_conflicts import REJECTION_REASONS, rejection_reason
 from webhook.core.types import StrictModel
 
 
@@ -79,6 +79,12 @@ REMEDY = Remedy(
     description="Run the pod under a RuntimeClass.",
     settings=RuntimeClassRemedy,
     apply=apply,
+    reasons=REJECTION_REASONS
+    | {
+        Reason.APPLIED,
+        Reason.ALREADY_SETTLED,
+        Reason.NOT_NEEDED,
+    },
     still_needed=still_needed,
     # Pods that name another class stay where they are. They do not matter for StillNeeded, because
     # with `when: Always` this remedy keeps the policy needed.

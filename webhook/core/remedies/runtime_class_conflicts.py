@@ -40,6 +40,15 @@ _SUFFIX_FACTORS = {
     "Ei": Decimal(1 << 60),
 }
 
+REJECTION_REASONS = frozenset(
+    {
+        Reason.RUNTIME_CLASS_PRESET,
+        Reason.RUNTIME_CLASS_CONFLICT,
+        Reason.RUNTIME_CLASS_MISSING,
+    }
+)
+"""The reasons that `rejection_reason` gives."""
+
 
 def rejection_reason(
     class_name: str, runtime_class: RuntimeClassInfo | None, pod: PodSpec, patch: PodPatch

@@ -49,4 +49,12 @@ REMEDY = Remedy(
     "Needs an API server of 1.33 or later.",
     settings=SELinuxChangePolicy,
     apply=apply,
+    reasons=frozenset(
+        {
+            Reason.APPLIED,
+            Reason.ALREADY_SETTLED,
+            Reason.SELINUX_CHANGE_POLICY_PRESET,
+            Reason.SERVER_TOO_OLD,
+        }
+    ),
 )

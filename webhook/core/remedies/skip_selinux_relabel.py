@@ -28,7 +28,7 @@ from webhook.core.pod import Pod, SecurityContext
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
 from webhook.core.remedies.need import Need, PolicyNodes
-from webhook.core.remedies.runtime_class_conflicts import rejection_reason
+from webhook.core.remedies.runtime_class_conflicts import REJECTION_REASONS, rejection_reason
 from webhook.core.types import StrictModel
 
 
@@ -160,6 +160,15 @@ REMEDY = Remedy(
     "label.",
     settings=SkipSELinuxRelabel,
     apply=apply,
+    reasons=REJECTION_REASONS
+    | {
+        Reason.APPLIED,
+        Reason.ALREADY_SETTLED,
+        Reason.NO_PERSISTENT_VOLUME,
+        Reason.NOT_NEEDED,
+        Reason.ANNOTATION_PRESET,
+        Reason.UNSTABLE_SELINUX_LEVEL,
+    },
     still_needed=still_needed,
     runtime_class=RuntimeClassSetting("runtime_class_name"),
 )
