@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cached_property
 from typing import TypeAlias
 
@@ -34,7 +33,7 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     missing_images: tuple[ImageQuery, ...] = ()
     """The images that must be looked up before a better decision is possible."""
 
-    @cached_property
+    @property
     def warnings(self) -> list[str]:
         """The warnings that `kubectl` prints."""
         return warnings_for(self.outcomes)
@@ -52,11 +51,18 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def reason_counts(self) -> ReasonCounts:
         """The number of outcomes by remedy and reason, for the metrics."""
-        return tuple(Counter((o.remedy, o.reason) for o in self.outcomes).items())
+        # A Counter is four times as slow for so few outcomes.
+        counts: dict[tuple[str, Reason], int] = {}
+        for outcome in self.outcomes:
+            key = outcome.remedy, outcome.reason
+            counts[key] = counts.get(key, 0) + 1
+        return tuple(counts.items())
 
-    @cached_property
+    @property
     def lacks_namespace(self) -> bool:
         """Whether nothing could be decided because the pod's namespace is unknown."""
+        if self.policies:
+            return False
         return any(outcome.reason is Reason.NAMESPACE_UNKNOWN for outcome in self.outcomes)
 
     @cached_property

@@ -110,8 +110,8 @@ def _warning(remedy: str, reason: Reason, message: str, containers: list[str]) -
 
 def _audit_entry(outcome: Outcome) -> str:
     """Return one outcome as `policy/remedy[container]=Reason`, without the parts that are empty."""
-    reason, remedy, policy, container, _, _ = msgspec.structs.astuple(outcome)
+    policy, remedy = outcome.policy, outcome.remedy
     subject = f"{policy}/{remedy}" if policy and remedy else policy or remedy
-    if container:
-        subject += f"[{container}]"
-    return f"{subject}={reason}" if subject else str(reason)
+    if outcome.container:
+        subject += f"[{outcome.container}]"
+    return f"{subject}={outcome.reason}" if subject else str(outcome.reason)
