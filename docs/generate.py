@@ -19,6 +19,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
+from docs import defects_page
 from webhook.cli import main
 from webhook.core.policy.crd import crd, editor_schema
 from webhook.core.policy.model import SettlePolicySpec
@@ -44,6 +45,13 @@ CHART_UPGRADES = """\
 - `global.imageRegistry` and `global.imagePullSecrets` now have an effect. Before, they were
   accepted and ignored.
 """
+PAGES_WITH_REGIONS = (
+    "../README.md",
+    "coverage.md",
+    "post-init-sleep.md",
+    "reports/tekton-exit-255.md",
+)
+"""The written pages with regions that the catalogue of defects fills."""
 NOTICE = "<!-- Written by docs/generate.py from the code: change that, then run `make docs`. -->\n"
 
 
@@ -286,6 +294,11 @@ def editor_schema_page() -> str:
     return json.dumps(editor_schema(), indent=2) + "\n"
 
 
+def _page_with_regions(name: str) -> Callable[[], str]:
+    """Return a function that returns a written page with the releases of the catalogue in it."""
+    return lambda: defects_page.fill_regions((HERE / name).read_text(encoding="utf-8"))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "policy.md": policy_page,
     "reasons.md": reasons_page,
@@ -294,6 +307,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "settlepolicy.schema.json": editor_schema_page,
     "../charts/podsettle/crds/podsettle.dev_settlepolicies.yaml": crd_page,
     "../charts/podsettle/README.md": chart_page,
+    "defects.md": lambda: _finish_page(defects_page.page_lines()),
+    **{name: _page_with_regions(name) for name in PAGES_WITH_REGIONS},
 }
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tomllib
 import zipfile
 from email.parser import Parser
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
 
@@ -19,24 +16,15 @@ FILES = ("LICENSE", "THIRD_PARTY_NOTICES")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    directory = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--wheel-dir", directory, ROOT], check=True)
-    return zipfile.ZipFile(next(directory.glob("*.whl")))
-
-
 def test_wheel_names_its_licence_and_contains_its_text(wheel: zipfile.ZipFile) -> None:
-    with wheel:
-        names = wheel.namelist()
-        folder = next(name for name in names if name.endswith(".dist-info/METADATA"))[:-8]
-        metadata = Parser().parsestr(wheel.read(f"{folder}METADATA").decode())
-        assert metadata["License-Expression"] == "Apache-2.0"
-        assert metadata.get_all("License-File") == list(FILES)
-        for name in FILES:
-            assert wheel.read(f"{folder}licenses/{name}") == (ROOT / name).read_bytes()
-        assert not [name for name in names if name.startswith("webhook/linger/bin/")]
+    names = wheel.namelist()
+    folder = next(name for name in names if name.endswith(".dist-info/METADATA"))[:-8]
+    metadata = Parser().parsestr(wheel.read(f"{folder}METADATA").decode())
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata.get_all("License-File") == list(FILES)
+    for name in FILES:
+        assert wheel.read(f"{folder}licenses/{name}") == (ROOT / name).read_bytes()
+    assert not [name for name in names if name.startswith("webhook/linger/bin/")]
 
 
 def test_chart_names_the_licence() -> None:

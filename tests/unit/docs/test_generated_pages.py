@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from docs import defects_page
+from docs.generate import PAGES
+from tests.support.defects import affected
 from tests.support.markdown import ALL
 from tests.support.paths import DOCS, ROOT
+from webhook.core.defects.catalogue import DEFECTS
 
 
-def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATOR = _generator()
-
-
-@pytest.mark.parametrize("name", GENERATOR.PAGES)
+@pytest.mark.parametrize("name", PAGES)
 def test_reference_pages_match_the_code(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
-    assert written == GENERATOR.PAGES[name](), "run `make docs`"
+    assert written == PAGES[name](), "run `make docs`"
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
@@ -43,3 +33,44 @@ def test_make_help_lists_every_target() -> None:
     public = set(re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE))
     described = set(re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE))
     assert public == described
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_lists_the_releases_of_a_defect_outside_a_region(page: Path) -> None:
+    """Such a list would stay as it is when the catalogue changes."""
+    if page.name in ("CHANGELOG.md", "defects.md"):
+        return
+    text = " ".join(defects_page.REGION.sub("", page.read_text(encoding="utf-8")).split())
+    for defect in DEFECTS:
+        for entry in defect.affected:
+            if len(entry.fixed) > 1:
+                assert defects_page.affected_releases(entry) not in text
+                assert ", ".join(str(fix.release) for fix in entry.fixed) not in text
+
+
+@pytest.mark.parametrize(
+    ("fixed", "keys", "words"),
+    [
+        (("1.22.0",), {"newest": "1.36.0"}, "1.21 and older"),
+        (("1.33.1", "1.36.0"), {"newest": "1.36.0"}, "1.32 and older, 1.33.0, 1.34, 1.35"),
+        (("1.6.1", "2.0.2"), {"newest": "2.1.0"}, "1.5 and older, 1.6.0, 2.0.0 to 2.0.1"),
+        (("1.35.2",), {"newest": "1.36.0", "since": "1.33.4"}, "1.33.4 to 1.34, 1.35.0 to 1.35.1"),
+        ((), {}, "every release"),
+        ((), {"since": "1.37.0"}, "1.37.0 and later"),
+        ((), {"since": "1.37.0", "newest": "1.38.2"}, "1.37.0 and later, up to 1.38"),
+    ],
+)  # fmt: skip
+def test_affected_releases_are_written_as_ranges(
+    fixed: tuple[str, ...], keys: dict[str, str], words: str
+) -> None:
+    assert defects_page.affected_releases(affected(*fixed, **keys)) == words
+
+
+def test_region_of_a_page_is_filled_and_keeps_its_line_breaks() -> None:
+    begin, end = "<!-- fixed cri-o-9840 -->", "<!-- end -->"
+    words = "CRI-O 1.33.13, 1.34.9, 1.35.3, 1.36.0 or later"
+    assert defects_page.fill_regions(f"x {begin}old{end} y") == f"x {begin}{words}{end} y"
+    broken = f"x {begin}CRI-O 1.33.13,\n  1.34.9, 1.35.3, 1.36.0 or later{end} y"
+    assert defects_page.fill_regions(broken) == broken
+    with pytest.raises(KeyError):
+        defects_page.fill_regions(f"<!-- fixed no-such-defect -->x{end}")

@@ -27,7 +27,7 @@ DEFECTS: tuple[Defect, ...] = (
                 message='level=debug msg="failed to delete task" error="context deadline exceeded"',
             ),
         ),
-        cause="containerd writes a container's state only after the umount of its root filesystem, for which it allows 10 s. An overlayfs umount syncs the filesystem below, which takes minutes on a busy disk. containerd tries again at intervals that grow to 5 minutes. Mounts with the option volatile are not synced.",
+        cause="containerd writes a container's state only after the umount of its root filesystem, for which it allows 10 s. An overlayfs umount syncs the filesystem below, which takes minutes on a busy disk. containerd tries again at intervals that grow to 5 minutes. Mounts with the option `volatile` are not synced.",
         affected=(
             Affected(
                 component='containerd',
@@ -49,7 +49,7 @@ DEFECTS: tuple[Defect, ...] = (
         remedies=(
             'runtimeClass',
         ),
-        advice='Configure the nodes to make volatile mounts. The remedy sends pods to such nodes by a RuntimeClass. It is skipped on other nodes only with when: NodesNeedIt.',
+        advice='Configure nodes to make volatile mounts. The remedy sends pods to these nodes by a RuntimeClass. A Node does not show whether a runtime other than CRI-O makes volatile mounts, so each of them counts as affected.',
         links=(
             'https://github.com/containerd/containerd/issues/8698',
             'https://github.com/containerd/containerd/issues/9770',
@@ -162,7 +162,7 @@ DEFECTS: tuple[Defect, ...] = (
                 message='Error: kubelet may be retrying requests that are timing out in CRI-O due to system load. Currently at stage container volume configuration: ... error reserving ctr name ...: name is reserved',
             ),
         ),
-        cause="Where SELinux is enforcing, the runtime sets the pod's label on every file of a volume before a container starts. With millions of files that takes many minutes. CRI-O compares only the label of the top directory if the pod has the annotation TrySkipVolumeSELinuxLabel, and the handler or workload allows it.",
+        cause="Where SELinux is enforcing, the runtime sets the pod's label on every file of a volume before a container starts. With millions of files that takes many minutes. CRI-O compares only the label of the top directory if the pod has the annotation `TrySkipVolumeSELinuxLabel`, and the handler or workload allows it.",
         affected=(
             Affected(
                 component='cri-o',
@@ -177,7 +177,7 @@ DEFECTS: tuple[Defect, ...] = (
         remedies=(
             'skipSELinuxRelabel',
         ),
-        advice='From Kubernetes 1.37 on, use CSI drivers with seLinuxMount: true. The kubelet then mounts the volume with the label, and no file is relabelled.',
+        advice='From Kubernetes 1.37 on, use CSI drivers with `seLinuxMount: true`. The kubelet then mounts the volume with the label, and no file is relabelled.',
         links=(
             'https://github.com/cri-o/cri-o/pull/5373',
             'https://github.com/cri-o/cri-o/pull/9537',
@@ -203,14 +203,14 @@ DEFECTS: tuple[Defect, ...] = (
                 message='Setting volume ownership for /var/lib/kubelet/pods/... and fsGroup set. If the volume has a lot of files then setting volume ownership could be slow, see https://github.com/kubernetes/kubernetes/issues/69699',
             ),
         ),
-        cause='If a pod sets fsGroup, the kubelet by default changes the group and the permissions of every file of its volumes each time that it mounts them.',
+        cause='If a pod sets `fsGroup`, the kubelet by default changes the group and the permissions of every file of its volumes each time that it mounts them.',
         affected=(
             Affected(
                 component='kubelet',
             ),
         ),
         remedies=(),
-        advice='Set fsGroupChangePolicy: OnRootMismatch in the pod. The kubelet then checks only the top directory. On OpenShift, the namespace label storage.openshift.io/fsgroup-change-policy sets it.',
+        advice='Set `fsGroupChangePolicy: OnRootMismatch` in the pod. The kubelet then checks only the top directory. On OpenShift, the namespace label `storage.openshift.io/fsgroup-change-policy` sets it.',
         links=(
             'https://github.com/kubernetes/kubernetes/issues/69699',
         ),
@@ -229,7 +229,7 @@ DEFECTS: tuple[Defect, ...] = (
         runs='a kubelet without a serving certificate',
         symptom=(
             Symptom(
-                where='kubectl logs, exec and port-forward, CI systems and other clients that read the log of a pod on a new node',
+                where='the errors of `kubectl logs`, of CI systems, and of other clients that read the log of a pod on a new node',
                 message='Get "https://10.0.9.147:10250/containerLogs/...": remote error: tls: internal error',
             ),
             Symptom(
@@ -237,7 +237,7 @@ DEFECTS: tuple[Defect, ...] = (
                 message='http: TLS handshake error from ...: no serving certificate available for the kubelet',
             ),
         ),
-        cause='A kubelet with serverTLSBootstrap listens before its request for a serving certificate is approved. It accepts pods in the meantime, and refuses every TLS handshake.',
+        cause='A kubelet with `serverTLSBootstrap` listens before its request for a serving certificate is approved. It accepts pods in the meantime, and refuses every TLS handshake.',
         affected=(
             Affected(
                 component='kubelet',
@@ -276,7 +276,7 @@ DEFECTS: tuple[Defect, ...] = (
                 message='conflicting SELinux labels of volume',
             ),
         ),
-        cause="From Kubernetes 1.37 on, SELinuxMount is locked on: the kubelet mounts volumes of CSI drivers with seLinuxMount: true under the pod's label. A mount has only one label.",
+        cause="From Kubernetes 1.37 on, SELinuxMount is locked on: the kubelet mounts volumes of CSI drivers with `seLinuxMount: true` under the pod's label. A mount has only one label.",
         affected=(
             Affected(
                 component='kubelet',
@@ -286,7 +286,7 @@ DEFECTS: tuple[Defect, ...] = (
         remedies=(
             'seLinuxChangePolicy',
         ),
-        advice='Apply the remedy before the upgrade to Kubernetes 1.37. On OpenShift, use the namespace label storage.openshift.io/selinux-change-policy.',
+        advice='Apply the remedy before the upgrade to Kubernetes 1.37. On OpenShift, use the namespace label `storage.openshift.io/selinux-change-policy`.',
         links=(
             'https://github.com/kubernetes/enhancements/issues/1710',
             'https://github.com/openshift/kubernetes/pull/2344',

@@ -82,8 +82,8 @@ class DefectStatus(StrEnum):
 class Symptom(StrictModel):
     """A message that users see, and where they see it."""
 
-    where: Text
-    message: Text
+    where: Text = Field(description="The place of the message, after `In `.")
+    message: Text = Field(description="The exact text, for people who search for it.")
 
 
 class Fix(StrictModel):
