@@ -12,6 +12,7 @@ from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.defects.versions import Version
 from webhook.core.images import Images, LookupRules
 from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.edits import Edit
 from webhook.core.pod import Pod, PodSpec
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.need import Need, PolicyNodes
@@ -111,6 +112,10 @@ class Remedy(Generic[S]):
     """
     reasons: frozenset[Reason]
     """The reasons that `apply` gives, without those that every remedy can have."""
+    edits: frozenset[Edit] = frozenset()
+    """The kinds of edits that `apply` may make."""
+    fields: frozenset[str] = frozenset()
+    """The fields of the spec that `apply` may set, such as `/spec/runtimeClassName`."""
     still_needed: Callable[[S, PolicyNodes], Need | None] = lambda _settings, _nodes: None
     """Return whether a node still has the defect, or None if no known release fixes it."""
     runtime_class: RuntimeClassSetting | None = None

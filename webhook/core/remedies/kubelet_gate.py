@@ -16,6 +16,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACE_PREFIXES
 from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, Pod, Toleration
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import service_mesh
@@ -160,4 +161,5 @@ REMEDY = Remedy(
             Reason.HELPER_IMAGE_MISSING,
         }
     ),
+    edits=frozenset({Edit.INIT_CONTAINER}),
 )

@@ -24,6 +24,7 @@ from webhook.core.constants import (
 )
 from webhook.core.defects.versions import is_affected_by_cri_o_9840
 from webhook.core.patch.builder import ContainerList, PodPatch
+from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, Pod, is_sidecar, may_mount_helper_path
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
@@ -326,6 +327,7 @@ REMEDY = Remedy(
         Reason.NO_SHELL,
         Reason.INTERACTIVE,
     },
+    edits=frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER}),
     still_needed=still_needed,
     hints=hints,
 )

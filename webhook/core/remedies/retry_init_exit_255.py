@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from webhook.core.constants import OWN_CONTAINERS
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT, is_affected_by_cri_o_9840
 from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, Pod, RestartRule, is_sidecar
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
@@ -148,5 +149,6 @@ REMEDY = Remedy(
             Reason.SERVER_TOO_OLD,
         }
     ),
+    edits=frozenset({Edit.RESTART_RULES}),
     still_needed=still_needed,
 )

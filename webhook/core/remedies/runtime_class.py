@@ -85,6 +85,7 @@ REMEDY = Remedy(
         Reason.ALREADY_SETTLED,
         Reason.NOT_NEEDED,
     },
+    fields=frozenset({"/spec/runtimeClassName"}),
     still_needed=still_needed,
     # Pods that name another class stay where they are. They do not matter for StillNeeded, because
     # with `when: Always` this remedy keeps the policy needed.

@@ -57,4 +57,5 @@ REMEDY = Remedy(
             Reason.SERVER_TOO_OLD,
         }
     ),
+    fields=frozenset({"/spec/securityContext/seLinuxChangePolicy"}),
 )

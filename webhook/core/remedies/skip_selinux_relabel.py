@@ -24,6 +24,7 @@ from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.defects.versions import SELINUX_MOUNT_LOCKED_ON
 from webhook.core.patch.builder import PodPatch
+from webhook.core.patch.edits import Edit
 from webhook.core.pod import Pod, SecurityContext
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
@@ -169,6 +170,8 @@ REMEDY = Remedy(
         Reason.ANNOTATION_PRESET,
         Reason.UNSTABLE_SELINUX_LEVEL,
     },
+    edits=frozenset({Edit.ANNOTATION}),
+    fields=frozenset({"/spec/runtimeClassName"}),
     still_needed=still_needed,
     runtime_class=RuntimeClassSetting("runtime_class_name"),
 )

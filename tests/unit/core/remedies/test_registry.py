@@ -5,21 +5,28 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tests.support.factories import Json, decide_pod
+from tests.support.factories import Json, decide_pod, policy, runtime_class, view
 from tests.support.remedy_settings import settings_of
-from tests.support.strategies import PODS, SETTINGS, VIEWS
+from tests.support.strategies import NODES, PODS, SETTINGS, TEXTS_OF_SETTINGS, VIEWS
 from webhook.cluster.snapshot import Snapshot
 from webhook.core import remedies
 from webhook.core.admission.decide import OperatorSettings
+from webhook.core.defects.versions import Version
+from webhook.core.patch.edits import Edit
+from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import Remedies
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
@@ -105,14 +112,88 @@ def test_each_declared_reason_occurs_in_a_test_of_the_remedy(name: str) -> None:
     assert missing == set()
 
 
-@examples(300)
-@given(document=PODS, seen=VIEWS, settings=SETTINGS)
+@examples(150)
+@given(document=PODS, seen=VIEWS, options=SETTINGS)
 def test_outcomes_of_any_pod_have_only_declared_reasons(
-    document: Json, seen: Snapshot, settings: OperatorSettings
+    document: Json, seen: Snapshot, options: OperatorSettings
 ) -> None:
-    for outcome in decide_pod(document, seen, settings=settings).outcomes:
+    for outcome in decide_pod(document, seen, settings=options).outcomes:
         if outcome.remedy:
             assert outcome.reason in REMEDIES[outcome.remedy].reasons | GENERAL_REASONS
+
+
+def is_valid(name: str, chosen: Any) -> bool:
+    try:
+        policy(remedies={name: chosen})
+    except InvalidPolicyError:
+        return False
+    return True
+
+
+def annotation_edits(keys: Iterable[str]) -> Iterator[str]:
+    """Yield an edit for each annotation, except those in which podsettle keeps its records."""
+    yield from (Edit.ANNOTATION for key in keys if not key.startswith("podsettle.dev"))
+
+
+def field_paths(path: str, value: Any) -> Iterator[str]:
+    """Yield the path of each field that an operation sets, also below an absent parent."""
+    if not isinstance(value, dict):
+        yield path
+        return
+    for key, inner in value.items():
+        yield from field_paths(f"{path}/{key}", inner)
+
+
+def edits_in(operations: Iterable[Any]) -> Iterator[str]:
+    """Yield the kind of each edit of a remedy, or the path if it sets a field of the spec."""
+    for operation in operations:
+        path: str = operation["path"]
+        value: Any = operation.get("value")
+        match path.split("/")[1:]:
+            case ["metadata"]:
+                yield from annotation_edits(value["annotations"])
+            case ["metadata", "annotations"]:
+                yield from annotation_edits(value)
+            case ["metadata", "annotations", key]:
+                yield from annotation_edits([key])
+            case ["spec", "volumes", *_]:
+                yield Edit.VOLUME
+            case ["spec", "initContainers"] | ["spec", "initContainers", _]:
+                yield Edit.INIT_CONTAINER
+            case ["spec", "initContainers" | "containers", _, "command" | "args"]:
+                yield Edit.COMMAND
+            case ["spec", "initContainers" | "containers", _, "volumeMounts", *_]:
+                yield Edit.MOUNT
+            case ["spec", "initContainers", _, "restartPolicy" | "restartPolicyRules"]:
+                yield Edit.RESTART_RULES
+            case _:
+                yield from field_paths(path, value)
+
+
+def test_generated_pods_get_every_declared_edit_and_no_other() -> None:
+    found: dict[str, set[str]] = {name: set() for name in REMEDIES}
+    valid_settings = {
+        name: settings_of(remedy, TEXTS_OF_SETTINGS).filter(partial(is_valid, name))
+        for name, remedy in REMEDIES.items()
+    }
+
+    # Derandomized, because edits that no generated pod gets fail the test.
+    @settings(derandomize=True, max_examples=150)
+    @given(document=PODS, chosen=st.fixed_dictionaries(valid_settings), nodes=NODES)
+    def collect(document: Json, chosen: Json, nodes: list[Json]) -> None:
+        for name, remedy in REMEDIES.items():
+            seen = view(
+                policy(remedies={name: chosen[name]}),
+                nodes=nodes,
+                classes=[runtime_class("fast"), runtime_class("slow")],
+                server=Version(1, 36),
+            )
+            edits = set(edits_in(decide_pod(document, seen).operations))
+            assert edits <= remedy.edits | remedy.fields, name
+            found[name] |= edits
+
+    collect()
+    assert found == {name: remedy.edits | remedy.fields for name, remedy in REMEDIES.items()}
 
 
 def test_value_without_a_strategy_is_named() -> None:
