@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import jsonpatch
 import yaml
 
+from tests.support.both_ways import admit_both_ways
 from tests.support.factories import IMAGE, SETTINGS, Json
 from tests.support.markdown import Page
 from tests.support.paths import DATA, DOCS
 from tests.support.process import podsettle
 from tests.support.reviews import patch_of, review
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.handler import admit
 
 PODS = DATA / "pods"
 
@@ -58,9 +58,7 @@ class DocScenario:
         source = ManifestsSource(self._cluster)
         source.refresh()
         assert not source.problems
-        answer = admit(
-            json.dumps(review(pod)).encode(), source.view.policies, source.view, SETTINGS
-        )
+        answer = admit_both_ways(json.dumps(review(pod)).encode(), source.view, SETTINGS)
         assert answer.error is None
         body: Json = json.loads(answer.body)
         assert body["response"]["allowed"] is True

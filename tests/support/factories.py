@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jsonpatch
 
 from tests.support import reviews
+from tests.support.both_ways import admit_both_ways
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings, decide
@@ -15,6 +17,7 @@ from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.defects.versions import Version
+from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.remedies.shell_wrapper import wrapper
@@ -121,9 +124,16 @@ def view(
 
 
 def decide_pod(
-    pod: object, view: Snapshot, *, namespace: str = "ci", settings: OperatorSettings = SETTINGS
+    pod: object,
+    view: Snapshot,
+    *,
+    namespace: str = "ci",
+    settings: OperatorSettings = SETTINGS,
+    images: KnownImages = NO_IMAGES,
 ) -> Decision:
-    return decide(make_request(pod, namespace), view.policies, view, settings)
+    """Return the decision, and check that the answer with a cache is equal."""
+    admit_both_ways(json.dumps(review(pod, namespace=namespace)).encode(), view, settings, images)
+    return decide(make_request(pod, namespace), view.policies, view, settings, images)
 
 
 def review(document: Any, **request: Any) -> Json:

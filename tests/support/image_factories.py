@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 
-from tests.support.factories import LINGER, SETTINGS, Json, patched
+from tests.support.both_ways import admit_both_ways
+from tests.support.factories import LINGER, SETTINGS, Json, patched, review
 from tests.support.registry import Handler, Server, look_up, query
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import decide
-from webhook.core.admission.review import make_request
 from webhook.core.images import ImageConfig, Unavailable
 from webhook.core.reasons import Outcome
 from webhook.images.lookup import ImageLookup
@@ -38,11 +38,11 @@ async def mutate_pod_with_lookup(
 
     The outcomes are appended to `outcomes`.
     """
-    request = make_request(pod, "ci")
-    decision = decide(request, view.policies, view, SETTINGS)
+    body = json.dumps(review(pod)).encode()
+    decision = admit_both_ways(body, view, SETTINGS).decision
     if decision.missing_images:
         known = await lookup.find(decision.missing_images, 30)
-        decision = decide(request, view.policies, view, SETTINGS, known)
+        decision = admit_both_ways(body, view, SETTINGS, known).decision
     if outcomes is not None:
         outcomes += decision.outcomes
     return patched(pod, decision)

@@ -112,11 +112,21 @@ NAMES = st.sampled_from(
 )
 
 
+IMAGES = st.sampled_from(
+    [
+        *("registry.example/app:1", "registry.example/app:2", "registry.example/app:latest"),
+        *("other.example/istio/proxyv2:1.27", "busybox", "quay.io/a@sha256:0", ""),
+    ]
+)
+
+
 def container_lists(least: int = 0) -> st.SearchStrategy[Any]:
     return st.lists(
         objects(
             {"name": NAMES, "command": maybe(COMMANDS)},
+            image=IMAGES,
             args=st.lists(TEXTS, max_size=2),
+            env=UNKNOWN.map(lambda value: [value]),
             stdin=st.booleans(),
             tty=st.booleans(),
             restartPolicy=st.sampled_from(["Always", "Never"]),
@@ -189,6 +199,9 @@ SPECS = objects(
         objects(key=st.sampled_from(["a", "a", ""]), operator=st.sampled_from(["Equal", "Exists"])),
         max_size=1,
     ),
+    serviceAccountName=st.sampled_from(["default", "builder"]),
+    imagePullSecrets=st.lists(objects(name=st.sampled_from(["a", "b"])), max_size=2),
+    schedulerName=st.sampled_from(["default-scheduler", "another"]),
     runtimeClassName=st.sampled_from(["fast", "kata"]),
     overhead=st.dictionaries(st.just("cpu"), QUANTITIES),
     nodeName=st.sampled_from(["n1", "elsewhere"]),
@@ -197,18 +210,52 @@ SPECS = objects(
     securityContext=SECURITY,
     os=st.just({"name": "linux"}),
 )
+LABELS = st.dictionaries(TEXTS, TEXTS, max_size=1) | st.dictionaries(
+    st.sampled_from(["app", "team", "tekton.dev/taskRun", "podsettle.dev/skip"]),
+    st.sampled_from(["a", "b", "true", ""]),
+    max_size=3,
+)
 PODS = st.builds(
     lambda extra, metadata, spec: {**extra, "metadata": metadata, "spec": spec},
     UNKNOWN,
     objects(
+        name=st.sampled_from(["p", "q"]),
+        generateName=st.sampled_from(["p-", "q-"]),
+        namespace=st.sampled_from(["ci", "qa"]),
+        labels=LABELS,
         annotations=ANNOTATIONS,
-        labels=st.dictionaries(TEXTS, TEXTS, max_size=1),
         ownerReferences=st.lists(
             objects({"kind": st.sampled_from(["Job", "Job", "DaemonSet"])}), max_size=1
         ),
     ),
     SPECS,
 )
+VARIED_FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": objects(
+            name=st.sampled_from(["p", "q"]), labels=LABELS, annotations=ANNOTATIONS
+        ),
+        "spec": objects(
+            serviceAccountName=st.sampled_from(["default", "builder"]),
+            schedulerName=st.sampled_from(["default-scheduler", "another"]),
+        ),
+        "container": objects(image=IMAGES, args=st.lists(TEXTS, max_size=2), volumeMounts=MOUNTS),
+    },
+)
+"""Fields in which pods of one template differ, by the object that has them."""
+
+
+def with_fields(pod: Json, fields: Json) -> Json:
+    """Return a copy of a pod with `VARIED_FIELDS`. Those of `container` go to each container."""
+    of_containers = fields.get("container", {})
+    spec = {**pod["spec"], **fields.get("spec", {})}
+    for key in ("initContainers", "containers"):
+        if spec.get(key):
+            spec[key] = [{**each, **of_containers} for each in spec[key]]
+    return {**pod, "metadata": {**pod["metadata"], **fields.get("metadata", {})}, "spec": spec}
+
+
 INJECTED = objects(
     {
         "name": st.sampled_from(["injected", "injected", "istio-init", "istio-validation"]),
@@ -253,13 +300,23 @@ def _policies(specs: list[Json]) -> list[SettlePolicy]:
     return [policy(f"p{n}", **spec) for n, spec in enumerate(specs)]
 
 
+NAMESPACES = ("ci", "qa", "kube-ci", "mcs")
+"""The names of the namespaces in `VIEWS`, each with other facts or labels than the next."""
+BY_NAME = {
+    "matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [*NAMESPACES]}
+    ]
+}
 POLICIES = st.lists(
     st.fixed_dictionaries(
         {"remedies": REMEDIES},
         optional={
             "priority": st.integers(-1, 1),
             "action": st.sampled_from(["Mutate", "Mutate", "Audit"]),
-            "namespaceSelector": st.sampled_from([{}, {}, {"matchLabels": {"team": "a"}}, None]),
+            "namespaceSelector": st.sampled_from(
+                [{}, {}, {"matchLabels": {"team": "a"}}, BY_NAME, None]
+            ),
+            "podSelector": st.sampled_from([{}, {}, {"matchLabels": {"team": "a"}}]),
         },
     ),
     min_size=1,
@@ -282,18 +339,25 @@ KNOWN_CLASSES = st.sampled_from(
         [runtime_class("fast", {"cpu": "1"}, {"disk": "ssd"}), runtime_class("slow")],
     ]
 )
+NAMESPACE_LABELS = st.sampled_from([{}, {"team": "a"}, {"podsettle.dev/policy": "p0"}])
 VIEWS = st.builds(
-    lambda policies, nodes, classes, server, labels: view(
+    lambda policies, nodes, classes, server, labels, others: view(
         *policies,
         nodes=nodes,
         classes=classes,
         server=server,
-        namespaces=[namespace("ci", labels)],
+        namespaces=[
+            namespace("ci", labels),
+            namespace("qa", others),
+            namespace("kube-ci", {"kubernetes.io/metadata.name": "kube-ci", **labels}),
+            namespace("mcs", labels, {"openshift.io/sa.scc.mcs": "s0:c1,c2"}),
+        ],
     ),
     POLICIES,
     NODES,
     KNOWN_CLASSES,
     st.sampled_from([None, Version(1, 33), Version(1, 36)]),
-    st.sampled_from([{}, {"team": "a"}, {"podsettle.dev/policy": "p0"}]),
+    NAMESPACE_LABELS,
+    NAMESPACE_LABELS,
 )
 SETTINGS = st.sampled_from([IMAGE, IMAGE, None]).map(lambda image: OperatorSettings("own", image))

@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-from tests.support.factories import container, namespace, pod, reasons, view
+from tests.support.factories import container, decide_pod, namespace, pod, reasons, view
 from tests.support.markdown import Page
 from tests.support.paths import DOCS
-from webhook.core.admission.decide import OperatorSettings, decide
-from webhook.core.admission.review import make_request
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.model import parse_policy
@@ -59,14 +58,15 @@ def test_times_and_limits_on_the_page_match_the_code() -> None:
 def test_policy_of_the_page_wraps_a_container_without_a_command_once_its_image_is_known() -> None:
     seen = view(POLICY, namespaces=[NAMESPACE])
     settings = OperatorSettings(linger_image="linger")
-    review = make_request(PLUGIN, "woodpecker")
-    first = decide(review, seen.policies, seen, settings)
+    first = decide_pod(PLUGIN, seen, namespace="woodpecker", settings=settings)
     assert reasons(first) == ["publish: ImageConfigUnavailable"]
     (lacking,) = first.missing_images
     known: dict[ImageQuery, ImageConfig | Unavailable] = {
         lacking: ImageConfig(("/bin/plugin",), ("--run",))
     }
-    (outcome,) = decide(review, seen.policies, seen, settings, known).outcomes
+    (outcome,) = decide_pod(
+        PLUGIN, seen, namespace="woodpecker", settings=settings, images=known
+    ).outcomes
     assert outcome.changed
     said = re.search(r"`Applied … (around what its image) … (starts)`", PAGE.text)
     assert said is not None
@@ -76,17 +76,11 @@ def test_policy_of_the_page_wraps_a_container_without_a_command_once_its_image_i
 def test_policy_without_image_config_gives_reason_no_command() -> None:
     plain = {**DOCUMENT, "spec": {**DOCUMENT["spec"], "imageConfig": {}}}
     seen = view(parse_policy(plain), namespaces=[NAMESPACE])
-    given = decide(
-        make_request(PLUGIN, "woodpecker"),
-        seen.policies,
-        seen,
-        OperatorSettings(linger_image="linger"),
+    given = decide_pod(
+        PLUGIN, seen, namespace="woodpecker", settings=OperatorSettings(linger_image="linger")
     )
     assert reasons(given) == ["publish: NoCommand"]
     commanded = pod(containers=[container("publish", "/bin/plugin")], restartPolicy="Never")
-    assert decide(
-        make_request(commanded, "woodpecker"),
-        seen.policies,
-        seen,
-        OperatorSettings(linger_image="l"),
+    assert decide_pod(
+        commanded, seen, namespace="woodpecker", settings=OperatorSettings(linger_image="l")
     ).operations

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.support.both_ways import admit_both_ways
 from tests.support.factories import (
     IMAGE,
     SETTINGS,
@@ -26,7 +28,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from tests.support.strategies import PODS, VIEWS
+from tests.support.strategies import NAMESPACES, PODS, VARIED_FIELDS, VIEWS, with_fields
 from tests.support.strategies import SETTINGS as SOME_SETTINGS
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.cache import DecisionCache
@@ -53,19 +55,22 @@ def decide_cached(
     return decide(request(document), seen.policies, seen, settings, cache=cache)
 
 
-SHARED_CACHE = DecisionCache()
-
-
-@given(PODS, VIEWS, SOME_SETTINGS)
-def test_decisions_with_and_without_the_cache_are_equal(
-    document: Any, seen: Snapshot, settings: OperatorSettings
+@given(
+    document=PODS,
+    varied=st.lists(VARIED_FIELDS, min_size=1, max_size=3),
+    views=st.lists(VIEWS, min_size=1, max_size=2),
+    settings=SOME_SETTINGS,
+)
+def test_pods_of_one_template_get_equal_answers_with_and_without_the_cache(
+    document: Json, varied: list[Json], views: list[Snapshot], settings: OperatorSettings
 ) -> None:
-    wanted = decide_safely(request(document), seen.policies, seen, settings)
-    for _ in range(2):
-        assert (
-            decide_safely(request(document), seen.policies, seen, settings, cache=SHARED_CACHE)
-            == wanted
-        )
+    """The pods come in turn from several namespaces, and the view of the cluster changes."""
+    pods = [document, *(with_fields(document, fields) for fields in varied)]
+    for seen in (*views, *reversed(views)):
+        for each in pods:
+            for name in NAMESPACES:
+                body = json.dumps(review(each, namespace=name)).encode()
+                admit_both_ways(body, seen, settings)
 
 
 TASK = pod(

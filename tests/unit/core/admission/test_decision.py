@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.both_ways import admit_both_ways
 from tests.support.factories import (
     SETTINGS,
     Json,
@@ -24,7 +25,6 @@ from tests.support.factories import (
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.handler import admit
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import Namespace
 from webhook.core.defects.versions import Version
@@ -70,7 +70,7 @@ def admitted(pod_: Any = None, kind: str = "AdmissionReview", seen: Snapshot = S
     resource = {"group": "", "version": "v1", "resource": "pods"}
     request = {"uid": "u", "operation": "CREATE", "resource": resource, "object": pod_}
     body = {"apiVersion": "admission.k8s.io/v1", "kind": kind, "request": request}
-    return admit(json.dumps(body).encode(), seen.policies, seen, SETTINGS).decision
+    return admit_both_ways(json.dumps(body).encode(), seen, SETTINGS).decision
 
 
 def defective() -> Decision:

@@ -12,6 +12,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
+from tests.support.both_ways import admit_both_ways
 from tests.support.factories import (
     SETTINGS,
     UID,
@@ -25,7 +26,7 @@ from tests.support.factories import (
     view,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
+from webhook.core.admission.handler import Answer, UnreadableReviewError
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.patch.verify import PatchError
 from webhook.core.policy.coverage import PolicySet
@@ -38,7 +39,7 @@ QUICK = container("prepare", "/entrypoint")
 
 def ask(body: Json | bytes, seen: Snapshot = SEEN) -> tuple[Answer, Json]:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = admit(raw, seen.policies, seen, SETTINGS)
+    answer = admit_both_ways(raw, seen, SETTINGS)
     return answer, json.loads(answer.body)
 
 
@@ -77,7 +78,7 @@ def test_a_pod_that_needs_no_remedy_is_answered_without_a_patch() -> None:
 
 def test_a_covered_pod_without_outcomes_is_allowed() -> None:
     seen = view(policy())
-    found = admit(json.dumps(review(pod())).encode(), seen.policies, seen, SETTINGS)
+    found = admit_both_ways(json.dumps(review(pod())).encode(), seen, SETTINGS)
     assert found.decision.outcomes == ()
     assert found.unknown_namespace is None
     assert json.loads(found.body)["response"] == {"uid": UID, "allowed": True}
@@ -112,7 +113,7 @@ def test_the_answer_has_one_warning_for_many_containers() -> None:
 )
 def test_a_body_without_a_uid_is_refused(body: bytes) -> None:
     with pytest.raises(UnreadableReviewError, match="not an AdmissionReview"):
-        admit(body, SEEN.policies, SEEN, SETTINGS)
+        admit_both_ways(body, SEEN, SETTINGS)
 
 
 @pytest.mark.parametrize("rest", [b"", b"} trailing", b',"object":' + b"[" * 200_000])

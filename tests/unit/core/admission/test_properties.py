@@ -12,6 +12,7 @@ import jsonpatch
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
+from tests.support.both_ways import admit_both_ways
 from tests.support.examples import examples
 from tests.support.factories import (
     IMAGE,
@@ -37,7 +38,7 @@ from tests.support.strategies import (
 )
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
-from webhook.core.admission.handler import UnreadableReviewError, admit
+from webhook.core.admission.handler import UnreadableReviewError
 
 
 class Answered(NamedTuple):
@@ -48,7 +49,7 @@ class Answered(NamedTuple):
 def ask(document: Any, seen: Snapshot, options: OperatorSettings) -> Answered:
     """Return the operations in the answer, and the pod after the patch."""
     body = review(document, uid="u")
-    answer = admit(json.dumps(body).encode(), seen.policies, seen, options)
+    answer = admit_both_ways(json.dumps(body).encode(), seen, options)
     assert answer.error is None, answer.error
     found = json.loads(answer.body)
     response = found["response"]
@@ -262,7 +263,7 @@ SEEN = view(policy(), nodes=[node()])
 @given(body=st.binary(max_size=30) | REVIEWISH | damaged())
 def test_any_body_is_answered_or_refused_as_no_review(body: bytes) -> None:
     try:
-        answer = admit(body, SEEN.policies, SEEN, OperatorSettings())
+        answer = admit_both_ways(body, SEEN, OperatorSettings())
     except UnreadableReviewError:
         return
     found = json.loads(answer.body)

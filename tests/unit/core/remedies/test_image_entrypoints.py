@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.both_ways import admit_both_ways
 from tests.support.factories import (
     LINGER,
     MODERN,
     SETTINGS,
     Json,
     container,
+    decide_pod,
     in_shell,
     pod,
     policy,
@@ -25,10 +27,8 @@ from tests.support.factories import (
 from tests.support.factories import patched as patched_pod
 from tests.support.kubelet_expansion import kubelet_expands
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings, decide
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.decision import Decision
-from webhook.core.admission.handler import admit
-from webhook.core.admission.review import make_request
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.reasons import Reason
 
@@ -42,9 +42,8 @@ def started(
 ) -> tuple[Json, Decision]:
     """Return the pod's first own init container as wrapped, with its image known."""
     new = pod(init, **spec)
-    request = make_request(new, "ci")
-    lacking = decide(request, seen.policies, seen, SETTINGS).missing_images
-    decision = decide(request, seen.policies, seen, SETTINGS, dict.fromkeys(lacking, config))
+    lacking = decide_pod(new, seen).missing_images
+    decision = decide_pod(new, seen, images=dict.fromkeys(lacking, config))
     assert decision.missing_images == ()
     inits = patched_pod(new, decision)["spec"]["initContainers"]
     return next(c for c in inits if c["name"] == init["name"]), decision
@@ -56,7 +55,7 @@ def test_unknown_image_is_reported_as_missing() -> None:
         "serviceAccountName": "builder",
     }
     new = pod(container("a"), container("b", "/b"), container("c"), **spec)
-    decision = decide(make_request(new, "ci"), SEEN.policies, SEEN, SETTINGS)
+    decision = decide_pod(new, SEEN)
     rules = LookupRules(("registry.example",))
     assert decision.missing_images == (
         ImageQuery(IMAGE, rules, frozenset(), "ci", ("a", "b"), "builder"),
@@ -147,7 +146,7 @@ def test_excluded_container_causes_no_image_query() -> None:
         (pod(container("a")), view(policy())),
         (pod(container("a")), view(policy(imageConfig={**RULES, "lookup": "Never"}))),
     ):
-        assert decide(make_request(new, "ci"), seen.policies, seen, SETTINGS).missing_images == ()
+        assert decide_pod(new, seen).missing_images == ()
 
 
 def test_image_query_is_bounded_in_length() -> None:
@@ -157,9 +156,7 @@ def test_image_query_is_bounded_in_length() -> None:
         "nodeSelector": {"kubernetes.io/arch": "a" * 100_000},
     }
     asking = container("a", image="i" * 100_000)
-    (query,) = decide(
-        make_request(pod(asking, **spec), "ci"), SEEN.policies, SEEN, SETTINGS
-    ).missing_images
+    (query,) = decide_pod(pod(asking, **spec), SEEN).missing_images
     # One more than the limit of each, so that the look-up sees that the limit is exceeded.
     assert len(query.pull_secrets) == 21
     texts = (*query.pull_secrets, query.service_account, *query.architectures)
@@ -174,9 +171,7 @@ def test_image_query_has_the_rules_of_the_remedys_policy() -> None:
         policy("second", imageConfig=RULES),
         policy("audit", action="Audit", imageConfig=other),
     )
-    lacking = decide(
-        make_request(pod(container("a")), "ci"), seen.policies, seen, SETTINGS
-    ).missing_images
+    lacking = decide_pod(pod(container("a")), seen).missing_images
     assert [query.rules.registries for query in lacking] == [
         ("registry.example",), ("other.example",)
     ]  # fmt: skip
@@ -191,24 +186,19 @@ def test_audit_reports_the_wrap_and_leaves_args_unchanged() -> None:
 
 def test_review_outcome_lists_missing_images() -> None:
     body = review(pod(container("a")))
-    first = admit(json.dumps(body).encode(), SEEN.policies, SEEN, SETTINGS)
+    first = admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS)
     assert json.loads(first.body)["response"].get("patch") is None
     known = dict.fromkeys(first.decision.missing_images, ImageConfig(("/e",), ()))
-    second = admit(json.dumps(body).encode(), SEEN.policies, SEEN, SETTINGS, known)
+    second = admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS, known)
     assert json.loads(second.body)["response"]["patch"]
 
 
 def test_image_result_is_not_used_for_another_query() -> None:
-    (query,) = decide(
-        make_request(pod(container("a")), "ci"), SEEN.policies, SEEN, SETTINGS
-    ).missing_images
+    (query,) = decide_pod(pod(container("a")), SEEN).missing_images
     known = {query: ImageConfig(("/e",), ())}
     other = pod(container("a"), imagePullSecrets=[{"name": "x"}])
     for new, namespace in ((pod(container("a")), "other"), (other, "ci")):
-        assert (
-            decide(make_request(new, namespace), SEEN.policies, SEEN, SETTINGS, known).operations
-            == ()
-        )
+        assert decide_pod(new, SEEN, namespace=namespace, images=known).operations == ()
 
 
 TEXTS = st.lists(st.text("$()Aa/ ", max_size=4) | st.sampled_from(["sh", "/bin/bash"]), max_size=3)
@@ -238,11 +228,6 @@ def test_wrapped_process_is_that_of_the_image_and_stays_so_on_reinvocation(
     assert (after != before) is (reasons(decision) == ["a: Applied"]) is bool(before)
     # The reinvocation finds the container wrapped, and needs no image.
     settled = patched_pod(pod(init), decision)
-    again = decide(
-        make_request(settled, "ci"),
-        seen.policies,
-        seen,
-        OperatorSettings(linger_image=SETTINGS.linger_image),
-    )
+    again = decide_pod(settled, seen, settings=OperatorSettings(linger_image=SETTINGS.linger_image))
     if before:
         assert (again.operations, again.missing_images) == ((), ())

@@ -1,0 +1,40 @@
+"""Answers to AdmissionReviews with a long-lived cache and without one. They must be equal."""
+
+from __future__ import annotations
+
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
+from webhook.core.images import NO_IMAGES, KnownImages
+
+SHARED_CACHE = DecisionCache()
+"""The cache of all tests in this process, so that a decision may come from another test."""
+
+
+def admit_both_ways(
+    body: bytes,
+    view: Snapshot,
+    settings: OperatorSettings,
+    images: KnownImages = NO_IMAGES,
+    cache: DecisionCache = SHARED_CACHE,
+) -> Answer:
+    """Return the answer without a cache, and check that the answers with the cache are equal.
+
+    The second answer with the cache is the cached one, if decisions of this kind are cached.
+    Raises UnreadableReviewError if both ways raise it.
+    """
+    try:
+        wanted = admit(body, view.policies, view, settings, images)
+    except UnreadableReviewError:
+        try:
+            found = admit(body, view.policies, view, settings, images, cache)
+        except UnreadableReviewError:
+            raise
+        raise AssertionError(f"only the cache answers {body!r}: {found.body!r}") from None
+    for _ in range(2):
+        found = admit(body, view.policies, view, settings, images, cache)
+        assert found.body == wanted.body, f"with the cache, {body!r} has another answer"
+        assert found.decision == wanted.decision, f"with the cache, {body!r} has other outcomes"
+        assert repr(found.error) == repr(wanted.error)
+    return wanted
