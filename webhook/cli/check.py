@@ -6,10 +6,12 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from webhook.cli.hints import policy_hints, unknown_class_hints
+from webhook.cli.node_needs import node_need_lines
 from webhook.cli.options import InputError, paths_argument
 from webhook.cluster.manifest_loader import (
     SUFFIXES,
@@ -40,7 +42,8 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
     """Check policies and other manifests for errors.
 
     Each PATH is a file, a directory, or - for standard input. The output names the file, the line
-    and the path of each problem.
+    and the path of each problem. If the manifests contain Nodes, it also says which policies these
+    nodes still need. That does not change the exit code.
 
     Exit codes: 0 no problem; 1 a problem was found; 2 another error.
     """
@@ -56,8 +59,8 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         message = f"no SettlePolicy found ({kinds}; subdirectories are not read)"
         problems.append(ManifestProblem(where, 0, message))
-    for hint in _hints(objects, policies):
-        click.echo(f"podsettle: {hint}", err=True)
+    for line in (*_hints(objects, policies), *_node_needs(objects, policies)):
+        click.echo(f"podsettle: {line}", err=True)
     if output == "json":
         click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
     else:
@@ -77,6 +80,20 @@ def _hints(
         yield from policy_hints(policy)
     yield from unknown_class_hints(
         in_file_order, {item.name for item in objects if item.kind == "RuntimeClass"}
+    )
+
+
+def _node_needs(
+    objects: Iterable[ManifestObject], policies: Mapping[str, SettlePolicy]
+) -> Iterator[str]:
+    """Yield lines that say which of the policies the nodes among the manifests need."""
+    by_kind: dict[str, dict[str, Any]] = {}
+    for item in reversed(list(objects)):  # The first object of a name counts.
+        by_kind.setdefault(item.kind, {})[item.name] = item.model
+    yield from node_need_lines(
+        list(policies.values())[::-1],
+        list(by_kind.get("Node", {}).values())[::-1],
+        by_kind.get("RuntimeClass", {}),
     )
 
 

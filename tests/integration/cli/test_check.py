@@ -32,7 +32,13 @@ spec:
 def test_examples_have_no_problem() -> None:
     done = podsettle("check", EXAMPLES)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "podsettle: 10 policies are fine\n"
+    *needs, last = done.stderr.splitlines()
+    assert last == "podsettle: 10 policies are fine"
+    assert len(needs) == 10
+    assert needs[0] == (
+        "podsettle: tekton-on-crio: still needed: 2 of 4 nodes still run an affected CRI-O: "
+        "worker-1 (cri-o 1.33.12), worker-4 (cri-o 1.35.2)."
+    )
 
 
 def test_every_problem_has_file_line_and_path(tmp_path: Path) -> None:
@@ -134,3 +140,59 @@ def test_manifests_without_nodes_give_no_note(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(HEAD + "  remedies: {postInitSleep: {}}\n")
     assert notes_of(file) == notes_of(tmp_path) == []
+
+
+def node_text(name: str, runtime: str, kubelet: str = "v1.34.0") -> str:
+    info = {"containerRuntimeVersion": runtime, "kubeletVersion": kubelet}
+    metadata = {"name": name, "labels": {"pool": name}}
+    node = {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "status": {"nodeInfo": info}}
+    return f"---\n{json.dumps(node)}\n"
+
+
+def test_policy_is_no_longer_needed_if_all_nodes_have_the_fix() -> None:
+    text = HEAD + "  remedies: {postInitSleep: {}}\n"
+    assert notes_of("-", stdin=text + node_text("a", "cri-o://1.36.0")) == [
+        "one: no longer needed: None of 1 nodes runs an affected CRI-O. The policy can be removed."
+    ]
+    (note,) = notes_of("-", stdin=text + node_text("a", "cri-o://1.33.12"))
+    assert note == (
+        "one: still needed: 1 of 1 nodes still runs an affected CRI-O: a (cri-o 1.33.12)."
+    )
+
+
+def test_later_releases_than_podsettle_knows_are_named() -> None:
+    text = HEAD + "  remedies: {postInitSleep: {}}\n"
+    nodes = node_text("a", "cri-o://1.33.12") + node_text("b", "cri-o://1.99.0")
+    assert notes_of("-", stdin=text + nodes)[1:] == [
+        "cri-o-9840: not affected, unverified: b (cri-o 1.99.0); this podsettle does not know "
+        "these releases yet"
+    ]
+    gate = HEAD + "  remedies: {kubeletGate: {}}\n"
+    assert len(notes_of("-", stdin=gate + nodes)) == 1
+
+
+def test_volumes_that_nodes_do_not_show_leave_the_need_open() -> None:
+    text = HEAD + "  remedies: {skipSELinuxRelabel: {}}\n"
+    (note,) = notes_of("-", stdin=text + node_text("a", "cri-o://1.36.0", "v1.37.0"))
+    assert note.startswith("one: perhaps still needed: On 1 of 1 nodes, CRI-O relabels only ")
+
+
+def test_only_nodes_of_the_runtime_class_count_for_its_policy(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(
+        HEAD + "  remedies: {runtimeClass: {name: fast}, postInitSleep: {}}\n"
+    )
+    fast = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "fast"},
+        "handler": "runc",
+        "scheduling": {"nodeSelector": {"pool": "new"}},
+    }
+    (tmp_path / "cluster.yaml").write_text(
+        json.dumps(fast)
+        + "\n"
+        + node_text("old", "cri-o://1.33.12")
+        + node_text("new", "cri-o://1.36.0")
+    )
+    (note,) = notes_of(tmp_path)
+    assert "postInitSleep: none of 1 nodes of RuntimeClass fast runs an affected CRI-O." in note

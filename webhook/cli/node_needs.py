@@ -1,0 +1,47 @@
+"""The lines of `podsettle check` that say which policies the nodes in the manifests need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.cluster.nodes import Node, Nodes
+from webhook.core.cluster.remedy_need import list_nodes, survey
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.status import still_needed
+
+_ANSWERS = {
+    "True": "still needed",
+    "False": "no longer needed",
+    "Unknown": "perhaps still needed",
+}
+
+
+def node_need_lines(
+    policies: Sequence[SettlePolicy],
+    nodes: Iterable[Node],
+    runtime_classes: Mapping[str, RuntimeClassInfo],
+) -> Iterator[str]:
+    """Yield a line for each policy, and one for each defect with nodes of unknown releases.
+
+    Without nodes, yield nothing, because the manifests are not of a cluster.
+    """
+    known = Nodes(nodes)
+    if not known.all:
+        return
+    cluster = Snapshot(runtime_classes=runtime_classes, nodes=known)
+    for policy in policies:
+        need = still_needed(policy, cluster)
+        yield f"{policy.metadata.name}: {_ANSWERS[need.status]}: {need.message}"
+    remedies = {name for policy in policies for name in policy.spec.settings()}
+    for defect in DEFECTS:
+        if remedies.isdisjoint(defect.remedies):
+            continue
+        unverified = survey(known.all, defect).unverified
+        if unverified:
+            yield (
+                f"{defect.id}: not affected, unverified: {list_nodes(unverified)}; this podsettle "
+                "does not know these releases yet"
+            )
