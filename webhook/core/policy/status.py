@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.view import ClusterView
 from webhook.core.constants import LABEL_POLICY
 from webhook.core.policy.crd import CRD_NAME
@@ -13,7 +14,7 @@ from webhook.core.policy.errors import FieldError
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.webhook_selectors import WebhookSelectors
 from webhook.core.remedies import REMEDIES
-from webhook.core.remedies.need import Need, PolicyNodes
+from webhook.core.remedies.policy_nodes import PolicyNodes
 
 Json: TypeAlias = dict[str, Any]
 Status: TypeAlias = Literal["True", "False", "Unknown"]
@@ -158,7 +159,8 @@ def _needs(policy: SettlePolicy, view: ClusterView) -> dict[Need, list[str]]:
     needs: dict[Need, list[str]] = {}
     incurable = []
     for name in sorted(settings):
-        need = REMEDIES[name].still_needed(settings[name], nodes)
+        still_needed = REMEDIES[name].still_needed
+        need = still_needed(settings[name], nodes) if still_needed else nodes.need(name)
         if need is None:
             incurable.append(name)
         else:

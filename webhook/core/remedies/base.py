@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.defects.versions import Version
 from webhook.core.images import Images, LookupRules
@@ -15,7 +16,7 @@ from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Pod, PodSpec
 from webhook.core.reasons import Outcome, Reason
-from webhook.core.remedies.need import Need, PolicyNodes
+from webhook.core.remedies.policy_nodes import PolicyNodes
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
@@ -116,8 +117,10 @@ class Remedy(Generic[S]):
     """The kinds of edits that `apply` may make."""
     fields: frozenset[str] = frozenset()
     """The fields of the spec that `apply` may set, such as `/spec/runtimeClassName`."""
-    still_needed: Callable[[S, PolicyNodes], Need | None] = lambda _settings, _nodes: None
-    """Return whether a node still has the defect, or None if no known release fixes it."""
+    still_needed: Callable[[S, PolicyNodes], Need | None] | None = None
+    """Return whether nodes still need the remedy, or None if no known release makes it unnecessary.
+
+    None here leaves the answer to the catalogue of defects."""
     runtime_class: RuntimeClassSetting | None = None
     hints: Callable[[S], Iterable[str]] = lambda _settings: ()
     """Return notes on valid settings that may not have the effect that their author wants."""

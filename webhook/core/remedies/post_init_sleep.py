@@ -22,7 +22,6 @@ from webhook.core.constants import (
     HELPER_PATH,
     OWN_CONTAINERS,
 )
-from webhook.core.defects.versions import is_affected_by_cri_o_9840
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, Pod, is_sidecar, may_mount_helper_path
@@ -31,7 +30,6 @@ from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, Remedy
 from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
 from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
-from webhook.core.remedies.need import Need, PolicyNodes
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
 from webhook.core.types import (
     ContainerGlob,
@@ -289,11 +287,6 @@ def _mounts_over_helper(container: Container) -> bool:
     )
 
 
-def still_needed(_settings: PostInitSleep, nodes: PolicyNodes) -> Need:
-    """Return whether a node runs an affected CRI-O."""
-    return nodes.need(lambda node: is_affected_by_cri_o_9840(node.runtime), "an affected CRI-O")
-
-
 # With 250 ms, CRI-O lost none of 840 exit codes. With 100 ms, it lost up to 1.7 % of them (README,
 # Limits).
 _SAFE_MIN_LIFETIME_MS = 250
@@ -328,6 +321,5 @@ REMEDY = Remedy(
         Reason.INTERACTIVE,
     },
     edits=frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER}),
-    still_needed=still_needed,
     hints=hints,
 )

@@ -14,13 +14,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from webhook.core.constants import OWN_CONTAINERS
-from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT, is_affected_by_cri_o_9840
+from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Container, Pod, RestartRule, is_sidecar
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
-from webhook.core.remedies.need import Need, PolicyNodes
 from webhook.core.types import StrictModel
 
 EXIT_CODE = 255
@@ -128,11 +127,6 @@ def _matches_exit_code(rule: RestartRule) -> bool:
     return (EXIT_CODE in (codes.values or ())) == (codes.operator == "In")
 
 
-def still_needed(_settings: RetryInitExit255, nodes: PolicyNodes) -> Need:
-    """Return whether a node runs an affected CRI-O."""
-    return nodes.need(lambda node: is_affected_by_cri_o_9840(node.runtime), "an affected CRI-O")
-
-
 REMEDY = Remedy(
     name="retryInitExit255",
     description="Run named init containers again if they are reported to have ended with exit "
@@ -150,5 +144,4 @@ REMEDY = Remedy(
         }
     ),
     edits=frozenset({Edit.RESTART_RULES}),
-    still_needed=still_needed,
 )

@@ -11,13 +11,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
-from webhook.core.defects.versions import makes_volatile_mounts
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod import Pod
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
-from webhook.core.remedies.need import Need, PolicyNodes
+from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.core.remedies.runtime_class_conflicts import REJECTION_REASONS, rejection_reason
 from webhook.core.types import StrictModel
 
@@ -68,10 +68,7 @@ def apply(
 
 def still_needed(settings: RuntimeClassRemedy, nodes: PolicyNodes) -> Need | None:
     """Return whether a node lacks volatile mounts, if the class is only for these."""
-    if settings.when == "Always":
-        return None
-    what = "a runtime other than CRI-O 1.22 or later"
-    return nodes.need(lambda node: not makes_volatile_mounts(node.runtime), what)
+    return nodes.need("runtimeClass") if settings.when == "NodesNeedIt" else None
 
 
 REMEDY = Remedy(

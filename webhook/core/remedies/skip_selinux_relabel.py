@@ -19,16 +19,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from webhook.core.cluster.nodes import Node
+from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
-from webhook.core.defects.versions import SELINUX_MOUNT_LOCKED_ON
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import Pod, SecurityContext
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
-from webhook.core.remedies.need import Need, PolicyNodes
+from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.core.remedies.runtime_class_conflicts import REJECTION_REASONS, rejection_reason
 from webhook.core.types import StrictModel
 
@@ -126,33 +125,11 @@ def _fixes_level(security: SecurityContext | None) -> bool:
     return options is not None and bool(options.level)
 
 
-def still_needed(settings: SkipSELinuxRelabel, nodes: PolicyNodes) -> Need:
-    """Return whether CRI-O relabels volumes on a node.
-
-    CRI-O relabels every volume until Kubernetes locks SELinuxMount on. After that, CRI-O relabels
-    only some volumes.
-    """
-    if settings.runtime_class_name:
-        # The remedy annotates only pods that run under its class.
-        nodes = nodes.of_class(settings.runtime_class_name)
-    need = nodes.need(_relabels_every_volume, "CRI-O below Kubernetes 1.37")
-    if need.status != "False":
-        return need
-    count = sum(node.runtime.name == "cri-o" for node in nodes.all)
-    if not count:
-        return nodes.need(lambda _node: False, "CRI-O")
-    message = (
-        f"on {count} of {len(nodes.all)} nodes{nodes.description}, CRI-O relabels only volumes "
-        "that SELinuxMount of Kubernetes 1.37 does not mount with a label, such as those whose "
-        "CSIDriver lacks seLinuxMount: true; podsettle does not know whether such volumes exist"
-    )
-    return Need("Unknown", "VolumesNotSeen", message)
-
-
-def _relabels_every_volume(node: Node) -> bool:
-    return node.runtime.name == "cri-o" and (
-        node.kubelet is None or node.kubelet < SELINUX_MOUNT_LOCKED_ON
-    )
+def still_needed(settings: SkipSELinuxRelabel, nodes: PolicyNodes) -> Need | None:
+    """Return whether CRI-O relabels volumes on a node where the remedy annotates pods."""
+    class_name = settings.runtime_class_name
+    # The remedy annotates only pods that run under its class.
+    return (nodes.of_class(class_name) if class_name else nodes).need("skipSELinuxRelabel")
 
 
 REMEDY = Remedy(

@@ -14,13 +14,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.support.factories import Json, decide_pod, policy, runtime_class, view
 from tests.support.remedy_settings import settings_of
-from tests.support.strategies import NODES, PODS, SETTINGS, TEXTS_OF_SETTINGS, VIEWS
+from tests.support.strategies import PODS, SETTINGS, TEXTS_OF_SETTINGS, VIEWS
 from webhook.cluster.snapshot import Snapshot
 from webhook.core import remedies
 from webhook.core.admission.decide import OperatorSettings
@@ -170,30 +170,36 @@ def edits_in(operations: Iterable[Any]) -> Iterator[str]:
                 yield from field_paths(path, value)
 
 
-def test_generated_pods_get_every_declared_edit_and_no_other() -> None:
-    found: dict[str, set[str]] = {name: set() for name in REMEDIES}
-    valid_settings = {
-        name: settings_of(remedy, TEXTS_OF_SETTINGS).filter(partial(is_valid, name))
-        for name, remedy in REMEDIES.items()
-    }
+def edits_of(name: str, chosen: Any, document: Json) -> set[str]:
+    """Return the edits that a pod gets from one remedy, where every node needs it."""
+    classes = [runtime_class("fast"), runtime_class("slow")]
+    seen = view(policy(remedies={name: chosen}), classes=classes, server=Version(1, 36))
+    return set(edits_in(decide_pod(document, seen).operations))
 
-    # Derandomized, because edits that no generated pod gets fail the test.
-    @settings(derandomize=True, max_examples=150)
-    @given(document=PODS, chosen=st.fixed_dictionaries(valid_settings), nodes=NODES)
-    def collect(document: Json, chosen: Json, nodes: list[Json]) -> None:
-        for name, remedy in REMEDIES.items():
-            seen = view(
-                policy(remedies={name: chosen[name]}),
-                nodes=nodes,
-                classes=[runtime_class("fast"), runtime_class("slow")],
-                server=Version(1, 36),
-            )
-            edits = set(edits_in(decide_pod(document, seen).operations))
-            assert edits <= remedy.edits | remedy.fields, name
-            found[name] |= edits
 
-    collect()
-    assert found == {name: remedy.edits | remedy.fields for name, remedy in REMEDIES.items()}
+SETTINGS_BY_REMEDY = {
+    name: settings_of(remedy, TEXTS_OF_SETTINGS).filter(partial(is_valid, name))
+    for name, remedy in REMEDIES.items()
+}
+
+
+@given(document=PODS, chosen=st.fixed_dictionaries(SETTINGS_BY_REMEDY))
+def test_any_pod_gets_only_declared_edits(document: Json, chosen: Json) -> None:
+    for name, remedy in REMEDIES.items():
+        assert edits_of(name, chosen[name], document) <= remedy.edits | remedy.fields, name
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [(name, edit) for name, each in REMEDIES.items() for edit in sorted(each.edits | each.fields)],
+)
+def test_a_generated_pod_gets_the_declared_edit(name: str, edit: str) -> None:
+    # `find` raises NoSuchExample if no pod gets the edit. Without shrinking it ends at the first.
+    find(
+        st.tuples(SETTINGS_BY_REMEDY[name], PODS),
+        lambda drawn: edit in edits_of(name, *drawn),
+        settings=settings(max_examples=5_000, phases=[Phase.generate], derandomize=True),
+    )
 
 
 def test_value_without_a_strategy_is_named() -> None:

@@ -1,0 +1,39 @@
+"""The nodes that the pods of a policy could land on, and the remedies that these nodes need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webhook.core.cluster.nodes import Node
+from webhook.core.cluster.remedy_need import Need, remedy_need
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyNodes:
+    """The nodes that the pods of a policy could land on."""
+
+    all: tuple[Node, ...]
+    runtime_classes: Mapping[str, RuntimeClassInfo]
+    description: str = ""
+    """A phrase for messages that names the set of nodes. Empty for all nodes of the cluster."""
+
+    def of_class(self, name: str) -> PolicyNodes:
+        """Return the nodes that a RuntimeClass's nodeSelector matches.
+
+        Return the same nodes if the class does not exist or has no nodeSelector.
+        """
+        runtime_class = self.runtime_classes.get(name)
+        if runtime_class is None or not runtime_class.node_selector:
+            return self
+        required_labels = runtime_class.node_selector.items()
+        nodes = tuple(node for node in self.all if required_labels <= node.labels.items())
+        return PolicyNodes(nodes, self.runtime_classes, f" of RuntimeClass {name}")
+
+    def need(self, remedy: str) -> Need | None:
+        """Return whether the nodes need a remedy, by the catalogue of defects.
+
+        Return None if no known release makes the remedy unnecessary.
+        """
+        return remedy_need(remedy, self.all, self.description)
