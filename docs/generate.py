@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,12 @@ from pydantic.fields import FieldInfo
 
 from docs import defects_page
 from webhook.cli import main
+from webhook.core.patch.edits import Edit
 from webhook.core.policy.crd import crd, editor_schema
 from webhook.core.policy.model import SettlePolicySpec
 from webhook.core.reasons import Reason
+from webhook.core.remedies import REMEDIES
+from webhook.core.remedies.base import Remedy
 from webhook.server.metrics import Metrics
 
 HERE = Path(__file__).parent
@@ -86,7 +89,34 @@ def policy_page() -> str:
         f"| `{path}` | {kind} | {default} | {description} |"
         for path, kind, default, description in _policy_keys(SettlePolicySpec, "")
     ]
+    lines += [
+        "",
+        "## What each remedy changes",
+        "",
+        "podsettle applies the remedies in this order. In addition, it only sets its own "
+        "annotations. [Reasons](reasons.md) explains the reasons. A remedy that the pod excludes "
+        "has `PodOptedOut`. A remedy of a policy with `action: Audit` has `WouldApply` in place of "
+        "`Applied`.",
+        "",
+        "| remedy | what it changes in a pod | reasons |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| `{name}` | {_effects(remedy)} | {_reasons(remedy.reasons)} |"
+        for name, remedy in REMEDIES.items()
+    ]
     return _finish_page(lines)
+
+
+def _effects(remedy: Remedy[Any]) -> str:
+    """Return what a remedy changes in a pod."""
+    fields = ", ".join(f"`{path[1:].replace('/', '.')}`" for path in sorted(remedy.fields))
+    effects = [edit.effect for edit in Edit if edit in remedy.edits]
+    return "; ".join([f"sets {fields}"] * bool(fields) + effects)
+
+
+def _reasons(reasons: Collection[Reason]) -> str:
+    return ", ".join(f"`{reason}`" for reason in Reason if reason in reasons)
 
 
 def _policy_keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:

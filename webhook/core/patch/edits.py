@@ -18,7 +18,7 @@ class Edit(StrEnum):
         return edit
 
     ANNOTATION = "Annotation", "sets annotations that the runtime reads"
-    COMMAND = "Command", "puts a wrapper in front of the command of containers"
+    COMMAND = "Command", "puts a wrapper in front of the command that containers start"
     MOUNT = "Mount", "mounts the volume of the helper in containers"
     VOLUME = "Volume", "appends the volume of the helper"
     INIT_CONTAINER = "InitContainer", "inserts or moves an init container of podsettle"
