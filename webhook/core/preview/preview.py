@@ -92,7 +92,7 @@ def preview_all(
                     chosen_namespace, namespace_labels
                 )
             pod_view = relabelled_views[chosen_namespace]
-        request = make_request(workload.pod, chosen_namespace)
+        request = make_request(workload.created_pod, chosen_namespace)
         decision, _ = decide_safely(
             request,
             policies_with_own_caches,

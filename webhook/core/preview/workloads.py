@@ -13,7 +13,11 @@ from typing import Any, TypeAlias
 
 from webhook.core.policy.errors import json_path
 from webhook.core.preview.alternatives import alternative_to, with_article
-from webhook.core.preview.controller_fields import add_controller_fields, fill_in_nulls
+from webhook.core.preview.controller_fields import (
+    add_controller_fields,
+    fill_in_nulls,
+    with_generated_fields,
+)
 
 Steps: TypeAlias = tuple[str | int, ...]
 """The keys and indices that lead from a document to a value."""
@@ -47,6 +51,9 @@ class Workload:
     path: str
     """Where the pod was found in its document, such as `items[2].spec.template`."""
     pod: dict[str, Any]
+    created_pod: dict[str, Any]
+    """The pod as its controller would create it. It also has the reference to its owner and the
+    labels whose values only a cluster knows, such as hashes."""
 
     @property
     def title(self) -> str:
@@ -272,4 +279,5 @@ def _make_workload(
     fill_in_nulls(pod)
     name = _name_of(document)
     add_controller_fields(document, kind, name, pod)
-    return Workload(kind, name, _namespace_of(document), json_path(object_steps), pod)
+    created_pod = with_generated_fields(document, kind, name, pod)
+    return Workload(kind, name, _namespace_of(document), json_path(object_steps), pod, created_pod)

@@ -97,6 +97,27 @@ def test_namespace_is_chosen_as_by_kubectl(
     assert preview(document, namespace=option).namespace == chosen
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("DaemonSet", Reason.SYSTEM_POD), ("Deployment", Reason.APPLIED), ("Job", Reason.APPLIED)],
+)
+def test_preview_of_a_daemon_set_shows_no_kubelet_gate(kind: str, reason: Reason) -> None:
+    gate = policy(remedies={"kubeletGate": {}})
+    template = {"spec": pod()["spec"]}
+    found = preview({"kind": kind, "metadata": {}, "spec": {"template": template}}, view(gate))
+    assert [outcome.reason for outcome in found.decision.outcomes] == [reason]
+    assert "ownerReferences" not in found.before["metadata"] | found.after["metadata"]
+    assert bool(found.diff) is (reason is Reason.APPLIED)
+
+
+def test_pod_selector_on_a_label_with_a_generated_value_matches_in_a_preview() -> None:
+    expression = {"key": "pod-template-hash", "operator": "DoesNotExist"}
+    seen = view(policy(podSelector={"matchExpressions": [expression]}))
+    for kind, policies in (("Deployment", ()), ("DaemonSet", ("p",))):
+        spec = {"template": {"metadata": {"labels": {"app": "x"}}, "spec": pod(QUICK)["spec"]}}
+        assert preview({"kind": kind, "spec": spec}, seen).decision.policies == policies
+
+
 def test_namespace_labels_can_be_overridden() -> None:
     ci = namespace("ci", {"podsettle.dev/enabled": "false"})
     seen = view(policy(namespaceSelector={"matchLabels": {"team": "a"}}), namespaces=[ci])
