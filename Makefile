@@ -126,6 +126,10 @@ bench: kube peers linger ## Run the benchmark (takes minutes; needs wrk; SHORT=1
 fuzz: $(VENV)/.dev ## Search for inputs that take too much CPU time (10 minutes; SECONDS=60, TARGETS=admit)
 	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600) $(TARGETS)
 
+.PHONY: mutants
+mutants: $(VENV)/.dev ## Compare decisions with and without the cache on 100,000 mutants (COUNT=1000)
+	$(BIN)/python -m tests.mutants $(COUNT)
+
 .PHONY: lint
 lint: $(VENV)/.dev ## Run ruff, mypy --strict and import-linter
 	$(BIN)/ruff check .
