@@ -19,7 +19,8 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.markdown import Page
 from tests.support.paths import DOCS
 from tests.support.reviews import load_pod
-from webhook.core.defects.versions import Runtime, is_affected_by_cri_o_9840, parse_version
+from webhook.core.defects.catalogue import DEFECTS
+from webhook.core.defects.versions import Runtime, parse_version
 
 AFFECTED = of_kind("Node", node("a", "cri-o://1.33.12", "v1.33.12"))
 FIXED = of_kind("Node", node("b", "cri-o://1.33.13", "v1.33.13"))
@@ -123,13 +124,14 @@ def test_one_affected_node_is_enough_to_apply_the_remedy(
 def test_page_names_the_first_releases_with_the_fix(scenario: DocScenario) -> None:
     named = re.findall(r"1\.3\d\.\d+", scenario.page.sections["Node configuration"])
     assert sorted(named) == ["1.33.13", "1.34.9", "1.35.3", "1.36.0"]
+    (defect,) = (each for each in DEFECTS if each.id == "cri-o-9840")
     for text in named:
         version = parse_version(text)
         assert version is not None
-        assert not is_affected_by_cri_o_9840(Runtime("cri-o", version))
+        assert not defect.status_on(Runtime("cri-o", version), None).needs_remedy
         if version.patch:
             before = version._replace(patch=version.patch - 1)
-            assert is_affected_by_cri_o_9840(Runtime("cri-o", before))
+            assert defect.status_on(Runtime("cri-o", before), None).needs_remedy
 
 
 def test_api_server_accepts_the_job_that_replaces_pods_with_exit_code_255(

@@ -12,8 +12,6 @@ from webhook.core.defects.versions import (
     IMAGE_VOLUMES_ON_BY_DEFAULT,
     Runtime,
     Version,
-    is_affected_by_cri_o_9840,
-    makes_volatile_mounts,
     mounts_image_volumes,
     parse_runtime,
     parse_version,
@@ -64,38 +62,24 @@ class Nodes:
 
     all: tuple[Node, ...] = ()
     defects: tuple[Defect, ...] = DEFECTS
-    _by_defect: Mapping[str, tuple[Node, ...]] = field(init=False, compare=False, repr=False)
-    """The nodes that have a defect, by the defect's id."""
+    """The catalogue that the groups of affected nodes come from."""
     _by_remedy: Mapping[str, tuple[Node, ...]] = field(init=False, compare=False, repr=False)
     """The nodes that have a defect that a remedy cures, by the remedy's name."""
-    affected_by_cri_o_9840: tuple[Node, ...] = field(init=False, compare=False)
-    running_cri_o: tuple[Node, ...] = field(init=False, compare=False)
-    without_volatile_mounts: tuple[Node, ...] = field(init=False, compare=False)
     image_volumes_uncertain: tuple[Node, ...] = field(init=False, compare=False)
     """The nodes that do not mount image volumes, or on which a feature gate may switch them off."""
     without_image_volumes: tuple[Node, ...] = field(init=False, compare=False)
     """The nodes that do not mount image volumes, even with the default feature gates."""
     without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
-    affected_without_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
-    """The nodes without restart rules that are also affected by cri-o issue 9840."""
+    needing_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
+    """The nodes without restart rules that have a defect that retryInitExit255 cures."""
     newest_kubelet: Version | None = field(init=False, compare=False)
 
     def __init__(self, nodes: Iterable[Node] = (), defects: tuple[Defect, ...] = DEFECTS) -> None:
         known = tuple(nodes)
         object.__setattr__(self, "all", known)
         object.__setattr__(self, "defects", defects)
-        by_defect, by_remedy = _group_by_defect_and_remedy(known, defects)
-        object.__setattr__(self, "_by_defect", by_defect)
+        by_remedy = _group_by_remedy(known, defects)
         object.__setattr__(self, "_by_remedy", by_remedy)
-        object.__setattr__(
-            self,
-            "affected_by_cri_o_9840",
-            tuple(n for n in known if is_affected_by_cri_o_9840(n.runtime)),
-        )
-        crio = tuple(n for n in known if n.runtime.name == "cri-o")
-        object.__setattr__(self, "running_cri_o", crio)
-        without_volatile = tuple(n for n in known if not makes_volatile_mounts(n.runtime))
-        object.__setattr__(self, "without_volatile_mounts", without_volatile)
         for name, minimum_kubelet in (
             ("image_volumes_uncertain", IMAGE_VOLUMES_LOCKED_ON),
             ("without_image_volumes", IMAGE_VOLUMES_ON_BY_DEFAULT),
@@ -105,18 +89,12 @@ class Nodes:
             )
             object.__setattr__(self, name, lacking)
         without_rules = tuple(n for n in known if not supports_restart_rules(n.kubelet))
-        affected = tuple(n for n in without_rules if is_affected_by_cri_o_9840(n.runtime))
+        needing = by_remedy.get("retryInitExit255", ())
+        needing_rules = tuple(n for n in needing if not supports_restart_rules(n.kubelet))
         object.__setattr__(self, "without_restart_rules", without_rules)
-        object.__setattr__(self, "affected_without_restart_rules", affected)
+        object.__setattr__(self, "needing_restart_rules", needing_rules)
         kubelets = (n.kubelet for n in known if n.kubelet is not None)
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
-
-    def affected_by(self, defect_id: str) -> tuple[Node, ...]:
-        """Return the nodes that have a defect of the catalogue, partly affected ones included.
-
-        Raises KeyError if the catalogue has no such defect.
-        """
-        return self._by_defect[defect_id]
 
     def needing(self, remedy: str) -> tuple[Node, ...]:
         """Return the nodes that have a defect that the remedy cures."""
@@ -132,26 +110,16 @@ class Nodes:
         return any_node_fits(self.needing(remedy), pod) or not any_node_fits(self.all, pod)
 
     def may_lose_exit_codes(self, pod: SpecFields) -> bool:
-        """Return whether the pod could land on a node that reports 255 for quick containers.
-
-        If no known node fits, return True. Such a pod waits for a node that podsettle does not
-        know, for example from an autoscaler. A needless sleep costs less than a failed run.
-        """
-        return any_node_fits(self.affected_by_cri_o_9840, pod) or not any_node_fits(self.all, pod)
+        """Return whether the pod could land on a node that reports 255 for quick containers."""
+        return self.need("postInitSleep", pod)
 
     def may_run_cri_o(self, pod: SpecFields) -> bool:
-        """Return whether the pod could land on a CRI-O node.
-
-        If no known node fits, return True.
-        """
-        return any_node_fits(self.running_cri_o, pod) or not any_node_fits(self.all, pod)
+        """Return whether the pod could land on a CRI-O node."""
+        return self.need("skipSELinuxRelabel", pod)
 
     def may_lack_volatile_mounts(self, pod: SpecFields) -> bool:
-        """Return whether the pod could land on a node that may not make volatile mounts.
-
-        If no known node fits, return True.
-        """
-        return any_node_fits(self.without_volatile_mounts, pod) or not any_node_fits(self.all, pod)
+        """Return whether the pod could land on a node that may not make volatile mounts."""
+        return self.need("runtimeClass", pod)
 
     def mount_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether every node that the pod could land on certainly mounts image volumes.
@@ -168,39 +136,32 @@ class Nodes:
     def may_lack_restart_rules(self, pod: SpecFields, *, among_all: bool) -> bool:
         """Return whether the pod could land on a known node without `restartPolicyRules`.
 
-        `among_all` says whether all nodes count. If it is False, only nodes that lose exit codes
-        count, because the other nodes do not need the rules.
+        `among_all` says whether all nodes count. If it is False, only nodes that need the remedy
+        retryInitExit255 count, because the other nodes do not need the rules.
         """
-        lacking = self.without_restart_rules if among_all else self.affected_without_restart_rules
+        lacking = self.without_restart_rules if among_all else self.needing_restart_rules
         return any_node_fits(lacking, pod)
 
 
-def _group_by_defect_and_remedy(
+def _group_by_remedy(
     nodes: tuple[Node, ...], defects: tuple[Defect, ...]
-) -> tuple[Mapping[str, tuple[Node, ...]], Mapping[str, tuple[Node, ...]]]:
-    """Return the nodes that have each defect, and those that have a defect that a remedy cures.
+) -> Mapping[str, tuple[Node, ...]]:
+    """Return for each remedy the nodes that have a defect that it cures.
 
     Each pair of a runtime and a kubelet is looked up once, because many nodes have the same.
     """
-    by_defect: dict[str, list[Node]] = {defect.id: [] for defect in defects}
     by_remedy: dict[str, list[Node]] = {name: [] for each in defects for name in each.remedies}
     groups_by_software: dict[tuple[Runtime, Version | None], tuple[list[Node], ...]] = {}
     for node in nodes:
         software = (node.runtime, node.kubelet)
         groups = groups_by_software.get(software)
         if groups is None:
-            found = [each for each in defects if node.status_for(each).needs_remedy]
+            found = (each for each in defects if node.status_for(each).needs_remedy)
             remedies = {name for each in found for name in each.remedies}
-            groups_by_software[software] = groups = (
-                *(by_defect[each.id] for each in found),
-                *(by_remedy[name] for name in remedies),
-            )
+            groups = groups_by_software[software] = tuple(by_remedy[name] for name in remedies)
         for group in groups:
             group.append(node)
-    return (
-        {name: tuple(group) for name, group in by_defect.items()},
-        {name: tuple(group) for name, group in by_remedy.items()},
-    )
+    return {name: tuple(group) for name, group in by_remedy.items()}
 
 
 def runs_on_windows(pod: SpecFields) -> bool:

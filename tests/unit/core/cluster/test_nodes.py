@@ -164,19 +164,20 @@ def test_one_affected_node_that_fits_the_pod_is_enough() -> None:
     assert not nodes(node("b", CURED), node("c", "containerd://1.7.0")).may_lose_exit_codes(spec())
 
 
-def test_nodes_are_grouped_by_the_defects_that_they_have() -> None:
+def test_nodes_are_grouped_by_the_remedies_that_they_need() -> None:
     mixed = nodes(
         node("a", AFFECTED, "v1.33.0"), node("b", CURED, "v1.37.0"), node("c", "containerd://2.1.5")
     )
-    names = {each.id: [n.name for n in mixed.affected_by(each.id)] for each in mixed.defects}
-    assert names["cri-o-9840"] == ["a"]
-    assert names["crio-selinux-relabel"] == ["a", "b"]
-    assert names["containerd-slow-umount"] == ["c"]
-    assert names["selinux-mount"] == ["b"]
-    assert [n.name for n in mixed.needing("postInitSleep")] == ["a"]
+    assert {
+        remedy: [found.name for found in mixed.needing(remedy)]
+        for remedy in ("postInitSleep", "skipSELinuxRelabel", "runtimeClass", "seLinuxChangePolicy")
+    } == {
+        "postInitSleep": ["a"],
+        "skipSELinuxRelabel": ["a", "b"],
+        "runtimeClass": ["c"],
+        "seLinuxChangePolicy": ["b"],
+    }
     assert mixed.needing("noSuchRemedy") == ()
-    with pytest.raises(KeyError):
-        mixed.affected_by("no-such-defect")
 
 
 def test_node_with_any_defect_that_a_remedy_cures_needs_the_remedy() -> None:
