@@ -1,1 +1,1 @@
-"""The releases of Kubernetes and of container runtimes that have a defect or a feature."""
+"""The catalogue of defects, and the features of releases of Kubernetes and of runtimes."""

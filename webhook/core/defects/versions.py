@@ -1,4 +1,7 @@
-"""Versions of Kubernetes and of container runtimes: their defects, fixes and features."""
+"""Versions of Kubernetes and of container runtimes, and the features that they have.
+
+The catalogue (`webhook.core.defects.catalogue`) has the versions with defects.
+"""
 
 from __future__ import annotations
 
@@ -52,34 +55,6 @@ def parse_runtime(text: str) -> Runtime:
     return Runtime(name, parse_version(version))
 
 
-# cri-o issue 9840: CRI-O does not wait for the exit file before it defaults to exit code 255.
-# PR 9846 fixed it on the main branch, first released in 1.36.0. Releases up to 1.32 have no fix.
-# The table maps a minor release of 1.x to its first fixed patch release.
-_EXIT_255_FIXED_IN = {
-    33: 13,  # PR 9932
-    34: 9,  # PR 9879
-    35: 3,  # PR 9871
-}
-_EXIT_255_FIXED_ON_MAIN = Version(1, 36, 0)
-
-
-def is_affected_by_cri_o_9840(runtime: Runtime) -> bool:
-    """Return whether the runtime has the defect of cri-o issue 9840.
-
-    Such a CRI-O reports exit 255 for containers that exit within milliseconds. A CRI-O of unknown
-    version counts as affected.
-    """
-    if runtime.name != "cri-o":
-        return False
-    version = runtime.version
-    if version is None:
-        return True
-    fixed_patch = _EXIT_255_FIXED_IN.get(version.minor) if version.major == 1 else None
-    if fixed_patch is not None:
-        return version < Version(1, version.minor, fixed_patch)
-    return version < _EXIT_255_FIXED_ON_MAIN
-
-
 # KEP-4639: from Kubernetes 1.36 on, no feature gate can switch image volumes off.
 IMAGE_VOLUMES_LOCKED_ON = Version(1, 36)
 # KEP-4639: in Kubernetes 1.35 image volumes are on by default. An older API server drops the field
@@ -94,16 +69,6 @@ RESTART_RULES_ON_BY_DEFAULT = Version(1, 35)
 # drops the field.
 SELINUX_CHANGE_POLICY_ON_BY_DEFAULT = Version(1, 33)
 
-# KEP-1710: with SELinuxMount the kubelet mounts a volume with the pod's SELinux label, and the
-# runtime does not relabel it. Beta and off by default from 1.33, locked on from 1.37. It also needs
-# a fixed level, no `seLinuxChangePolicy: Recursive`, and `seLinuxMount: true` in the volume's
-# CSIDriver.
-SELINUX_MOUNT_LOCKED_ON = Version(1, 37)
-
-# cri-o commit 322a18e9aa. containerd makes volatile mounts only if an option of the overlayfs
-# snapshotter is set (containerd PR 8676), and a Node object does not show that option.
-_CRI_O_VOLATILE_MOUNTS_SINCE = Version(1, 22)
-
 # The first runtime releases that mount image volumes: cri-o PR 8317, containerd PR 10579.
 _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
 
@@ -111,15 +76,6 @@ _IMAGE_VOLUMES_SINCE = {"cri-o": Version(1, 31), "containerd": Version(2, 1)}
 def supports_restart_rules(kubelet: Version | None) -> bool:
     """Return whether a kubelet follows `restartPolicyRules`. An older one ignores them."""
     return kubelet is not None and kubelet >= RESTART_RULES_ON_BY_DEFAULT
-
-
-def makes_volatile_mounts(runtime: Runtime) -> bool:
-    """Return whether a runtime certainly mounts root filesystems with `volatile` by default."""
-    return (
-        runtime.name == "cri-o"
-        and runtime.version is not None
-        and runtime.version >= _CRI_O_VOLATILE_MOUNTS_SINCE
-    )
 
 
 def mounts_image_volumes(

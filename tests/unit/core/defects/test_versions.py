@@ -1,4 +1,4 @@
-"""Tests of version parsing and of the version tables."""
+"""Tests of version parsing and of the features of releases."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from webhook.core.defects.versions import (
 )
 from webhook.core.defects.versions import (
     Version,
-    is_affected_by_cri_o_9840,
-    makes_volatile_mounts,
     mounts_image_volumes,
     parse_runtime,
     parse_version,
@@ -48,63 +46,6 @@ def test_a_version_is_parsed_from_the_start_of_a_text(text: str, version: Versio
 
 def test_a_pre_release_sorts_before_its_release() -> None:
     assert Version(1, 35, 9) < Version(1, 36, 0, final=False) < Version(1, 36, 0)
-
-
-@pytest.mark.parametrize(
-    ("runtime", "loses"),
-    [
-        ("cri-o://1.20.0", True),
-        ("cri-o://1.32.99", True),
-        ("cri-o://1.33.0", True),
-        ("cri-o://1.33.12", True),
-        ("cri-o://1.33.5-2.rhaos4.20.git1234.el9", True),
-        ("cri-o://1.33.13-rc.1", True),
-        ("cri-o://1.33.13", False),
-        ("cri-o://1.33.13-2.rhaos4.20.git1234.el9", False),
-        ("cri-o://1.34.8", True),
-        ("cri-o://1.34.9", False),
-        ("cri-o://1.34.10", False),
-        ("cri-o://1.35.2", True),
-        ("cri-o://1.35.3", False),
-        ("cri-o://1.36.0-dev", True),
-        ("cri-o://1.36.0-rc.1", True),
-        ("cri-o://1.36.0-rc1", True),
-        ("cri-o://1.36.0", False),
-        ("cri-o://1.37.1", False),
-        ("cri-o://2.0.0", False),
-        ("cri-o://", True),
-        ("cri-o://unknown", True),
-        ("cri-o", True),
-        ("containerd://1.6.0", False),
-        ("containerd://2.1.5", False),
-        ("docker://20.10.7", False),
-        ("Unknown", False),
-        ("", False),
-    ],
-)
-def test_cri_o_is_affected_by_issue_9840_before_the_fixed_releases(
-    runtime: str, loses: bool
-) -> None:
-    assert is_affected_by_cri_o_9840(parse_runtime(runtime)) is loses
-
-
-@pytest.mark.parametrize(
-    ("runtime", "mounts"),
-    [
-        ("cri-o://1.21.7", False),
-        ("cri-o://1.22.0-rc.1", False),
-        ("cri-o://1.22.0", True),
-        ("cri-o://1.36.0", True),
-        ("cri-o://", False),
-        ("containerd://2.3.0", False),
-        ("docker://27.0.0", False),
-        ("", False),
-    ],
-)
-def test_only_cri_o_from_1_22_on_is_certain_to_make_volatile_mounts(
-    runtime: str, mounts: bool
-) -> None:
-    assert makes_volatile_mounts(parse_runtime(runtime)) is mounts
 
 
 @pytest.mark.parametrize(
