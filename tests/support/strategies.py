@@ -5,8 +5,9 @@ Long because every field that a remedy reads has a strategy, and the strategies 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 from hypothesis import strategies as st
 
 from tests.support.factories import (
@@ -25,6 +26,7 @@ from webhook.core import remedies as registry
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.cluster.runtime_classes import RUNTIME_CLASS_NAME_PATTERN
 from webhook.core.defects.versions import Version
+from webhook.core.pod import ContainerFields, SecurityContext, SpecFields
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.remedies.retry_init_exit_255 import CONTAINER_NAME_PATTERN
@@ -64,15 +66,45 @@ def objects(
     return {**draw(UNKNOWN), **draw(known)}
 
 
+BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    bool: st.booleans(),
+    str: TEXTS,
+    int: st.integers(0, 3),
+}
+
+
+def structs(
+    struct: type[Any],
+    required: dict[str, Any] | None = None,
+    /,
+    **optional: st.SearchStrategy[Any],
+) -> st.SearchStrategy[Json]:
+    """A mapping with the fields of a wire struct. Fields without a strategy get one by their type.
+
+    Raises LookupError for such a field of another type.
+    """
+    further = {}
+    for field in msgspec.structs.fields(struct):
+        if field.encode_name in {**(required or {}), **optional}:
+            continue
+        (kind, *_) = get_args(field.type) or (field.type,)
+        if kind not in BY_TYPE:
+            raise LookupError(f"{struct.__name__}.{field.name}: no strategy for its type {kind}")
+        further[field.encode_name] = BY_TYPE[kind]
+    return objects(required, **optional, **further)
+
+
 QUANTITIES = st.sampled_from(["5m", "1", 2, "5Mi", "1Gi", "0.5"])
 RESOURCE_NAMES = ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"]
 AMOUNTS = st.dictionaries(st.sampled_from(RESOURCE_NAMES), QUANTITIES, max_size=3)
 RESOURCES = objects(limits=AMOUNTS, requests=AMOUNTS)
 SELINUX = objects(level=st.sampled_from(["", "s0:c1,c2"]), type=st.sampled_from(["spc_t", "x_t"]))
-SECURITY = objects(
+SECURITY = structs(
+    SecurityContext,
     runAsUser=st.sampled_from([0, 1000]),
     seLinuxOptions=SELINUX,
     seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
+    windowsOptions=st.none(),
 )
 RULES = st.lists(
     objects(
@@ -122,7 +154,8 @@ IMAGES = st.sampled_from(
 
 def container_lists(least: int = 0) -> st.SearchStrategy[Any]:
     return st.lists(
-        objects(
+        structs(
+            ContainerFields,
             {"name": NAMES, "command": maybe(COMMANDS)},
             image=IMAGES,
             args=st.lists(TEXTS, max_size=2),
@@ -135,6 +168,7 @@ def container_lists(least: int = 0) -> st.SearchStrategy[Any]:
             resources=RESOURCES,
             securityContext=SECURITY,
             livenessProbe=UNKNOWN,
+            readinessProbe=UNKNOWN,
             startupProbe=UNKNOWN,
         ),
         min_size=least,
@@ -186,7 +220,8 @@ AFFINITIES = objects(
         requiredDuringSchedulingIgnoredDuringExecution=objects(nodeSelectorTerms=TERMS)
     )
 )
-SPECS = objects(
+SPECS = structs(
+    SpecFields,
     {
         "containers": container_lists(1),
         "initContainers": st.one_of(container_lists(2), maybe(container_lists())),

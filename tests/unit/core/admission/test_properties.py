@@ -39,6 +39,7 @@ from tests.support.strategies import (
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.handler import UnreadableReviewError
+from webhook.core.remedies import REMEDIES
 
 
 class Answered(NamedTuple):
@@ -63,6 +64,24 @@ def ask(document: Any, seen: Snapshot, options: OperatorSettings) -> Answered:
 
 # An oracle: it lists the forbidden changes, independently of the implementation.
 
+SETTABLE_FIELDS = {path for remedy in REMEDIES.values() for path in remedy.fields}
+PARENTS = {
+    "/".join(steps[:end])
+    for steps in (path.split("/") for path in SETTABLE_FIELDS)
+    for end in range(3, len(steps))
+}
+"""The objects below the spec that a remedy may create, such as `/spec/securityContext`."""
+OPEN_TO_CHANGE = {
+    *("/metadata/annotations", "/spec/volumes", "/spec/initContainers"),
+    *SETTABLE_FIELDS,
+    *PARENTS,
+}
+VALUES = {"/spec/securityContext/seLinuxChangePolicy": ["Recursive"]}
+
+
+def is_object(value: Any, path: str) -> bool:
+    return isinstance(value, dict) or (value is None and path in PARENTS)
+
 
 def forbidden(before: Any, after: Any, path: str = "") -> Iterator[str]:
     """Yield each change that podsettle must never make."""
@@ -72,14 +91,8 @@ def forbidden(before: Any, after: Any, path: str = "") -> Iterator[str]:
             yield from (f"{path}: {k}" for k in before.keys() - after.keys())
             changed = (k for k, value in after.items() if before.get(k) != value)
             yield from (f"{path}: {k}" for k in changed if k not in OWN_ANNOTATIONS)
-        case "/spec/runtimeClassName":
-            if before not in (None, after):
-                yield path
-        case "/spec/securityContext":
-            kept = {k: v for k, v in (after or {}).items() if k != "seLinuxChangePolicy"}
-            had = {k: v for k, v in (before or {}).items() if k != "seLinuxChangePolicy"}
-            old, new = ((each or {}).get("seLinuxChangePolicy") for each in (before, after))
-            if kept != had or old not in (None, new) or new not in (old, "Recursive"):
+        case _ if path in SETTABLE_FIELDS:
+            if before not in (None, after) or after not in (before, *VALUES.get(path, [after])):
                 yield path
         case "/spec/volumes":
             if after != before:
@@ -88,16 +101,14 @@ def forbidden(before: Any, after: Any, path: str = "") -> Iterator[str]:
                     yield path
         case "/spec/initContainers" | "/spec/containers":
             yield from _containers(before, after, path)
-        case _ if isinstance(before, dict) and isinstance(after, dict):
-            open_to_change = {
-                "/metadata": {"annotations"},
-                "/spec": {"runtimeClassName", "securityContext", "volumes", "initContainers"},
-            }.get(path, set())
+        case _ if is_object(before, path) and is_object(after, path):
+            before, after = before or {}, after or {}
             for key in before.keys() | after.keys():
-                if key not in open_to_change and (key in before) != (key in after):
-                    yield f"{path}/{key}"
+                inner = f"{path}/{key}"
+                if inner not in OPEN_TO_CHANGE and (key in before) != (key in after):
+                    yield inner
                 else:
-                    yield from forbidden(before.get(key), after.get(key), f"{path}/{key}")
+                    yield from forbidden(before.get(key), after.get(key), inner)
         case _ if before != after:
             yield path
 
