@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Affected, Defect
 from webhook.core.defects.versions import Runtime, Version, parse_runtime, parse_version
+
+_PINNED = {
+    *("cri-o-9840", "crio-selinux-relabel", "containerd-slow-umount"),
+    *("kubelet-serving-certificate", "selinux-mount", "fsgroup-ownership-walk"),
+}
+PINNED: tuple[Defect, ...] = tuple(each for each in DEFECTS if each.id in _PINNED)
+"""A part of the catalogue, for tests that count on nodes without a defect. A new file in the
+catalogue changes none of their results."""
 
 Json = dict[str, Any]
 

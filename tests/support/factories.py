@@ -10,6 +10,7 @@ import jsonpatch
 
 from tests.support import reviews
 from tests.support.both_ways import admit_both_ways
+from tests.support.defects import PINNED
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings, decide
@@ -118,7 +119,7 @@ def view(
         PolicySet(policies),
         {space.name: space for space in spaces},
         {each.name: each for each in known},
-        Nodes(read_node(document) for document in nodes),
+        Nodes((read_node(document) for document in nodes), PINNED),
         server,
     )
 

@@ -8,7 +8,6 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.remedy_need import list_nodes, survey
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
-from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.status import still_needed
 
@@ -36,7 +35,7 @@ def node_need_lines(
         need = still_needed(policy, cluster)
         yield f"{policy.metadata.name}: {_ANSWERS[need.status]}: {need.message}"
     remedies = {name for policy in policies for name in policy.spec.settings()}
-    for defect in DEFECTS:
+    for defect in known.defects:
         if remedies.isdisjoint(defect.remedies):
             continue
         unverified = survey(known.all, defect).unverified

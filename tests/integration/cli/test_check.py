@@ -35,9 +35,9 @@ def test_examples_have_no_problem() -> None:
     *needs, last = done.stderr.splitlines()
     assert last == "podsettle: 10 policies are fine"
     assert len(needs) == 10
-    assert needs[0] == (
+    assert needs[0].startswith(
         "podsettle: tekton-on-crio: still needed: 2 of 4 nodes still run an affected CRI-O: "
-        "worker-1 (cri-o 1.33.12), worker-4 (cri-o 1.35.2)."
+        "worker-1 (cri-o 1.33.12), worker-4 (cri-o 1.35.2)"
     )
 
 
@@ -151,9 +151,9 @@ def node_text(name: str, runtime: str, kubelet: str = "v1.34.0") -> str:
 
 def test_policy_is_no_longer_needed_if_all_nodes_have_the_fix() -> None:
     text = HEAD + "  remedies: {postInitSleep: {}}\n"
-    assert notes_of("-", stdin=text + node_text("a", "cri-o://1.36.0")) == [
-        "one: no longer needed: None of 1 nodes runs an affected CRI-O. The policy can be removed."
-    ]
+    (note,) = notes_of("-", stdin=text + node_text("a", "cri-o://1.36.0"))
+    assert note.startswith("one: no longer needed: None of 1 nodes runs an affected CRI-O")
+    assert note.endswith(". The policy can be removed.")
     (note,) = notes_of("-", stdin=text + node_text("a", "cri-o://1.33.12"))
     assert note == (
         "one: still needed: 1 of 1 nodes still runs an affected CRI-O: a (cri-o 1.33.12)."
@@ -163,10 +163,10 @@ def test_policy_is_no_longer_needed_if_all_nodes_have_the_fix() -> None:
 def test_later_releases_than_podsettle_knows_are_named() -> None:
     text = HEAD + "  remedies: {postInitSleep: {}}\n"
     nodes = node_text("a", "cri-o://1.33.12") + node_text("b", "cri-o://1.99.0")
-    assert notes_of("-", stdin=text + nodes)[1:] == [
+    assert (
         "cri-o-9840: not affected, unverified: b (cri-o 1.99.0); this podsettle does not know "
         "these releases yet"
-    ]
+    ) in notes_of("-", stdin=text + nodes)
     gate = HEAD + "  remedies: {kubeletGate: {}}\n"
     assert len(notes_of("-", stdin=gate + nodes)) == 1
 
@@ -195,4 +195,4 @@ def test_only_nodes_of_the_runtime_class_count_for_its_policy(tmp_path: Path) ->
         + node_text("new", "cri-o://1.36.0")
     )
     (note,) = notes_of(tmp_path)
-    assert "postInitSleep: none of 1 nodes of RuntimeClass fast runs an affected CRI-O." in note
+    assert "postInitSleep: none of 1 nodes of RuntimeClass fast runs an affected CRI-O" in note

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from webhook.core.cluster.nodes import Node
-from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.defect import Defect, DefectStatus
 
 _MAX_NAMED = 5
@@ -47,24 +46,17 @@ def survey(nodes: Iterable[Node], defect: Defect) -> Survey:
     )
 
 
-def cured_by(remedy: str, defects: Iterable[Defect] = DEFECTS) -> tuple[Defect, ...]:
-    """Return the defects that a remedy cures, by its name in policies."""
-    return tuple(defect for defect in defects if remedy in defect.remedies)
-
-
 def remedy_need(
-    remedy: str,
-    nodes: Sequence[Node],
-    description: str = "",
-    defects: Iterable[Defect] = DEFECTS,
+    remedy: str, nodes: Sequence[Node], defects: Iterable[Defect], description: str = ""
 ) -> Need | None:
     """Return whether nodes need a remedy, or None if no release makes the remedy unnecessary.
 
-    `description` is a phrase that names the set of nodes in messages, such as ` of RuntimeClass
-    fast`. None also stands for a remedy that cures no defect of the catalogue, because its purpose
-    is not known. Remedies that cure the same defects get equal results.
+    `defects` is the catalogue. `description` is a phrase that names the set of nodes in messages,
+    such as ` of RuntimeClass fast`. None also stands for a remedy that cures no defect of the
+    catalogue, because its purpose is not known. Remedies that cure the same defects get equal
+    results.
     """
-    cured = cured_by(remedy, defects)
+    cured = [defect for defect in defects if remedy in defect.remedies]
     if not cured or not all(defect.can_end for defect in cured):
         return None
     if not nodes:

@@ -151,7 +151,7 @@ def _needs(policy: SettlePolicy, view: ClusterView) -> dict[Need, list[str]]:
     The order is that of the remedies' names, but a need that no release ends comes last.
     """
     settings = policy.spec.settings()
-    nodes = PolicyNodes(view.nodes.all, view.runtime_classes)
+    nodes = PolicyNodes(view.nodes.all, view.nodes.defects, view.runtime_classes)
     for name, remedy in REMEDIES.items():
         setting = remedy.runtime_class
         if setting and name in settings and setting.moves_every_pod(settings[name]):

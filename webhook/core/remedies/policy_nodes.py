@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.remedy_need import Need, remedy_need
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.defects.defect import Defect
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,8 @@ class PolicyNodes:
     """The nodes that the pods of a policy could land on."""
 
     all: tuple[Node, ...]
+    defects: tuple[Defect, ...]
+    """The catalogue by which the nodes are judged."""
     runtime_classes: Mapping[str, RuntimeClassInfo]
     description: str = ""
     """A phrase for messages that names the set of nodes. Empty for all nodes of the cluster."""
@@ -29,11 +32,11 @@ class PolicyNodes:
             return self
         required_labels = runtime_class.node_selector.items()
         nodes = tuple(node for node in self.all if required_labels <= node.labels.items())
-        return PolicyNodes(nodes, self.runtime_classes, f" of RuntimeClass {name}")
+        return PolicyNodes(nodes, self.defects, self.runtime_classes, f" of RuntimeClass {name}")
 
     def need(self, remedy: str) -> Need | None:
         """Return whether the nodes need a remedy, by the catalogue of defects.
 
         Return None if no known release makes the remedy unnecessary.
         """
-        return remedy_need(remedy, self.all, self.description)
+        return remedy_need(remedy, self.all, self.defects, self.description)

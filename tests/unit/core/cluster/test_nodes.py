@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from tests.support.complexity import cpu_ratio, grows_linearly
-from tests.support.defects import defect, entry
+from tests.support.defects import PINNED, defect, entry
 from tests.support.factories import MODERN, node, pod
 from webhook.cluster.decode import read_node
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Node, Nodes, any_node_fits
-from webhook.core.defects.catalogue import DEFECTS
 from webhook.core.defects.versions import Version
 from webhook.core.pod import PodSpec
 
@@ -26,7 +25,7 @@ def spec(**fields: Any) -> PodSpec:
 
 
 def nodes(*documents: dict[str, Any]) -> Nodes:
-    return Nodes(read_node(document) for document in documents)
+    return Nodes((read_node(document) for document in documents), PINNED)
 
 
 def affinity(*terms: dict[str, Any], kind: str = "required") -> dict[str, Any]:
@@ -191,7 +190,7 @@ def test_node_with_any_defect_that_a_remedy_cures_needs_the_remedy() -> None:
             node("new", "containerd://2.1.0", labels={"os": "new"}),
         )
     )
-    known, extended = Nodes(both), Nodes(both, (*DEFECTS, other))
+    known, extended = Nodes(both, PINNED), Nodes(both, (*PINNED, other))
     for where, before, after in (("crio", True, True), ("old", False, True), ("new", False, False)):
         placed = spec(nodeSelector={"os": where})
         assert known.need("postInitSleep", placed) is before
@@ -271,7 +270,7 @@ def test_a_pod_that_fits_no_known_node_gets_no_image_volume(placed: dict[str, An
 def test_time_to_group_nodes_grows_linearly_even_if_no_two_run_the_same_releases() -> None:
     """A dozen defects, and thousands of nodes: each update of a node computes the groups again."""
     dozen = tuple(
-        each.model_copy(update={"id": f"{each.id}-{copy}"}) for each in DEFECTS for copy in (1, 2)
+        each.model_copy(update={"id": f"{each.id}-{copy}"}) for each in PINNED for copy in (1, 2)
     )
 
     def different(count: int) -> list[Node]:
@@ -286,7 +285,7 @@ def test_time_to_group_nodes_grows_linearly_even_if_no_two_run_the_same_releases
 def test_known_releases_cost_no_second_look_up() -> None:
     """Most nodes of a cluster run the same releases."""
     dozen = tuple(
-        each.model_copy(update={"id": f"{each.id}-{copy}"}) for each in DEFECTS for copy in (1, 2)
+        each.model_copy(update={"id": f"{each.id}-{copy}"}) for each in PINNED for copy in (1, 2)
     )
     same = [Node.read(f"n{n}", {}, AFFECTED, "v1.33.0") for n in range(5_000)]
     assert cpu_ratio(lambda catalogue: Nodes(same, catalogue), dozen, ()) < 2

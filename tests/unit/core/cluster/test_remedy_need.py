@@ -48,7 +48,7 @@ def test_survey_sorts_nodes_by_what_they_have_of_a_defect() -> None:
 
 
 def test_later_releases_do_not_need_the_remedy_and_are_named() -> None:
-    assert remedy_need("postInitSleep", nodes(NEW, LATER), defects=[crio()]) == Need(
+    assert remedy_need("postInitSleep", nodes(NEW, LATER), [crio()]) == Need(
         "False",
         "NodesAreFixed",
         "none of 2 nodes runs an affected CRI-O; podsettle does not know the releases of "
@@ -58,16 +58,16 @@ def test_later_releases_do_not_need_the_remedy_and_are_named() -> None:
 
 def test_remedy_for_two_defects_is_needed_while_nodes_have_one_of_them() -> None:
     both = [crio(), CONTAINERD]
-    assert remedy_need("postInitSleep", nodes(OLD, "containerd://2.0.0", NEW), defects=both) == (
+    assert remedy_need("postInitSleep", nodes(OLD, "containerd://2.0.0", NEW), both) == (
         "True",
         "NodesAreAffected",
         "1 of 3 nodes still runs an affected CRI-O: n0 (cri-o 1.33.12); "
         "1 of 3 nodes still runs an affected containerd: n1 (containerd 2.0.0)",
     )
-    one = remedy_need("postInitSleep", nodes(NEW, "containerd://2.0.0"), defects=both)
+    one = remedy_need("postInitSleep", nodes(NEW, "containerd://2.0.0"), both)
     assert one is not None
     assert one.message == "1 of 2 nodes still runs an affected containerd: n1 (containerd 2.0.0)"
-    assert remedy_need("postInitSleep", nodes(NEW, "containerd://2.1.0"), defects=both) == (
+    assert remedy_need("postInitSleep", nodes(NEW, "containerd://2.1.0"), both) == (
         "False",
         "NodesAreFixed",
         "none of 2 nodes runs an affected CRI-O or an affected containerd",
@@ -77,12 +77,12 @@ def test_remedy_for_two_defects_is_needed_while_nodes_have_one_of_them() -> None
 def test_partly_affected_nodes_leave_the_need_unknown() -> None:
     partly = [crio(partly=PARTLY)]
     fast = nodes(OLD, NEW, kubelet="v1.37.0")
-    assert remedy_need("postInitSleep", fast, " of RuntimeClass x", partly) == (
+    assert remedy_need("postInitSleep", fast, partly, " of RuntimeClass x") == (
         "Unknown",
         "VolumesNotSeen",
         "on 1 of 2 nodes of RuntimeClass x, some volumes are slow",
     )
-    found = remedy_need("postInitSleep", nodes(OLD), defects=partly)
+    found = remedy_need("postInitSleep", nodes(OLD), partly)
     assert found is not None
     assert found.message == (
         "1 of 1 nodes still runs an affected CRI-O below Kubernetes 1.37: n0 (cri-o 1.33.12)"
@@ -101,12 +101,12 @@ def test_partly_affected_nodes_leave_the_need_unknown() -> None:
 def test_remedy_that_no_release_makes_unnecessary_has_no_answer(
     remedy: str, defects: list[Defect]
 ) -> None:
-    assert remedy_need(remedy, nodes(NEW), defects=defects) is None
-    assert remedy_need(remedy, (), defects=defects) is None
+    assert remedy_need(remedy, nodes(NEW), defects) is None
+    assert remedy_need(remedy, (), defects) is None
 
 
 def test_need_without_nodes_is_unknown() -> None:
-    assert remedy_need("postInitSleep", (), " of RuntimeClass x", [crio()]) == (
+    assert remedy_need("postInitSleep", (), [crio()], " of RuntimeClass x") == (
         "Unknown",
         "NoNodes",
         "no node of RuntimeClass x is known",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.defects import PINNED
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
@@ -42,7 +43,11 @@ def policy(**remedies: Any) -> SettlePolicy:
 def nodes(*runtimes: str, kubelet: str = "v1.34.0") -> Snapshot:
     return Snapshot(
         nodes=Nodes(
-            Node.read(f"n{number}", {}, runtime, kubelet) for number, runtime in enumerate(runtimes)
+            (
+                Node.read(f"n{number}", {}, runtime, kubelet)
+                for number, runtime in enumerate(runtimes)
+            ),
+            PINNED,
         )
     )
 
@@ -242,7 +247,8 @@ POOL = Nodes(
         Node.read("ci-1", {"pool": "ci"}, CURED, "v1.36.0"),
         Node.read("ci-2", {"pool": "ci"}, OTHER, "v1.36.0"),
         Node.read("other", {}, AFFECTED, "v1.33.0"),
-    ]
+    ],
+    PINNED,
 )
 
 
@@ -285,7 +291,7 @@ def test_class_with_when_always_limits_the_nodes_of_other_remedies() -> None:
 
 def test_class_with_when_nodes_need_it_does_not_limit_the_nodes() -> None:
     aside = policy(runtimeClass={"name": "ci", "when": "NodesNeedIt"}, postInitSleep={})
-    crio = Nodes(node for node in POOL.all if node.runtime.name == "cri-o")
+    crio = Nodes((node for node in POOL.all if node.runtime.name == "cri-o"), PINNED)
     found = still_needed(aside, pool({"pool": "ci"}, crio))
     assert found[1:3] == ("True", "NodesAreAffected")
     assert found.message.startswith("postInitSleep: 1 of 2 nodes still runs an affected CRI-O: ")
