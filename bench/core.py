@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from time import process_time
 
@@ -22,14 +21,12 @@ from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decide import OperatorSettings, decide
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import decode_review
-from webhook.core.patch.builder import PodPatch
 
 NAME = "core"
 # A pass takes only milliseconds, so this part runs more rounds than other parts.
 _ROUNDS_FACTOR = 4
 CACHED = "decision from the cache, bytes to bytes"
 UNCACHED = "decision without the cache, bytes to bytes"
-NEW_SHAPE = "decision without the cache, patch of a new shape"
 ORJSON = "for comparison: orjson.loads of the review"
 JSON = "for comparison: json.loads of the review"
 _SETTINGS = OperatorSettings(None, "registry.example/linger:1")
@@ -43,18 +40,15 @@ def measure(run: Run) -> ReportTable:
     view = _view(cluster_manifests.copy_examples(run.directory / "core"))
     times = _measure_times(run, bodies, view)
     decode, match = times["decode"], times["match"]
-    decide_checked, decide_unchecked = times["decide"], times["decide, unchecked"]
     cached, uncached = times[CACHED], times[UNCACHED]
     stages = {
         "decode": decode,
         "match": match,
         "cache lookup and response": cached.minus(decode).minus(match),
         CACHED: cached,
-        "remedies": decide_unchecked.minus(match),
-        "patch self-check, known shape": decide_checked.minus(decide_unchecked),
-        "encode": uncached.minus(decode).minus(decide_checked),
+        "remedies and patch self-check": times["decide"].minus(match),
+        "encode": uncached.minus(decode).minus(times["decide"]),
         UNCACHED: uncached,
-        NEW_SHAPE: times[NEW_SHAPE],
         ORJSON: times[ORJSON],
         JSON: times[JSON],
     }
@@ -65,7 +59,6 @@ def measure(run: Run) -> ReportTable:
         "of measured times.",
         "The pods are of one template. With the cache, podsettle looks up the decision on the "
         "first pod for the others. Without the cache, remedies, self-check and encode come on top.",
-        "The shape of a patch is new when no earlier patch changed the same fields of a pod.",
     ]
     return part
 
@@ -85,40 +78,21 @@ def _measure_times(run: Run, bodies: list[bytes], view: Snapshot) -> dict[str, M
         pod = request.pod
         return view.policies.coverage_for(namespace, None).group.plan(pod.labels or {})
 
-    def decide_with_empty_cache(number: int) -> object:
-        return admit(
-            bodies[number],
-            view.policies,
-            view,
-            _SETTINGS,
-            cache=DecisionCache(cache.verified_shapes),
-        )
-
-    def decide_with_new_shape(number: int) -> object:
-        return admit(bodies[number], view.policies, view, _SETTINGS, cache=DecisionCache())
-
     def decide_uncached(number: int) -> object:
-        return decide(
-            requests[number], view.policies, view, _SETTINGS, cache=cache, cacheable=False
-        )
+        return decide(requests[number], view.policies, view, _SETTINGS)
 
     functions: dict[str, Callable[[int], object]] = {
         "decode": lambda number: decode_review(bodies[number]).request.pod,
         "match": match,
         "decide": decide_uncached,
-        "decide, unchecked": decide_uncached,
         CACHED: lambda number: admit(bodies[number], view.policies, view, _SETTINGS, cache=cache),
-        UNCACHED: decide_with_empty_cache,
-        NEW_SHAPE: decide_with_new_shape,
+        UNCACHED: lambda number: admit(bodies[number], view.policies, view, _SETTINGS),
         ORJSON: lambda number: orjson.loads(bodies[number]),
         JSON: lambda number: json.loads(bodies[number]),
     }
 
     def time(name: str) -> float:
-        if name != "decide, unchecked":
-            return _microseconds(functions[name], len(bodies), run.profile.passes)
-        with _without_self_check():
-            return _microseconds(functions[name], len(bodies), run.profile.passes)
+        return _microseconds(functions[name], len(bodies), run.profile.passes)
 
     measurements: dict[str, Callable[[], float]] = {
         name: lambda name=name: time(name)  # type: ignore[misc]
@@ -136,17 +110,6 @@ def _microseconds(function: Callable[[int], object], count: int, passes: int) ->
         for number in range(count):
             function(number)
     return (process_time() - start) / passes / count * 1e6
-
-
-@contextmanager
-def _without_self_check() -> Iterator[None]:
-    """Disable the self-check of patches while the block runs."""
-    original = PodPatch.verified_operations
-    PodPatch.verified_operations = lambda self, verified_shapes: self.operations()  # type: ignore[method-assign]  # noqa: ARG005
-    try:
-        yield
-    finally:
-        PodPatch.verified_operations = original  # type: ignore[method-assign]
 
 
 def _view(manifests: Path) -> Snapshot:

@@ -97,8 +97,6 @@ def _panels(parts: Mapping[str, ReportTable]) -> Iterator[Panel]:
         bars = [
             Bar(name, figures["time"], name not in (core.ORJSON, core.JSON))
             for name, figures in part.rows.items()
-            # This rare case takes so long that the other bars would be too short to compare.
-            if name != core.NEW_SHAPE
         ]
         title = "CPU time of the core for an 8 KB review (less is better)"
         yield Panel(title, tuple(bars))

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
-import msgspec
-
 from webhook.core.types import glob_matches
 
 _MAX_HOST_CHARACTERS = 253
@@ -90,8 +88,8 @@ class ImageQuery:
     """One image whose configuration a decision needs.
 
     `architectures` holds the architectures of the nodes that the pod could land on. It is empty if
-    one of these architectures is unknown. `pull_secrets` and `service_account` are the names that
-    the pod's spec gives.
+    one of these architectures is unknown. Remedies set no field after it. `decide` adds these
+    fields, because no decision depends on them: they only say how the image is pulled.
     """
 
     image: str
@@ -102,23 +100,43 @@ class ImageQuery:
     service_account: str = ""
 
 
+class PullIdentity(NamedTuple):
+    """The namespace of a pod, and the names in its spec with which its images are pulled."""
+
+    namespace: str = ""
+    pull_secrets: tuple[str, ...] = ()
+    service_account: str = ""
+
+    def complete(self, query: ImageQuery) -> ImageQuery:
+        """Return a query with the fields that say how its image is pulled."""
+        return ImageQuery(query.image, query.rules, query.architectures, *self)
+
+
 KnownImages: TypeAlias = Mapping[ImageQuery, ImageConfig | Unavailable]
 
 NO_IMAGES: KnownImages = {}
+_NO_IDENTITY = PullIdentity()
 _NOT_LOOKED_UP = Unavailable("the image was not looked up")
 
 
-class Images(msgspec.Struct):
+class Images:
     """The images that one decision knows, and the images that it needs but does not know."""
 
-    known: KnownImages = NO_IMAGES
-    missing: dict[ImageQuery, None] = {}
-    """The queries without a result, in the order of the calls to `find`. The values mean nothing:
-    the dict serves as an ordered set."""
+    __slots__ = ("_identity", "_known", "missing")
+
+    def __init__(
+        self, known: KnownImages = NO_IMAGES, identity: PullIdentity = _NO_IDENTITY
+    ) -> None:
+        """`known` has the results of complete queries, and `identity` completes the queries."""
+        self._known = known
+        self._identity = identity
+        self.missing: dict[ImageQuery, None] = {}
+        """The incomplete queries without a result, in the order of the calls to `find`. The values
+        mean nothing: the dict serves as an ordered set."""
 
     def find(self, query: ImageQuery) -> ImageConfig | Unavailable:
         """Return the known result of a query. Record the query as missing if there is none."""
-        result = self.known.get(query)
+        result = self._known.get(self._identity.complete(query))
         if result is None:
             self.missing[query] = None
             return _NOT_LOOKED_UP

@@ -14,7 +14,7 @@ Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/p
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, dataclass_transform
 
 import msgspec
 from msgspec import Raw
@@ -38,16 +38,18 @@ _HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/").encode()
 _BACKSLASH = ord("\\")
 
 
-def may_mount_helper_path(mounts: bytes) -> bool:
-    """Return whether undecoded `volumeMounts` may contain a path below the helper's mount path.
+def may_contain_helper_path(undecoded: bytes) -> bool:
+    """Return whether undecoded mounts or devices may contain a path below the helper's mount path.
 
-    The function does not decode the mounts. It searches their bytes for the name in the helper's
-    mount path. A backslash counts as a match, because a JSON escape can hide the name.
+    The function does not decode them. It searches their bytes for the name in the helper's mount
+    path. A backslash counts as a match, because a JSON escape can hide the name.
     """
-    return mounts.find(_HELPER_MOUNT_NAME) >= 0 or _BACKSLASH in mounts
+    return _HELPER_MOUNT_NAME in undecoded or _BACKSLASH in undecoded
 
 
-class WireStruct(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+# Type checkers do not pass `frozen` on to subclasses without this declaration.
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class WireStruct(msgspec.Struct, rename="camel", gc=False, frozen=True, omit_defaults=True):
     """The base of all structs that are decoded from the API server's JSON."""
 
 

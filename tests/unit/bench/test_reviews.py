@@ -8,9 +8,9 @@ import pytest
 from bench import reviews
 from tests.support.factories import SETTINGS, policy, view
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.cache_key import key_pod_of
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import decode_review
+from webhook.core.pod_facts import facts_of
 
 SEEN = view(policy())
 
@@ -55,4 +55,4 @@ def test_pods_of_distinct_templates_exceed_the_decision_cache() -> None:
 
 def test_variants_have_the_same_cache_key() -> None:
     found = [decode_review(body).request.pod for body in reviews.variants(reviews.tekton())]
-    assert len({msgspec.json.encode(key_pod_of(pod, wraps_containers=False)) for pod in found}) == 1
+    assert len({msgspec.json.encode(facts_of(pod)) for pod in found}) == 1

@@ -1,54 +1,73 @@
 """A cache of decisions, because most pods of a cluster are copies of a few templates.
 
-A Deployment, Job or Task creates hundreds of pods from one template. A decision depends on the
-fields of the pod that `cache_key` keeps, on its plan, on two facts about its namespace, on the
-helper's image, and on the cluster's nodes, RuntimeClasses and version. The cache decides on the
-reduced pod instead of the received one, so a decision cannot depend on a field outside the key. The
-self-check of the patch holds for every pod with the same key, because a patch touches only fields
-of the key.
+A Deployment, Job or Task creates hundreds of pods from one template. The key is the encoded
+DecisionInput with the number of the plan. The cache decides on the values that it has encoded, so a
+decision cannot depend on anything outside its key. The cache is cleared when the facts about the
+cluster change.
+
+When the cache is full, it evicts the decision that was used least recently. Tenants choose their
+pods, so each namespace has a share: while a namespace occupies more, its own decisions are evicted
+first. So the pods of one namespace cannot evict the decisions about the pods of all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
 
 import msgspec
 
-from webhook.core.admission.cache_key import key_pod_of
+from webhook.core.admission.decide_input import decide_input
 from webhook.core.admission.decision import Decision
-from webhook.core.cluster.view import ClusterView, Namespace
-from webhook.core.constants import SYSTEM_NAMESPACE_PREFIXES
-from webhook.core.patch.verify import VerifiedShapes
-from webhook.core.pod import Pod
+from webhook.core.cluster.view import ClusterFacts
+from webhook.core.pod_facts import DecisionInput
 from webhook.core.policy.plan import Plan
 
 MAX_CACHE_BYTES = 2 * 1024 * 1024
 """The maximum size of all keys and answers. A Tekton TaskRun takes 4 KB. The process needs three
 times as much, because Python objects are larger than their JSON."""
+_NAMESPACE_SHARE = 1 / 8
+"""The share of the cache that the decisions of one namespace may occupy when the cache is full."""
 _MAX_ENTRY_BYTES = 32 * 1024
 """The maximum size of one key and its answer. Larger decisions are not cached, because one unusual
 pod of a tenant must not evict the decisions for other tenants."""
 _OUTCOME_BYTES = 100
 """The estimated size of one outcome. It is counted apart, because the answer may omit it."""
 
+# Only JSON has the same bytes for equal inputs alone: an undecoded field is one JSON value, and
+# JSON shows where it ends.
 _encode = msgspec.json.Encoder().encode
+
+
+class _NamespaceEntries:
+    """The cached decisions that the pods of one namespace have caused."""
+
+    __slots__ = ("keys", "name", "size_bytes")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.keys: OrderedDict[bytes, None] = OrderedDict()
+        """The keys of the decisions. The first one was used least recently."""
+        self.size_bytes = 0
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    decision: Decision
+    size_bytes: int
+    owner: _NamespaceEntries
+    """The namespace whose pod was the first with this decision."""
 
 
 class DecisionCache:
     """A cache of the decisions since the last change of the cluster. It is not thread-safe."""
 
-    def __init__(
-        self, verified_shapes: VerifiedShapes | None = None, max_bytes: int = MAX_CACHE_BYTES
-    ) -> None:
-        """Create an empty cache. `verified_shapes` can be shared with another cache."""
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self.verified_shapes = VerifiedShapes() if verified_shapes is None else verified_shapes
-        self._generation: tuple[object, ...] = ()
-        self._decisions: dict[bytes, Decision] = {}
-        self._bytes = 0
+        self._max_namespace_bytes = max_bytes * _NAMESPACE_SHARE
+        self._cluster: ClusterFacts | None = None
+        self._clear()
 
     def __len__(self) -> int:
-        return len(self._decisions)
+        return len(self._entries)
 
     @property
     def size_bytes(self) -> int:
@@ -56,49 +75,69 @@ class DecisionCache:
         return self._bytes
 
     def get_or_decide(
-        self,
-        pod: Pod,
-        plan: Plan,
-        namespace: Namespace,
-        view: ClusterView,
-        linger_image: str | None,
-        decide: Callable[[Pod], Decision],
+        self, namespace: str, decision_input: DecisionInput, plan: Plan, cluster: ClusterFacts
     ) -> Decision:
-        """Return the cached decision on a pod, or the one that `decide` makes.
+        """Return the cached decision on an input, or make it. Raises every error of `decide_input`.
 
-        **Mutates `pod`.** The key omits foreign annotations. So the caller must know that the pod's
-        annotations leave enough space for those of podsettle. Raises every error of `decide`.
+        `namespace` is the name of the pod's namespace. The decision does not depend on it.
         """
-        generation = (view.nodes, view.runtime_classes, view.server_version, linger_image)
-        if generation != self._generation:
+        if cluster != self._cluster:
             self._clear()
-        # An equal generation replaces the stored one too. Python compares identical objects at
-        # once, so the next comparison need not compare all nodes.
-        self._generation = generation
-        key_pod = key_pod_of(pod, wraps_containers=plan.wraps_containers)
-        namespace_facts = (
-            namespace.fixed_selinux_level,
-            namespace.name.startswith(SYSTEM_NAMESPACE_PREFIXES),
-        )
-        key = _encode((plan.number, namespace_facts, key_pod))
-        decision = self._decisions.get(key)
-        if decision is None:
-            decision = decide(key_pod)
-            # A decision with missing images is not cached, because a better one follows.
-            if not decision.missing_images:
-                self._put(key, decision)
+        # Equal facts replace the stored ones too. Python compares identical objects at once, so the
+        # next comparison need not compare all nodes.
+        self._cluster = cluster
+        key = _encode((plan.number, decision_input))
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+            entry.owner.keys.move_to_end(key)
+            return entry.decision
+        decision = decide_input(decision_input, plan, cluster)
+        # A decision with missing images is not cached, because a better one follows.
+        if not decision.missing_images:
+            self._put(namespace, key, decision)
         return decision
 
-    def _put(self, key: bytes, decision: Decision) -> None:
+    def _put(self, namespace: str, key: bytes, decision: Decision) -> None:
         size = len(key) + len(decision.response_json) + _OUTCOME_BYTES * len(decision.outcomes)
-        if size > _MAX_ENTRY_BYTES:
+        if size > min(_MAX_ENTRY_BYTES, self._max_bytes):
             return
-        if self._bytes + size > self._max_bytes:
-            # Clear everything when full, so generated pods cannot exhaust memory.
-            self._clear()
-        self._decisions[key] = decision
+        while self._bytes + size > self._max_bytes:
+            self._evict(namespace)
+        owner = self._namespaces.get(namespace)
+        if owner is None:
+            owner = self._namespaces[namespace] = _NamespaceEntries(namespace)
+        self._entries[key] = _Entry(decision, size, owner)
+        owner.keys[key] = None
         self._bytes += size
+        owner.size_bytes += size
+        if owner.size_bytes > self._max_namespace_bytes:
+            self._over_share[owner.name] = owner
+
+    def _evict(self, namespace: str) -> None:
+        """Remove one decision, for a new one of a namespace."""
+        owner = self._over_share.get(namespace)
+        if owner is None and self._over_share:
+            owner = max(self._over_share.values(), key=_size_of)
+        key = next(iter(self._entries if owner is None else owner.keys))
+        entry = self._entries.pop(key)
+        owner = entry.owner
+        del owner.keys[key]
+        self._bytes -= entry.size_bytes
+        owner.size_bytes -= entry.size_bytes
+        if owner.size_bytes <= self._max_namespace_bytes:
+            self._over_share.pop(owner.name, None)
+        if not owner.keys:
+            del self._namespaces[owner.name]
 
     def _clear(self) -> None:
-        self._decisions = {}
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        """The decisions by their keys. The first one was used least recently."""
+        self._namespaces: dict[str, _NamespaceEntries] = {}
+        self._over_share: dict[str, _NamespaceEntries] = {}
+        """The namespaces that occupy more than their share, at most seven."""
         self._bytes = 0
+
+
+def _size_of(entries: _NamespaceEntries) -> int:
+    return entries.size_bytes

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
+from webhook.core.admission.annotation_limit import annotations_fit
 from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.decide_input import decide_input
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import Request
 from webhook.core.cluster.nodes import runs_on_windows
-from webhook.core.cluster.view import ClusterView
-from webhook.core.constants import (
-    ANNOTATION_APPLIED,
-    ANNOTATION_MIRROR,
-    ANNOTATION_SETTLED,
-    ANNOTATION_SKIP,
-)
-from webhook.core.images import NO_IMAGES, Images, KnownImages
-from webhook.core.patch.builder import PodPatch
-from webhook.core.patch.verify import VerifiedShapes
+from webhook.core.cluster.view import ClusterFacts, ClusterView
+from webhook.core.constants import ANNOTATION_MIRROR, ANNOTATION_SKIP
+from webhook.core.images import NO_IMAGES, Images, KnownImages, PullIdentity
 from webhook.core.pod import Pod
+from webhook.core.pod_facts import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.plan import Plan, Step
+from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS, MAX_PULL_SECRETS
 from webhook.core.reasons import Outcome, Reason
-from webhook.core.remedies import REMEDIES
-from webhook.core.remedies.base import Context
 
 _MAX_CONTAINERS = 500
 """The maximum number of containers in a pod that is evaluated. Webhooks run before API validation,
 so a client can choose any number. Real pods have at most a tenth of it."""
-_MAX_SKIP_CHARACTERS = 1_000
-"""The number of characters of ANNOTATION_SKIP that are read. A list of all remedies is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +44,11 @@ def decide(
     settings: OperatorSettings,
     images: KnownImages = NO_IMAGES,
     cache: DecisionCache | None = None,
-    *,
-    cacheable: bool = True,
 ) -> Decision:
     """Decide about one admission request. `images` are the results of earlier image lookups.
 
-    With a cache, the function may return the decision about another pod with the same key, and it
-    **mutates the pod of the request**. For a cached decision the pod's annotations must leave
-    enough space for those of podsettle. A caller that does not know this sets `cacheable` to False.
-    The function then uses only the verified shapes of the cache.
+    With a cache, the function may return the decision about another pod with the same facts. A
+    decision that uses results of image lookups is never cached.
 
     Raises one of DECODE_ERRORS for a pod that Kubernetes would not send, and PatchError if the
     self-check rejects the patch. In both cases the caller admits the pod unchanged.
@@ -94,55 +81,33 @@ def decide(
 
     pod = request.pod
     plan = coverage.group.plan(pod.labels or {})
-    if plan is None:
-        reason = _exclusion_reason(pod)
-        if reason:
-            return _pod_decision(reason)
-        return Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),))
-
-    def apply_plan(pod: Pod) -> Decision:
-        context = Context(view, namespace, settings.linger_image, Images(images))
-        verified = VerifiedShapes() if cache is None else cache.verified_shapes
-        return _apply_plan(pod, plan, context, coverage_outcomes, verified)
-
-    # The cache key contains no results of image look-ups. It contains no names of namespaces
-    # either, but coverage_outcomes mention them.
-    if cache is None or images or coverage_outcomes or not cacheable:
-        return apply_plan(pod)
-    return cache.get_or_decide(pod, plan, namespace, view, settings.linger_image, apply_plan)
-
-
-def _apply_plan(
-    pod: Pod,
-    plan: Plan,
-    context: Context,
-    coverage_outcomes: tuple[Outcome, ...],
-    verified_shapes: VerifiedShapes,
-) -> Decision:
-    """Decide about a pod that policies cover."""
     reason = _exclusion_reason(pod)
-    if reason is not None:
+    if reason:
         return _pod_decision(reason)
-    skipped = _skipped_remedies(pod)
-    outcomes = list(coverage_outcomes)
-    if skipped:
-        outcomes += _unknown_remedies(skipped)
-    patch = PodPatch(pod)
-    _run_steps(plan.mutating, pod, context, patch, skipped, outcomes)
-    if any(outcome.changed for outcome in outcomes):
-        _annotate_applied(pod, patch, outcomes)
-        if not patch.annotations_fit:
-            return _pod_decision(Reason.ANNOTATIONS_FULL)
-    if plan.audited:
-        audited: list[Outcome] = []
-        _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
-        outcomes += map(_audit_outcome, audited)
-    return Decision(
-        tuple(outcomes),
-        patch.verified_operations(verified_shapes),
-        plan.policies,
-        tuple(context.images.missing),
+    if plan is None:
+        return Decision(coverage_outcomes or (Outcome(Reason.NO_POLICY),))
+    decision_input = DecisionInput(
+        facts_of(pod),
+        namespace_facts_of(namespace.name, fixed_selinux_level=namespace.fixed_selinux_level),
     )
+    cluster = ClusterFacts(
+        view.nodes, view.runtime_classes, view.server_version, settings.linger_image
+    )
+    if cache is not None and not images:
+        decision = cache.get_or_decide(namespace.name, decision_input, plan, cluster)
+    else:
+        known = Images(images, _pull_identity(pod, namespace.name))
+        decision = decide_input(decision_input, plan, cluster, known)
+    # The rest depends on the request, so no cached decision contains it.
+    if not annotations_fit(pod.annotations, decision.annotations):
+        return _pod_decision(Reason.ANNOTATIONS_FULL)
+    if decision.missing_images:
+        identity = _pull_identity(pod, namespace.name)
+        missing = tuple([identity.complete(query) for query in decision.missing_images])
+        decision = replace(decision, missing_images=missing)
+    if coverage_outcomes:
+        decision = replace(decision, outcomes=(*coverage_outcomes, *decision.outcomes))
+    return decision
 
 
 def _pod_decision(reason: Reason, message: str = "") -> Decision:
@@ -164,66 +129,17 @@ def _exclusion_reason(pod: Pod) -> Reason | None:
     return Reason.WINDOWS_POD if runs_on_windows(spec) else None
 
 
-def _skipped_remedies(pod: Pod) -> frozenset[str]:
-    """Return the names of remedies in the pod's annotation ANNOTATION_SKIP."""
-    text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")[:_MAX_SKIP_CHARACTERS]
-    return frozenset(part.strip() for part in text.split(",")) if text else frozenset()
+def _pull_identity(pod: Pod, namespace: str) -> PullIdentity:
+    """Return how the images of a pod are pulled, with every part bounded in length.
 
-
-def _unknown_remedies(skipped: frozenset[str]) -> Iterator[Outcome]:
-    """Yield one outcome if the pod asks to skip remedies that do not exist."""
-    names = sorted(skipped - REMEDIES.keys() - {"", "false"})
-    if names:
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        known = ", ".join(REMEDIES)
-        message = f"{ANNOTATION_SKIP} names {', '.join(map(repr, names[:3]))}{more}"
-        yield Outcome(
-            Reason.UNKNOWN_REMEDY, message=f"{message}; use true, or names of remedies: {known}"
-        )
-
-
-def _run_steps(
-    steps: tuple[Step, ...],
-    pod: Pod,
-    context: Context,
-    patch: PodPatch,
-    skipped: frozenset[str],
-    outcomes: list[Outcome],
-) -> None:
-    """Apply the remedies of the steps in order, and append their outcomes to `outcomes`."""
-    for remedy, policy, settings in steps:
-        if remedy.name in skipped:
-            outcomes.append(Outcome(Reason.POD_OPTED_OUT, remedy.name, policy.name))
-            continue
-        if policy.image_rules is not context.image_rules:
-            context = replace(context, image_rules=policy.image_rules)
-        outcomes += [
-            Outcome(
-                outcome.reason,
-                remedy.name,
-                policy.name,
-                outcome.container,
-                outcome.changed,
-                outcome.message,
-            )
-            for outcome in remedy.apply(pod, settings, context, patch)
-        ]
-
-
-def _annotate_applied(pod: Pod, patch: PodPatch, outcomes: list[Outcome]) -> None:
-    """Annotate the pod with the remedies of this call and of earlier calls of the webhook."""
-    before = (pod.annotations or {}).get(ANNOTATION_APPLIED)
-    applied = dict.fromkeys(part for part in before.split(",") if part) if before else {}
-    for outcome in outcomes:
-        if outcome.changed:
-            applied[f"{outcome.policy}/{outcome.remedy}"] = None
-    patch.annotate(ANNOTATION_APPLIED, ",".join(applied))
-    patch.annotate(ANNOTATION_SETTLED, patch.settled_fingerprint)
-
-
-def _audit_outcome(outcome: Outcome) -> Outcome:
-    """Return the outcome of a remedy under `action: Audit`, which changes nothing."""
-    if not outcome.changed:
-        return outcome
-    message = f"would be {outcome.message}" if outcome.message else ""
-    return replace(outcome, reason=Reason.WOULD_APPLY, changed=False, message=message)
+    The API server has not validated the pod yet, and a query occupies memory as the cache key of
+    its result. Each part is cut to one character, or one secret, more than its limit. So the
+    look-up still detects a part that exceeds its limit.
+    """
+    spec = pod.spec
+    secrets = (spec.image_pull_secrets or ())[: MAX_PULL_SECRETS + 1]
+    return PullIdentity(
+        namespace,
+        tuple(secret.name[: MAX_OBJECT_NAME_CHARACTERS + 1] for secret in secrets),
+        (spec.service_account_name or "default")[: MAX_OBJECT_NAME_CHARACTERS + 1],
+    )

@@ -13,7 +13,7 @@ from webhook.core.admission.response import (
     warnings_for,
 )
 from webhook.core.images import ImageQuery
-from webhook.core.patch.builder import Operation
+from webhook.core.patch.verify import Operation
 from webhook.core.reasons import Outcome, Reason
 
 ReasonCounts: TypeAlias = tuple[tuple[tuple[str, Reason], int], ...]
@@ -32,6 +32,8 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     """The names of the policies that cover the pod."""
     missing_images: tuple[ImageQuery, ...] = ()
     """The images that must be looked up before a better decision is possible."""
+    annotations: tuple[tuple[str, str], ...] = ()
+    """The keys and values of the annotations that the patch sets."""
 
     @property
     def warnings(self) -> list[str]:

@@ -30,11 +30,6 @@ from webhook.core.reasons import Outcome, Reason
 
 _REVIEW_GROUP = "admission.k8s.io/"
 
-_MAX_CACHEABLE_REVIEW_BYTES = 64 * 1024
-"""The decisions about larger reviews are not cached. The cache key omits foreign annotations, so a
-cached decision cannot check the limit of 256 KiB for all annotations. The annotations of a smaller
-review always stay below this limit."""
-
 
 class UnreadableReviewError(Exception):
     """Raised for a body without a uid, because an answer to an AdmissionReview needs the uid."""
@@ -85,10 +80,7 @@ def admit(
             f"podsettle answers AdmissionReview of {REVIEW_API_VERSION}",
         )
         return _answer(_response_version(review), request.uid, decision, request)
-    cacheable = len(body) <= _MAX_CACHEABLE_REVIEW_BYTES
-    decision, failure = decide_safely(
-        request, policies, view, settings, images, cache, cacheable=cacheable
-    )
+    decision, failure = decide_safely(request, policies, view, settings, images, cache)
     return _answer(REVIEW_API_VERSION, request.uid, decision, request, failure)
 
 
@@ -111,15 +103,13 @@ def decide_safely(
     settings: OperatorSettings,
     images: KnownImages = NO_IMAGES,
     cache: DecisionCache | None = None,
-    *,
-    cacheable: bool = True,
 ) -> tuple[Decision, Exception | None]:
     """Return a decision, and the exception that caused it if its reason is `InternalError`.
 
     Raises nothing: after an error the decision leaves the pod unchanged.
     """
     try:
-        return decide(request, policies, view, settings, images, cache, cacheable=cacheable), None
+        return decide(request, policies, view, settings, images, cache), None
     except DECODE_ERRORS as error:
         message = f"the pod was admitted unchanged: {error}"
         return _single_outcome(Reason.MALFORMED_POD, message), None

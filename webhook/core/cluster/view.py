@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
@@ -24,6 +24,20 @@ class Namespace:
     fixed_selinux_level: bool = False
     """Whether OpenShift gives all pods of the namespace one SELinux level (annotation
     `openshift.io/sa.scc.mcs`)."""
+
+
+class ClusterFacts(NamedTuple):
+    """All facts about the cluster on which a decision may depend.
+
+    The decision cache is cleared when they change.
+    """
+
+    nodes: Nodes
+    runtime_classes: Mapping[str, RuntimeClassInfo]
+    server_version: Version | None
+    """The API server's version, or None if there is no API server."""
+    linger_image: str | None
+    """The image of the helper. None if none is configured."""
 
 
 class ClusterView(Protocol):

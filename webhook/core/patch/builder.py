@@ -13,24 +13,20 @@ Long because every kind of edit is a method of one class, and `verify` checks al
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from webhook.core.constants import OWN_ANNOTATIONS, OWN_CONTAINERS
-from webhook.core.patch.verify import PatchError, Shape, VerifiedShapes
-from webhook.core.pod import Container, Pod, is_set
-
-Operation: TypeAlias = dict[str, Any]
-"""One RFC 6902 operation, ready to be encoded."""
+from webhook.core.constants import HELPER, OWN_ANNOTATIONS
+from webhook.core.patch.spec_fields import field_segments, received_values
+from webhook.core.patch.verify import Operation, PatchError, verify_operations
+from webhook.core.pod_facts import ContainerFacts, PodFacts
 
 ContainerList: TypeAlias = Literal["initContainers", "containers"]
 
-_MAX_ANNOTATIONS_BYTES = 256 * 1024
-"""Kubernetes `TotalAnnotationSizeLimitB`: the keys and values of all annotations together."""
-_MAX_CHARACTER_BYTES = 4
-"""The maximum number of bytes of one character in UTF-8."""
+_OPAQUE = ""
+"""The value that stands for received values on which the self-check does not depend."""
 
 
 def escape(key: str) -> str:
@@ -46,22 +42,24 @@ class PodPatch:
     """
 
     __slots__ = (
-        "_added_volumes", "_annotations", "_edit_shapes", "_edits", "_first_init_container",
-        "_image_commands", "_mounted_paths", "_moved_first", "_placement", "_pod",
-        "_runtime_class_name",
+        "_added_volumes", "_annotations", "_created_parents", "_edited_containers", "_edits",
+        "_fields", "_first_init_container", "_image_commands", "_mounted_paths", "_moved_first",
+        "_placement", "_pod",
     )  # fmt: skip
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: PodFacts) -> None:
         self._pod = pod
         self._annotations: dict[str, str] = {}
         self._edits: list[Operation] = []
-        self._edit_shapes: list[Hashable] = []
-        """For each edit, its path and the received facts that decide whether it is allowed."""
+        self._fields: dict[str, Any] = {}
+        """The paths and values of the fields of the spec that are set."""
+        self._created_parents: dict[str, dict[str, Any]] = {}
+        """The paths and values of absent parents of these fields."""
+        self._edited_containers: set[tuple[ContainerList, int]] = set()
         self._image_commands: list[tuple[ContainerList, int, list[str], list[str]]] = []
         """The list and the index of a container, and its image's command and arguments."""
         self._mounted_paths: set[str] = set()
         self._added_volumes = 0
-        self._runtime_class_name: str | None = None
         self._placement: _Placement | None = None
         self._first_init_container: dict[str, Any] | None = None
         self._moved_first: int | None = None
@@ -70,7 +68,12 @@ class PodPatch:
     @property
     def runtime_class_name(self) -> str | None:
         """The RuntimeClass that the patched pod names, if any."""
-        return self._runtime_class_name or self._pod.spec.runtime_class_name or None
+        return self._fields.get("/spec/runtimeClassName") or self._pod.runtime_class_name or None
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations that the patch sets."""
+        return self._annotations
 
     def annotate(self, key: str, value: str) -> None:
         """Set one of podsettle's annotations. Raise PatchError for any other annotation."""
@@ -78,29 +81,41 @@ class PodPatch:
             raise PatchError(f"patch self-check failed: annotation {key} would change")
         self._annotations[key] = value
 
-    def set_runtime_class(self, name: str) -> None:
-        """Set `spec.runtimeClassName`."""
-        self._runtime_class_name = name
-        # The self-check allows the edit of an empty field only, or an edit that changes nothing.
-        old = self._pod.spec.runtime_class_name
-        self._edit(_add("/spec/runtimeClassName", name), old and (old, name))
+    def set_field(self, path: str, value: Any) -> None:
+        """Set a field of the spec, such as `/spec/securityContext/seLinuxChangePolicy`.
 
-    def set_selinux_change_policy(self, value: str) -> None:
-        """Set `spec.securityContext.seLinuxChangePolicy`."""
-        security = self._pod.spec.security_context
-        if security is None:
-            self._edit(_add("/spec/securityContext", {"seLinuxChangePolicy": value}), None)
-        else:
-            path = "/spec/securityContext/seLinuxChangePolicy"
-            old = security.se_linux_change_policy
-            self._edit(_add(path, value), old and (old, value))
+        If the field has the value already, do nothing. Raise PatchError if it has another value, or
+        if `webhook.core.pod` does not declare it, because its present value is then unknown.
+        """
+        segments = field_segments(path)
+        received = list(received_values(self._pod, path))
+        present = received[-1] if len(received) == len(segments) else self._fields.get(path)
+        if present == value:
+            return
+        if present is not None:
+            raise PatchError(f"patch self-check failed: {path} would change")
+        self._fields[path] = value
+        *absent_parents, name = segments[len(received) :]
+        if not absent_parents:
+            self._edits.append(_add(path, value))
+            return
+        # Two fields of an absent parent have to be set by one operation.
+        top, *absent_parents = absent_parents
+        top_path = "/".join(("/spec", *segments[: len(received)], top))
+        parent = self._created_parents.get(top_path)
+        if parent is None:
+            parent = self._created_parents[top_path] = {}
+            self._edits.append(_add(top_path, parent))
+        for segment in absent_parents:
+            parent = parent.setdefault(segment, {})
+        parent[name] = value
 
     def wrap(self, where: ContainerList, index: int, wrapper: Sequence[str]) -> None:
         """Put a wrapper in front of a container's command."""
         command = self._container(where, index).command
         path = f"/spec/{where}/{index}/command"
-        edit = {"op": "replace", "path": path, "value": [*wrapper, *(command or ())]}
-        self._edit(edit, command is None)
+        self._edits.append({"op": "replace", "path": path, "value": [*wrapper, *(command or ())]})
+        self._edited_containers.add((where, index))
 
     def wrap_image_command(
         self,
@@ -115,29 +130,25 @@ class PodPatch:
         `command` and `args` come from the image. The runtime ignores the arguments of an image if
         the container has a command. So `args` are set too, unless they are empty.
         """
-        container = self._container(where, index)
         path = f"/spec/{where}/{index}"
-        received_facts = (container.command is None, container.has_args)
-        self._edit(_add(f"{path}/command", [*wrapper, *command]), received_facts)
+        self._edits.append(_add(f"{path}/command", [*wrapper, *command]))
         if args:
-            self._edit(_add(f"{path}/args", args), received_facts)
+            self._edits.append(_add(f"{path}/args", args))
         self._image_commands.append((where, index, command, args))
+        self._edited_containers.add((where, index))
 
     def add_mount(self, where: ContainerList, index: int, mount: dict[str, Any]) -> None:
         """Append a volume mount to a container."""
         path = f"/spec/{where}/{index}/volumeMounts"
         absent = path not in self._mounted_paths and not self._container(where, index).has_mounts
-        self._edit(_append(path, absent, mount), absent)
+        self._edits.append(_append(path, absent, mount))
         self._mounted_paths.add(path)
+        self._edited_containers.add((where, index))
 
     def add_volume(self, volume: dict[str, Any]) -> None:
         """Append a volume."""
-        volumes = self._pod.spec.volumes
-        absent = volumes is None and not self._added_volumes
-        name_taken = False
-        for other in volumes or ():
-            name_taken = name_taken or other.name == volume["name"]
-        self._edit(_append("/spec/volumes", absent, volume), (absent, name_taken))
+        absent = self._pod.volume_count is None and not self._added_volumes
+        self._edits.append(_append("/spec/volumes", absent, volume))
         self._added_volumes += 1
 
     def set_restart_rules(self, index: int, rules: list[dict[str, Any]]) -> None:
@@ -145,21 +156,20 @@ class PodPatch:
 
         `restartPolicy: Never` applies to exit codes that match no rule.
         """
-        container = self._container("initContainers", index)
         path = f"/spec/initContainers/{index}"
-        old = container.restart_policy, container.restart_policy_rules
-        self._edit(_add(f"{path}/restartPolicy", "Never"), any(old) and repr((*old, rules)))
-        self._edit(_add(f"{path}/restartPolicyRules", rules), None)
+        self._edits.append(_add(f"{path}/restartPolicy", "Never"))
+        self._edits.append(_add(f"{path}/restartPolicyRules", rules))
+        self._edited_containers.add(("initContainers", index))
 
     def put_init_container(self, container: dict[str, Any], before: int | None) -> None:
         """Insert an init container before the one at `before`, or at the end."""
-        count = len(self._pod.spec.init_containers or ())
+        count = len(self._pod.init_containers or ())
         target = count if before is None else before
         self._placement = _Placement(target, container=container)
 
     def move_init_container(self, index: int, before: int | None) -> None:
         """Move the init container at `index` before the one at `before`, or to the end."""
-        count = len(self._pod.spec.init_containers or ())
+        count = len(self._pod.init_containers or ())
         self._placement = _Placement(count - 1 if before is None else before, source=index)
 
     def put_init_container_first(self, container: dict[str, Any]) -> None:
@@ -177,11 +187,11 @@ class PodPatch:
         If a later webhook adds one of these, the fingerprint no longer matches and the API
         server calls podsettle again.
         """
-        spec = self._pod.spec
-        containers = len(spec.containers or ())
-        inits = len(spec.init_containers or ()) + self._added_init_containers
-        volumes = len(spec.volumes or ()) + self._added_volumes
-        return f"{containers}/{inits}/{volumes}/{len(self._pod.labels or ())}"
+        pod = self._pod
+        containers = len(pod.containers or ())
+        inits = len(pod.init_containers or ()) + self._added_init_containers
+        volumes = (pod.volume_count or 0) + self._added_volumes
+        return f"{containers}/{inits}/{volumes}/{pod.label_count}"
 
     @property
     def _added_init_containers(self) -> int:
@@ -189,84 +199,67 @@ class PodPatch:
         inserted = self._placement.container if self._placement else None
         return (self._first_init_container is not None) + (inserted is not None)
 
-    @property
-    def annotations_fit(self) -> bool:
-        """Whether the annotations of the patched pod stay below the API server's limit."""
-        if not self._annotations:
-            return True
-        merged = {**(self._pod.annotations or {}), **self._annotations}
-        characters = sum(map(len, merged)) + sum(map(len, merged.values()))
-        if characters * _MAX_CHARACTER_BYTES <= _MAX_ANNOTATIONS_BYTES:
-            return True
-        return (
-            sum(len(k.encode()) + len(v.encode()) for k, v in merged.items())
-            <= _MAX_ANNOTATIONS_BYTES
-        )
-
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations for all edits."""
         return (*self._annotation_ops(), *self._edits, *self._init_container_ops())
 
-    def verified_operations(self, verified_shapes: VerifiedShapes) -> tuple[Operation, ...]:
-        """Return the operations. Check them first if their shape was not verified before.
+    def verified_operations(self, settable_fields: Collection[str]) -> tuple[Operation, ...]:
+        """Return the operations after a self-check. Raise PatchError if the check fails.
 
-        Raises PatchError if the self-check fails.
+        `settable_fields` holds the paths of the fields of the spec that the patch may set.
         """
         operations = self.operations()
         if operations:
-            shape = self._shape()
-            if shape not in verified_shapes:
-                verified_shapes.add(shape, self._before(), operations)
+            verify_operations(self._received_part(), operations, settable_fields)
         return operations
 
-    def _before(self) -> dict[str, Any]:
-        """Return the part of the received pod that a patch may touch.
+    def _received_part(self) -> dict[str, Any]:
+        """Return the part of the received pod that the patch may touch.
 
-        Commands and arguments from images are included, as if the pod had set them.
+        The name of a container stands for a container without edits, so no operation can change
+        anything inside it. Commands and arguments from images are included, as if the pod had set
+        them.
         """
-        before = _project_pod(self._pod)
+        pod = self._pod
+        spec: dict[str, Any] = {}
+        part: dict[str, Any] = {"spec": spec}
+        if pod.has_metadata:
+            part["metadata"] = {}
+            if pod.annotations is not None:
+                part["metadata"]["annotations"] = pod.annotations
+        for path in self._fields:
+            parent = spec
+            for segment, value in zip(
+                field_segments(path), received_values(pod, path), strict=False
+            ):
+                is_struct = isinstance(value, msgspec.Struct)
+                parent[segment] = parent.get(segment, {}) if is_struct else value
+                parent = parent[segment]
+        if pod.volume_count is not None:
+            spec["volumes"] = [_OPAQUE] * pod.volume_count
+            if pod.helper_volume is not None:
+                spec["volumes"][0] = HELPER
+        for where, containers in (
+            ("initContainers", pod.init_containers), ("containers", pod.containers)
+        ):  # fmt: skip
+            if containers is not None:
+                spec[where] = [container.name for container in containers]
+        for where, index in self._edited_containers:
+            spec[where][index] = _container_part(self._container(where, index))
         for where, index, command, args in self._image_commands:
-            container = before["spec"][where][index]
+            container = spec[where][index]
             container.setdefault("command", command)
-            if args and not self._container(where, index).has_args:
-                container["args"] = args
-        return before
-
-    def _shape(self) -> Shape:
-        """Return all facts on which the result of the self-check depends."""
-        metadata, spec = self._pod.metadata, self._pod.spec
-        inits = spec.init_containers
-        first, placement = self._first_init_container, self._placement
-        return (
-            tuple(self._edit_shapes),
-            metadata is None,
-            metadata is None or metadata.annotations is None,
-            tuple(self._annotations),
-            len(spec.containers or ()),
-            None if inits is None else len(inits),
-            tuple([(i, c.name) for i, c in enumerate(inits or ()) if c.name in OWN_CONTAINERS]),
-            placement.shape if placement else None,
-            self._moved_first,
-            first["name"] if first else None,
-        )
-
-    def _edit(self, operation: Operation, received_facts: Hashable) -> None:
-        """Add an edit.
-
-        `received_facts` are facts about the received pod. The result of the self-check depends on
-        them and on the path of the edit.
-        """
-        self._edits.append(operation)
-        self._edit_shapes.append((operation["path"], received_facts))
+            if args:
+                container.setdefault("args", args)
+        return part
 
     def _annotation_ops(self) -> Iterable[Operation]:
         """Return the operations that set the annotations, and their parents if absent."""
         if not self._annotations:
             return ()
-        metadata = self._pod.metadata
-        if metadata is None:
+        if not self._pod.has_metadata:
             return (_add("/metadata", {"annotations": self._annotations}),)
-        if metadata.annotations is None:
+        if self._pod.annotations is None:
             return (_add("/metadata/annotations", self._annotations),)
         return [
             _add(f"/metadata/annotations/{escape(key)}", value)
@@ -275,7 +268,7 @@ class PodPatch:
 
     def _init_container_ops(self) -> Iterable[Operation]:
         """Yield the insertions and moves of init containers."""
-        absent = self._pod.spec.init_containers is None
+        absent = self._pod.init_containers is None
         placement, moved = self._placement, self._moved_first
         if placement is not None:
             yield placement.operation(absent=absent)
@@ -290,10 +283,10 @@ class PodPatch:
             else:
                 yield _add("/spec/initContainers/0", self._first_init_container)
 
-    def _container(self, where: ContainerList, index: int) -> Container:
-        spec = self._pod.spec
-        containers = spec.init_containers if where == "initContainers" else spec.containers
-        return (containers or [])[index]
+    def _container(self, where: ContainerList, index: int) -> ContainerFacts:
+        pod = self._pod
+        containers = pod.init_containers if where == "initContainers" else pod.containers
+        return (containers or ())[index]
 
 
 class _Placement(NamedTuple):
@@ -312,11 +305,6 @@ class _Placement(NamedTuple):
             return _add("/spec/initContainers", [self.container])
         return _add(path, self.container)
 
-    @property
-    def shape(self) -> Hashable:
-        """The facts about this operation on which the result of the self-check depends."""
-        return self.target, self.source, self.container["name"] if self.container else None
-
     def index_after(self, index: int) -> int:
         """Return the index that another container, now at `index`, has after this operation."""
         if self.source is not None and index > self.source:
@@ -333,45 +321,17 @@ def _append(path: str, absent: bool, value: Any) -> Operation:
     return _add(path, [value]) if absent else _add(f"{path}/-", value)
 
 
-def _project_pod(pod: Pod) -> dict[str, Any]:
-    """Return the part of the received pod that a patch may touch.
-
-    Fields that are null or an empty string are omitted.
-    """
-    projected: dict[str, Any] = {}
-    spec: dict[str, Any] = {}
-    if pod.metadata is not None:
-        projected["metadata"] = {}
-        if pod.metadata.annotations is not None:
-            projected["metadata"]["annotations"] = dict(pod.metadata.annotations)
-    if pod.spec.runtime_class_name:
-        spec["runtimeClassName"] = pod.spec.runtime_class_name
-    security = pod.spec.security_context
-    if security is not None:
-        value = security.se_linux_change_policy
-        spec["securityContext"] = {"seLinuxChangePolicy": value} if value else {}
-    if pod.spec.volumes is not None:
-        spec["volumes"] = [{"name": volume.name} for volume in pod.spec.volumes]
-    if pod.spec.init_containers is not None:
-        spec["initContainers"] = [_project_container(c) for c in pod.spec.init_containers]
-    if pod.spec.containers is not None:
-        spec["containers"] = [_project_container(c) for c in pod.spec.containers]
-    return projected | {"spec": spec}
-
-
-def _project_container(container: Container) -> dict[str, Any]:
-    projected: dict[str, Any] = {"name": container.name}
+def _container_part(container: ContainerFacts) -> dict[str, Any]:
+    """Return the part of a received container that a patch may touch."""
+    part: dict[str, Any] = {"name": container.name}
     if container.command is not None:
-        projected["command"] = container.command
-    # These fields stay undecoded. The decision cache omits them from the pod, so a decision must
-    # not depend on whether they can be decoded.
-    if is_set(container.args):
-        projected["args"] = bytes(container.args)
-    if is_set(container.volume_mounts):
-        mounts = bytes(container.volume_mounts)
-        projected["volumeMounts"] = [mounts] if mounts.startswith(b"[") else mounts
+        part["command"] = container.command
+    if container.entrypoint_image is not None and container.entrypoint_image.has_args:
+        part["args"] = _OPAQUE
+    if container.has_mounts:
+        part["volumeMounts"] = [_OPAQUE]
     if container.restart_policy is not None:
-        projected["restartPolicy"] = container.restart_policy
+        part["restartPolicy"] = container.restart_policy
     if container.restart_policy_rules is not None:
-        projected["restartPolicyRules"] = msgspec.to_builtins(container.restart_policy_rules)
-    return projected
+        part["restartPolicyRules"] = msgspec.to_builtins(container.restart_policy_rules)
+    return part

@@ -1,75 +1,54 @@
 """The self-check of a patch: whether it applies and makes only changes that podsettle may make.
 
-Whether a patch applies depends on its paths and on the parents that exist. It does not depend on
-values, because the builder keeps every received value. So the check has the same result for all
-patches of one shape. For the first patch of each shape, `jsonpatch` applies the operations to the
-part of the pod that they may touch. Later patches of the shape are not checked again. A cluster has
-a few hundred shapes.
+Every patch is checked before it is answered or cached. `jsonpatch` applies the operations to a copy
+of the part of the pod that they may touch. In this part a text, such as the name of a container,
+stands for a value that the patch does not touch. An operation that names a path inside such a value
+does not apply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import jsonpatch
+import msgspec
 
 from webhook.core.constants import HELPER, KUBELET_GATE, OWN_ANNOTATIONS, OWN_CONTAINERS
 
-MAX_PARTS = 50_000
-"""The maximum number of parts of all stored shapes. They take about 10 MB. The shapes of a cluster
-have a few thousand parts."""
-
-Shape: TypeAlias = tuple[Hashable, ...]
-"""All facts about a patch and its pod on which the result of the self-check depends."""
+Operation: TypeAlias = dict[str, Any]
+"""One RFC 6902 operation, ready to be encoded."""
 
 
 class PatchError(Exception):
     """A patch that must not be sent: it does not apply, or it makes a forbidden change."""
 
 
-class VerifiedShapes:
-    """A store of the shapes of patches that passed the self-check."""
+def verify_operations(
+    before: dict[str, Any], operations: Sequence[Operation], settable_fields: Collection[str]
+) -> None:
+    """Raise PatchError if the operations do not apply, or make a forbidden change.
 
-    def __init__(self, max_parts: int = MAX_PARTS) -> None:
-        self._max_parts = max_parts
-        self._shapes: set[Shape] = set()
-        self._parts = 0
-
-    def __contains__(self, shape: Shape) -> bool:
-        return shape in self._shapes
-
-    def add(
-        self, shape: Shape, before: dict[str, Any], operations: Sequence[dict[str, Any]]
-    ) -> None:
-        """Check a patch and store its shape. Raise PatchError if the check fails.
-
-        `before` is the part of the pod that the operations may touch.
-        """
-        try:
-            after = jsonpatch.apply_patch(before, operations)
-        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-            raise PatchError(
-                f"patch self-check failed: the patch does not apply: {error}"
-            ) from error
-        verify_patch(before, after)
-        parts = sum(len(part) if isinstance(part, tuple) else 1 for part in shape)
-        self._parts += parts
-        if self._parts > self._max_parts:
-            # Clear everything when full, so generated pods cannot exhaust memory.
-            self._shapes.clear()
-            self._parts = parts
-        self._shapes.add(shape)
+    `before` is the part of the pod that the operations may touch. It is not changed.
+    """
+    after = msgspec.to_builtins(before)
+    try:
+        jsonpatch.apply_patch(after, operations, in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
+        raise PatchError(f"patch self-check failed: the patch does not apply: {error}") from error
+    verify_patch(before, after, settable_fields)
 
 
-def verify_patch(before: dict[str, Any], after: dict[str, Any]) -> None:
+def verify_patch(
+    before: dict[str, Any], after: dict[str, Any], settable_fields: Collection[str]
+) -> None:
     """Raise PatchError if `after` differs from `before` by a change that podsettle must not make.
 
     Allowed changes:
 
     - podsettle's own annotations;
-    - a runtimeClassName or a seLinuxChangePolicy, if the pod had none;
-    - appended volumes and volume mounts;
+    - a value of a field of the spec in `settable_fields`, if the pod had none;
+    - an appended volume for the helper, and appended volume mounts;
     - a wrapper in front of a command;
     - restart rules of an init container that had no restartPolicy;
     - podsettle's own init containers, with the helper first.
@@ -82,25 +61,12 @@ def verify_patch(before: dict[str, Any], after: dict[str, Any]) -> None:
     old_metadata, new_metadata = before.get("metadata", {}), after.get("metadata", {})
     _require(new_metadata.keys() <= {"annotations"}, "metadata")
     _require(
-        new.keys()
-        <= {"runtimeClassName", "securityContext", "volumes", "initContainers", "containers"},
-        "spec keys",
-    )
-    _require(
         _foreign_annotations(old_metadata.get("annotations"))
         == _foreign_annotations(new_metadata.get("annotations")),
         "foreign annotations",
     )
-    _require(_unchanged_or_added("runtimeClassName", old, new), "runtimeClassName")
-    _require(_is_append(old.get("volumes", []), new.get("volumes", [])), "volumes")
-    names = [volume["name"] for volume in new.get("volumes", [])]
-    _require(len(old.get("volumes", [])) == len(names) or names[-1] not in names[:-1], "volumes")
-    old_security, new_security = old.get("securityContext", {}), new.get("securityContext", {})
-    _require(new_security.keys() <= {"seLinuxChangePolicy"}, "securityContext")
-    _require(
-        _unchanged_or_added("seLinuxChangePolicy", old_security, new_security),
-        "seLinuxChangePolicy",
-    )
+    _check_fields("/spec", old, new, settable_fields)
+    _check_volumes(old.get("volumes", []), new.get("volumes", []))
     old_inits, new_inits = old.get("initContainers", []), new.get("initContainers", [])
     _check_podsettle_init_containers(old_inits, new_inits)
     _check_containers(
@@ -116,42 +82,74 @@ def _foreign_annotations(annotations: dict[str, str] | None) -> dict[str, str]:
     return {k: v for k, v in (annotations or {}).items() if k not in OWN_ANNOTATIONS}
 
 
-def _unchanged_or_added(key: str, before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Return whether a field kept its value, or was absent before."""
-    return before.get(key) in (None, after.get(key))
+_CHECKED_LISTS = frozenset({"/spec/volumes", "/spec/initContainers", "/spec/containers"})
+"""The lists that have checks of their own."""
 
 
-def _check_podsettle_init_containers(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
+def _check_fields(
+    path: str, old: Mapping[str, Any], new: Mapping[str, Any], settable_fields: Collection[str]
+) -> None:
+    """Check that the fields of an object are unchanged, or set where the pod had none."""
+    _require(old.keys() <= new.keys(), path)
+    for key, value in new.items():
+        field = f"{path}/{key}"
+        if field in _CHECKED_LISTS:
+            continue
+        present = old.get(key)
+        if present is None and field in settable_fields:
+            continue
+        if isinstance(value, dict):
+            inner = f"{field}/"
+            _require(
+                present is not None or any(f.startswith(inner) for f in settable_fields), field
+            )
+            _check_fields(field, present or {}, value, settable_fields)
+        else:
+            _require(present == value, field)
+
+
+def _check_volumes(old: list[Any], new: list[Any]) -> None:
+    """Check that the volumes are unchanged, or that the helper's volume is appended."""
+    _require(_is_append(old, new), "volumes")
+    if len(new) > len(old):
+        # The names of the pod's other volumes are unknown here.
+        _require(_name_of(new[-1]) == HELPER, "volumes")
+        _require(all(_name_of(volume) != HELPER for volume in old), "volumes")
+
+
+def _check_podsettle_init_containers(old: list[Any], new: list[Any]) -> None:
     """Check that podsettle's init containers are unchanged or inserted once, the helper first."""
     for name in OWN_CONTAINERS:
-        before, after = ([c for c in inits if c["name"] == name] for inits in (old, new))
+        before, after = ([c for c in inits if _name_of(c) == name] for inits in (old, new))
         _require(after == before if before else len(after) <= 1, f"init container {name}")
     # The helper keeps its index or moves to index 0. The kubelet gate may stand before the helper,
     # so indices are counted without the gate.
-    old_indices, new_indices = (
-        [i for i, name in enumerate(names) if name == HELPER]
-        for names in (
-            [c["name"] for c in inits if c["name"] != KUBELET_GATE] for inits in (old, new)
-        )
-    )
+    old_indices, new_indices = _helper_indices(old), _helper_indices(new)
     _require(new_indices in ([], [0], old_indices), "place of the helper")
 
 
-def _without_podsettle_containers(containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [container for container in containers if container["name"] not in OWN_CONTAINERS]
+def _helper_indices(containers: list[Any]) -> list[int]:
+    """Return the indices of the containers with the helper's name, counted without the gate."""
+    names = [name for name in map(_name_of, containers) if name != KUBELET_GATE]
+    return [index for index, name in enumerate(names) if name == HELPER]
 
 
-def _check_containers(
-    old: list[dict[str, Any]], new: list[dict[str, Any]], *, may_restart: bool = False
-) -> None:
+def _without_podsettle_containers(containers: list[Any]) -> list[Any]:
+    return [container for container in containers if _name_of(container) not in OWN_CONTAINERS]
+
+
+def _check_containers(old: list[Any], new: list[Any], *, may_restart: bool = False) -> None:
     """Check the changes of containers that are not podsettle's.
 
     `may_restart` says whether a patch may set restart rules on the containers.
     """
-    _require([c["name"] for c in old] == [c["name"] for c in new], "names of containers")
+    _require(list(map(_name_of, old)) == list(map(_name_of, new)), "names of containers")
     for before, after in zip(old, new, strict=True):
-        name = before["name"]
-        _require(after.keys() <= _PROJECTED_KEYS, f"container {name}")
+        name = _name_of(before)
+        if isinstance(before, str):
+            _require(before == after, f"container {name}")
+            continue
+        _require(after.keys() <= _CHECKED_KEYS, f"container {name}")
         _check_restart_policy(before, after, may_restart=may_restart)
         _require(before.get("args") == after.get("args"), f"args of {name}")
         command, wrapped = before.get("command"), after.get("command")
@@ -166,7 +164,7 @@ def _check_containers(
 
 
 _RESTART_KEYS = frozenset({"restartPolicy", "restartPolicyRules"})
-_PROJECTED_KEYS = frozenset({"name", "command", "args", "volumeMounts"}) | _RESTART_KEYS
+_CHECKED_KEYS = frozenset({"name", "command", "args", "volumeMounts"}) | _RESTART_KEYS
 """The fields of a container that the checked part of a pod holds. A patch must not add others."""
 
 
@@ -180,14 +178,15 @@ def _check_restart_policy(
     _require(same or newly_set, f"restartPolicy of {before['name']}")
 
 
-def _is_append(old: Any, new: Any) -> bool:
-    """Return whether a list is unchanged or has one more item at its end.
+def _name_of(item: Any) -> str:
+    """Return the name of a container or volume. A text is the name itself."""
+    name: str = item if isinstance(item, str) else item["name"]
+    return name
 
-    A value that is no list must be unchanged.
-    """
-    if not isinstance(old, list):
-        return bool(old == new)
-    return new[: len(old)] == old and len(new) <= len(old) + 1
+
+def _is_append(old: list[Any], new: Any) -> bool:
+    """Return whether a list is unchanged or has one more item at its end."""
+    return bool(new[: len(old)] == old and len(new) <= len(old) + 1)
 
 
 def _require(condition: bool, subject: str) -> None:

@@ -15,7 +15,6 @@ from webhook.core.policy.selector_index import CompiledSelector, SelectorIndex, 
 from webhook.core.policy.selectors import LabelSelector
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Remedy
-from webhook.core.remedies.post_init_sleep import PostInitSleep
 
 _PLAN_OVERHEAD_WEIGHT = 64
 MAX_PLAN_CACHE_WEIGHT = 64 * 1024
@@ -78,8 +77,8 @@ class Plan(NamedTuple):
     audited: tuple[Step, ...]
     """The steps of policies with `action: Audit`. They are separate from `mutating`, so a policy
     that audits never replaces a policy that mutates."""
-    wraps_containers: bool
-    """Whether a step may wrap regular containers, not only init containers."""
+    settable_fields: frozenset[str]
+    """The fields of the spec that the mutating remedies may set."""
 
 
 class PlanCache:
@@ -140,13 +139,8 @@ def _make_plan(policies: list[CompiledPolicy]) -> Plan:
         tuple(policy.name for policy in policies),
         mutating,
         audited,
-        any(_wraps_containers(step.settings) for step in (*mutating, *audited)),
+        frozenset().union(*(step.remedy.fields for step in mutating)),
     )
-
-
-def _wraps_containers(settings: Any) -> bool:
-    """Return whether a remedy with these settings may wrap regular containers."""
-    return isinstance(settings, PostInitSleep) and bool(settings.containers)
 
 
 def _steps(policies: Iterable[CompiledPolicy]) -> tuple[Step, ...]:

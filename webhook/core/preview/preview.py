@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import jsonpatch
 import yaml
 
-from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import decide_safely
@@ -79,7 +78,6 @@ def preview_all(
     # Clients choose the labels, so their previews must not evict results that reviews have cached.
     policies_with_own_caches = policies.with_own_caches()
     relabelled_views: dict[str, ClusterView] = {}
-    decisions = DecisionCache()
     for workload in pods_of(document, template_path):
         if isinstance(workload, PassedOver):
             yield workload
@@ -93,15 +91,7 @@ def preview_all(
                 )
             pod_view = relabelled_views[chosen_namespace]
         request = make_request(workload.created_pod, chosen_namespace)
-        decision, _ = decide_safely(
-            request,
-            policies_with_own_caches,
-            pod_view,
-            settings,
-            images,
-            decisions,
-            cacheable=False,
-        )
+        decision, _ = decide_safely(request, policies_with_own_caches, pod_view, settings, images)
         operations = list(decision.operations)
         after = jsonpatch.apply_patch(copy_value(workload.pod), operations, in_place=True)
         yield Preview(workload, chosen_namespace, decision, workload.pod, after)

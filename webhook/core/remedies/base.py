@@ -9,12 +9,13 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from webhook.core.cluster.remedy_need import Need
-from webhook.core.cluster.view import ClusterView, Namespace
+from webhook.core.cluster.view import ClusterFacts
 from webhook.core.defects.versions import Version
 from webhook.core.images import Images, LookupRules
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import Pod, PodSpec
+from webhook.core.pod import SpecFields
+from webhook.core.pod_facts import NamespaceFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.policy_nodes import PolicyNodes
 
@@ -22,10 +23,8 @@ from webhook.core.remedies.policy_nodes import PolicyNodes
 class Context(msgspec.Struct, frozen=True, gc=False):
     """The facts and settings that a remedy may read in addition to the pod."""
 
-    view: ClusterView
-    namespace: Namespace
-    linger_image: str | None
-    """The image of the helper. None if none is configured."""
+    cluster: ClusterFacts
+    namespace: NamespaceFacts
     images: Images
     image_rules: LookupRules | None = None
     """The registries that the policy allows podsettle to ask. None if it allows no look-ups."""
@@ -36,13 +35,13 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         If the server's version is unknown, the newest kubelet counts: a kubelet is never newer than
         its API server.
         """
-        server = self.view.server_version or self.view.nodes.newest_kubelet
+        server = self.cluster.server_version or self.cluster.nodes.newest_kubelet
         return server is not None and server >= minimum
 
     def version_message(self, minimum: Version) -> str:
         """Return the message for an API server that is older than `minimum`."""
         needs = f"needs Kubernetes {minimum.major}.{minimum.minor} or later"
-        server, newest = self.view.server_version, self.view.nodes.newest_kubelet
+        server, newest = self.cluster.server_version, self.cluster.nodes.newest_kubelet
         if server is not None:
             return f"{needs}; the API server is Kubernetes {server}"
         message = f"{needs}; the API server's version is unknown"
@@ -53,17 +52,17 @@ class Context(msgspec.Struct, frozen=True, gc=False):
 
         Return an empty text if a node has them, or if the class selects no labels.
         """
-        runtime_class = self.view.runtime_class(class_name)
+        runtime_class = self.cluster.runtime_classes.get(class_name)
         selector = runtime_class.node_selector.items() if runtime_class else ()
-        if not selector or any(selector <= n.labels.items() for n in self.view.nodes.all):
+        if not selector or any(selector <= n.labels.items() for n in self.cluster.nodes.all):
             return ""
         labels = ",".join(f"{key}={value}" for key, value in selector)
         return f"; no known node has the labels of the class ({labels}), so the pod waits for one"
 
     def spec_with_runtime_class(
-        self, pod: Pod, patch: PodPatch, class_name: str | None = None
-    ) -> PodSpec:
-        """Return the pod's spec with the nodeSelector of the RuntimeClass that it will have.
+        self, pod: PodFacts, patch: PodPatch, class_name: str | None = None
+    ) -> SpecFields:
+        """Return the pod's fields with the nodeSelector of the RuntimeClass that it will have.
 
         An earlier remedy may have set the class. If none has, the pod will have the class
         `class_name`. The API server merges the class's nodeSelector into the pod before it
@@ -71,11 +70,11 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         first call and the reinvocation.
         """
         name = patch.runtime_class_name or class_name
-        runtime_class = self.view.runtime_class(name) if name else None
+        runtime_class = self.cluster.runtime_classes.get(name) if name else None
         if runtime_class is None or not runtime_class.node_selector:
-            return pod.spec
-        selector = {**runtime_class.node_selector, **(pod.spec.node_selector or {})}
-        return msgspec.structs.replace(pod.spec, node_selector=selector)
+            return pod
+        selector = {**runtime_class.node_selector, **(pod.node_selector or {})}
+        return msgspec.structs.replace(pod, node_selector=selector)
 
 
 S = TypeVar("S")
@@ -105,7 +104,7 @@ class Remedy(Generic[S]):
     """What the remedy does, for the schema of policies."""
     settings: Any
     """The type of the settings in a policy: a StrictModel, or a Literal with one value."""
-    apply: Callable[[Pod, S, Context, PodPatch], Iterator[Outcome]]
+    apply: Callable[[PodFacts, S, Context, PodPatch], Iterator[Outcome]]
     """Decide on one pod, and add the edits to the patch.
 
     The function yields outcomes in the order of the pod's containers. The caller sets the fields

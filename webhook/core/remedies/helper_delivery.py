@@ -8,7 +8,7 @@ from typing import Any
 from webhook.core.constants import HELPER, HELPER_IN_IMAGE, HELPER_MOUNT, HELPER_PATH
 from webhook.core.defects.versions import IMAGE_VOLUMES_LOCKED_ON, IMAGE_VOLUMES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import Container, Pod, Volume
+from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Reason
 from webhook.core.remedies.base import Context
 from webhook.core.remedies.injected_container import injected_container
@@ -33,20 +33,16 @@ class HelperDelivery:
         "_volume",
     )  # fmt: skip
 
-    def __init__(self, pod: Pod, delivery: str, context: Context, patch: PodPatch) -> None:
+    def __init__(self, pod: PodFacts, delivery: str, context: Context, patch: PodPatch) -> None:
         """`delivery` is the setting `delivery` of the remedy postInitSleep."""
         self._pod = pod
         self._delivery = delivery
         self._context = context
         self._patch = patch
-        self._volume: Volume | None = None
-        for volume in pod.spec.volumes or ():
-            if volume.name == HELPER:
-                self._volume = volume
-                break
+        self._volume = pod.helper_volume
         self._helper_index: int | None = None
         self._is_duplicated = False
-        for index, container in enumerate(pod.spec.init_containers or ()):
+        for index, container in enumerate(pod.init_containers or ()):
             if container.name == HELPER:
                 # The API server will reject a pod with two containers of one name.
                 self._is_duplicated = self._helper_index is not None
@@ -64,23 +60,23 @@ class HelperDelivery:
     def _find_blocked_reason(self) -> Reason | None:
         """Compute the result of `blocked_reason`."""
         context, pod, volume = self._context, self._pod, self._volume
-        if context.linger_image is None:
+        if context.cluster.linger_image is None:
             return Reason.HELPER_IMAGE_MISSING
         if self._is_duplicated:
             return Reason.NAME_CONFLICT
-        for container in pod.spec.containers or ():
+        for container in pod.containers or ():
             if container.name == HELPER:
                 return Reason.NAME_CONFLICT
         if volume is not None and volume.empty_dir is None and volume.image is None:
             return Reason.NAME_CONFLICT
         if self._helper_index is not None:
-            command = (pod.spec.init_containers or [])[self._helper_index].command
+            command = (pod.init_containers or ())[self._helper_index].command
             if not command or command[0] != HELPER_IN_IMAGE:
                 return Reason.NAME_CONFLICT
         if self._delivery == "ImageVolume":
-            server = context.view.server_version
+            server = context.cluster.server_version
             if (server and server < IMAGE_VOLUMES_ON_BY_DEFAULT) or (
-                context.view.nodes.may_lack_image_volumes(
+                context.cluster.nodes.may_lack_image_volumes(
                     context.spec_with_runtime_class(pod, self._patch)
                 )
             ):
@@ -89,7 +85,7 @@ class HelperDelivery:
 
     def inject(
         self,
-        template: Container | None,
+        template: ContainerFacts | None,
         wrapped_indices: Collection[int],
         command: list[str],
     ) -> None:
@@ -102,7 +98,10 @@ class HelperDelivery:
         volume = self._volume
         if template and volume is None:
             if self._uses_image_volume():
-                image = {"reference": self._context.linger_image, "pullPolicy": "IfNotPresent"}
+                image = {
+                    "reference": self._context.cluster.linger_image,
+                    "pullPolicy": "IfNotPresent",
+                }
                 self._patch.add_volume({"name": HELPER, "image": image})
                 return
             # The volume is in memory. An emptyDir on disk may be mounted noexec. It would also keep
@@ -119,9 +118,9 @@ class HelperDelivery:
         if self._is_duplicated:
             return
         # Another webhook may have put init containers before the helper since it was injected.
-        containers_before = (self._pod.spec.init_containers or [])[: self._helper_index]
+        containers_before = (self._pod.init_containers or ())[: self._helper_index]
         if any(
-            position in wrapped_indices or (container.command or [""])[0] == HELPER_PATH
+            position in wrapped_indices or container.starts_helper
             for position, container in enumerate(containers_before)
         ):
             self._patch.move_init_container_first(self._helper_index)
@@ -130,21 +129,25 @@ class HelperDelivery:
         """Return whether an image volume delivers the helper, rather than an init container."""
         if self._delivery == "ImageVolume":
             return True
-        view = self._context.view
+        cluster = self._context.cluster
         return (
             self._delivery == "Auto"
-            and (view.server_version is None or view.server_version >= IMAGE_VOLUMES_LOCKED_ON)
+            and (
+                cluster.server_version is None or cluster.server_version >= IMAGE_VOLUMES_LOCKED_ON
+            )
             # If the server's version is unknown, the nodes' versions suffice, because a kubelet is
             # never newer than its API server.
-            and view.nodes.mount_image_volumes(
+            and cluster.nodes.mount_image_volumes(
                 self._context.spec_with_runtime_class(self._pod, self._patch)
             )
         )
 
-    def _copying_container(self, template: Container, command: list[str]) -> dict[str, Any]:
+    def _copying_container(self, template: ContainerFacts, command: list[str]) -> dict[str, Any]:
         """Return the init container that copies the helper into the shared volume."""
         return {
-            **injected_container(HELPER, self._context.linger_image or "", self._pod, template),
+            **injected_container(
+                HELPER, self._context.cluster.linger_image or "", self._pod, template
+            ),
             # This container ends quickly too, so the helper also keeps it alive.
             "command": [HELPER_IN_IMAGE, *command[1:], HELPER_IN_IMAGE],
             "args": ["install", HELPER_PATH],

@@ -14,8 +14,8 @@ from webhook.core.images import (
     escape_dollars,
 )
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import Container, Pod
-from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS, MAX_PULL_SECRETS
+from webhook.core.pod_facts import ContainerFacts, EntrypointImage, PodFacts
+from webhook.core.pull_secrets import MAX_OBJECT_NAME_CHARACTERS
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context
 
@@ -33,12 +33,14 @@ class ImageCommand(NamedTuple):
 class ImageCommands:
     """The commands of a pod's containers that have no `command`."""
 
-    def __init__(self, pod: Pod, context: Context, patch: PodPatch) -> None:
+    def __init__(self, pod: PodFacts, context: Context, patch: PodPatch) -> None:
         self._pod = pod
         self._context = context
         self._patch = patch
 
-    def command_of(self, container: Container) -> ImageCommand | Outcome:
+    def command_of(
+        self, container: ContainerFacts, image: EntrypointImage
+    ) -> ImageCommand | Outcome:
         """Return the command that a container without `command` starts.
 
         If the command is unknown, return the outcome that gives the reason.
@@ -46,13 +48,13 @@ class ImageCommands:
         rules = self._context.image_rules
         if rules is None:
             return Outcome(Reason.NO_COMMAND, container=container.name)
-        if not container.image:
+        if not image.reference:
             return _unavailable_outcome(container, "the container names no image")
-        config = self._context.images.find(self._image_query(container.image, rules))
+        config = self._context.images.find(self._image_query(image.reference, rules))
         if isinstance(config, Unavailable):
             return _unavailable_outcome(container, config.why)
         entrypoint, cmd = ([escape_dollars(text) for text in texts] for texts in config)
-        if container.has_args:
+        if image.has_args:
             # The container's `args` replace the image's Cmd.
             return ImageCommand(entrypoint)
         if not entrypoint and not cmd:
@@ -62,30 +64,25 @@ class ImageCommands:
             return ImageCommand(cmd)
         return ImageCommand(entrypoint, cmd)
 
-    def _image_query(self, image: str, rules: LookupRules) -> ImageQuery:
+    def _image_query(self, reference: str, rules: LookupRules) -> ImageQuery:
         """Return the query for an image, with every part bounded in length.
 
         The API server has not validated the pod yet, and a query occupies memory as the cache key
-        of its result. Each part is cut to one character, or one secret, more than its limit. So the
-        look-up still detects a part that exceeds its limit.
+        of its result. Each part is cut to one character more than its limit. So the look-up still
+        detects a part that exceeds its limit.
         """
-        spec = self._pod.spec
-        secrets = (spec.image_pull_secrets or ())[: MAX_PULL_SECRETS + 1]
         return ImageQuery(
-            image[: MAX_REFERENCE_CHARACTERS + 1],
+            reference[: MAX_REFERENCE_CHARACTERS + 1],
             rules,
             frozenset(name[: MAX_OBJECT_NAME_CHARACTERS + 1] for name in self._architectures),
-            self._context.namespace.name,
-            tuple(secret.name[: MAX_OBJECT_NAME_CHARACTERS + 1] for secret in secrets),
-            (spec.service_account_name or "default")[: MAX_OBJECT_NAME_CHARACTERS + 1],
         )
 
     @cached_property
     def _architectures(self) -> frozenset[str]:
         """The architectures of the nodes on which the pod may run."""
         spec = self._context.spec_with_runtime_class(self._pod, self._patch)
-        return architectures(self._context.view.nodes, spec)
+        return architectures(self._context.cluster.nodes, spec)
 
 
-def _unavailable_outcome(container: Container, why: str) -> Outcome:
+def _unavailable_outcome(container: ContainerFacts, why: str) -> Outcome:
     return Outcome(Reason.IMAGE_CONFIG_UNAVAILABLE, container=container.name, message=why)

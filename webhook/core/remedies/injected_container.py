@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from webhook.core.pod import Container, Pod, is_set
+from webhook.core.pod import ContainerFields, is_set
+from webhook.core.pod_facts import PodFacts
 
 
 def injected_container(
-    name: str, image: str, pod: Pod, template: Container | None
+    name: str, image: str, pod: PodFacts, template: ContainerFields | None
 ) -> dict[str, Any]:
     """Return an init container with the helper's image, without a command.
 
@@ -35,7 +36,7 @@ def injected_container(
     return new_container
 
 
-def _security_context(pod: Pod, template: Container | None) -> dict[str, Any]:
+def _security_context(pod: PodFacts, template: ContainerFields | None) -> dict[str, Any]:
     """Return a security context for PodSecurity `restricted`.
 
     If the pod and the template run as root, the injected container may run as root too.
@@ -46,7 +47,7 @@ def _security_context(pod: Pod, template: Container | None) -> dict[str, Any]:
         "readOnlyRootFilesystem": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    pod_security = pod.spec.security_context
+    pod_security = pod.security_context
     template_security = template.security_context if template else None
     if pod_security is None or pod_security.run_as_user != 0:
         security["runAsNonRoot"] = True
@@ -65,7 +66,7 @@ class _Resources(msgspec.Struct):
     requests: dict[str, Any] | None = None
 
 
-def _resources(pod: Pod, template: Container | None) -> dict[str, dict[str, Any]]:
+def _resources(pod: PodFacts, template: ContainerFields | None) -> dict[str, dict[str, Any]]:
     """Return the limits and requests of the template that the injected container also gets.
 
     CPU, memory and ephemeral storage are always copied. Devices and huge pages are copied only if
@@ -77,7 +78,7 @@ def _resources(pod: Pod, template: Container | None) -> dict[str, dict[str, Any]
     resources = _decode_resources(template)
     copied_names = _COMMON_RESOURCES
     if resources.limits and not resources.limits.keys() <= _COMMON_RESOURCES:
-        containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+        containers = (*(pod.init_containers or ()), *(pod.containers or ()))
         copied_names = copied_names.union(resources.limits).intersection(
             *(
                 _COMMON_RESOURCES.union(_decode_resources(container).limits or ())
@@ -91,7 +92,7 @@ def _resources(pod: Pod, template: Container | None) -> dict[str, dict[str, Any]
     return {key: values for key, values in copied.items() if values}
 
 
-def _decode_resources(container: Container) -> _Resources:
+def _decode_resources(container: ContainerFields) -> _Resources:
     if not is_set(container.resources):
         return _Resources()
     return msgspec.json.decode(container.resources, type=_Resources)

@@ -14,10 +14,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE, SYSTEM_NAMESPACE_PREFIXES
+from webhook.core.constants import HELPER_IN_IMAGE, KUBELET_GATE
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import Container, Pod, Toleration
+from webhook.core.pod import Toleration
+from webhook.core.pod_facts import ContainerFacts, NamespaceFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import service_mesh
 from webhook.core.remedies.base import Context, Remedy
@@ -61,7 +62,9 @@ class KubeletGate(StrictModel):
 _COMMAND_ON_AFFECTED_NODES = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", HELPER_IN_IMAGE]
 
 
-def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) -> Iterator[Outcome]:
+def apply(
+    pod: PodFacts, settings: KubeletGate, context: Context, patch: PodPatch
+) -> Iterator[Outcome]:
     """Add the gate after the other init containers, or before the one that sets up a mesh.
 
     If another webhook has added a mesh, an existing gate may be unable to connect. Then move it
@@ -69,12 +72,12 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
     is itself an init container (a native sidecar), and the gate moves to the end.
     This is after the proxy.
     """
-    inits = pod.spec.init_containers or []
+    inits = pod.init_containers or ()
     gate_index = next(
         (i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None
     )
     mesh_index = service_mesh.intercepting_index(inits)
-    if _is_needed_before_certificate(pod, context.namespace.name):
+    if _is_needed_before_certificate(pod, context.namespace):
         yield Outcome(Reason.SYSTEM_POD)
     elif _is_name_taken(pod, inits):
         yield Outcome(Reason.NAME_CONFLICT)
@@ -90,7 +93,7 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
             else "after the mesh's proxy"
         )
         yield Outcome(Reason.APPLIED, changed=True, message=f"moved {where}")
-    elif context.linger_image is None:
+    elif context.cluster.linger_image is None:
         yield Outcome(Reason.HELPER_IMAGE_MISSING)
     else:
         patch.put_init_container(_gate_container(pod, settings, context, patch), mesh_index)
@@ -98,14 +101,13 @@ def apply(pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch) ->
         yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 
-def _is_needed_before_certificate(pod: Pod, namespace: str) -> bool:
+def _is_needed_before_certificate(pod: PodFacts, namespace: NamespaceFacts) -> bool:
     """Return whether a node may need the pod before its kubelet has a serving certificate."""
-    owners = (pod.metadata and pod.metadata.owner_references) or ()
     return (
-        any(owner.kind == "DaemonSet" for owner in owners)
-        or any(map(_tolerates_every_no_schedule_taint, pod.spec.decoded_tolerations))
-        or pod.spec.priority_class_name == "system-node-critical"
-        or (bool(pod.spec.host_network) and namespace.startswith(SYSTEM_NAMESPACE_PREFIXES))
+        "DaemonSet" in pod.owner_kinds
+        or any(map(_tolerates_every_no_schedule_taint, pod.decoded_tolerations))
+        or pod.priority_class_name == "system-node-critical"
+        or (bool(pod.host_network) and namespace.is_system)
     )
 
 
@@ -117,20 +119,20 @@ def _tolerates_every_no_schedule_taint(toleration: Toleration) -> bool:
     )
 
 
-def _is_name_taken(pod: Pod, inits: Sequence[Container]) -> bool:
+def _is_name_taken(pod: PodFacts, inits: Sequence[ContainerFacts]) -> bool:
     """Return whether a container other than the gate has its name, or two containers have it."""
-    if any(container.name == KUBELET_GATE for container in pod.spec.containers or ()):
+    if any(container.name == KUBELET_GATE for container in pod.containers or ()):
         return True
     gates = [container for container in inits if container.name == KUBELET_GATE]
     return len(gates) > 1 or any((gate.command or [""])[0] != HELPER_IN_IMAGE for gate in gates)
 
 
 def _gate_container(
-    pod: Pod, settings: KubeletGate, context: Context, patch: PodPatch
+    pod: PodFacts, settings: KubeletGate, context: Context, patch: PodPatch
 ) -> dict[str, Any]:
     """Return the init container that waits for the kubelet's certificate."""
-    template = next(iter(pod.spec.containers or ()), None)
-    loses_exit_codes = context.view.nodes.may_lose_exit_codes(
+    template = next(iter(pod.containers or ()), None)
+    loses_exit_codes = context.cluster.nodes.may_lose_exit_codes(
         context.spec_with_runtime_class(pod, patch)
     )
     host_ip_variable = {
@@ -138,7 +140,7 @@ def _gate_container(
         "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}},
     }
     return {
-        **injected_container(KUBELET_GATE, context.linger_image or "", pod, template),
+        **injected_container(KUBELET_GATE, context.cluster.linger_image or "", pod, template),
         "command": _COMMAND_ON_AFFECTED_NODES if loses_exit_codes else [HELPER_IN_IMAGE],
         "args": ["wait-kubelet", "--timeout", format_duration(settings.timeout)],
         "env": [host_ip_variable],

@@ -8,7 +8,6 @@ command, sleeps for the rest of the time, and exits with the command's exit code
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -24,7 +23,8 @@ from webhook.core.constants import (
 )
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import Container, Pod, is_sidecar, may_mount_helper_path
+from webhook.core.pod import is_sidecar
+from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import shell_wrapper
 from webhook.core.remedies.base import Context, Remedy
@@ -139,13 +139,13 @@ class _Target(NamedTuple):
     container_list: ContainerList
     container_index: int
     """The index of the container in its list."""
-    container: Container
+    container: ContainerFacts
     image_command: ImageCommand | None
     """The command from the image. None if the container has a `command`."""
 
 
 def apply(
-    pod: Pod, settings: PostInitSleep, context: Context, patch: PodPatch
+    pod: PodFacts, settings: PostInitSleep, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
     """Wrap each container that the settings select, by the cheapest delivery that works."""
     nodes_need_it: bool | None = None
@@ -156,7 +156,7 @@ def apply(
         reason = _exclusion_reason(pod, container_list, container)
         if reason is None and settings.when == "NodesNeedIt":
             if nodes_need_it is None:
-                nodes_need_it = context.view.nodes.may_lose_exit_codes(
+                nodes_need_it = context.cluster.nodes.may_lose_exit_codes(
                     context.spec_with_runtime_class(pod, patch)
                 )
             reason = None if nodes_need_it else Reason.NOT_NEEDED
@@ -164,9 +164,9 @@ def apply(
             yield Outcome(reason, container=container.name)
             continue
         image_command = None
-        if not container.command:
+        if container.entrypoint_image is not None:
             images = images or ImageCommands(pod, context, patch)
-            command_or_outcome = images.command_of(container)
+            command_or_outcome = images.command_of(container, container.entrypoint_image)
             if isinstance(command_or_outcome, Outcome):
                 yield command_or_outcome
                 continue
@@ -179,7 +179,7 @@ def apply(
             yield _applied_outcome(target, f"wrapped by its own shell, {shell}")
             continue
         reason = _shell_blocked_reason(container, settings) or helper.blocked_reason()
-        if reason is None and _mounts_over_helper(container):
+        if reason is None and container.mounts_over_helper:
             reason = Reason.NAME_CONFLICT
         if reason is not None:
             yield Outcome(reason, container=container.name)
@@ -187,7 +187,7 @@ def apply(
         wrapped_by_helper.append(target)
         _wrap(target, settings.helper_command, patch)
         patch.add_mount(container_list, index, _HELPER_MOUNT)
-        yield _applied_outcome(target, f"wrapped by the helper from {context.linger_image}")
+        yield _applied_outcome(target, f"wrapped by the helper from {context.cluster.linger_image}")
     wrapped_indices = {
         target.container_index
         for target in wrapped_by_helper
@@ -204,20 +204,20 @@ _HELPER_MOUNT = {"name": HELPER, "mountPath": HELPER_MOUNT, "readOnly": True}
 
 
 def _selected_containers(
-    pod: Pod, settings: PostInitSleep
-) -> Iterator[tuple[ContainerList, int, Container]]:
+    pod: PodFacts, settings: PostInitSleep
+) -> Iterator[tuple[ContainerList, int, ContainerFacts]]:
     """Yield each container that the settings select, with its list and its index in the list."""
-    for index, container in enumerate(pod.spec.init_containers or ()):
+    for index, container in enumerate(pod.init_containers or ()):
         if container.name not in OWN_CONTAINERS and settings.wants_init_container(container.name):
             yield "initContainers", index, container
     if settings.containers:
-        for index, container in enumerate(pod.spec.containers or ()):
+        for index, container in enumerate(pod.containers or ()):
             if settings.wants_container(container.name):
                 yield "containers", index, container
 
 
 def _exclusion_reason(
-    pod: Pod, container_list: ContainerList, container: Container
+    pod: PodFacts, container_list: ContainerList, container: ContainerFacts
 ) -> Reason | None:
     """Return why a container must not be wrapped, or None if it may be wrapped."""
     if is_sidecar(container):
@@ -226,14 +226,13 @@ def _exclusion_reason(
         if container.name in MESH_INIT_CONTAINERS:
             return Reason.MESH_INIT_CONTAINER
     elif (
-        (pod.spec.restart_policy or "Always") == "Always"
+        (pod.restart_policy or "Always") == "Always"
         or container.liveness_probe is not None
         or container.readiness_probe is not None
         or container.startup_probe is not None
     ):
         return Reason.LONG_RUNNING
-    command = container.command
-    if command and (command[0] == HELPER_PATH or shell_wrapper.is_wrapped(command)):
+    if container.starts_helper or shell_wrapper.is_wrapped(container.command or []):
         return Reason.ALREADY_SETTLED
     return None
 
@@ -250,12 +249,13 @@ def _wrap(target: _Target, wrapper: Sequence[str], patch: PodPatch) -> None:
 
 
 def _applied_outcome(target: _Target, message: str) -> Outcome:
-    if target.image_command is not None:
-        message += f", around what its image {target.container.image} starts"
+    image = target.container.entrypoint_image
+    if image is not None:
+        message += f", around what its image {image.reference} starts"
     return Outcome(Reason.APPLIED, container=target.container.name, changed=True, message=message)
 
 
-def _uses_shell(container: Container, command: list[str], delivery: str) -> bool:
+def _uses_shell(container: ContainerFacts, command: list[str], delivery: str) -> bool:
     """Return whether the shell with which the command starts can run the wrapper."""
     return (
         delivery in ("Auto", "Shell")
@@ -266,25 +266,11 @@ def _uses_shell(container: Container, command: list[str], delivery: str) -> bool
     )
 
 
-def _shell_blocked_reason(container: Container, settings: PostInitSleep) -> Reason | None:
+def _shell_blocked_reason(container: ContainerFacts, settings: PostInitSleep) -> Reason | None:
     """Return why a shell cannot wrap a container, if the policy allows no other delivery."""
     if settings.delivery != "Shell":
         return None
     return Reason.INTERACTIVE if container.stdin or container.tty else Reason.NO_SHELL
-
-
-def _mounts_over_helper(container: Container) -> bool:
-    """Return whether the container mounts a volume or a device at the helper's path.
-
-    The kubelet makes relative mount paths absolute.
-    """
-    paths = [device.device_path for device in container.devices]
-    if may_mount_helper_path(bytes(container.volume_mounts)):
-        paths += [mount.mount_path for mount in container.mounts]
-    return any(
-        f"{posixpath.normpath('/' + path.lstrip('/'))}/".startswith(f"{HELPER_MOUNT}/")
-        for path in paths
-    )
 
 
 # With 250 ms, CRI-O lost none of 840 exit codes. With 100 ms, it lost up to 1.7 % of them (README,

@@ -17,7 +17,8 @@ from webhook.core.constants import OWN_CONTAINERS
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import Container, Pod, RestartRule, is_sidecar
+from webhook.core.pod import RestartRule, is_sidecar
+from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
 from webhook.core.types import StrictModel
@@ -68,12 +69,12 @@ class RetryInitExit255(StrictModel):
 
 
 def apply(
-    pod: Pod, settings: RetryInitExit255, context: Context, patch: PodPatch
+    pod: PodFacts, settings: RetryInitExit255, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
     """Give each named init container the restart rule, if the pod's restartPolicy is Never."""
     named_containers = [
         (index, container)
-        for index, container in enumerate(pod.spec.init_containers or ())
+        for index, container in enumerate(pod.init_containers or ())
         if container.name in settings.init_containers and container.name not in OWN_CONTAINERS
     ]
     if not named_containers:
@@ -83,12 +84,14 @@ def apply(
         outcome = _skip_outcome(pod, container)
         if outcome is not None:
             yield outcome
-        elif settings.when == "NodesNeedIt" and not context.view.nodes.may_lose_exit_codes(spec):
+        elif settings.when == "NodesNeedIt" and not context.cluster.nodes.may_lose_exit_codes(spec):
             yield Outcome(Reason.NOT_NEEDED, container=container.name)
         elif not context.server_is_at_least(RESTART_RULES_ON_BY_DEFAULT):
             message = context.version_message(RESTART_RULES_ON_BY_DEFAULT)
             yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
-        elif context.view.nodes.may_lack_restart_rules(spec, among_all=settings.when == "Always"):
+        elif context.cluster.nodes.may_lack_restart_rules(
+            spec, among_all=settings.when == "Always"
+        ):
             message = "needs Kubernetes 1.35 or later; the kubelet of a node is older"
             yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
         else:
@@ -97,7 +100,7 @@ def apply(
             yield Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
 
 
-def _skip_outcome(pod: Pod, container: Container) -> Outcome | None:
+def _skip_outcome(pod: PodFacts, container: ContainerFacts) -> Outcome | None:
     """Return the outcome for a container that needs no rule or cannot have one, or None.
 
     The outcome depends on the pod alone, not on the cluster.
@@ -113,7 +116,7 @@ def _skip_outcome(pod: Pod, container: Container) -> Outcome | None:
         return Outcome(Reason.ALREADY_SETTLED, container=name, message=message)
     if policy or rules:
         return Outcome(Reason.RESTART_POLICY_PRESET, container=name)
-    if pod.spec.restart_policy != "Never":
+    if pod.restart_policy != "Never":
         message = "the pod's restartPolicy restarts it after every failure"
         return Outcome(Reason.ALREADY_SETTLED, container=name, message=message)
     return None

@@ -14,7 +14,7 @@ from pydantic import Field
 from webhook.core.cluster.remedy_need import Need
 from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import Pod
+from webhook.core.pod_facts import PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
 from webhook.core.remedies.policy_nodes import PolicyNodes
@@ -38,15 +38,15 @@ class RuntimeClassRemedy(StrictModel):
 
 
 def apply(
-    pod: Pod, settings: RuntimeClassRemedy, context: Context, patch: PodPatch
+    pod: PodFacts, settings: RuntimeClassRemedy, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
     """Set `spec.runtimeClassName` if the API server will accept it."""
-    if pod.spec.runtime_class_name == settings.name:
+    if pod.runtime_class_name == settings.name:
         yield Outcome(Reason.ALREADY_SETTLED)
         return
     # The check covers the nodes on which the pod could land without the class, because the nodes of
     # the class may all be free of the defect.
-    if settings.when == "NodesNeedIt" and not context.view.nodes.may_lack_volatile_mounts(
+    if settings.when == "NodesNeedIt" and not context.cluster.nodes.may_lack_volatile_mounts(
         context.spec_with_runtime_class(pod, patch)
     ):
         message = (
@@ -56,12 +56,12 @@ def apply(
         yield Outcome(Reason.NOT_NEEDED, message=message)
         return
     rejection = rejection_reason(
-        settings.name, context.view.runtime_class(settings.name), pod.spec, patch
+        settings.name, context.cluster.runtime_classes.get(settings.name), pod, patch
     )
     if rejection:
         yield Outcome(rejection[0], message=rejection[1])
         return
-    patch.set_runtime_class(settings.name)
+    patch.set_field("/spec/runtimeClassName", settings.name)
     message = f"put under {settings.name}{context.no_matching_node_note(settings.name)}"
     yield Outcome(Reason.APPLIED, changed=True, message=message)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import PodSpec
+from webhook.core.pod import SpecFields
 from webhook.core.reasons import Reason
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
@@ -51,7 +51,7 @@ REJECTION_REASONS = frozenset(
 
 
 def rejection_reason(
-    class_name: str, runtime_class: RuntimeClassInfo | None, pod: PodSpec, patch: PodPatch
+    class_name: str, runtime_class: RuntimeClassInfo | None, pod: SpecFields, patch: PodPatch
 ) -> tuple[Reason, str] | None:
     """Return why the pod cannot get a RuntimeClass, as a reason and a message, or None if it can.
 

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from webhook.core.defects.versions import SELINUX_CHANGE_POLICY_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import Pod
+from webhook.core.pod_facts import PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
 
@@ -25,10 +25,10 @@ rejects it."""
 
 
 def apply(
-    pod: Pod, settings: SELinuxChangePolicy, context: Context, patch: PodPatch
+    pod: PodFacts, settings: SELinuxChangePolicy, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
     """Set `spec.securityContext.seLinuxChangePolicy` if the pod does not set it."""
-    security = pod.spec.security_context
+    security = pod.security_context
     present = security.se_linux_change_policy if security else None
     if present == settings:
         yield Outcome(Reason.ALREADY_SETTLED)
@@ -39,7 +39,7 @@ def apply(
         message = context.version_message(SELINUX_CHANGE_POLICY_ON_BY_DEFAULT)
         yield Outcome(Reason.SERVER_TOO_OLD, message=message)
     else:
-        patch.set_selinux_change_policy(settings)
+        patch.set_field("/spec/securityContext/seLinuxChangePolicy", settings)
         yield Outcome(Reason.APPLIED, changed=True, message=f"set to {settings}")
 
 

@@ -24,7 +24,8 @@ from webhook.core.cluster.runtime_classes import RuntimeClassName
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
-from webhook.core.pod import Pod, SecurityContext
+from webhook.core.pod import SecurityContext
+from webhook.core.pod_facts import PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy, RuntimeClassSetting
 from webhook.core.remedies.policy_nodes import PolicyNodes
@@ -54,13 +55,13 @@ class SkipSELinuxRelabel(StrictModel):
 
 
 def apply(
-    pod: Pod, settings: SkipSELinuxRelabel, context: Context, patch: PodPatch
+    pod: PodFacts, settings: SkipSELinuxRelabel, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
     """Set both annotations and the class, or change nothing if one of them cannot be set."""
-    if settings.pods == "WithPersistentVolumes" and not _has_persistent_volume(pod):
+    if settings.pods == "WithPersistentVolumes" and not pod.has_persistent_volume:
         yield Outcome(Reason.NO_PERSISTENT_VOLUME)
         return
-    if _relabels_nothing(pod.spec.security_context):
+    if _relabels_nothing(pod.security_context):
         yield Outcome(Reason.NOT_NEEDED, message="seLinuxOptions.type spc_t is never relabelled")
         return
     annotations = pod.annotations or {}
@@ -71,11 +72,11 @@ def apply(
             return
     class_name = settings.runtime_class_name
     missing_annotations = [key for key in SKIP_RELABEL_ANNOTATIONS if key not in annotations]
-    class_missing = class_name is not None and class_name != pod.spec.runtime_class_name
+    class_missing = class_name is not None and class_name != pod.runtime_class_name
     if not missing_annotations and not class_missing:
         yield Outcome(Reason.ALREADY_SETTLED)
         return
-    if settings.when == "NodesNeedIt" and not context.view.nodes.may_run_cri_o(
+    if settings.when == "NodesNeedIt" and not context.cluster.nodes.may_run_cri_o(
         context.spec_with_runtime_class(pod, patch, class_name)
     ):
         message = "no node that the pod could land on runs CRI-O"
@@ -83,7 +84,7 @@ def apply(
         return
     if class_name is not None and class_missing:
         rejection = rejection_reason(
-            class_name, context.view.runtime_class(class_name), pod.spec, patch
+            class_name, context.cluster.runtime_classes.get(class_name), pod, patch
         )
         if rejection:
             yield Outcome(rejection[0], message=rejection[1])
@@ -91,7 +92,7 @@ def apply(
     for key in missing_annotations:
         patch.annotate(key, "true")
     if class_name is not None and class_missing:
-        patch.set_runtime_class(class_name)
+        patch.set_field("/spec/runtimeClassName", class_name)
     stable = _level_is_stable(pod) or context.namespace.fixed_selinux_level
     if not stable:
         yield Outcome(Reason.UNSTABLE_SELINUX_LEVEL, changed=True)
@@ -102,21 +103,14 @@ def apply(
     yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 
-def _has_persistent_volume(pod: Pod) -> bool:
-    return any(
-        volume.persistent_volume_claim is not None or volume.ephemeral is not None
-        for volume in pod.spec.volumes or ()
-    )
-
-
 def _relabels_nothing(security: SecurityContext | None) -> bool:
     options = security.se_linux_options if security else None
     return options is not None and options.type == "spc_t"
 
 
-def _level_is_stable(pod: Pod) -> bool:
-    return _fixes_level(pod.spec.security_context) or all(
-        _fixes_level(container.security_context) for container in pod.spec.containers or ()
+def _level_is_stable(pod: PodFacts) -> bool:
+    return _fixes_level(pod.security_context) or all(
+        _fixes_level(container.security_context) for container in pod.containers or ()
     )
 
 

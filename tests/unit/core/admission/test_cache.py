@@ -255,26 +255,44 @@ def test_a_decision_with_missing_images_is_not_cached() -> None:
     assert decide_cached(cache, document, seen) is not first
 
 
-def test_a_pod_with_full_annotations_does_not_use_the_cache() -> None:
+def test_a_cached_decision_on_a_pod_with_full_annotations_is_not_used() -> None:
     cache = DecisionCache()
-    slim, full = (
+    slim, full, fitting = (
         json.dumps(review(pod(container("a", "sh"), annotations={"of": text}))).encode()
-        for text in ("x", "x" * (2**18 - 4))
+        for text in ("x", "x" * (2**18 - 4), "x" * (2**18 - 200))
     )
-    assert admit(slim, SEEN.policies, SEEN, SETTINGS, cache=cache).decision.operations
+    decision = admit(slim, SEEN.policies, SEEN, SETTINGS, cache=cache).decision
+    assert decision.operations
     (outcome,) = admit(full, SEEN.policies, SEEN, SETTINGS, cache=cache).decision.outcomes
     assert outcome.reason == "AnnotationsFull"
+    assert len(cache) == 1
+    assert admit(fitting, SEEN.policies, SEEN, SETTINGS, cache=cache).decision is decision
 
 
-@pytest.mark.parametrize(("length", "cached"), [(10_000, True), (70_000, False)])
-def test_only_reviews_up_to_64_kib_are_cached(length: int, cached: bool) -> None:
+def test_the_annotation_limit_counts_the_annotations_that_a_cached_decision_sets() -> None:
+    cache = DecisionCache()
+
+    def reasons(length: int) -> list[str]:
+        body = json.dumps(review(pod(container("a", "sh"), annotations={"of": "x" * length})))
+        decided = admit(body.encode(), SEEN.policies, SEEN, SETTINGS, cache=cache).decision
+        return [outcome.reason for outcome in decided.outcomes]
+
+    cached = decide_cached(cache, pod(container("a", "sh"), annotations={"of": ""}))
+    added = sum(len(key) + len(value) for key, value in cached.annotations)
+    longest = 2**18 - len("of") - added
+    assert reasons(longest) == ["Applied"]
+    assert reasons(longest + 1) == ["AnnotationsFull"]
+    assert len(cache) == 1
+
+
+@pytest.mark.parametrize("length", [10_000, 70_000, 300_000])
+def test_a_review_of_any_size_uses_the_cache(length: int) -> None:
     cache = DecisionCache()
     body = json.dumps(review(pod(container("a", "sh", args=["x" * length])))).encode()
     first, again = (
         admit(body, SEEN.policies, SEEN, SETTINGS, cache=cache).decision for _ in range(2)
     )
-    assert first == again
-    assert (first is again, bool(len(cache))) == (cached, cached)
+    assert first is again
 
 
 @pytest.mark.parametrize(
@@ -310,6 +328,73 @@ def test_distinct_pods_do_not_grow_the_cache_beyond_its_limit() -> None:
         decide_cached(cache, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
         assert 0 < cache.size_bytes <= 3 * size + 100
         assert len(cache) <= 3
+
+
+def task(number: int) -> Json:
+    """Return a pod whose decision differs from that of every other number."""
+    return changed(TASK, "spec.initContainers.0.command", ["a", f"{number:04}"])
+
+
+def test_a_full_cache_evicts_the_decision_that_was_used_least_recently() -> None:
+    sample = DecisionCache()
+    decide_cached(sample, task(0))
+    cache = DecisionCache(max_bytes=3 * sample.size_bytes)
+    first, second, third = (decide_cached(cache, task(number)) for number in range(3))
+    assert decide_cached(cache, task(0)) is first
+    fourth = decide_cached(cache, task(3))
+    assert len(cache) == 3
+    for number, decision in ((0, first), (2, third), (3, fourth)):
+        assert decide_cached(cache, task(number)) is decision
+    assert decide_cached(cache, task(1)) is not second
+
+
+def decide_in(cache: DecisionCache, name: str, number: int) -> Decision:
+    asked = request(task(number), namespace=name)
+    return decide(asked, SEEN.policies, SEEN, SETTINGS, cache=cache)
+
+
+def test_one_namespace_cannot_evict_the_decisions_of_others() -> None:
+    sample = DecisionCache()
+    decide_in(sample, "ci", 0)
+    cache = DecisionCache(max_bytes=64 * sample.size_bytes)
+    others = {n: decide_in(cache, f"team-{n}", n) for n in range(8)}
+    for number in range(100, 400):
+        decide_in(cache, "flood", number)
+    assert len(cache) == 64
+    for number, decision in others.items():
+        assert decide_in(cache, f"team-{number}", number) is decision
+
+
+def test_a_namespace_may_fill_the_cache_until_others_need_it() -> None:
+    sample = DecisionCache()
+    decide_in(sample, "ci", 0)
+    cache = DecisionCache(max_bytes=64 * sample.size_bytes)
+    alone = [decide_in(cache, "ci", number) for number in range(64)]
+    assert [decide_in(cache, "ci", number) for number in range(64)] == alone
+    others = [decide_in(cache, f"team-{n}", 100 + n) for n in range(56)]
+    # Each new decision has evicted the oldest one of the namespace over its share.
+    assert [decide_in(cache, f"team-{n}", 100 + n) is other for n, other in enumerate(others)] == [
+        True
+    ] * 56
+    assert [decide_in(cache, "ci", n) is alone[n] for n in range(56, 64)] == [True] * 8
+    # No namespace is above its share any more, so the oldest decision of all is evicted.
+    decide_in(cache, "one-more", 200)
+    assert decide_in(cache, "team-0", 100) is not others[0]
+
+
+def test_a_namespace_uses_the_decisions_that_another_namespace_has_caused() -> None:
+    cache = DecisionCache()
+    assert decide_in(cache, "ci", 0) is decide_in(cache, "qa", 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=300))
+def test_the_size_of_the_cache_is_that_of_its_decisions(asked: list[tuple[int, int]]) -> None:
+    sample = DecisionCache()
+    decide_in(sample, "ci", 0)
+    cache = DecisionCache(max_bytes=20 * sample.size_bytes)
+    for name, number in asked:
+        decide_in(cache, f"team-{name}", number)
+        assert cache.size_bytes == len(cache) * sample.size_bytes <= 20 * sample.size_bytes
 
 
 BROKEN = [b"\xff", b"\\ud800", b"\\x", b"\x01", b"\xc3", b"\xed\xa0\x80"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.factories import (
     IMAGE,
@@ -26,7 +27,7 @@ from tests.support.factories import (
 )
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings, decide
-from webhook.core.admission.review import make_request
+from webhook.core.admission.review import GroupVersionResource, make_request
 from webhook.core.cluster.view import Namespace
 
 APPLIED = "podsettle.dev/applied"
@@ -192,9 +193,7 @@ def test_the_skip_annotation_excludes_single_remedies(skip: str, expected: list[
 )
 def test_a_request_other_than_pod_creation_is_unchanged(request_fields: dict[str, str]) -> None:
     seen = view(policy())
-    request = make_request(pod(QUICK), "ci")
-    for name, value in request_fields.items():
-        setattr(request, name, value)
+    request = replace(make_request(pod(QUICK), "ci"), **request_fields)
     assert reasons(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
 
 
@@ -203,8 +202,9 @@ def test_a_request_other_than_pod_creation_is_unchanged(request_fields: dict[str
 )
 def test_a_resource_other_than_core_pods_is_unchanged(group: str, resource: str) -> None:
     seen = view(policy())
-    request = make_request(pod(QUICK), "ci")
-    request.resource.group, request.resource.resource = group, resource
+    request = replace(
+        make_request(pod(QUICK), "ci"), resource=GroupVersionResource(group, "v1", resource)
+    )
     assert reasons(decide(request, seen.policies, seen, SETTINGS)) == ["NotPodCreate"]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.both_ways import admit_both_ways
 from tests.support.factories import (
@@ -61,8 +62,7 @@ def labelled(labels: Json) -> Decision:
 
 
 def updated() -> Decision:
-    request = make_request(pod(QUICK), "ci")
-    request.operation = "UPDATE"
+    request = replace(make_request(pod(QUICK), "ci"), operation="UPDATE")
     return decide(request, SLEEP.policies, SLEEP, SETTINGS)
 
 

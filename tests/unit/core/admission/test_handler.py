@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jsonpatch
@@ -30,6 +30,7 @@ from webhook.core.admission.handler import Answer, UnreadableReviewError
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.patch.verify import PatchError
 from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.model import SettlePolicy
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
 
@@ -236,17 +237,20 @@ def test_malformed_fields_that_podsettle_does_not_read_are_ignored() -> None:
     assert "patch" in found["response"]
 
 
-@dataclass(frozen=True)
-class Broken(Snapshot):
-    """A view that raises."""
+class BrokenClasses(dict[str, RuntimeClassInfo]):
+    """RuntimeClasses that cannot be read."""
 
-    def runtime_class(self, name: str) -> RuntimeClassInfo | None:
+    def get(self, name: str, _default: Any = None, /) -> Any:
         raise ZeroDivisionError(f"no {name}")
+
+
+def broken_view(document: SettlePolicy) -> Snapshot:
+    return Snapshot(PolicySet([document]), runtime_classes=BrokenClasses())
 
 
 def test_an_internal_error_admits_the_pod_unchanged() -> None:
     document = policy(remedies={"runtimeClass": {"name": "fast"}, "postInitSleep": {}})
-    answer, found = unpatched(review(pod(QUICK)), Broken(PolicySet([document])))
+    answer, found = unpatched(review(pod(QUICK)), broken_view(document))
     (outcome,) = answer.decision.outcomes
     assert outcome.reason is Reason.INTERNAL_ERROR
     assert isinstance(answer.error, ZeroDivisionError)
@@ -258,7 +262,7 @@ def test_an_internal_error_admits_the_pod_unchanged() -> None:
 
 def test_a_long_internal_error_gives_a_short_warning() -> None:
     document = policy(remedies={"runtimeClass": {"name": "f" * 253}})
-    _, found = unpatched(review(pod(QUICK)), Broken(PolicySet([document])))
+    _, found = unpatched(review(pod(QUICK)), broken_view(document))
     (warning,) = found["response"]["warnings"]
     assert len(warning) == 256
 

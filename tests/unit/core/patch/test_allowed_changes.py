@@ -9,35 +9,34 @@ from typing import Any
 import pytest
 
 from tests.support.factories import Json, container, pod
-from tests.support.patches import HELPER, OWN, patch_of
+from tests.support.patches import HELPER, OWN, RUNTIME_CLASS, SETTABLE_FIELDS, patch_of
 from webhook.core.admission.review import make_request
 from webhook.core.patch.builder import PodPatch
-from webhook.core.patch.verify import PatchError, VerifiedShapes, verify_patch
+from webhook.core.patch.verify import PatchError, verify_patch
+from webhook.core.pod_facts import facts_of
 
 
 def test_a_patch_has_no_test_operations() -> None:
     document = pod(container("a", "x"))
     patch = patch_of(document)
     patch.annotate(OWN, "p/r")
-    patch.set_runtime_class("fast")
+    patch.set_field(RUNTIME_CLASS, "fast")
     patch.wrap("initContainers", 0, ["w"])
-    patch.add_volume({"name": "v"})
+    patch.add_volume({"name": "podsettle-linger"})
     patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
     patch.put_init_container_first(HELPER)
-    assert {operation["op"] for operation in patch.verified_operations(VerifiedShapes())} <= {
+    assert {operation["op"] for operation in patch.verified_operations(SETTABLE_FIELDS)} <= {
         "add", "replace", "move",
     }  # fmt: skip
 
 
 def test_the_self_check_does_not_mutate_the_received_pod() -> None:
-    pod_ = make_request(pod(container("a", "x"), volumes=[]), "ci").pod
-    patch = PodPatch(pod_)
-    patch.add_volume({"name": "v"})
+    facts = facts_of(make_request(pod(container("a", "x"), volumes=[]), "ci").pod)
+    patch = PodPatch(facts)
+    patch.add_volume({"name": "podsettle-linger"})
     patch.put_init_container_first(HELPER)
-    assert patch.verified_operations(VerifiedShapes()) == patch.verified_operations(
-        VerifiedShapes()
-    )
-    assert pod_.spec.volumes == []
+    assert patch.verified_operations(SETTABLE_FIELDS) == patch.verified_operations(SETTABLE_FIELDS)
+    assert facts == facts_of(make_request(pod(container("a", "x"), volumes=[]), "ci").pod)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ def test_a_patch_that_does_not_apply_is_rejected(edit: Callable[[PodPatch], None
     patch = patch_of(pod(container("a"), containers=[container("main")]))
     edit(patch)
     with pytest.raises(PatchError, match="does not apply"):
-        patch.verified_operations(VerifiedShapes())
+        patch.verified_operations(SETTABLE_FIELDS)
 
 
 def received() -> Json:
@@ -156,7 +155,7 @@ def test_the_self_check_rejects_a_forbidden_change(what: str) -> None:
     after = copy.deepcopy(received())
     FORBIDDEN[what](after)
     with pytest.raises(PatchError, match="patch self-check failed"):
-        verify_patch(received(), after)
+        verify_patch(received(), after, SETTABLE_FIELDS)
 
 
 def test_the_self_check_accepts_every_kind_of_edit() -> None:
@@ -180,7 +179,7 @@ def test_the_self_check_accepts_every_kind_of_edit() -> None:
     spec["initContainers"].insert(0, {"name": "podsettle-linger", "command": ["/linger"]})
     spec["containers"][0]["volumeMounts"].append({"name": "podsettle-linger"})
     spec["containers"][1]["volumeMounts"] = [{"name": "podsettle-linger"}]
-    verify_patch(before, after)
+    verify_patch(before, after, SETTABLE_FIELDS)
 
 
 def test_the_self_check_accepts_a_helper_moved_to_the_front() -> None:
@@ -188,7 +187,7 @@ def test_the_self_check_accepts_a_helper_moved_to_the_front() -> None:
     before["spec"]["initContainers"].append({"name": "podsettle-linger"})
     after = copy.deepcopy(before)
     after["spec"]["initContainers"].insert(0, after["spec"]["initContainers"].pop())
-    verify_patch(before, after)
+    verify_patch(before, after, SETTABLE_FIELDS)
 
 
 @pytest.mark.parametrize("position", range(5))
@@ -196,7 +195,7 @@ def test_the_self_check_accepts_a_kubelet_gate_at_any_position(position: int) ->
     before = received()
     after = copy.deepcopy(before)
     after["spec"]["initContainers"].insert(position, after["spec"]["initContainers"].pop())
-    verify_patch(before, after)
+    verify_patch(before, after, SETTABLE_FIELDS)
 
 
 @pytest.mark.parametrize("position", range(3))
@@ -206,4 +205,4 @@ def test_the_self_check_ignores_the_kubelet_gate_in_the_place_of_the_helper(posi
     before["spec"]["initContainers"].insert(1, {"name": "podsettle-linger"})
     after = copy.deepcopy(before)
     after["spec"]["initContainers"].insert(position, gate)
-    verify_patch(before, after)
+    verify_patch(before, after, SETTABLE_FIELDS)

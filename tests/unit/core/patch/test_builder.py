@@ -8,9 +8,17 @@ import jsonpatch
 import pytest
 
 from tests.support.factories import Json, container, pod
-from tests.support.patches import GATE, HELPER, OWN, applied, patch_of
+from tests.support.patches import (
+    CHANGE_POLICY,
+    GATE,
+    HELPER,
+    OWN,
+    RUNTIME_CLASS,
+    SETTABLE_FIELDS,
+    applied,
+    patch_of,
+)
 from webhook.core.patch.builder import escape
-from webhook.core.patch.verify import VerifiedShapes
 
 
 @pytest.mark.parametrize(
@@ -29,7 +37,7 @@ def test_escape_makes_a_key_one_segment_of_a_json_pointer(key: str, segment: str
 
 
 def test_a_patch_without_edits_has_no_operations() -> None:
-    assert patch_of(pod()).verified_operations(VerifiedShapes()) == ()
+    assert patch_of(pod()).verified_operations(SETTABLE_FIELDS) == ()
 
 
 @pytest.mark.parametrize("annotations", [None, {}, {"a/b": "1", "c~d": "2"}])
@@ -91,7 +99,7 @@ def test_a_runtime_class_is_set_if_the_pod_has_none(name: str | None) -> None:
     fields: Json = {} if name == "absent" else {"runtimeClassName": name}
     document = pod(**fields)
     patch = patch_of(document)
-    patch.set_runtime_class("fast")
+    patch.set_field(RUNTIME_CLASS, "fast")
     assert patch.runtime_class_name == "fast"
     assert applied(document, patch)["spec"]["runtimeClassName"] == "fast"
 
@@ -192,7 +200,7 @@ def test_restart_rules_use_received_indices_when_an_init_container_is_inserted()
 def test_a_selinux_change_policy_is_set_in_any_security_context(security: Any) -> None:
     document = pod(**({} if security == "absent" else {"securityContext": security}))
     patch = patch_of(document)
-    patch.set_selinux_change_policy("Recursive")
+    patch.set_field(CHANGE_POLICY, "Recursive")
     had = security if isinstance(security, dict) else {}
     assert applied(document, patch)["spec"]["securityContext"] == {
         **had,

@@ -1,51 +1,43 @@
-"""The self-check runs once for each shape of a patch."""
+"""Every patch is checked: edits that the received pod does not allow are rejected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.support.factories import Json, container, pod
-from webhook.core.admission.review import make_request
+from tests.support.patches import CHANGE_POLICY, RUNTIME_CLASS, SETTABLE_FIELDS, patch_of
 from webhook.core.patch.builder import PodPatch
-from webhook.core.patch.verify import MAX_PARTS, PatchError, Shape, VerifiedShapes
+from webhook.core.patch.verify import PatchError, verify_operations
 
 Edit = Callable[[PodPatch], object]
 
 
-class RecordedShapes(VerifiedShapes):
-    """Verified shapes that record each shape that was checked."""
-
-    def __init__(self, max_parts: int = MAX_PARTS) -> None:
-        super().__init__(max_parts)
-        self.checked: list[Shape] = []
-
-    def add(self, shape: Shape, before: Json, operations: Sequence[Json]) -> None:
-        self.checked.append(shape)
-        super().add(shape, before, operations)
-
-
-@pytest.fixture
-def verified_shapes() -> RecordedShapes:
-    return RecordedShapes()
-
-
-def check(document: Json, edit: Edit, verified_shapes: VerifiedShapes) -> None:
-    patch = PodPatch(make_request(document, "ci").pod)
-    edit(patch)
-    patch.verified_operations(verified_shapes)
+def check(document: Json, *edits: Edit) -> None:
+    patch = patch_of(document)
+    for edit in edits:
+        edit(patch)
+    patch.verified_operations(SETTABLE_FIELDS)
 
 
 WRAP: Edit = lambda patch: patch.wrap("initContainers", 0, ["w"])  # noqa: E731
-CLASS: Edit = lambda patch: patch.set_runtime_class("fast")  # noqa: E731
+CLASS: Edit = lambda patch: patch.set_field(RUNTIME_CLASS, "fast")  # noqa: E731
 RULES: Edit = lambda patch: patch.set_restart_rules(0, [{"action": "Restart"}])  # noqa: E731
-SELINUX: Edit = lambda patch: patch.set_selinux_change_policy("Recursive")  # noqa: E731
-VOLUME: Edit = lambda patch: patch.add_volume({"name": "podsettle-linger"})  # noqa: E731
+SELINUX: Edit = lambda patch: patch.set_field(CHANGE_POLICY, "Recursive")  # noqa: E731
 IMAGE: Edit = lambda patch: patch.wrap_image_command(  # noqa: E731
     "initContainers", 0, ["w"], ["e"], ["c"]
 )
 MOVE: Edit = lambda patch: patch.move_init_container_first(1)  # noqa: E731
+
+
+def volume(name: str) -> Edit:
+    return lambda patch: patch.add_volume({"name": name})
+
+
+def mount(name: str) -> Edit:
+    return lambda patch: patch.add_mount("initContainers", 0, {"name": name, "mountPath": "/v"})
 
 
 def first(name: str) -> Edit:
@@ -56,109 +48,117 @@ def last(name: str) -> Edit:
     return lambda patch: patch.put_init_container({"name": name}, None)
 
 
-def annotate(key: str) -> Edit:
-    return lambda patch: patch.annotate(key, "x")
-
-
+VOLUME = volume("podsettle-linger")
 ONE = pod(container("a", "x"))
 HELPED = pod(container("podsettle-linger", "/linger"))
-OWN = "podsettle.dev/applied"
 
 
 @pytest.mark.parametrize(
-    ("verified", "edit", "other", "other_edit"),
+    ("allowed", "edit", "forbidden", "forbidden_edit"),
     [
         (ONE, WRAP, pod(container("a")), WRAP),
         (ONE, WRAP, HELPED, WRAP),
+        (ONE, WRAP, pod(container("a", "x", restartPolicy="Always")), WRAP),
         (ONE, CLASS, pod(runtimeClassName="kata"), CLASS),
         (pod(runtimeClassName="fast"), CLASS, pod(runtimeClassName="kata"), CLASS),
         (pod(securityContext={}), SELINUX,
          pod(securityContext={"seLinuxChangePolicy": "MountOption"}), SELINUX),
         (ONE, RULES, pod(container("a", "x", restartPolicy="Always")), RULES),
-        (pod(container("a", restartPolicy="Never", restartPolicyRules=[{"action": "Restart"}])),
-         RULES, pod(container("a", restartPolicy="Always")), RULES),
+        (pod(container("a")), RULES, pod(container("a", restartPolicy="Always")), RULES),
+        (pod(container("a")), RULES,
+         pod(container("a", restartPolicyRules=[{"action": "Restart"}])), RULES),
         (ONE, first("podsettle-linger"), ONE, first("intruder")),
         (ONE, first("podsettle-linger"), HELPED, first("podsettle-linger")),
         (ONE, last("podsettle-kubelet-gate"), ONE, last("intruder")),
-        (ONE, VOLUME, pod(volumes=[{"name": "podsettle-linger"}]), VOLUME),
+        (ONE, VOLUME, pod(volumes=[{"name": "a"}, {"name": "podsettle-linger"}]), VOLUME),
+        (pod(volumes=[{"name": "a"}]), VOLUME, pod(volumes=[{"name": "a"}]), volume("v")),
         (pod(container("a")), IMAGE, pod(container("a", args=["mine"])), IMAGE),
         (pod(container("a")), IMAGE, ONE, IMAGE),
         (pod(*map(container, ("a", "podsettle-linger"))), MOVE, pod(*map(container, "ab")), MOVE),
         (pod(*map(container, ("a", "podsettle-linger"))), MOVE, ONE, MOVE),
     ],
 )  # fmt: skip
-def test_a_verified_shape_does_not_cover_another_shape(
-    verified: Json, edit: Edit, other: Json, other_edit: Edit, verified_shapes: VerifiedShapes
+def test_an_edit_is_checked_against_the_received_pod(
+    allowed: Json, edit: Edit, forbidden: Json, forbidden_edit: Edit
 ) -> None:
     try:
-        check(verified, edit, verified_shapes)
+        check(allowed, edit)
     except PatchError as error:
         pytest.fail(str(error))
     with pytest.raises(PatchError):
-        check(other, other_edit, verified_shapes)
-
-
-def test_a_verified_shape_is_not_checked_again(verified_shapes: RecordedShapes) -> None:
-    check(ONE, WRAP, verified_shapes)
-    assert len(verified_shapes.checked) == 1
-    check(pod(container("b", "other", "command")), WRAP, verified_shapes)
-    assert len(verified_shapes.checked) == 1
-    check(ONE, CLASS, verified_shapes)
-    assert len(verified_shapes.checked) == 2
-
-
-def test_a_rejected_shape_stays_unverified(verified_shapes: VerifiedShapes) -> None:
-    for _ in range(2):
-        with pytest.raises(PatchError):
-            check(ONE, first("intruder"), verified_shapes)
+        check(forbidden, forbidden_edit)
 
 
 @pytest.mark.parametrize("annotations", [{}, {"theirs": "x"}])
-def test_a_foreign_annotation_is_rejected(
-    annotations: dict[str, str], verified_shapes: VerifiedShapes
-) -> None:
+def test_a_foreign_annotation_is_rejected(annotations: dict[str, str]) -> None:
     with pytest.raises(PatchError, match="annotation theirs"):
         check(
-            pod(container("a", "x"), annotations=annotations), annotate("theirs"), verified_shapes
+            pod(container("a", "x"), annotations=annotations),
+            lambda patch: patch.annotate("theirs", "x"),
         )
 
 
-def test_two_mounts_in_one_container_are_rejected(verified_shapes: VerifiedShapes) -> None:
-    def twice(patch: PodPatch) -> None:
-        patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
-        patch.add_mount("initContainers", 0, {"name": "w", "mountPath": "/w"})
-
+def test_two_mounts_in_one_container_are_rejected() -> None:
     with pytest.raises(PatchError, match="mounts of a"):
-        check(ONE, twice, verified_shapes)
+        check(ONE, mount("v"), mount("w"))
 
 
-def test_verified_shapes_are_cleared_when_they_exceed_the_limit() -> None:
-    verified_shapes = RecordedShapes(max_parts=60)
-    for count in range(1, 41):
-        containers = [container(f"c{n}", "x") for n in range(count)]
-
-        def wrap_all(patch: PodPatch, count: int = count) -> None:
-            for index in range(count):
-                patch.wrap("initContainers", index, ["w"])
-
-        check(pod(*containers), wrap_all, verified_shapes)
-        assert _parts(verified_shapes) <= max(60, count + 12)
-    inits = [container("podsettle-linger", "/linger") for _ in range(100)]
-    for position in range(10):
-        mixed = [*inits[:position], container("a", "x"), *inits[position:]]
-        check(
-            pod(*mixed),
-            lambda patch, at=position: patch.wrap("initContainers", at, ["w"]),  # type: ignore[misc]
-            verified_shapes,
-        )
-        assert _parts(verified_shapes) <= 120
+def test_two_volumes_are_rejected() -> None:
+    with pytest.raises(PatchError, match="volumes"):
+        check(ONE, VOLUME, VOLUME)
 
 
-def _parts(verified_shapes: RecordedShapes) -> int:
-    """The size of all stored shapes."""
-    return sum(
-        len(part) if isinstance(part, tuple) else 1
-        for shape in set(verified_shapes.checked)
-        if shape in verified_shapes
-        for part in shape
-    )
+def test_a_field_that_no_remedy_declares_is_rejected() -> None:
+    patch = patch_of(pod())
+    patch.set_field("/spec/hostNetwork", True)
+    with pytest.raises(PatchError, match="/spec/hostNetwork would change"):
+        patch.verified_operations(SETTABLE_FIELDS)
+    patch.verified_operations(SETTABLE_FIELDS | {"/spec/hostNetwork"})
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "add", "path": "/spec/containers/0/image", "value": "x"},
+        {"op": "replace", "path": "/spec/containers/0/name", "value": "x"},
+        {"op": "add", "path": "/spec/containers/0/command/-", "value": "x"},
+        {"op": "move", "from": "/spec/containers/0/name", "path": "/spec/initContainers/0/x"},
+        {"op": "add", "path": "/spec/volumes/0/emptyDir", "value": {}},
+    ],
+)
+def test_an_operation_inside_a_value_without_edits_does_not_apply(operation: Json) -> None:
+    part = {"spec": {"containers": ["main"], "initContainers": [{"name": "a"}], "volumes": [""]}}
+    with pytest.raises(PatchError, match="does not apply"):
+        verify_operations(part, [operation], SETTABLE_FIELDS)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "replace", "path": "/spec/containers/0", "value": {"name": "main", "image": "x"}},
+        {"op": "replace", "path": "/spec/containers/0", "value": "other"},
+        {"op": "add", "path": "/spec/containers", "value": []},
+        {"op": "add", "path": "/spec/containers/-", "value": {"name": "x"}},
+        {"op": "replace", "path": "/spec/volumes/0", "value": {"name": "v"}},
+        {"op": "remove", "path": "/spec/volumes/0"},
+        {"op": "add", "path": "/spec/securityContext", "value": {}},
+        {"op": "add", "path": "/spec/affinity", "value": {}},
+        {"op": "add", "path": "/spec/securityContext/fsGroup", "value": 1},
+    ],
+)  # fmt: skip
+def test_an_operation_that_replaces_a_value_without_edits_is_rejected(operation: Json) -> None:
+    part: Json = {"spec": {"containers": ["main"], "volumes": [""], "securityContext": {"a": 1}}}
+    with pytest.raises(PatchError, match="would change"):
+        verify_operations(part, [operation], SETTABLE_FIELDS)
+
+
+def test_the_self_check_changes_neither_the_operations_nor_the_received_part() -> None:
+    part: Json = {"spec": {"containers": ["main"]}}
+    added: list[Any] = [{"name": "podsettle-kubelet-gate"}]
+    operations: list[Json] = [
+        {"op": "add", "path": "/spec/initContainers", "value": added},
+        {"op": "add", "path": "/spec/initContainers/0", "value": {"name": "podsettle-linger"}},
+    ]
+    verify_operations(part, operations, SETTABLE_FIELDS)
+    assert part == {"spec": {"containers": ["main"]}}
+    assert added == [{"name": "podsettle-kubelet-gate"}]

@@ -1,0 +1,28 @@
+"""The API server's limit on the size of all annotations of an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+_MAX_ANNOTATIONS_BYTES = 256 * 1024
+"""Kubernetes `TotalAnnotationSizeLimitB`: the keys and values of all annotations together."""
+_MAX_CHARACTER_BYTES = 4
+"""The maximum number of bytes of one character in UTF-8."""
+
+
+def annotations_fit(received: Mapping[str, str] | None, added: Sequence[tuple[str, str]]) -> bool:
+    """Return whether the annotations stay below the limit after some are added or replaced."""
+    if not added:
+        return True
+    if not received:
+        return _fits(dict(added))
+    characters = sum(map(len, received)) + sum(map(len, received.values()))
+    characters += sum([len(key) + len(value) for key, value in added])
+    if characters * _MAX_CHARACTER_BYTES <= _MAX_ANNOTATIONS_BYTES:
+        return True
+    return _fits({**received, **dict(added)})
+
+
+def _fits(annotations: Mapping[str, str]) -> bool:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    return size <= _MAX_ANNOTATIONS_BYTES

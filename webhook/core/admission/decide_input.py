@@ -1,0 +1,126 @@
+"""The decision on the facts about a request: the remedies of a plan, applied in order.
+
+A decision depends only on the arguments of `decide_input`. The decision cache calls it with the
+values that its key encodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from webhook.core.admission.decision import Decision
+from webhook.core.cluster.view import ClusterFacts
+from webhook.core.constants import ANNOTATION_APPLIED, ANNOTATION_SETTLED, ANNOTATION_SKIP
+from webhook.core.images import Images
+from webhook.core.patch.builder import PodPatch
+from webhook.core.pod_facts import DecisionInput, PodFacts
+from webhook.core.policy.plan import Plan, Step
+from webhook.core.reasons import Outcome, Reason
+from webhook.core.remedies import REMEDIES
+from webhook.core.remedies.base import Context
+
+_MAX_SKIP_CHARACTERS = 1_000
+"""The number of characters of ANNOTATION_SKIP that are read. A list of all remedies is shorter."""
+
+
+def decide_input(
+    decision_input: DecisionInput,
+    plan: Plan,
+    cluster: ClusterFacts,
+    images: Images | None = None,
+) -> Decision:
+    """Decide about a pod that policies cover. Without `images`, no image is known.
+
+    The result does not consider the length of annotations that the pod has of others. Its missing
+    images are incomplete queries (see `PullIdentity.complete`).
+
+    Raises one of DECODE_ERRORS for a pod that Kubernetes would not send, and PatchError if the
+    self-check rejects the patch.
+    """
+    pod = decision_input.pod
+    images = images or Images()
+    context = Context(cluster, decision_input.namespace, images)
+    skipped = _skipped_remedies(pod)
+    outcomes = list(_unknown_remedies(skipped)) if skipped else []
+    patch = PodPatch(pod)
+    _run_steps(plan.mutating, pod, context, patch, skipped, outcomes)
+    if any(outcome.changed for outcome in outcomes):
+        _annotate_applied(pod, patch, outcomes)
+    if plan.audited:
+        audited: list[Outcome] = []
+        _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
+        outcomes += map(_audit_outcome, audited)
+    return Decision(
+        tuple(outcomes),
+        patch.verified_operations(plan.settable_fields),
+        plan.policies,
+        tuple(images.missing),
+        tuple(patch.annotations.items()),
+    )
+
+
+def _skipped_remedies(pod: PodFacts) -> frozenset[str]:
+    """Return the names of remedies in the pod's annotation ANNOTATION_SKIP."""
+    text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")[:_MAX_SKIP_CHARACTERS]
+    return frozenset(part.strip() for part in text.split(",")) if text else frozenset()
+
+
+def _unknown_remedies(skipped: frozenset[str]) -> Iterator[Outcome]:
+    """Yield one outcome if the pod asks to skip remedies that do not exist."""
+    names = sorted(skipped - REMEDIES.keys() - {"", "false"})
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        known = ", ".join(REMEDIES)
+        message = f"{ANNOTATION_SKIP} names {', '.join(map(repr, names[:3]))}{more}"
+        yield Outcome(
+            Reason.UNKNOWN_REMEDY, message=f"{message}; use true, or names of remedies: {known}"
+        )
+
+
+def _run_steps(
+    steps: tuple[Step, ...],
+    pod: PodFacts,
+    context: Context,
+    patch: PodPatch,
+    skipped: frozenset[str],
+    outcomes: list[Outcome],
+) -> None:
+    """Apply the remedies of the steps in order, and append their outcomes to `outcomes`."""
+    for remedy, policy, settings in steps:
+        if remedy.name in skipped:
+            outcomes.append(Outcome(Reason.POD_OPTED_OUT, remedy.name, policy.name))
+            continue
+        if policy.image_rules is not context.image_rules:
+            context = replace(context, image_rules=policy.image_rules)
+        outcomes += [
+            Outcome(
+                outcome.reason,
+                remedy.name,
+                policy.name,
+                outcome.container,
+                outcome.changed,
+                outcome.message,
+            )
+            for outcome in remedy.apply(pod, settings, context, patch)
+        ]
+
+
+def _annotate_applied(pod: PodFacts, patch: PodPatch, outcomes: list[Outcome]) -> None:
+    """Annotate the pod with the remedies of this call and of earlier calls of the webhook."""
+    before = (pod.annotations or {}).get(ANNOTATION_APPLIED)
+    applied = dict.fromkeys(part for part in before.split(",") if part) if before else {}
+    for outcome in outcomes:
+        if outcome.changed:
+            applied[f"{outcome.policy}/{outcome.remedy}"] = None
+    patch.annotate(ANNOTATION_APPLIED, ",".join(applied))
+    patch.annotate(ANNOTATION_SETTLED, patch.settled_fingerprint)
+
+
+def _audit_outcome(outcome: Outcome) -> Outcome:
+    """Return the outcome of a remedy under `action: Audit`, which changes nothing."""
+    if not outcome.changed:
+        return outcome
+    message = f"would be {outcome.message}" if outcome.message else ""
+    return replace(outcome, reason=Reason.WOULD_APPLY, changed=False, message=message)

@@ -1,0 +1,179 @@
+"""Everything that a decision may depend on, apart from the plan and the cluster.
+
+Remedies receive these structs, and never the pod itself. The encoded DecisionInput is the key of
+the decision cache, so a decision cannot depend on a field that its key omits. If a remedy reads a
+further field, the type check fails until that field is declared: in `SpecFields` or
+`ContainerFields` if remedies read it as it is, otherwise here.
+
+The facts omit what differs between pods of one template: arguments, the names of pods, volumes and
+mounts, the keys and values of labels, foreign annotations, and the scripts that Tekton renames for
+each sidecar. The image of a container with a command is omitted too, because it differs between
+builds.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from operator import attrgetter
+
+from webhook.core.constants import (
+    ANNOTATION_SKIP,
+    HELPER,
+    HELPER_MOUNT,
+    HELPER_PATH,
+    OWN_ANNOTATIONS,
+    OWN_CONTAINERS,
+    SYSTEM_NAMESPACE_PREFIXES,
+)
+from webhook.core.pod import (
+    Container,
+    ContainerFields,
+    Pod,
+    SpecFields,
+    Volume,
+    WireStruct,
+    is_sidecar,
+    may_contain_helper_path,
+)
+
+_HELPER_COMMAND = [HELPER_PATH]
+_READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_SKIP}
+
+
+class EntrypointImage(WireStruct):
+    """The image whose entrypoint a container without a command starts."""
+
+    reference: str = ""
+    has_args: bool = False
+    """Whether the container sets `args`, which replace the Cmd of the image."""
+
+
+class ContainerFacts(ContainerFields):
+    """The facts about a container on which a decision may depend."""
+
+    command: list[str] | None = None
+    """The command. It is also None for a sidecar that is not podsettle's own."""
+    starts_helper: bool = False
+    """Whether the command starts with the helper's path."""
+    entrypoint_image: EntrypointImage | None = None
+    """None if the container has a command, and for a sidecar that is not podsettle's own."""
+    has_mounts: bool = False
+    """Whether the container sets `volumeMounts`. False for a sidecar that is not podsettle's."""
+    mounts_over_helper: bool = False
+    """Whether the container mounts a volume or a device at the helper's path. False for a sidecar
+    that is not podsettle's."""
+
+
+class PodFacts(SpecFields):
+    """The facts about a pod on which a decision may depend."""
+
+    init_containers: tuple[ContainerFacts, ...] | None = None
+    containers: tuple[ContainerFacts, ...] | None = None
+    volume_count: int | None = None
+    """The number of volumes. None if the pod does not set `volumes`."""
+    helper_volume: Volume | None = None
+    """The first volume with the name of the helper's volume."""
+    has_persistent_volume: bool = False
+    """Whether a volume is a persistent volume claim or a generic ephemeral volume."""
+    has_metadata: bool = False
+    label_count: int = 0
+    annotations: dict[str, str] | None = None
+    """The annotations that podsettle reads. None if the pod does not set `annotations`."""
+    owner_kinds: tuple[str, ...] = ()
+
+
+class NamespaceFacts(WireStruct):
+    """The facts about a pod's namespace on which a decision may depend."""
+
+    fixed_selinux_level: bool = False
+    """Whether OpenShift gives all pods of the namespace one SELinux level."""
+    is_system: bool = False
+    """Whether the namespace belongs to the cluster itself, by its name."""
+
+
+class DecisionInput(WireStruct):
+    """All facts about one request on which its decision may depend."""
+
+    pod: PodFacts
+    namespace: NamespaceFacts
+
+
+_spec_fields = attrgetter(*SpecFields.__struct_fields__)
+_container_fields = attrgetter(*ContainerFields.__struct_fields__)
+
+
+def facts_of(pod: Pod) -> PodFacts:
+    """Return the facts about a pod. Raises one of DECODE_ERRORS for an invalid undecoded field."""
+    spec, metadata = pod.spec, pod.metadata
+    inits, containers, volumes = spec.init_containers, spec.containers, spec.volumes
+    helper_volume: Volume | None = None
+    has_persistent_volume = False
+    for volume in volumes or ():
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+            has_persistent_volume = True
+        if volume.name == HELPER and helper_volume is None:
+            helper_volume = volume
+    label_count = 0
+    annotations: dict[str, str] | None = None
+    owner_kinds: tuple[str, ...] = ()
+    if metadata is not None:
+        label_count = len(metadata.labels or ())
+        annotations = metadata.annotations
+        if annotations:
+            read = _READ_ANNOTATIONS.intersection(annotations)
+            annotations = {key: annotations[key] for key in sorted(read)} if read else {}
+        if metadata.owner_references:
+            owner_kinds = tuple([owner.kind for owner in metadata.owner_references])
+    # One starred tuple, because mypy counts a starred argument as if it had any number of items.
+    return PodFacts(
+        *(
+            *_spec_fields(spec),
+            None if inits is None else tuple([_container_facts(c) for c in inits]),
+            None if containers is None else tuple([_container_facts(c) for c in containers]),
+            None if volumes is None else len(volumes),
+            helper_volume,
+            has_persistent_volume,
+            metadata is not None,
+            label_count,
+            annotations,
+            owner_kinds,
+        )
+    )
+
+
+def namespace_facts_of(name: str, *, fixed_selinux_level: bool) -> NamespaceFacts:
+    """Return the facts about a namespace."""
+    return NamespaceFacts(fixed_selinux_level, name.startswith(SYSTEM_NAMESPACE_PREFIXES))
+
+
+def _container_facts(container: Container) -> ContainerFacts:
+    """Return the facts about a container. Raises one of DECODE_ERRORS."""
+    command = container.command
+    starts_helper = command is not None and command[:1] == _HELPER_COMMAND
+    if is_sidecar(container) and container.name not in OWN_CONTAINERS:
+        return ContainerFacts(*(*_container_fields(container), None, starts_helper))
+    mounts, devices = bytes(container.volume_mounts), bytes(container.volume_devices)
+    return ContainerFacts(
+        *(
+            *_container_fields(container),
+            command,
+            starts_helper,
+            None if command else EntrypointImage(container.image or "", container.has_args),
+            bool(mounts) and container.has_mounts,
+            (may_contain_helper_path(mounts) or may_contain_helper_path(devices))
+            and _mounts_over_helper(container),
+        )
+    )
+
+
+def _mounts_over_helper(container: Container) -> bool:
+    """Return whether the container mounts a volume or a device at the helper's path.
+
+    The kubelet makes relative mount paths absolute. Raises one of DECODE_ERRORS.
+    """
+    paths = [device.device_path for device in container.devices]
+    paths += [mount.mount_path for mount in container.mounts]
+    return any(
+        f"{posixpath.normpath('/' + path.lstrip('/'))}/".startswith(f"{HELPER_MOUNT}/")
+        for path in paths
+    )
