@@ -148,14 +148,15 @@ class Affected(StrictModel):
         line = version[:2]
         if self.newest is not None and line > self.newest[:2]:
             return DefectStatus.UNVERIFIED
-        for fix in reversed(self.fixed):
-            if line > fix.line:
-                break
-            if line == fix.line:
-                has_fix = version >= fix.release
-                return DefectStatus.NOT_AFFECTED if has_fix else DefectStatus.AFFECTED
+        own_fix = self._fix_by_line.get(line)
+        if own_fix is not None:
+            return DefectStatus.NOT_AFFECTED if version >= own_fix else DefectStatus.AFFECTED
         is_after_last_fix = bool(self.fixed) and line > self.fixed[-1].line
         return DefectStatus.NOT_AFFECTED if is_after_last_fix else DefectStatus.AFFECTED
+
+    @cached_property
+    def _fix_by_line(self) -> dict[tuple[int, int], Version]:
+        return {fix.line: fix.release for fix in self.fixed}
 
 
 class Partly(StrictModel):
