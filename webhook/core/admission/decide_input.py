@@ -105,6 +105,7 @@ def _run_steps(
             )
             for outcome in remedy.apply(pod, settings, context, patch)
         ]
+        patch.check_declared(remedy.edits, remedy.fields)
 
 
 def _annotate_applied(pod: PodFacts, patch: PodPatch, outcomes: list[Outcome]) -> None:

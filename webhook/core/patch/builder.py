@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from webhook.core.constants import HELPER, OWN_ANNOTATIONS
+from webhook.core.patch.edits import Edit
 from webhook.core.patch.spec_fields import field_segments, received_values
 from webhook.core.patch.verify import Operation, PatchError, verify_operations
 from webhook.core.pod_facts import ContainerFacts, PodFacts
@@ -44,11 +45,13 @@ class PodPatch:
     __slots__ = (
         "_added_volumes", "_annotations", "_created_parents", "_edited_containers", "_edits",
         "_fields", "_first_init_container", "_image_commands", "_mounted_paths", "_moved_first",
-        "_placement", "_pod",
+        "_placement", "_pod", "_unchecked",
     )  # fmt: skip
 
     def __init__(self, pod: PodFacts) -> None:
         self._pod = pod
+        self._unchecked: set[str] = set()
+        """The kinds of edits since the last call of `check_declared`, and the paths of fields."""
         self._annotations: dict[str, str] = {}
         self._edits: list[Operation] = []
         self._fields: dict[str, Any] = {}
@@ -79,6 +82,7 @@ class PodPatch:
         """Set one of podsettle's annotations. Raise PatchError for any other annotation."""
         if key not in OWN_ANNOTATIONS:
             raise PatchError(f"patch self-check failed: annotation {key} would change")
+        self._unchecked.add(Edit.ANNOTATION)
         self._annotations[key] = value
 
     def set_field(self, path: str, value: Any) -> None:
@@ -94,6 +98,7 @@ class PodPatch:
             return
         if present is not None:
             raise PatchError(f"patch self-check failed: {path} would change")
+        self._unchecked.add(path)
         self._fields[path] = value
         *absent_parents, name = segments[len(received) :]
         if not absent_parents:
@@ -112,6 +117,7 @@ class PodPatch:
 
     def wrap(self, where: ContainerList, index: int, wrapper: Sequence[str]) -> None:
         """Put a wrapper in front of a container's command."""
+        self._unchecked.add(Edit.COMMAND)
         command = self._container(where, index).command
         path = f"/spec/{where}/{index}/command"
         self._edits.append({"op": "replace", "path": path, "value": [*wrapper, *(command or ())]})
@@ -130,6 +136,7 @@ class PodPatch:
         `command` and `args` come from the image. The runtime ignores the arguments of an image if
         the container has a command. So `args` are set too, unless they are empty.
         """
+        self._unchecked.add(Edit.COMMAND)
         path = f"/spec/{where}/{index}"
         self._edits.append(_add(f"{path}/command", [*wrapper, *command]))
         if args:
@@ -139,6 +146,7 @@ class PodPatch:
 
     def add_mount(self, where: ContainerList, index: int, mount: dict[str, Any]) -> None:
         """Append a volume mount to a container."""
+        self._unchecked.add(Edit.MOUNT)
         path = f"/spec/{where}/{index}/volumeMounts"
         absent = path not in self._mounted_paths and not self._container(where, index).has_mounts
         self._edits.append(_append(path, absent, mount))
@@ -147,6 +155,7 @@ class PodPatch:
 
     def add_volume(self, volume: dict[str, Any]) -> None:
         """Append a volume."""
+        self._unchecked.add(Edit.VOLUME)
         absent = self._pod.volume_count is None and not self._added_volumes
         self._edits.append(_append("/spec/volumes", absent, volume))
         self._added_volumes += 1
@@ -156,6 +165,7 @@ class PodPatch:
 
         `restartPolicy: Never` applies to exit codes that match no rule.
         """
+        self._unchecked.add(Edit.RESTART_RULES)
         path = f"/spec/initContainers/{index}"
         self._edits.append(_add(f"{path}/restartPolicy", "Never"))
         self._edits.append(_add(f"{path}/restartPolicyRules", rules))
@@ -163,22 +173,37 @@ class PodPatch:
 
     def put_init_container(self, container: dict[str, Any], before: int | None) -> None:
         """Insert an init container before the one at `before`, or at the end."""
+        self._unchecked.add(Edit.INIT_CONTAINER)
         count = len(self._pod.init_containers or ())
         target = count if before is None else before
         self._placement = _Placement(target, container=container)
 
     def move_init_container(self, index: int, before: int | None) -> None:
         """Move the init container at `index` before the one at `before`, or to the end."""
+        self._unchecked.add(Edit.INIT_CONTAINER)
         count = len(self._pod.init_containers or ())
         self._placement = _Placement(count - 1 if before is None else before, source=index)
 
     def put_init_container_first(self, container: dict[str, Any]) -> None:
         """Insert an init container before all others."""
+        self._unchecked.add(Edit.INIT_CONTAINER)
         self._first_init_container = container
 
     def move_init_container_first(self, index: int) -> None:
         """Move the init container at `index` before all others."""
+        self._unchecked.add(Edit.INIT_CONTAINER)
         self._moved_first = index
+
+    def check_declared(self, edits: Collection[Edit], fields: Collection[str]) -> None:
+        """Raise PatchError if an edit since the last call is not of these kinds and fields.
+
+        A caller that applies a remedy passes what the remedy declares.
+        """
+        undeclared = self._unchecked.difference(edits, fields)
+        if undeclared:
+            listed = ", ".join(sorted(undeclared))
+            raise PatchError(f"patch self-check failed: undeclared edits: {listed}")
+        self._unchecked.clear()
 
     @property
     def settled_fingerprint(self) -> str:

@@ -28,6 +28,7 @@ from tests.support.factories import (
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.handler import Answer, UnreadableReviewError
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.patch.edits import Edit
 from webhook.core.patch.verify import PatchError
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
@@ -279,6 +280,16 @@ def test_a_patch_that_fails_the_self_check_is_not_sent(
     answer, _ = unpatched(review(pod(QUICK)), view(policy()))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.INTERNAL_ERROR]
     assert isinstance(answer.error, PatchError)
+
+
+def test_a_patch_with_an_undeclared_edit_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    undeclared = replace(REMEDIES["postInitSleep"], edits=frozenset({Edit.COMMAND}))
+    monkeypatch.setitem(REMEDIES, "postInitSleep", undeclared)
+    answer, _ = unpatched(review(pod(QUICK)), view(policy()))
+    assert [o.reason for o in answer.decision.outcomes] == [Reason.INTERNAL_ERROR]
+    assert "undeclared edits: InitContainer, Mount, Volume" in str(answer.error)
+    in_shell = container("prepare", "/bin/sh", "-c", "x")
+    assert ask(review(pod(in_shell)), view(policy()))[0].decision.operations
 
 
 def test_an_unusual_quantity_is_copied_unchanged() -> None:

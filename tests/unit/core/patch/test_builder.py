@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jsonpatch
@@ -18,7 +19,9 @@ from tests.support.patches import (
     applied,
     patch_of,
 )
-from webhook.core.patch.builder import escape
+from webhook.core.patch.builder import PodPatch, escape
+from webhook.core.patch.edits import Edit
+from webhook.core.patch.verify import PatchError
 
 
 @pytest.mark.parametrize(
@@ -206,3 +209,34 @@ def test_a_selinux_change_policy_is_set_in_any_security_context(security: Any) -
         **had,
         "seLinuxChangePolicy": "Recursive",
     }
+
+
+EDITS: dict[str, Callable[[PodPatch], None]] = {
+    Edit.ANNOTATION: lambda patch: patch.annotate(OWN, "p/r"),
+    Edit.COMMAND: lambda patch: patch.wrap("containers", 0, ["w"]),
+    Edit.MOUNT: lambda patch: patch.add_mount("containers", 0, {"name": HELPER}),
+    Edit.VOLUME: lambda patch: patch.add_volume({"name": HELPER}),
+    Edit.INIT_CONTAINER: lambda patch: patch.put_init_container({"name": GATE}, None),
+    Edit.RESTART_RULES: lambda patch: patch.set_restart_rules(0, []),
+    RUNTIME_CLASS: lambda patch: patch.set_field(RUNTIME_CLASS, "fast"),
+    "image command": lambda patch: patch.wrap_image_command("containers", 0, ["w"], ["c"], []),
+    "first": lambda patch: patch.put_init_container_first({"name": HELPER}),
+    "move": lambda patch: patch.move_init_container(0, None),
+    "move first": lambda patch: patch.move_init_container_first(0),
+}
+KINDS = {
+    "image command": Edit.COMMAND,
+    **dict.fromkeys(("first", "move", "move first"), Edit.INIT_CONTAINER),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_undeclared_edit_is_refused(name: str) -> None:
+    kind = KINDS.get(name, name)
+    edits, fields = set(Edit), {RUNTIME_CLASS, CHANGE_POLICY}
+    patch = patch_of(pod(container("a", "x")))
+    EDITS[name](patch)
+    with pytest.raises(PatchError, match=f"undeclared edits: {kind}$"):
+        patch.check_declared(edits - {kind}, fields - {kind})
+    patch.check_declared(edits, fields)
+    patch.check_declared(set(), set())
