@@ -105,21 +105,11 @@ class Nodes:
 
         This is the question of `when: NodesNeedIt`. If no known node fits, return True. Such a pod
         waits for a node that podsettle does not know, for example from an autoscaler. A needless
-        remedy costs less than the defect.
+        remedy costs less than the defect. Return True as well if the catalogue has no defect that
+        the remedy cures, because its purpose is not known.
         """
-        return any_node_fits(self.needing(remedy), pod) or not any_node_fits(self.all, pod)
-
-    def may_lose_exit_codes(self, pod: SpecFields) -> bool:
-        """Return whether the pod could land on a node that reports 255 for quick containers."""
-        return self.need("postInitSleep", pod)
-
-    def may_run_cri_o(self, pod: SpecFields) -> bool:
-        """Return whether the pod could land on a CRI-O node."""
-        return self.need("skipSELinuxRelabel", pod)
-
-    def may_lack_volatile_mounts(self, pod: SpecFields) -> bool:
-        """Return whether the pod could land on a node that may not make volatile mounts."""
-        return self.need("runtimeClass", pod)
+        affected = self._by_remedy.get(remedy)
+        return affected is None or any_node_fits(affected, pod) or not any_node_fits(self.all, pod)
 
     def mount_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether every node that the pod could land on certainly mounts image volumes.

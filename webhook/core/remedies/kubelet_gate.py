@@ -57,8 +57,8 @@ class KubeletGate(StrictModel):
     )
 
 
-# On an affected CRI-O the gate itself may end too quickly, so the helper keeps it alive for the
-# default minimum lifetime of postInitSleep.
+# The gate itself may end too quickly for a node that needs postInitSleep, so the helper keeps it
+# alive for the default minimum lifetime of that remedy.
 _COMMAND_ON_AFFECTED_NODES = [HELPER_IN_IMAGE, "--min-lifetime", "500ms", "--", HELPER_IN_IMAGE]
 
 
@@ -132,8 +132,8 @@ def _gate_container(
 ) -> dict[str, Any]:
     """Return the init container that waits for the kubelet's certificate."""
     template = next(iter(pod.containers or ()), None)
-    loses_exit_codes = context.cluster.nodes.may_lose_exit_codes(
-        context.spec_with_runtime_class(pod, patch)
+    may_be_too_quick = context.cluster.nodes.need(
+        "postInitSleep", context.spec_with_runtime_class(pod, patch)
     )
     host_ip_variable = {
         "name": "HOST_IP",
@@ -141,7 +141,7 @@ def _gate_container(
     }
     return {
         **injected_container(KUBELET_GATE, context.cluster.linger_image or "", pod, template),
-        "command": _COMMAND_ON_AFFECTED_NODES if loses_exit_codes else [HELPER_IN_IMAGE],
+        "command": _COMMAND_ON_AFFECTED_NODES if may_be_too_quick else [HELPER_IN_IMAGE],
         "args": ["wait-kubelet", "--timeout", format_duration(settings.timeout)],
         "env": [host_ip_variable],
     }

@@ -1,8 +1,8 @@
 """postInitSleep: keep containers that end quickly alive until CRI-O has read their state.
 
 CRI-O asks for a container's state right after the start. If the container's first process has ended
-by then, CRI-O reports exit code 255 (cri-o issue 9840; `webhook.core.defects.versions` lists the
-releases with the fix). So the remedy gives that process a minimum lifetime: a wrapper runs the
+by then, CRI-O reports exit code 255 (cri-o issue 9840; webhook/core/defects/cri-o-9840.yaml lists
+the releases with the fix). So the remedy gives that process a minimum lifetime: a wrapper runs the
 command, sleeps for the rest of the time, and exits with the command's exit code.
 """
 
@@ -156,8 +156,8 @@ def apply(
         reason = _exclusion_reason(pod, container_list, container)
         if reason is None and settings.when == "NodesNeedIt":
             if nodes_need_it is None:
-                nodes_need_it = context.cluster.nodes.may_lose_exit_codes(
-                    context.spec_with_runtime_class(pod, patch)
+                nodes_need_it = context.cluster.nodes.need(
+                    "postInitSleep", context.spec_with_runtime_class(pod, patch)
                 )
             reason = None if nodes_need_it else Reason.NOT_NEEDED
         if reason is not None:

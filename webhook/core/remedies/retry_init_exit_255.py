@@ -79,19 +79,17 @@ def apply(
     ]
     if not named_containers:
         return
-    spec = context.spec_with_runtime_class(pod, patch)
+    spec, nodes = context.spec_with_runtime_class(pod, patch), context.cluster.nodes
     for index, container in named_containers:
         outcome = _skip_outcome(pod, container)
         if outcome is not None:
             yield outcome
-        elif settings.when == "NodesNeedIt" and not context.cluster.nodes.may_lose_exit_codes(spec):
+        elif settings.when == "NodesNeedIt" and not nodes.need("retryInitExit255", spec):
             yield Outcome(Reason.NOT_NEEDED, container=container.name)
         elif not context.server_is_at_least(RESTART_RULES_ON_BY_DEFAULT):
             message = context.version_message(RESTART_RULES_ON_BY_DEFAULT)
             yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
-        elif context.cluster.nodes.may_lack_restart_rules(
-            spec, among_all=settings.when == "Always"
-        ):
+        elif nodes.may_lack_restart_rules(spec, among_all=settings.when == "Always"):
             message = "needs Kubernetes 1.35 or later; the kubelet of a node is older"
             yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
         else:

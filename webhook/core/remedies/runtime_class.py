@@ -46,8 +46,8 @@ def apply(
         return
     # The check covers the nodes on which the pod could land without the class, because the nodes of
     # the class may all be free of the defect.
-    if settings.when == "NodesNeedIt" and not context.cluster.nodes.may_lack_volatile_mounts(
-        context.spec_with_runtime_class(pod, patch)
+    if settings.when == "NodesNeedIt" and not context.cluster.nodes.need(
+        "runtimeClass", context.spec_with_runtime_class(pod, patch)
     ):
         message = (
             "every node that the pod could land on runs CRI-O 1.22 or later, which makes "

@@ -76,8 +76,8 @@ def apply(
     if not missing_annotations and not class_missing:
         yield Outcome(Reason.ALREADY_SETTLED)
         return
-    if settings.when == "NodesNeedIt" and not context.cluster.nodes.may_run_cri_o(
-        context.spec_with_runtime_class(pod, patch, class_name)
+    if settings.when == "NodesNeedIt" and not context.cluster.nodes.need(
+        "skipSELinuxRelabel", context.spec_with_runtime_class(pod, patch, class_name)
     ):
         message = "no node that the pod could land on runs CRI-O"
         yield Outcome(Reason.NOT_NEEDED, message=message)

@@ -150,17 +150,19 @@ def test_a_pod_with_a_node_name_fits_only_that_node() -> None:
 
 
 def test_without_known_nodes_a_pod_may_lose_exit_codes_and_gets_no_image_volume() -> None:
-    assert nodes().may_lose_exit_codes(spec())
+    assert nodes().need("postInitSleep", spec())
     assert not nodes().mount_image_volumes(spec())
 
 
 def test_one_affected_node_that_fits_the_pod_is_enough() -> None:
     mixed = nodes(node("a", AFFECTED, labels={"os": "old"}), node("b", CURED, labels={"os": "new"}))
-    assert mixed.may_lose_exit_codes(spec())
-    assert mixed.may_lose_exit_codes(spec(nodeSelector={"os": "old"}))
-    assert not mixed.may_lose_exit_codes(spec(nodeSelector={"os": "new"}))
-    assert not mixed.may_lose_exit_codes(spec(nodeName="b"))
-    assert not nodes(node("b", CURED), node("c", "containerd://1.7.0")).may_lose_exit_codes(spec())
+    assert mixed.need("postInitSleep", spec())
+    assert mixed.need("postInitSleep", spec(nodeSelector={"os": "old"}))
+    assert not mixed.need("postInitSleep", spec(nodeSelector={"os": "new"}))
+    assert not mixed.need("postInitSleep", spec(nodeName="b"))
+    assert not nodes(node("b", CURED), node("c", "containerd://1.7.0")).need(
+        "postInitSleep", spec()
+    )
 
 
 def test_nodes_are_grouped_by_the_remedies_that_they_need() -> None:
@@ -177,6 +179,7 @@ def test_nodes_are_grouped_by_the_remedies_that_they_need() -> None:
         "seLinuxChangePolicy": ["b"],
     }
     assert mixed.needing("noSuchRemedy") == ()
+    assert mixed.need("noSuchRemedy", spec())
 
 
 def test_node_with_any_defect_that_a_remedy_cures_needs_the_remedy() -> None:
@@ -216,10 +219,10 @@ def test_only_nodes_that_match_selector_and_affinity_count() -> None:
         ({"nodeName": "unknown"}, True, True),
         ({"nodeSelector": {"runtime": "new"}}, True, True),
     ):
-        assert mixed.may_run_cri_o(spec(**wanted)) is on_cri_o, wanted
-        assert mixed.may_lack_volatile_mounts(spec(**wanted)) is on_other, wanted
-    assert nodes().may_run_cri_o(spec())
-    assert nodes().may_lack_volatile_mounts(spec())
+        assert mixed.need("skipSELinuxRelabel", spec(**wanted)) is on_cri_o, wanted
+        assert mixed.need("runtimeClass", spec(**wanted)) is on_other, wanted
+    assert nodes().need("skipSELinuxRelabel", spec())
+    assert nodes().need("runtimeClass", spec())
 
 
 def test_image_volumes_are_certain_only_if_every_fitting_node_mounts_them() -> None:
@@ -259,7 +262,7 @@ NOWHERE = [{"nodeName": "new"}, {"nodeSelector": {"pool": "new"}}]
 
 @pytest.mark.parametrize("placed", NOWHERE)
 def test_a_pod_that_fits_no_known_node_may_lose_exit_codes(placed: dict[str, Any]) -> None:
-    assert nodes(node("n", CURED)).may_lose_exit_codes(spec(**placed))
+    assert nodes(node("n", CURED)).need("postInitSleep", spec(**placed))
 
 
 @pytest.mark.parametrize("placed", NOWHERE)
