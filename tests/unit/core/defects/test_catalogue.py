@@ -31,11 +31,6 @@ def test_files_name_only_known_remedies() -> None:
     compile_defects.check_remedies(files, known)
 
 
-def test_every_remedy_cures_a_defect_of_the_catalogue() -> None:
-    known = {field.alias or name for name, field in Remedies.model_fields.items()}
-    assert known <= {remedy for defect in DEFECTS for remedy in defect.remedies}
-
-
 def test_every_page_of_a_defect_shows_the_text_of_its_symptom() -> None:
     """A person searches for the message, so the page has to contain it."""
     for defect in DEFECTS:

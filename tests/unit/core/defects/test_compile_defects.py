@@ -11,6 +11,7 @@ import yaml
 
 from docs.compile_defects import CatalogueError, check_remedies, module_text, parse_file, read_files
 from tests.support.defects import defect_document, entry
+from tests.support.paths import ROOT
 from webhook.core.defects.catalogue import DEFECTS
 
 Json = dict[str, Any]
@@ -93,6 +94,13 @@ def test_line_in_an_error_is_the_line_of_the_value() -> None:
     number = next(n for n, line in enumerate(lines, start=1) if "1.34.9" in line)
     changed = "\n".join(lines).replace("1.34.9", "1.34").encode()
     assert messages(changed)[0].startswith(f"made-up.yaml:{number}: affected[0].fixed[1].release:")
+
+
+def test_error_in_contributing_is_the_one_of_that_file() -> None:
+    source = "webhook/core/defects/cri-o-9840.yaml"
+    changed = (ROOT / source).read_text(encoding="utf-8").replace(": 1.34.9", ': "1.34"')
+    (message,) = messages(changed.encode(), source)
+    assert f"\n{message}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def test_missing_key_is_named() -> None:
