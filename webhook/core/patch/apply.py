@@ -58,18 +58,20 @@ def _apply(document: Any, operation: dict[str, Any]) -> None:
     """Apply one operation. If it does not apply, raise KeyError, IndexError, TypeError or
     ApplyError."""
     name, path = operation["op"], operation["path"]
-    if name == "move":
+    if name == "add" or name == "replace":
+        value = operation["value"]
+    elif name == "move":
         source = operation["from"]
         if path.startswith(f"{source}/"):
             raise ApplyError("the target is a part of the moved value")
-        value = _take(document, source, remove=path != source)
-        if path == source:
-            return
-    elif name == "add" or name == "replace":
-        value = operation["value"]
+        # If both paths are equal, the value is put back.
+        value = _take(document, source)
     else:
         raise ApplyError("only add, replace and move are supported")
-    parent, key, index = _locate(document, path)
+    parents, key, index = _parse_pointer(path)
+    parent = document
+    for parent_key, parent_index in parents:
+        parent = parent[parent_key if type(parent) is dict else parent_index]
     if type(parent) is dict:
         if name == "replace" and key not in parent:
             raise KeyError(key)
@@ -86,22 +88,17 @@ def _apply(document: Any, operation: dict[str, Any]) -> None:
         parent.insert(index, value)
 
 
-def _take(document: Any, path: str, *, remove: bool) -> Any:
-    """Return the value at a path, and remove it if `remove` is true. Raises as `_apply` does."""
-    parent, key, index = _locate(document, path)
-    if type(parent) is dict:
-        return parent.pop(key) if remove else parent[key]
-    if type(parent) is list:
-        return parent.pop(index) if remove else parent[index]
-    raise TypeError
-
-
-def _locate(document: Any, path: str) -> tuple[Any, str, Any]:
-    """Return the parent of a location, and the location's key and index in it."""
+def _take(document: Any, path: str) -> Any:
+    """Remove the value at a path from the document, and return it. Raises as `_apply` does."""
     parents, key, index = _parse_pointer(path)
+    parent = document
     for parent_key, parent_index in parents:
-        document = document[parent_key if type(document) is dict else parent_index]
-    return document, key, index
+        parent = parent[parent_key if type(parent) is dict else parent_index]
+    if type(parent) is dict:
+        return parent.pop(key)
+    if type(parent) is list:
+        return parent.pop(index)
+    raise ApplyError("the parent is neither an object nor an array")
 
 
 class _Pointer(NamedTuple):
