@@ -25,7 +25,8 @@ def measure(run: Run) -> ReportTable:
         "Only one policy matches. Of the others, half select other namespaces by label, and half "
         "select other pods by label in every namespace.",
         "The pods of a row are of one template, so podsettle caches the decision on the first one. "
-        "It does not cache decisions on reviews above 64 KiB, such as those of 250 KB pods.",
+        "It does not cache decisions whose key and answer exceed 32 KiB, such as those on pods "
+        "with 40 init containers.",
         "For the rows about policies and namespaces, each round starts new servers.",
         "Large pods have up to 20 containers with their mounts. Environment variables fill the "
         "remaining bytes.",

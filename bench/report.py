@@ -27,6 +27,7 @@ def as_json(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) ->
             {
                 "what": verdict.target.description,
                 "bound": verdict.target.bound,
+                "aim": verdict.target.aim,
                 "at least": verdict.target.at_least,
                 "unit": verdict.target.unit,
                 "verdict": verdict.result,
@@ -103,14 +104,15 @@ def _result_table(part: ReportTable) -> Cells:
 
 
 def _target_table(parts: Mapping[str, ReportTable]) -> Cells:
-    table: Cells = [["", "target", "measured", "result"]]
+    table: Cells = [["", "target", "aim", "measured", "result"]]
     for verdict in evaluate_targets(parts):
         target = verdict.target
         bound = f"{'≥' if target.at_least else '≤'} {format_value(target.bound, target.unit)}"
+        aim = "" if target.aim is None else format_value(target.aim, target.unit)
         measured = ""
         if verdict.measurement:
             measured = format_measurement(Measurement(verdict.measurement.values, target.unit))
-        table.append([target.description, bound, measured, verdict.result])
+        table.append([target.description, bound, aim, measured, verdict.result])
     return table
 
 

@@ -15,7 +15,7 @@ from bench.run import CONNECTIONS, Run
 from bench.servers import Server, check_answers, serve_agnhost, serve_echo, serve_podsettle
 
 NAME = "throughput"
-UNCACHED = "podsettle, no two pods alike"
+UNLIKE = "podsettle, no two pods alike"
 # On an idle machine, a server under full load uses more of its core.
 _MIN_CORE_SHARE = 0.95
 _GENERATOR_DELAY = "generator delay, p99"
@@ -42,13 +42,13 @@ def measure(run: Run) -> ReportTable:
         servers = {server.name: server for server in (ours, echo, go)}
         check_answers(ours, bodies, is_patched)
         check_answers(go, bodies, is_allowed)
-        uncached = reviews.distinct_templates()
-        check_answers(ours, uncached, is_patched)
+        unlike = reviews.distinct_templates()
+        check_answers(ours, unlike, is_patched)
         for connections in (CONNECTIONS, 1):
             run.log_progress(f"throughput: {', '.join(servers)}; connections: {connections}")
             contenders = {name: (server, files) for name, server in servers.items()}
             if connections == CONNECTIONS:
-                contenders[UNCACHED] = (ours, run.write_reviews("uncached", uncached))
+                contenders[UNLIKE] = (ours, run.write_reviews("unlike", unlike))
             rows = run.measure_throughput(contenders, connections)
             for name, figures in rows.items():
                 part.rows[row(name, connections)] = figures
@@ -60,8 +60,8 @@ def measure(run: Run) -> ReportTable:
         f"The load is {len(bodies)} different reviews of {size:.0f} bytes on average, sent in "
         f"turn. podsettle answers each with a patch. An answer has {len(answer)} bytes.",
         "All pods are of one Tekton Task, so podsettle caches the decision on the first one. In "
-        f"the row 'no two pods alike', the pods are of {len(uncached):,} templates, which is more "
-        "than the cache holds.",
+        f"the row 'no two pods alike', the pods are of {len(unlike):,} templates, which is more "
+        "than the cache holds. So podsettle decides on each of them.",
         "The echo sends an answer of the same size and does not decode the review. agnhost decodes "
         "the pod and answers without a patch.",
     ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
-from bench import reviews
+from bench import core, reviews
+from bench.errors import BenchError
 from tests.support.factories import SETTINGS, policy, view
 from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit
 from webhook.core.admission.review import decode_review
 from webhook.core.pod_facts import facts_of
@@ -43,14 +47,25 @@ def test_init_containers_have_unique_names() -> None:
     assert len({container.name for container in containers}) == 40
 
 
-def test_pods_of_distinct_templates_exceed_the_decision_cache() -> None:
+def decide_with(cache: DecisionCache) -> Callable[[bytes], Decision]:
+    return lambda body: admit(body, SEEN.policies, SEEN, SETTINGS, cache=cache).decision
+
+
+def test_each_pod_of_a_distinct_template_misses_the_cache_and_is_patched() -> None:
     cache = DecisionCache()
-    bodies = reviews.distinct_templates()
-    first, *_ = [
-        admit(body, SEEN.policies, SEEN, SETTINGS, cache=cache).decision for body in bodies
-    ]
-    assert first.operations
-    assert admit(bodies[0], SEEN.policies, SEEN, SETTINGS, cache=cache).decision is not first
+    core.require_misses(decide_with(cache), reviews.distinct_templates())
+    assert len(cache) < reviews.DISTINCT_TEMPLATES / 2
+
+
+def test_pods_of_one_template_are_rejected_where_each_must_miss_the_cache() -> None:
+    with pytest.raises(BenchError, match="64 were found in the cache and 0 were not patched"):
+        core.require_misses(decide_with(DecisionCache()), reviews.variants(reviews.tekton()))
+
+
+def test_pods_without_a_patch_are_rejected_where_each_must_be_patched() -> None:
+    bodies = reviews.variants(reviews.in_namespace("kube-system"), 2)
+    with pytest.raises(BenchError, match="0 were found in the cache and 2 were not patched"):
+        core.require_misses(decide_with(DecisionCache()), bodies)
 
 
 def test_variants_have_the_same_cache_key() -> None:
