@@ -1,9 +1,9 @@
 """The self-check of a patch: whether it applies and makes only changes that podsettle may make.
 
-Every patch is checked before it is answered or cached. `jsonpatch` applies the operations to a copy
-of the part of the pod that they may touch. In this part a text, such as the name of a container,
-stands for a value that the patch does not touch. An operation that names a path inside such a value
-does not apply.
+Every patch is checked before it is answered or cached. The operations are applied to a copy of the
+part of the pod that they may touch. In this part a text, such as the name of a container, stands
+for a value that the patch does not touch. An operation that names a path inside such a value does
+not apply.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import jsonpatch
 import msgspec
 
 from webhook.core.constants import HELPER, KUBELET_GATE, OWN_ANNOTATIONS, OWN_CONTAINERS
+from webhook.core.patch.apply import ApplyError, apply_operations
 
 Operation: TypeAlias = dict[str, Any]
 """One RFC 6902 operation, ready to be encoded."""
@@ -33,8 +33,8 @@ def verify_operations(
     """
     after = msgspec.to_builtins(before)
     try:
-        jsonpatch.apply_patch(after, operations, in_place=True)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
+        apply_operations(after, operations)
+    except ApplyError as error:
         raise PatchError(f"patch self-check failed: the patch does not apply: {error}") from error
     verify_patch(before, after, settable_fields)
 

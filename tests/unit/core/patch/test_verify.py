@@ -140,7 +140,7 @@ def test_an_operation_inside_a_value_without_edits_does_not_apply(operation: Jso
         {"op": "add", "path": "/spec/containers", "value": []},
         {"op": "add", "path": "/spec/containers/-", "value": {"name": "x"}},
         {"op": "replace", "path": "/spec/volumes/0", "value": {"name": "v"}},
-        {"op": "remove", "path": "/spec/volumes/0"},
+        {"op": "move", "from": "/spec/volumes/0", "path": "/spec/x"},
         {"op": "add", "path": "/spec/securityContext", "value": {}},
         {"op": "add", "path": "/spec/affinity", "value": {}},
         {"op": "add", "path": "/spec/securityContext/fsGroup", "value": 1},
@@ -150,6 +150,13 @@ def test_an_operation_that_replaces_a_value_without_edits_is_rejected(operation:
     part: Json = {"spec": {"containers": ["main"], "volumes": [""], "securityContext": {"a": 1}}}
     with pytest.raises(PatchError, match="would change"):
         verify_operations(part, [operation], SETTABLE_FIELDS)
+
+
+@pytest.mark.parametrize("name", ["remove", "copy", "test"])
+def test_an_operation_that_the_builder_never_makes_is_rejected(name: str) -> None:
+    operation = {"op": name, "path": "/spec/volumes/0", "from": "/spec/volumes/0", "value": ""}
+    with pytest.raises(PatchError, match="does not apply"):
+        verify_operations({"spec": {"volumes": [""]}}, [operation], SETTABLE_FIELDS)
 
 
 def test_the_self_check_changes_neither_the_operations_nor_the_received_part() -> None:
