@@ -56,34 +56,28 @@ def verify_patch(
     If podsettle wraps the entrypoint of an image, `before` must contain the entrypoint and its
     arguments as if the pod had set them. The check compares them with `after`.
     """
+    _require(after.keys() <= _TOP_LEVEL_KEYS, "top-level keys")
+    _check_metadata(before.get("metadata", {}), after.get("metadata", {}))
     old, new = before["spec"], after["spec"]
-    _require(after.keys() <= {"metadata", "spec"}, "top-level keys")
-    old_metadata, new_metadata = before.get("metadata", {}), after.get("metadata", {})
-    _require(new_metadata.keys() <= {"annotations"}, "metadata")
-    _require(
-        _foreign_annotations(old_metadata.get("annotations"))
-        == _foreign_annotations(new_metadata.get("annotations")),
-        "foreign annotations",
-    )
     _check_fields("/spec", old, new, settable_fields)
     _check_volumes(old.get("volumes", []), new.get("volumes", []))
-    old_inits, new_inits = old.get("initContainers", []), new.get("initContainers", [])
-    _check_podsettle_init_containers(old_inits, new_inits)
-    _check_containers(
-        _without_podsettle_containers(old_inits),
-        _without_podsettle_containers(new_inits),
-        may_restart=True,
-    )
-    _check_containers(old.get("containers", []), new.get("containers", []))
+    _check_init_containers(old.get("initContainers", []), new.get("initContainers", []))
+    _check_containers(old.get("containers", []), new.get("containers", []), may_restart=False)
 
 
-def _foreign_annotations(annotations: dict[str, str] | None) -> dict[str, str]:
-    """Return the annotations that are not podsettle's."""
-    return {k: v for k, v in (annotations or {}).items() if k not in OWN_ANNOTATIONS}
-
-
+_TOP_LEVEL_KEYS = frozenset({"metadata", "spec"})
+_METADATA_KEYS = frozenset({"annotations"})
 _CHECKED_LISTS = frozenset({"/spec/volumes", "/spec/initContainers", "/spec/containers"})
 """The lists that have checks of their own."""
+
+
+def _check_metadata(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Check that only podsettle's own annotations are changed."""
+    _require(new.keys() <= _METADATA_KEYS, "metadata")
+    received, patched = old.get("annotations") or {}, new.get("annotations") or {}
+    for key in received.keys() | patched.keys():
+        if key not in OWN_ANNOTATIONS:
+            _require(received.get(key) == patched.get(key), "foreign annotations")
 
 
 def _check_fields(
@@ -96,16 +90,14 @@ def _check_fields(
         if field in _CHECKED_LISTS:
             continue
         present = old.get(key)
-        if present is None and field in settable_fields:
+        if present == value or (present is None and field in settable_fields):
             continue
-        if isinstance(value, dict):
+        if present is None:
             inner = f"{field}/"
-            _require(
-                present is not None or any(f.startswith(inner) for f in settable_fields), field
-            )
-            _check_fields(field, present or {}, value, settable_fields)
-        else:
-            _require(present == value, field)
+            _require(any(path.startswith(inner) for path in settable_fields), field)
+            present = {}
+        _require(isinstance(value, dict) and isinstance(present, dict), field)
+        _check_fields(field, present, value, settable_fields)
 
 
 def _check_volumes(old: list[Any], new: list[Any]) -> None:
@@ -113,83 +105,107 @@ def _check_volumes(old: list[Any], new: list[Any]) -> None:
     _require(_is_append(old, new), "volumes")
     if len(new) > len(old):
         # The names of the pod's other volumes are unknown here.
-        _require(_name_of(new[-1]) == HELPER, "volumes")
-        _require(all(_name_of(volume) != HELPER for volume in old), "volumes")
+        names = _names_of(new)
+        _require(names.pop() == HELPER and HELPER not in names, "volumes")
 
 
-def _check_podsettle_init_containers(old: list[Any], new: list[Any]) -> None:
-    """Check that podsettle's init containers are unchanged or inserted once, the helper first."""
-    for name in OWN_CONTAINERS:
-        before, after = ([c for c in inits if _name_of(c) == name] for inits in (old, new))
-        _require(after == before if before else len(after) <= 1, f"init container {name}")
-    # The helper keeps its index or moves to index 0. The kubelet gate may stand before the helper,
-    # so indices are counted without the gate.
-    old_indices, new_indices = _helper_indices(old), _helper_indices(new)
-    _require(new_indices in ([], [0], old_indices), "place of the helper")
+def _check_init_containers(old: list[Any], new: list[Any]) -> None:
+    """Check the changes of init containers.
+
+    podsettle's own are unchanged or inserted once, the helper first.
+    """
+    old_names, new_names = _names_of(old), _names_of(new)
+    for own in OWN_CONTAINERS:
+        if own in old_names:
+            received, patched = _select(own, old, old_names), _select(own, new, new_names)
+            _require(received == patched, "an init container of podsettle")
+        else:
+            _require(new_names.count(own) <= 1, "an init container of podsettle")
+    if HELPER in new_names:
+        indices = _helper_indices(new_names)
+        _require(indices == [0] or indices == _helper_indices(old_names), "place of the helper")
+    _check_containers(_without_own(old, old_names), _without_own(new, new_names), may_restart=True)
 
 
-def _helper_indices(containers: list[Any]) -> list[int]:
-    """Return the indices of the containers with the helper's name, counted without the gate."""
-    names = [name for name in map(_name_of, containers) if name != KUBELET_GATE]
-    return [index for index, name in enumerate(names) if name == HELPER]
+def _select(own: str, items: list[Any], names: list[str]) -> list[Any]:
+    """Return the containers with a name."""
+    return [item for item, name in zip(items, names, strict=True) if name == own]
 
 
-def _without_podsettle_containers(containers: list[Any]) -> list[Any]:
-    return [container for container in containers if _name_of(container) not in OWN_CONTAINERS]
+def _without_own(items: list[Any], names: list[str]) -> list[Any]:
+    """Return the containers that are not podsettle's."""
+    return [item for item, name in zip(items, names, strict=True) if name not in OWN_CONTAINERS]
 
 
-def _check_containers(old: list[Any], new: list[Any], *, may_restart: bool = False) -> None:
+def _helper_indices(names: list[str]) -> list[int]:
+    """Return the indices of the containers with the helper's name.
+
+    The helper keeps its index or moves to index 0. The kubelet gate may stand before it, so
+    indices are counted without the gate.
+    """
+    counted = [name for name in names if name != KUBELET_GATE]
+    return [index for index, name in enumerate(counted) if name == HELPER]
+
+
+def _check_containers(old: list[Any], new: list[Any], *, may_restart: bool) -> None:
     """Check the changes of containers that are not podsettle's.
 
     `may_restart` says whether a patch may set restart rules on the containers.
     """
-    _require(list(map(_name_of, old)) == list(map(_name_of, new)), "names of containers")
+    _require(len(old) == len(new), "names of containers")
     for before, after in zip(old, new, strict=True):
-        name = _name_of(before)
-        if isinstance(before, str):
-            _require(before == after, f"container {name}")
-            continue
-        _require(after.keys() <= _CHECKED_KEYS, f"container {name}")
-        _check_restart_policy(before, after, may_restart=may_restart)
-        _require(before.get("args") == after.get("args"), f"args of {name}")
-        command, wrapped = before.get("command"), after.get("command")
-        if wrapped is None or command is None:
-            _require(wrapped is command, f"command of {name}")
-        else:
-            _require(wrapped[len(wrapped) - len(command) :] == command, f"command of {name}")
-        _require(
-            _is_append(before.get("volumeMounts", []), after.get("volumeMounts", [])),
-            f"mounts of {name}",
-        )
+        if before != after:
+            _check_container(before, after, may_restart)
 
 
-_RESTART_KEYS = frozenset({"restartPolicy", "restartPolicyRules"})
-_CHECKED_KEYS = frozenset({"name", "command", "args", "volumeMounts"}) | _RESTART_KEYS
+def _check_container(before: Any, after: Any, may_restart: bool) -> None:
+    """Check the changes of one container that is not podsettle's."""
+    if isinstance(before, str) or isinstance(after, str):
+        raise _forbidden("a container without edits")
+    name = before["name"]
+    if after["name"] != name:
+        raise _forbidden("names of containers")
+    if not after.keys() <= _CHECKED_KEYS:
+        raise _forbidden(f"container {name}")
+    get_old, get_new = before.get, after.get
+    policy, rules = get_old("restartPolicy"), get_old("restartPolicyRules")
+    if policy != get_new("restartPolicy") or rules != get_new("restartPolicyRules"):
+        newly_set = may_restart and not policy and not rules
+        if not newly_set or get_new("restartPolicy") != "Never":
+            raise _forbidden(f"restartPolicy of {name}")
+    if get_old("args") != get_new("args"):
+        raise _forbidden(f"args of {name}")
+    command, wrapped = get_old("command"), get_new("command")
+    if command is None or wrapped is None:
+        if command is not wrapped:
+            raise _forbidden(f"command of {name}")
+    elif wrapped[len(wrapped) - len(command) :] != command:
+        raise _forbidden(f"command of {name}")
+    if not _is_append(get_old("volumeMounts", []), get_new("volumeMounts", [])):
+        raise _forbidden(f"mounts of {name}")
+
+
+_CHECKED_KEYS = frozenset(
+    {"name", "command", "args", "volumeMounts", "restartPolicy", "restartPolicyRules"}
+)
 """The fields of a container that the checked part of a pod holds. A patch must not add others."""
 
 
-def _check_restart_policy(
-    before: dict[str, Any], after: dict[str, Any], *, may_restart: bool
-) -> None:
-    """Check that the restart fields are unchanged, or set where the container had none."""
-    same = all(before.get(key) == after.get(key) for key in _RESTART_KEYS)
-    had_none = not any(before.get(key) for key in _RESTART_KEYS)
-    newly_set = may_restart and had_none and after.get("restartPolicy") == "Never"
-    _require(same or newly_set, f"restartPolicy of {before['name']}")
+def _names_of(items: list[Any]) -> list[str]:
+    """Return the names of containers or volumes. A text is the name itself."""
+    return [item if type(item) is str else item["name"] for item in items]
 
 
-def _name_of(item: Any) -> str:
-    """Return the name of a container or volume. A text is the name itself."""
-    name: str = item if isinstance(item, str) else item["name"]
-    return name
-
-
-def _is_append(old: list[Any], new: Any) -> bool:
+def _is_append(old: list[Any], new: list[Any]) -> bool:
     """Return whether a list is unchanged or has one more item at its end."""
-    return bool(new[: len(old)] == old and len(new) <= len(old) + 1)
+    return new[: len(old)] == old and len(new) <= len(old) + 1
 
 
 def _require(condition: bool, subject: str) -> None:
     """Raise PatchError if a condition is false. `subject` names the part that would change."""
     if not condition:
-        raise PatchError(f"patch self-check failed: {subject} would change")
+        raise _forbidden(subject)
+
+
+def _forbidden(subject: str) -> PatchError:
+    return PatchError(f"patch self-check failed: {subject} would change")

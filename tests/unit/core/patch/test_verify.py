@@ -144,6 +144,7 @@ def test_an_operation_inside_a_value_without_edits_does_not_apply(operation: Jso
         {"op": "add", "path": "/spec/securityContext", "value": {}},
         {"op": "add", "path": "/spec/affinity", "value": {}},
         {"op": "add", "path": "/spec/securityContext/fsGroup", "value": 1},
+        {"op": "replace", "path": "/spec/securityContext/a", "value": {}},
     ],
 )  # fmt: skip
 def test_an_operation_that_replaces_a_value_without_edits_is_rejected(operation: Json) -> None:
