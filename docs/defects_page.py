@@ -75,8 +75,8 @@ def _section(defect: Defect) -> Iterator[str]:
     yield ""
     if defect.partly is not None:
         yield (
-            f"**Less of it** from [Kubernetes {_line(defect.partly.kubelet)}]({defect.partly.link})"
-            f" on: {defect.partly.message}."
+            f"**From [Kubernetes {_line(defect.partly.kubelet)}]({defect.partly.link}) on**, a "
+            f"part of it is left: {defect.partly.message}."
         )
         yield ""
     yield f"**Remedy.** {_remedies(defect)} {defect.advice}"
