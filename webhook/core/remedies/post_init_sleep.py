@@ -15,12 +15,7 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.constants import (
-    HELPER,
-    HELPER_MOUNT,
-    HELPER_PATH,
-    OWN_CONTAINERS,
-)
+from webhook.core.constants import HELPER, HELPER_MOUNT, HELPER_PATH, OWN_CONTAINERS
 from webhook.core.patch.builder import ContainerList, PodPatch
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import is_sidecar
@@ -31,13 +26,7 @@ from webhook.core.remedies.base import Context, Remedy
 from webhook.core.remedies.helper_delivery import DELIVERY_REASONS, HelperDelivery
 from webhook.core.remedies.image_commands import IMAGE_REASONS, ImageCommand, ImageCommands
 from webhook.core.remedies.service_mesh import MESH_INIT_CONTAINERS
-from webhook.core.types import (
-    ContainerGlob,
-    Delay,
-    StrictModel,
-    compile_globs,
-    format_duration,
-)
+from webhook.core.types import ContainerGlob, Delay, StrictModel, compile_globs, format_duration
 
 _WRAPS_NOTHING = (
     "initContainers and containers are both empty, so nothing is wrapped: leave the remedy out "
@@ -294,18 +283,10 @@ REMEDY = Remedy(
     "exit code 255 for them.",
     settings=PostInitSleep,
     apply=apply,
-    reasons=DELIVERY_REASONS
-    | IMAGE_REASONS
-    | {
-        Reason.APPLIED,
-        Reason.ALREADY_SETTLED,
-        Reason.NATIVE_SIDECAR,
-        Reason.MESH_INIT_CONTAINER,
-        Reason.LONG_RUNNING,
-        Reason.NOT_NEEDED,
-        Reason.NO_SHELL,
-        Reason.INTERACTIVE,
+    reasons=DELIVERY_REASONS | IMAGE_REASONS | {
+        Reason.APPLIED, Reason.ALREADY_SETTLED, Reason.NATIVE_SIDECAR, Reason.MESH_INIT_CONTAINER,
+        Reason.LONG_RUNNING, Reason.NOT_NEEDED, Reason.NO_SHELL, Reason.INTERACTIVE,
     },
     edits=frozenset({Edit.COMMAND, Edit.MOUNT, Edit.VOLUME, Edit.INIT_CONTAINER}),
     hints=hints,
-)
+)  # fmt: skip

@@ -268,9 +268,7 @@ def test_a_long_internal_error_gives_a_short_warning() -> None:
     assert len(warning) == 256
 
 
-def test_a_patch_that_fails_the_self_check_is_not_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_patch_that_fails_the_self_check_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     def intrude(_pod: Any, _settings: Any, _context: Any, patch: Any) -> Iterator[Outcome]:
         patch.put_init_container_first({"name": "intruder"})
         yield Outcome(Reason.APPLIED, container="prepare", changed=True)
@@ -288,8 +286,8 @@ def test_a_patch_with_an_undeclared_edit_is_not_sent(monkeypatch: pytest.MonkeyP
     answer, _ = unpatched(review(pod(QUICK)), view(policy()))
     assert [o.reason for o in answer.decision.outcomes] == [Reason.INTERNAL_ERROR]
     assert "undeclared edits: InitContainer, Mount, Volume" in str(answer.error)
-    in_shell = container("prepare", "/bin/sh", "-c", "x")
-    assert ask(review(pod(in_shell)), view(policy()))[0].decision.operations
+    shell = pod(container("prepare", "/bin/sh", "-c", "x"))
+    assert ask(review(shell), view(policy()))[0].decision.operations
 
 
 def test_an_unusual_quantity_is_copied_unchanged() -> None:
