@@ -19,8 +19,6 @@ from typing import Any, dataclass_transform
 import msgspec
 from msgspec import Raw
 
-from webhook.core.constants import HELPER_MOUNT
-
 UNSET = Raw()
 """The value of an undecoded field that is absent."""
 _NULL = Raw(b"null")
@@ -32,19 +30,6 @@ DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def is_set(raw: Raw) -> bool:
     """Return whether an undecoded field is present and not null."""
     return bool(raw) and raw != _NULL
-
-
-_HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/").encode()
-_BACKSLASH = ord("\\")
-
-
-def may_contain_helper_path(undecoded: bytes) -> bool:
-    """Return whether undecoded mounts or devices may contain a path below the helper's mount path.
-
-    The function does not decode them. It searches their bytes for the name in the helper's mount
-    path. A backslash counts as a match, because a JSON escape can hide the name.
-    """
-    return _HELPER_MOUNT_NAME in undecoded or _BACKSLASH in undecoded
 
 
 # Type checkers do not pass `frozen` on to subclasses without this declaration.

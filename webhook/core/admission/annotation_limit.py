@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 _MAX_ANNOTATIONS_BYTES = 256 * 1024
 """Kubernetes `TotalAnnotationSizeLimitB`: the keys and values of all annotations together."""
@@ -10,17 +10,16 @@ _MAX_CHARACTER_BYTES = 4
 """The maximum number of bytes of one character in UTF-8."""
 
 
-def annotations_fit(received: Mapping[str, str] | None, added: Sequence[tuple[str, str]]) -> bool:
+def annotations_fit(received: Mapping[str, str] | None, added: Mapping[str, str]) -> bool:
     """Return whether the annotations stay below the limit after some are added or replaced."""
     if not added:
         return True
     if not received:
-        return _fits(dict(added))
-    characters = sum(map(len, received)) + sum(map(len, received.values()))
-    characters += sum([len(key) + len(value) for key, value in added])
-    if characters * _MAX_CHARACTER_BYTES <= _MAX_ANNOTATIONS_BYTES:
-        return True
-    return _fits({**received, **dict(added)})
+        return _fits(added)
+    characters = len("".join([*received, *received.values(), *added, *added.values()]))
+    return characters * _MAX_CHARACTER_BYTES <= _MAX_ANNOTATIONS_BYTES or _fits(
+        {**received, **added}
+    )
 
 
 def _fits(annotations: Mapping[str, str]) -> bool:

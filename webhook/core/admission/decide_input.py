@@ -57,7 +57,7 @@ def decide_input(
         patch.verified_operations(plan.settable_fields),
         plan.policies,
         tuple(images.missing),
-        tuple(patch.annotations.items()),
+        patch.annotations,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TypeAlias
 
@@ -32,8 +33,8 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     """The names of the policies that cover the pod."""
     missing_images: tuple[ImageQuery, ...] = ()
     """The images that must be looked up before a better decision is possible."""
-    annotations: tuple[tuple[str, str], ...] = ()
-    """The keys and values of the annotations that the patch sets."""
+    annotations: Mapping[str, str] = {}
+    """The annotations that the patch sets."""
 
     @property
     def warnings(self) -> list[str]:

@@ -278,7 +278,7 @@ def test_the_annotation_limit_counts_the_annotations_that_a_cached_decision_sets
         return [outcome.reason for outcome in decided.outcomes]
 
     cached = decide_cached(cache, pod(container("a", "sh"), annotations={"of": ""}))
-    added = sum(len(key) + len(value) for key, value in cached.annotations)
+    added = sum(len(key) + len(value) for key, value in cached.annotations.items())
     longest = 2**18 - len("of") - added
     assert reasons(longest) == ["Applied"]
     assert reasons(longest + 1) == ["AnnotationsFull"]
