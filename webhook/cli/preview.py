@@ -152,7 +152,7 @@ def preview(
     )
     if source.problems or errors or results.unreadable or not results.previews:
         context.exit(2)
-    if fail_on_change and any(preview.decision.operations for preview in results.previews):
+    if fail_on_change and any(preview.decision.patch for preview in results.previews):
         context.exit(1)
 
 

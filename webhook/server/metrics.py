@@ -64,7 +64,7 @@ class ReviewCounts(Collector):
 
     def count(self, decision: Decision, seconds: float) -> None:
         """Count an answered review, its reasons and its duration."""
-        if decision.operations:
+        if decision.patch:
             self._patched += 1
         else:
             self._unchanged += 1

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.response import encode_patch
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.constants import ANNOTATION_APPLIED, ANNOTATION_SETTLED, ANNOTATION_SKIP
 from webhook.core.images import Images
@@ -54,7 +55,7 @@ def decide_input(
         outcomes += map(_audit_outcome, audited)
     return Decision(
         tuple(outcomes),
-        patch.verified_operations(plan.settable_fields),
+        encode_patch(patch.verified_operations(plan.settable_fields)),
         plan.policies,
         tuple(images.missing),
         patch.annotations,

@@ -10,7 +10,8 @@ import msgspec
 
 from webhook.core.admission.response import (
     audit_annotations_for,
-    encode_response,
+    decode_patch,
+    encode_texts,
     warnings_for,
 )
 from webhook.core.images import ImageQuery
@@ -22,19 +23,27 @@ ReasonCounts: TypeAlias = tuple[tuple[tuple[str, Reason], int], ...]
 
 
 class Decision(msgspec.Struct, frozen=True, dict=True):
-    """The decision about one pod. podsettle allows every pod, unchanged if `operations` is empty.
+    """The decision about one pod. podsettle allows every pod, unchanged if `patch` is empty.
 
     A cached decision answers many reviews, so the texts and JSON derived from it are cached too.
+    The patch is kept in its encoded form only: its operations consist of a hundred objects, which
+    every eviction from the cache would have to free.
     """
 
     outcomes: tuple[Outcome, ...] = ()
-    operations: tuple[Operation, ...] = ()
+    patch: bytes = b""
+    """The patch as the API requires it: JSON in base64."""
     policies: tuple[str, ...] = ()
     """The names of the policies that cover the pod."""
     missing_images: tuple[ImageQuery, ...] = ()
     """The images that must be looked up before a better decision is possible."""
     annotations: Mapping[str, str] = {}
     """The annotations that the patch sets."""
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations of the patch. Each call decodes them."""
+        return decode_patch(self.patch)
 
     @property
     def warnings(self) -> list[str]:
@@ -69,6 +78,6 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
         return any(outcome.reason is Reason.NAMESPACE_UNKNOWN for outcome in self.outcomes)
 
     @cached_property
-    def response_json(self) -> bytes:
-        """A JSON fragment that follows `"allowed":true` in the response."""
-        return encode_response(self.operations, self.warnings, self.audit_annotations)
+    def texts_json(self) -> bytes:
+        """A JSON fragment with the members that follow the patch in the response."""
+        return encode_texts(self.warnings, self.audit_annotations)

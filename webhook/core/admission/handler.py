@@ -136,5 +136,5 @@ def _answer(
     request: Request[Any] | None = None,
     error: Exception | None = None,
 ) -> Answer:
-    body = encode_review(api_version, uid, decision.response_json)
+    body = encode_review(api_version, uid, decision.patch, decision.texts_json)
     return Answer(body, decision, request, error)

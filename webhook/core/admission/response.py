@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from itertools import islice
 
@@ -22,12 +23,9 @@ _MAX_AUDIT_ANNOTATION_CHARACTERS = 10_240
 _encode = msgspec.json.Encoder().encode
 
 
-class _Response(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The fields of an AdmissionResponse beside `uid` and `allowed`."""
+class _Texts(msgspec.Struct, rename="camel", omit_defaults=True):
+    """The fields of an AdmissionResponse that people read."""
 
-    patch_type: str = ""
-    patch: bytes = b""
-    """Encoded as base64, as the API requires."""
     warnings: list[str] = []
     audit_annotations: dict[str, str] = {}
 
@@ -62,30 +60,41 @@ def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
     return annotations
 
 
-def encode_response(
-    operations: Sequence[Operation], warnings: list[str], audit_annotations: dict[str, str]
-) -> bytes:
-    """Return a JSON fragment that follows `"allowed":true` in a response.
+def encode_patch(operations: Sequence[Operation]) -> bytes:
+    """Return a patch as the API requires it: JSON in base64. It is empty without operations."""
+    return b2a_base64(_encode(operations), newline=False) if operations else b""
 
-    The fragment begins with a comma. It is empty if the response has no other fields.
+
+def decode_patch(patch: bytes) -> tuple[Operation, ...]:
+    """Return the operations of an encoded patch."""
+    return tuple(msgspec.json.decode(a2b_base64(patch))) if patch else ()
+
+
+def encode_texts(warnings: list[str], audit_annotations: dict[str, str]) -> bytes:
+    """Return a JSON fragment with the members that follow the patch in a response.
+
+    The fragment begins with a comma. It is empty if there are no texts.
     """
-    response = _Response(warnings=warnings, audit_annotations=audit_annotations)
-    if operations:
-        response.patch_type = "JSONPatch"
-        response.patch = _encode(operations)
-    members = _encode(response)[1:-1]
+    members = _encode(_Texts(warnings, audit_annotations))[1:-1]
     return b"," + members if members else b""
 
 
-def encode_review(api_version: str, uid: str, response_json: bytes) -> bytes:
+def encode_review(api_version: str, uid: str, patch: bytes, texts_json: bytes) -> bytes:
     """Return a whole AdmissionReview that allows the pod.
 
-    `response_json` is a fragment from `encode_response`.
+    `patch` comes from `encode_patch`, and `texts_json` from `encode_texts`.
     """
     prefix = (
         _RESPONSE_PREFIX if api_version is REVIEW_API_VERSION else _response_prefix(api_version)
     )
-    return b"".join((prefix, _encode(uid), b',"allowed":true', response_json, b"}}"))
+    uid_json = _encode(uid)
+    if not patch:
+        return b"".join((prefix, uid_json, _ALLOWED, texts_json, b"}}"))
+    return b"".join((prefix, uid_json, _ALLOWED_WITH_PATCH, patch, b'"', texts_json, b"}}"))
+
+
+_ALLOWED = b',"allowed":true'
+_ALLOWED_WITH_PATCH = _ALLOWED + b',"patchType":"JSONPatch","patch":"'
 
 
 def _response_prefix(api_version: str) -> bytes:

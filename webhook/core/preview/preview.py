@@ -43,10 +43,11 @@ class Preview:
     def diff(self) -> str:
         """The unified diff of the pod as YAML. Empty if nothing changes."""
         title = self.workload.title
-        if not self.decision.operations:
+        operations = self.decision.operations
+        if not operations:
             return ""
-        if len(self.decision.operations) > _MAX_DIFF_OPERATIONS:
-            return f"{title}: {len(self.decision.operations)} operations; see the patch\n"
+        if len(operations) > _MAX_DIFF_OPERATIONS:
+            return f"{title}: {len(operations)} operations; see the patch\n"
         if not _has_at_most(MAX_DIFF_VALUES, self.before):
             return f"{title}: more than {MAX_DIFF_VALUES} values; see the patch\n"
         # Not splitlines(), which also splits at characters that do not end a line in YAML.
