@@ -100,7 +100,8 @@ def _reversed_priorities(policies: list[SettlePolicy]) -> list[SettlePolicy]:
 
 
 POLICY_SETS = (*_policy_sets(),)
-EVERY_REMEDY = POLICY_SETS[1]
+EVERY_REMEDY = POLICY_SETS[1:3]
+"""Policies that apply every remedy in every namespace, in two orders."""
 _OTHER_CLASSES = {
     name: RuntimeClassInfo(name, "other", {"cpu": "250m"}, {"disk": "ssd"})
     for name in EXAMPLE.runtime_classes

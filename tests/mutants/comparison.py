@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 
 import jsonpatch
 import msgspec
@@ -29,8 +30,8 @@ from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
 from webhook.core.images import NO_IMAGES, ImageConfig, KnownImages, Unavailable
 
-_REVIEWS_PER_CLUSTER = 300
-"""On average. A change of the cluster clears the cache, so more changes would prevent hits."""
+_REVIEWS_PER_CLUSTER = 200
+"""A change of the cluster clears the cache, so more frequent changes would prevent hits."""
 _MAX_REMEMBERED = 20_000
 _CONFIGS = (ImageConfig(("/bin/app",), ("run",)), Unavailable("registry.example: it is away"))
 
@@ -61,35 +62,40 @@ class Comparison:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         paths = [*PODS, *sorted((EXAMPLES / "pods").glob("*.yaml"))]
-        self._originals = [load_pod(path) for path in paths]
-        self._mutator = Mutator(self._originals, self._chance)
+        pods = [load_pod(path) for path in paths]
+        self._mutator = Mutator(pods, self._chance)
+        # In turn, so that a few thousand reviews contain all of them.
+        self._pods_in_turn = cycle(self._chance.sample(pods, len(pods)))
+        self._facts_in_turn = cycle(self._chance.sample(FACTS, len(FACTS)))
+        self._reviews = 0
         self._cache = DecisionCache()
         # Strong references, so that no two decisions have the same id.
         self._decided: dict[int, Decision] = {}
         self._seed = seed
         self.report = Report()
-        self._choose_cluster()
 
     def run(self, count: int) -> Report:
         """Compare the answers to `count` reviews and return the report of all reviews so far."""
         chance = self._chance
-        while count > 0:
-            if chance.random() < 1 / _REVIEWS_PER_CLUSTER:
+        end = self.report.compared + count
+        while self.report.compared < end:
+            if self._reviews % _REVIEWS_PER_CLUSTER == 0:
                 self._choose_cluster()
+            self._reviews += 1
+            # Rarely another cluster or another helper's image for one review.
             view = replace(
                 chance.choice(FACTS) if chance.random() < 0.002 else self._facts,
                 policies=chance.choice(self._policies),
             )
+            settings = chance.choice(SETTINGS) if chance.random() < 0.004 else self._settings
             pod = self._mutant()
             body = self._encoded(review(pod, namespace=self._namespace()))
-            answer = self._compare(body, view, self._settings)
-            count -= 1
+            answer = self._compare(body, view, settings)
             if answer is None:
                 continue
             if answer.decision.missing_images:
                 known = {q: chance.choice(_CONFIGS) for q in answer.decision.missing_images}
-                self._compare(body, view, self._settings, known)
-                count -= 1
+                self._compare(body, view, settings, known)
             elif answer.decision.operations:
                 self._continue_with(pod, answer)
         return self.report
@@ -97,11 +103,11 @@ class Comparison:
     def _choose_cluster(self) -> None:
         """Choose a cluster, and a few of all pods, policies and namespaces, so that hits occur."""
         chance = self._chance
-        self._facts = chance.choice(FACTS)
+        self._facts = next(self._facts_in_turn)
         self._settings = chance.choice((*SETTINGS, SETTINGS[0]))
-        self._policies = [EVERY_REMEDY, chance.choice(POLICY_SETS)]
+        self._policies = [chance.choice(EVERY_REMEDY), chance.choice(POLICY_SETS)]
         self._namespaces = chance.sample(COVERED_NAMESPACES, 3)
-        self._pods = chance.sample(self._originals, 2)
+        self._pods = [next(self._pods_in_turn), next(self._pods_in_turn)]
 
     def _namespace(self) -> str:
         chance = self._chance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 from collections.abc import Iterable
 from typing import Any, TypeAlias
@@ -9,6 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tests.support.factories import Json, in_shell
+from tests.support.paths import ROOT
 from webhook.core.constants import ANNOTATION_SKIP, HELPER, HELPER_PATH, OWN_CONTAINERS
 from webhook.core.pod import Pod
 from webhook.core.remedies import REMEDIES
@@ -36,6 +38,21 @@ _COMMANDS = (
     [HELPER_PATH, "--", "x"],
     in_shell(["sh", "-c", "x"], sleep_ms=1, min_lifetime_ms=2),
 )
+
+
+def _compared_texts() -> tuple[str, ...]:
+    """Return the texts with which the code of the remedies compares values."""
+    found: set[str] = set()
+    for path in (ROOT / "webhook/core/remedies").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Compare() | ast.Call(func=ast.Attribute(attr="get" | "startswith")):
+                    constants = [each for each in ast.walk(node) if isinstance(each, ast.Constant)]
+                    found.update(each.value for each in constants if isinstance(each.value, str))
+    return tuple(sorted(found))
+
+
+_COMPARED_TEXTS = _compared_texts()
 _FOREIGN = ("x-new", "env", "hostname", "workingDir", "terminationGracePeriodSeconds", "subPath")
 
 
@@ -131,22 +148,26 @@ class Mutator:
 
     def _add_foreign_field(self, pod: Json) -> None:
         """Set a field that podsettle does not read, a label, an annotation, an image or a name."""
-        key, found = self._chance.choice(_objects(pod))
+        chance = self._chance
+        objects = _objects(pod)
         metadata = pod.get("metadata")
-        dice = self._chance.randrange(4)
+        containers = [found for key, found in objects if key in ("containers", "initContainers")]
+        dice = chance.randrange(4)
         if dice == 0 and isinstance(metadata, dict):
-            name = self._chance.choice(("name", "generateName", "uid", "resourceVersion"))
+            name = chance.choice(("name", "generateName", "uid", "resourceVersion"))
             metadata[name] = self._word()
         elif dice == 1 and isinstance(metadata, dict):
-            kind = self._chance.choice(("labels", "annotations"))
-            if isinstance(texts := metadata.get(kind), dict) and texts:
-                texts[self._chance.choice([*texts, "x/foreign"])] = self._word()
-        elif dice == 2 and key in ("containers", "initContainers"):
-            found[self._chance.choice(("image", "args", "env", "workingDir"))] = (
-                self._known_value("args") if self._chance.random() < 0.3 else self._word()
+            texts = metadata.get(chance.choice(("labels", "annotations")))
+            if isinstance(texts, dict) and texts:
+                texts[chance.choice([*texts, self._word()])] = self._word()
+        elif dice == 2 and containers:
+            key = chance.choice(("image", "image", "args", "env"))
+            chance.choice(containers)[key] = (
+                self._known_value("args") if key != "image" else self._word()
             )
         else:
-            found[self._chance.choice(_FOREIGN)] = self._chance.choice((self._word(), 1, [], {}))
+            _, found = chance.choice(objects)
+            found[chance.choice(_FOREIGN)] = chance.choice((self._word(), 1, [], {}))
 
     def _changed(self, key: str | int, value: Any) -> Any:
         match value:
@@ -164,7 +185,7 @@ class Mutator:
         return _copy(self._chance.choice(self._values[key]))
 
     def _word(self) -> str:
-        return self._chance.choice(_WORDS)
+        return self._chance.choice(self._chance.choice((_WORDS, _COMPARED_TEXTS)))
 
     def _value(self, key: str, type_: msgspec.inspect.Type) -> Any:
         """Return a value of a declared type."""
