@@ -179,6 +179,14 @@ class Reason(StrEnum):
         "AnnotationPreset",
         "The pod already sets the annotation to another value.",
     )
+    NOT_APPLICABLE = (
+        "NotApplicable",
+        "The pod does not set a field without which the remedy has no effect.",
+    )
+    FIELD_PRESET = (
+        "FieldPreset",
+        "The pod already sets the field that the remedy would set, which podsettle never replaces.",
+    )
     SELINUX_CHANGE_POLICY_PRESET = (
         "SELinuxChangePolicyPreset",
         "The pod already sets `seLinuxChangePolicy` to another value, which podsettle never "
