@@ -6,7 +6,7 @@ import base64
 import copy
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import jsonpatch
 from hypothesis import assume, event, given
@@ -76,7 +76,13 @@ OPEN_TO_CHANGE = {
     *SETTABLE_FIELDS,
     *PARENTS,
 }
-VALUES = {"/spec/securityContext/seLinuxChangePolicy": ["Recursive"]}
+VALUES = {
+    path: get_args(remedy.settings)
+    for remedy in REMEDIES.values()
+    if get_origin(remedy.settings) is Literal
+    for path in remedy.fields
+}
+"""The values of the fields of remedies that have no other setting than the value."""
 
 
 def is_object(value: Any, path: str) -> bool:
