@@ -46,6 +46,7 @@ spec:
   podSelector: {matchExpressions: [{key: test-remedies, operator: DoesNotExist}]}
   remedies:
     seLinuxChangePolicy: Recursive
+    fsGroupChangePolicy: OnRootMismatch
     postInitSleep: {}
     retryInitExit255: {initContainers: [prepare, fast, a]}
     kubeletGate: {}

@@ -69,6 +69,7 @@ _SEEN = view(
             "kubeletGate": {},
             "retryInitExit255": {"initContainers": ["c1"]},
             "seLinuxChangePolicy": "Recursive",
+            "fsGroupChangePolicy": "OnRootMismatch",
             "skipSELinuxRelabel": {"pods": "All", "runtimeClassName": "fast"},
         },
     ),

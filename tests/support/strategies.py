@@ -104,6 +104,7 @@ SECURITY = structs(
     runAsUser=st.sampled_from([0, 1000]),
     seLinuxOptions=SELINUX,
     seLinuxChangePolicy=st.sampled_from(["Recursive", "MountOption"]),
+    fsGroupChangePolicy=st.sampled_from(["OnRootMismatch", "Always"]),
     windowsOptions=st.none(),
 )
 RULES = st.lists(

@@ -58,8 +58,10 @@ class SecurityContext(WireStruct):
     run_as_non_root: bool | None = None
     windows_options: AnyObject | None = None
     se_linux_options: SELinuxOptions | None = msgspec.field(default=None, name="seLinuxOptions")
+    fs_group: int | None = None
+    fs_group_change_policy: str | None = None
     se_linux_change_policy: str | None = msgspec.field(default=None, name="seLinuxChangePolicy")
-    """A field of the pod only, not of its containers."""
+    """This field and the two before it are fields of the pod only, not of its containers."""
 
 
 class VolumeMount(WireStruct):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from webhook.core.remedies import (
+    fs_group_change_policy,
     kubelet_gate,
     post_init_sleep,
     retry_init_exit_255,
@@ -24,6 +25,7 @@ _IN_ORDER: tuple[Remedy[Any], ...] = (
     runtime_class.REMEDY,
     skip_selinux_relabel.REMEDY,
     selinux_change_policy.REMEDY,
+    fs_group_change_policy.REMEDY,
     post_init_sleep.REMEDY,
     retry_init_exit_255.REMEDY,
     kubelet_gate.REMEDY,
