@@ -64,7 +64,7 @@ def database(volume: Json, security: Json, **spec: object) -> Json:
     }
 
 
-SETTLED = {
+SETTLED: dict[str, tuple[Json, Json]] = {
     "claim": (CLAIM, {"fsGroup": 1000}),
     "ephemeral claim": (EPHEMERAL, {"fsGroup": 1000}),
     "group 0": (CLAIM, {"fsGroup": 0}),
