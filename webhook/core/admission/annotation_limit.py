@@ -14,8 +14,7 @@ def annotations_fit(received: Mapping[str, str] | None, added: Mapping[str, str]
     """Return whether the annotations stay below the limit after some are added or replaced."""
     if not added:
         return True
-    if not received:
-        return _fits(added)
+    received = received or {}
     characters = len("".join([*received, *received.values(), *added, *added.values()]))
     return characters * _MAX_CHARACTER_BYTES <= _MAX_ANNOTATIONS_BYTES or _fits(
         {**received, **added}

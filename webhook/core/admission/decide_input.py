@@ -47,8 +47,9 @@ def decide_input(
     outcomes = list(_unknown_remedies(skipped)) if skipped else []
     patch = PodPatch(pod)
     _run_steps(plan.mutating, pod, context, patch, skipped, outcomes)
-    if any(outcome.changed for outcome in outcomes):
-        _annotate_applied(pod, patch, outcomes)
+    changed = [outcome for outcome in outcomes if outcome.changed]
+    if changed:
+        _annotate_applied(pod, patch, changed)
     if plan.audited:
         audited: list[Outcome] = []
         _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
@@ -64,7 +65,9 @@ def decide_input(
 
 def _skipped_remedies(pod: PodFacts) -> frozenset[str]:
     """Return the names of remedies in the pod's annotation ANNOTATION_SKIP."""
-    text = (pod.annotations or {}).get(ANNOTATION_SKIP, "")[:_MAX_SKIP_CHARACTERS]
+    if not pod.annotations:
+        return frozenset()
+    text = pod.annotations.get(ANNOTATION_SKIP, "")[:_MAX_SKIP_CHARACTERS]
     return frozenset(part.strip() for part in text.split(",")) if text else frozenset()
 
 
@@ -109,13 +112,15 @@ def _run_steps(
         patch.check_declared(remedy.edits, remedy.fields)
 
 
-def _annotate_applied(pod: PodFacts, patch: PodPatch, outcomes: list[Outcome]) -> None:
-    """Annotate the pod with the remedies of this call and of earlier calls of the webhook."""
+def _annotate_applied(pod: PodFacts, patch: PodPatch, changed: list[Outcome]) -> None:
+    """Annotate the pod with the remedies of this call and of earlier calls of the webhook.
+
+    `changed` holds the outcomes of this call that have an edit in the patch.
+    """
     before = (pod.annotations or {}).get(ANNOTATION_APPLIED)
     applied = dict.fromkeys(part for part in before.split(",") if part) if before else {}
-    for outcome in outcomes:
-        if outcome.changed:
-            applied[f"{outcome.policy}/{outcome.remedy}"] = None
+    for outcome in changed:
+        applied[f"{outcome.policy}/{outcome.remedy}"] = None
     patch.annotate(ANNOTATION_APPLIED, ",".join(applied))
     patch.annotate(ANNOTATION_SETTLED, patch.settled_fingerprint)
 

@@ -56,7 +56,8 @@ def verify_patch(
     If podsettle wraps the entrypoint of an image, `before` must contain the entrypoint and its
     arguments as if the pod had set them. The check compares them with `after`.
     """
-    _require(after.keys() <= _TOP_LEVEL_KEYS, "top-level keys")
+    if not after.keys() <= _TOP_LEVEL_KEYS:
+        raise _forbidden("top-level keys")
     _check_metadata(before.get("metadata", {}), after.get("metadata", {}))
     old, new = before["spec"], after["spec"]
     _check_fields("/spec", old, new, settable_fields)
@@ -73,18 +74,20 @@ _CHECKED_LISTS = frozenset({"/spec/volumes", "/spec/initContainers", "/spec/cont
 
 def _check_metadata(old: dict[str, Any], new: dict[str, Any]) -> None:
     """Check that only podsettle's own annotations are changed."""
-    _require(new.keys() <= _METADATA_KEYS, "metadata")
+    if not new.keys() <= _METADATA_KEYS:
+        raise _forbidden("metadata")
     received, patched = old.get("annotations") or {}, new.get("annotations") or {}
     for key in received.keys() | patched.keys():
-        if key not in OWN_ANNOTATIONS:
-            _require(received.get(key) == patched.get(key), "foreign annotations")
+        if key not in OWN_ANNOTATIONS and received.get(key) != patched.get(key):
+            raise _forbidden("foreign annotations")
 
 
 def _check_fields(
     path: str, old: Mapping[str, Any], new: Mapping[str, Any], settable_fields: Collection[str]
 ) -> None:
     """Check that the fields of an object are unchanged, or set where the pod had none."""
-    _require(old.keys() <= new.keys(), path)
+    if not old.keys() <= new.keys():
+        raise _forbidden(path)
     for key, value in new.items():
         field = f"{path}/{key}"
         if field in _CHECKED_LISTS:
@@ -94,19 +97,23 @@ def _check_fields(
             continue
         if present is None:
             inner = f"{field}/"
-            _require(any(path.startswith(inner) for path in settable_fields), field)
+            if not any(path.startswith(inner) for path in settable_fields):
+                raise _forbidden(field)
             present = {}
-        _require(isinstance(value, dict) and isinstance(present, dict), field)
+        if not isinstance(value, dict) or not isinstance(present, dict):
+            raise _forbidden(field)
         _check_fields(field, present, value, settable_fields)
 
 
 def _check_volumes(old: list[Any], new: list[Any]) -> None:
     """Check that the volumes are unchanged, or that the helper's volume is appended."""
-    _require(_is_append(old, new), "volumes")
+    if not _is_append(old, new):
+        raise _forbidden("volumes")
     if len(new) > len(old):
         # The names of the pod's other volumes are unknown here.
         names = _names_of(new)
-        _require(names.pop() == HELPER and HELPER not in names, "volumes")
+        if names.pop() != HELPER or HELPER in names:
+            raise _forbidden("volumes")
 
 
 def _check_init_containers(old: list[Any], new: list[Any]) -> None:
@@ -117,13 +124,16 @@ def _check_init_containers(old: list[Any], new: list[Any]) -> None:
     old_names, new_names = _names_of(old), _names_of(new)
     for own in OWN_CONTAINERS:
         if own in old_names:
-            received, patched = _select(own, old, old_names), _select(own, new, new_names)
-            _require(received == patched, "an init container of podsettle")
-        else:
-            _require(new_names.count(own) <= 1, "an init container of podsettle")
+            if _select(own, old, old_names) != _select(own, new, new_names):
+                raise _forbidden("an init container of podsettle")
+        elif new_names.count(own) > 1:
+            raise _forbidden("an init container of podsettle")
     if HELPER in new_names:
+        # The helper keeps its index or moves to index 0. The kubelet gate may stand before it, so
+        # indices are counted without the gate.
         indices = _helper_indices(new_names)
-        _require(indices == [0] or indices == _helper_indices(old_names), "place of the helper")
+        if indices != [0] and indices != _helper_indices(old_names):
+            raise _forbidden("place of the helper")
     _check_containers(_without_own(old, old_names), _without_own(new, new_names), may_restart=True)
 
 
@@ -134,17 +144,16 @@ def _select(own: str, items: list[Any], names: list[str]) -> list[Any]:
 
 def _without_own(items: list[Any], names: list[str]) -> list[Any]:
     """Return the containers that are not podsettle's."""
+    if OWN_CONTAINERS.isdisjoint(names):
+        return items
     return [item for item, name in zip(items, names, strict=True) if name not in OWN_CONTAINERS]
 
 
 def _helper_indices(names: list[str]) -> list[int]:
-    """Return the indices of the containers with the helper's name.
-
-    The helper keeps its index or moves to index 0. The kubelet gate may stand before it, so
-    indices are counted without the gate.
-    """
-    counted = [name for name in names if name != KUBELET_GATE]
-    return [index for index, name in enumerate(counted) if name == HELPER]
+    """Return the indices of the containers with the helper's name, counted without the gate."""
+    if KUBELET_GATE in names:
+        names = [name for name in names if name != KUBELET_GATE]
+    return [index for index, name in enumerate(names) if name == HELPER]
 
 
 def _check_containers(old: list[Any], new: list[Any], *, may_restart: bool) -> None:
@@ -152,7 +161,8 @@ def _check_containers(old: list[Any], new: list[Any], *, may_restart: bool) -> N
 
     `may_restart` says whether a patch may set restart rules on the containers.
     """
-    _require(len(old) == len(new), "names of containers")
+    if len(old) != len(new):
+        raise _forbidden("names of containers")
     for before, after in zip(old, new, strict=True):
         if before != after:
             _check_container(before, after, may_restart)
@@ -167,21 +177,21 @@ def _check_container(before: Any, after: Any, may_restart: bool) -> None:
         raise _forbidden("names of containers")
     if not after.keys() <= _CHECKED_KEYS:
         raise _forbidden(f"container {name}")
-    get_old, get_new = before.get, after.get
-    policy, rules = get_old("restartPolicy"), get_old("restartPolicyRules")
-    if policy != get_new("restartPolicy") or rules != get_new("restartPolicyRules"):
+    old, new = before.get, after.get
+    policy, rules = old("restartPolicy"), old("restartPolicyRules")
+    if policy != new("restartPolicy") or rules != new("restartPolicyRules"):
         newly_set = may_restart and not policy and not rules
-        if not newly_set or get_new("restartPolicy") != "Never":
+        if not newly_set or new("restartPolicy") != "Never":
             raise _forbidden(f"restartPolicy of {name}")
-    if get_old("args") != get_new("args"):
+    if old("args") != new("args"):
         raise _forbidden(f"args of {name}")
-    command, wrapped = get_old("command"), get_new("command")
+    command, wrapped = old("command"), new("command")
     if command is None or wrapped is None:
         if command is not wrapped:
             raise _forbidden(f"command of {name}")
     elif wrapped[len(wrapped) - len(command) :] != command:
         raise _forbidden(f"command of {name}")
-    if not _is_append(get_old("volumeMounts", []), get_new("volumeMounts", [])):
+    if not _is_append(old("volumeMounts", []), new("volumeMounts", [])):
         raise _forbidden(f"mounts of {name}")
 
 
@@ -201,11 +211,6 @@ def _is_append(old: list[Any], new: list[Any]) -> bool:
     return new[: len(old)] == old and len(new) <= len(old) + 1
 
 
-def _require(condition: bool, subject: str) -> None:
-    """Raise PatchError if a condition is false. `subject` names the part that would change."""
-    if not condition:
-        raise _forbidden(subject)
-
-
 def _forbidden(subject: str) -> PatchError:
+    """Return the error for a change. `subject` names the part that would change."""
     return PatchError(f"patch self-check failed: {subject} would change")

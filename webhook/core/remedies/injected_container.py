@@ -61,6 +61,9 @@ def _security_context(pod: PodFacts, template: ContainerFields | None) -> dict[s
 _COMMON_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
+_NO_RESOURCES = msgspec.Raw(b"{}")
+
+
 class _Resources(msgspec.Struct):
     limits: dict[str, Any] | None = None
     requests: dict[str, Any] | None = None
@@ -73,7 +76,8 @@ def _resources(pod: PodFacts, template: ContainerFields | None) -> dict[str, dic
     every container of the pod has limits for them. A LimitRange may then require them of each
     container, although the helper does not use them.
     """
-    if template is None or not is_set(template.resources):
+    # Most containers have `resources: {}`, because the API server encodes the empty field too.
+    if template is None or template.resources == _NO_RESOURCES or not is_set(template.resources):
         return {}
     resources = _decode_resources(template)
     copied_names = _COMMON_RESOURCES
