@@ -58,7 +58,7 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def log_summary(self) -> str:
         """The audit annotations in one line, for the log."""
-        return "; ".join(f"{key}: {text}" for key, text in self.audit_annotations.items())
+        return "; ".join([f"{key}: {text}" for key, text in self.audit_annotations.items()])
 
     @cached_property
     def reason_counts(self) -> ReasonCounts:

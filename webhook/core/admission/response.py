@@ -40,6 +40,8 @@ def warnings_for(outcomes: Sequence[Outcome]) -> list[str]:
         if outcome.reason.warns:
             key = (outcome.remedy, outcome.reason, outcome.message)
             groups.setdefault(key, []).append(outcome.container)
+    if not groups:
+        return []
     warnings = [_warning(*key, names) for key, names in islice(groups.items(), _MAX_WARNINGS)]
     if len(groups) > _MAX_WARNINGS:
         warnings.append(f"podsettle: {len(groups) - _MAX_WARNINGS} more")
@@ -51,7 +53,13 @@ def audit_annotations_for(outcomes: Sequence[Outcome]) -> dict[str, str]:
     applied: list[str] = []
     skipped: list[str] = []
     for outcome in outcomes:
-        (applied if outcome.changed else skipped).append(_audit_entry(outcome))
+        # An entry is `policy/remedy[container]=Reason`, without the parts that are empty.
+        policy, remedy = outcome.policy, outcome.remedy
+        subject = f"{policy}/{remedy}" if policy and remedy else policy or remedy
+        if outcome.container:
+            subject += f"[{outcome.container}]"
+        entry = f"{subject}={outcome.reason}" if subject else str(outcome.reason)
+        (applied if outcome.changed else skipped).append(entry)
     annotations = {}
     if applied:
         annotations["applied"] = " ".join(applied)[:_MAX_AUDIT_ANNOTATION_CHARACTERS]
@@ -115,12 +123,3 @@ def _warning(remedy: str, reason: Reason, message: str, containers: list[str]) -
     if len(text) <= MAX_WARNING_CHARACTERS:
         return text
     return text[: MAX_WARNING_CHARACTERS - 3] + "..."
-
-
-def _audit_entry(outcome: Outcome) -> str:
-    """Return one outcome as `policy/remedy[container]=Reason`, without the parts that are empty."""
-    policy, remedy = outcome.policy, outcome.remedy
-    subject = f"{policy}/{remedy}" if policy and remedy else policy or remedy
-    if outcome.container:
-        subject += f"[{outcome.container}]"
-    return f"{subject}={outcome.reason}" if subject else str(outcome.reason)
