@@ -375,7 +375,9 @@ KNOWN_CLASSES = st.sampled_from(
         [runtime_class("fast", {"cpu": "1"}, {"disk": "ssd"}), runtime_class("slow")],
     ]
 )
-NAMESPACE_LABELS = st.sampled_from([{}, {"team": "a"}, {"podsettle.dev/policy": "p0"}])
+NAMESPACE_LABELS = st.sampled_from(
+    [{}, {"team": "a"}, *({"podsettle.dev/policy": name} for name in ("p0", "gone"))]
+)
 VIEWS = st.builds(
     lambda policies, nodes, classes, server, labels, others: view(
         *policies,

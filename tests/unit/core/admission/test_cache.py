@@ -38,6 +38,7 @@ from webhook.core.admission.handler import admit, decide_safely
 from webhook.core.admission.review import Request, decode_review
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.defects.versions import Version
+from webhook.core.reasons import Reason
 
 SEEN = view(policy(), nodes=[node()])
 
@@ -321,6 +322,10 @@ def test_a_missing_policy_is_reported_with_the_namespace_of_the_request() -> Non
     for name in ("ci", "qa"):
         decision = decide(request(TASK, namespace=name), seen.policies, seen, SETTINGS, cache=cache)
         assert f"namespace '{name}' asks for" in decision.outcomes[0].message
+        assert f"namespace '{name}' asks for" in decision.warnings[0]
+        assert f"namespace '{name}' asks for" in decision.texts_json.decode()
+        assert "PolicyNotFound" in decision.log_summary
+        assert (("", Reason.POLICY_NOT_FOUND), 1) in decision.reason_counts
 
 
 def test_distinct_pods_do_not_grow_the_cache_beyond_its_limit() -> None:
