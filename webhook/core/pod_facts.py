@@ -63,6 +63,11 @@ class ContainerFacts(ContainerFields):
     """Whether the container mounts a volume or a device at the helper's path. False for a sidecar
     that is not podsettle's."""
 
+    @property
+    def omits_command_and_mounts(self) -> bool:
+        """Whether the container is a sidecar that is not podsettle's own."""
+        return self.command is None and self.entrypoint_image is None
+
 
 class PodFacts(SpecFields):
     """The facts about a pod on which a decision may depend."""

@@ -135,7 +135,11 @@ class PodPatch:
 
         `command` and `args` come from the image. The runtime ignores the arguments of an image if
         the container has a command. So `args` are set too, unless they are empty.
+
+        Raise PatchError if the container may have a command.
         """
+        if self._container(where, index).entrypoint_image is None:
+            raise PatchError(f"patch self-check failed: command of {where}/{index} would change")
         self._unchecked.add(Edit.COMMAND)
         path = f"/spec/{where}/{index}"
         self._edits.append(_add(f"{path}/command", [*wrapper, *command]))
@@ -145,10 +149,21 @@ class PodPatch:
         self._edited_containers.add((where, index))
 
     def add_mount(self, where: ContainerList, index: int, mount: dict[str, Any]) -> None:
-        """Append a volume mount to a container."""
+        """Append a mount of the helper's volume to a container.
+
+        Raise PatchError for any other mount, and if the container's mounts are unknown or are at
+        the helper's path.
+        """
+        container = self._container(where, index)
+        if (
+            mount.get("name") != HELPER
+            or container.omits_command_and_mounts
+            or container.mounts_over_helper
+        ):
+            raise PatchError(f"patch self-check failed: mounts of {container.name} would change")
         self._unchecked.add(Edit.MOUNT)
         path = f"/spec/{where}/{index}/volumeMounts"
-        absent = path not in self._mounted_paths and not self._container(where, index).has_mounts
+        absent = path not in self._mounted_paths and not container.has_mounts
         self._edits.append(_append(path, absent, mount))
         self._mounted_paths.add(path)
         self._edited_containers.add((where, index))
@@ -234,6 +249,9 @@ class PodPatch:
         `settable_fields` holds the paths of the fields of the spec that the patch may set.
         """
         operations = self.operations()
+        if self._mounted_paths and self._pod.helper_volume is None and not self._added_volumes:
+            # The API server rejects a pod with a mount that has no volume.
+            raise PatchError("patch self-check failed: the mounted volume is missing")
         if operations:
             verify_operations(self._received_part(), operations, settable_fields)
         return operations

@@ -62,7 +62,9 @@ def verify_patch(
     old, new = before["spec"], after["spec"]
     _check_fields("/spec", old, new, settable_fields)
     _check_volumes(old.get("volumes", []), new.get("volumes", []))
-    _check_init_containers(old.get("initContainers", []), new.get("initContainers", []))
+    _check_init_containers(
+        old.get("initContainers", []), new.get("initContainers", []), old.get("containers", [])
+    )
     _check_containers(old.get("containers", []), new.get("containers", []), may_restart=False)
 
 
@@ -116,17 +118,18 @@ def _check_volumes(old: list[Any], new: list[Any]) -> None:
             raise _forbidden("volumes")
 
 
-def _check_init_containers(old: list[Any], new: list[Any]) -> None:
+def _check_init_containers(old: list[Any], new: list[Any], regular: list[Any]) -> None:
     """Check the changes of init containers.
 
-    podsettle's own are unchanged or inserted once, the helper first.
+    podsettle's own are unchanged or inserted once, the helper first. None is inserted with the name
+    of a regular container, because the API server would reject the pod.
     """
     old_names, new_names = _names_of(old), _names_of(new)
     for own in OWN_CONTAINERS:
         if own in old_names:
             if _select(own, old, old_names) != _select(own, new, new_names):
                 raise _forbidden("an init container of podsettle")
-        elif new_names.count(own) > 1:
+        elif own in new_names and (new_names.count(own) > 1 or own in _names_of(regular)):
             raise _forbidden("an init container of podsettle")
     if HELPER in new_names:
         # The helper keeps its index or moves to index 0. The kubelet gate may stand before it, so

@@ -23,7 +23,7 @@ def test_a_patch_has_no_test_operations() -> None:
     patch.set_field(RUNTIME_CLASS, "fast")
     patch.wrap("initContainers", 0, ["w"])
     patch.add_volume({"name": "podsettle-linger"})
-    patch.add_mount("initContainers", 0, {"name": "v", "mountPath": "/v"})
+    patch.add_mount("initContainers", 0, {"name": "podsettle-linger", "mountPath": "/v"})
     patch.put_init_container_first(HELPER)
     assert {operation["op"] for operation in patch.verified_operations(SETTABLE_FIELDS)} <= {
         "add", "replace", "move",

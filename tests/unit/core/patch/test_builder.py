@@ -80,11 +80,12 @@ def test_a_mount_is_appended_to_any_received_mounts(mounts: Any) -> None:
     fields = {} if mounts == "absent" else {"volumeMounts": mounts}
     document = pod(containers=[container("main", "/bin/main", **fields)])
     patch = patch_of(document)
-    patch.add_mount("containers", 0, {"name": "x", "mountPath": "/x"})
+    patch.add_volume({"name": "podsettle-linger"})
+    patch.add_mount("containers", 0, {"name": "podsettle-linger", "mountPath": "/x"})
     had = mounts if isinstance(mounts, list) else []
     assert applied(document, patch)["spec"]["containers"][0]["volumeMounts"] == [
         *had,
-        {"name": "x", "mountPath": "/x"},
+        {"name": "podsettle-linger", "mountPath": "/x"},
     ]
 
 
@@ -113,11 +114,13 @@ def test_edits_use_received_indices_when_an_init_container_is_inserted_first() -
     patch.put_init_container_first(HELPER)
     patch.wrap("initContainers", 1, ["w"])
     patch.wrap("containers", 0, ["w"])
-    patch.add_mount("initContainers", 1, {"name": "v", "mountPath": "/v"})
+    mount = {"name": "podsettle-linger", "mountPath": "/v"}
+    patch.add_volume({"name": "podsettle-linger"})
+    patch.add_mount("initContainers", 1, mount)
     spec = applied(document, patch)["spec"]
     assert [c["name"] for c in spec["initContainers"]] == ["podsettle-linger", "a", "b"]
     assert [c["command"] for c in spec["initContainers"]] == [["/linger"], ["x"], ["w", "y"]]
-    assert spec["initContainers"][2]["volumeMounts"] == [{"name": "v", "mountPath": "/v"}]
+    assert spec["initContainers"][2]["volumeMounts"] == [mount]
     assert spec["containers"][0]["command"] == ["w", "/bin/main"]
 
 
@@ -214,12 +217,12 @@ def test_a_selinux_change_policy_is_set_in_any_security_context(security: Any) -
 EDITS: dict[str, Callable[[PodPatch], None]] = {
     Edit.ANNOTATION: lambda patch: patch.annotate(OWN, "p/r"),
     Edit.COMMAND: lambda patch: patch.wrap("containers", 0, ["w"]),
-    Edit.MOUNT: lambda patch: patch.add_mount("containers", 0, {"name": HELPER}),
+    Edit.MOUNT: lambda patch: patch.add_mount("containers", 0, {"name": HELPER["name"]}),
     Edit.VOLUME: lambda patch: patch.add_volume({"name": HELPER}),
     Edit.INIT_CONTAINER: lambda patch: patch.put_init_container({"name": GATE}, None),
     Edit.RESTART_RULES: lambda patch: patch.set_restart_rules(0, []),
     RUNTIME_CLASS: lambda patch: patch.set_field(RUNTIME_CLASS, "fast"),
-    "image command": lambda patch: patch.wrap_image_command("containers", 0, ["w"], ["c"], []),
+    "image command": lambda patch: patch.wrap_image_command("initContainers", 1, ["w"], ["c"], []),
     "first": lambda patch: patch.put_init_container_first({"name": HELPER}),
     "move": lambda patch: patch.move_init_container(0, None),
     "move first": lambda patch: patch.move_init_container_first(0),
@@ -234,7 +237,7 @@ KINDS = {
 def test_an_undeclared_edit_is_refused(name: str) -> None:
     kind = KINDS.get(name, name)
     edits, fields = set(Edit), {RUNTIME_CLASS, CHANGE_POLICY}
-    patch = patch_of(pod(container("a", "x")))
+    patch = patch_of(pod(container("a", "x"), container("b")))
     EDITS[name](patch)
     with pytest.raises(PatchError, match=f"undeclared edits: {kind}$"):
         patch.check_declared(edits - {kind}, fields - {kind})

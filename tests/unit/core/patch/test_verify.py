@@ -40,6 +40,11 @@ def mount(name: str) -> Edit:
     return lambda patch: patch.add_mount("initContainers", 0, {"name": name, "mountPath": "/v"})
 
 
+def mount_with_volume(patch: PodPatch) -> None:
+    VOLUME(patch)
+    MOUNT(patch)
+
+
 def first(name: str) -> Edit:
     return lambda patch: patch.put_init_container_first({"name": name})
 
@@ -49,6 +54,7 @@ def last(name: str) -> Edit:
 
 
 VOLUME = volume("podsettle-linger")
+MOUNT = mount("podsettle-linger")
 ONE = pod(container("a", "x"))
 HELPED = pod(container("podsettle-linger", "/linger"))
 
@@ -74,6 +80,14 @@ HELPED = pod(container("podsettle-linger", "/linger"))
         (pod(volumes=[{"name": "a"}]), VOLUME, pod(volumes=[{"name": "a"}]), volume("v")),
         (pod(container("a")), IMAGE, pod(container("a", args=["mine"])), IMAGE),
         (pod(container("a")), IMAGE, ONE, IMAGE),
+        (pod(container("a")), IMAGE, pod(container("a", "e")), IMAGE),
+        (pod(container("a")), IMAGE, pod(container("a", "x", restartPolicy="Always")), IMAGE),
+        (ONE, mount_with_volume, ONE, mount("v")),
+        (ONE, mount_with_volume, pod(container("sidecar-a", "x")), mount_with_volume),
+        (ONE, mount_with_volume,
+         pod(container("a", volumeMounts=[{"mountPath": "/podsettle"}])), mount_with_volume),
+        (ONE, last("podsettle-kubelet-gate"),
+         pod(containers=[container("podsettle-kubelet-gate")]), last("podsettle-kubelet-gate")),
         (pod(*map(container, ("a", "podsettle-linger"))), MOVE, pod(*map(container, "ab")), MOVE),
         (pod(*map(container, ("a", "podsettle-linger"))), MOVE, ONE, MOVE),
     ],
@@ -100,7 +114,13 @@ def test_a_foreign_annotation_is_rejected(annotations: dict[str, str]) -> None:
 
 def test_two_mounts_in_one_container_are_rejected() -> None:
     with pytest.raises(PatchError, match="mounts of a"):
-        check(ONE, mount("v"), mount("w"))
+        check(ONE, VOLUME, MOUNT, MOUNT)
+
+
+def test_a_mount_of_a_volume_that_the_pod_lacks_is_rejected() -> None:
+    check(pod(container("a", "x"), volumes=[{"name": "podsettle-linger"}]), MOUNT)
+    with pytest.raises(PatchError, match="volume is missing"):
+        check(pod(container("a", "x"), volumes=[{"name": "v"}]), MOUNT)
 
 
 def test_two_volumes_are_rejected() -> None:
