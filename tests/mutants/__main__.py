@@ -12,7 +12,7 @@ _DEFAULT_COUNT = 100_000
 
 
 def main() -> int:
-    """Exit code 1 if a difference was found."""
+    """Return exit code 1 for a difference, or for too few hits to find one."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("count", nargs="?", type=int, default=_DEFAULT_COUNT)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
@@ -23,7 +23,9 @@ def main() -> int:
         print(difference)
     print(report)
     print(", ".join(f"{remedy} {pods}" for remedy, pods in report.by_remedy.most_common()))
-    return int(bool(report.differences))
+    if not report.shows_something:
+        print("too few cache hits, or a remedy that changed no pod: the comparison shows nothing")
+    return int(bool(report.differences) or not report.shows_something)
 
 
 if __name__ == "__main__":

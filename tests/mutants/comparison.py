@@ -29,6 +29,7 @@ from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
 from webhook.core.images import NO_IMAGES, ImageConfig, KnownImages, Unavailable
+from webhook.core.remedies import REMEDIES
 
 _REVIEWS_PER_CLUSTER = 200
 """A change of the cluster clears the cache, so more frequent changes would prevent hits."""
@@ -47,6 +48,15 @@ class Report:
     by_remedy: Counter[str] = field(default_factory=Counter)
     """The pods that each remedy changed."""
     differences: list[str] = field(default_factory=list)
+
+    @property
+    def shows_something(self) -> bool:
+        """Whether hits were frequent and each remedy changed a pod, so that errors would show."""
+        return (
+            self.hits > 0.25 * self.compared
+            and self.hits_with_patch > 0.1 * self.compared
+            and self.by_remedy.keys() == REMEDIES.keys()
+        )
 
     def __str__(self) -> str:
         share = self.hits / max(1, self.compared)

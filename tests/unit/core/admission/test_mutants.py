@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from tests.mutants.comparison import Comparison
-from webhook.core.remedies import REMEDIES
 
 
 def test_thousands_of_mutants_get_equal_answers_with_and_without_the_cache() -> None:
     """`make mutants` compares 100,000, of a new seed each time."""
     report = Comparison(seed=1).run(3_000)
     assert report.differences == []
-    # Without hits, and without remedies that change pods, equal answers would show nothing.
-    assert report.hits > 0.25 * report.compared, report
-    assert report.hits_with_patch > 0.1 * report.compared, report
-    assert report.by_remedy.keys() == REMEDIES.keys()
+    assert report.shows_something, report
