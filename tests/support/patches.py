@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import jsonpatch
 
 from tests.support.factories import Json, container
@@ -21,6 +23,8 @@ def patch_of(document: Json) -> PodPatch:
     return PodPatch(facts_of(make_request(document, "ci").pod))
 
 
-def applied(document: Json, patch: PodPatch) -> Json:
-    after: Json = jsonpatch.apply_patch(document, list(patch.verified_operations(SETTABLE_FIELDS)))
+def applied(
+    document: Json, patch: PodPatch, settable_fields: Collection[str] = SETTABLE_FIELDS
+) -> Json:
+    after: Json = jsonpatch.apply_patch(document, list(patch.verified_operations(settable_fields)))
     return after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -24,25 +24,29 @@ def received_values(pod: PodFacts, path: str) -> Iterator[Any]:
     An empty text counts as absent, as in the API server. Raises PatchError if the path contains a
     field that `webhook.core.pod` does not declare.
     """
-    struct: Any = SpecFields
     value: Any = pod
-    for segment in field_segments(path):
-        attribute = _attributes(struct).get(segment)
-        if attribute is None:
-            raise PatchError(f"patch self-check failed: {path} is not a declared field")
+    for attribute in _attributes(path):
         value = getattr(value, attribute)
         if value is None or value == "":
             return
         yield value
-        struct = type(value)
 
 
+# The paths are those that remedies declare, so the cache stays small.
 @cache
-def _attributes(struct: Any) -> dict[str, str]:
-    """Return the attributes of a struct by the names of their fields in JSON.
+def _attributes(path: str) -> tuple[str, ...]:
+    """Return the attributes of PodFacts and of its structs that a path names."""
+    attributes: list[str] = []
+    struct: type[msgspec.Struct] | None = SpecFields
+    for segment in field_segments(path):
+        fields = msgspec.structs.fields(struct) if struct else ()
+        field = next((field for field in fields if field.encode_name == segment), None)
+        if field is None:
+            raise PatchError(f"patch self-check failed: {path} is not a declared field")
+        attributes.append(field.name)
+        struct = next(filter(_is_struct, (field.type, *get_args(field.type))), None)
+    return tuple(attributes)
 
-    Return an empty dict for a type that is no struct.
-    """
-    if not issubclass(struct, msgspec.Struct):
-        return {}
-    return {field.encode_name: field.name for field in msgspec.structs.fields(struct)}
+
+def _is_struct(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
