@@ -258,7 +258,8 @@ def test_a_decision_with_missing_images_is_not_cached() -> None:
     document = pod(container("a"))
     first = decide_cached(cache, document, seen)
     assert first.missing_images
-    assert decide_cached(cache, document, seen) is not first
+    assert len(cache) == 0
+    assert decide_cached(cache, document, seen) == first
 
 
 def test_a_cached_decision_on_a_pod_with_full_annotations_is_not_used() -> None:
@@ -363,30 +364,51 @@ def decide_in(cache: DecisionCache, name: str, number: int) -> Decision:
     return decide(asked, SEEN.policies, SEEN, SETTINGS, cache=cache)
 
 
-def test_one_namespace_cannot_evict_the_decisions_of_others() -> None:
+def cache_for(decisions: int) -> DecisionCache:
+    """Return a cache with space for a number of decisions on `task`."""
     sample = DecisionCache()
     decide_in(sample, "ci", 0)
-    cache = DecisionCache(max_bytes=64 * sample.size_bytes)
+    return DecisionCache(max_bytes=decisions * sample.size_bytes)
+
+
+def test_without_namespaces_above_their_share_the_oldest_decision_is_evicted() -> None:
+    cache = cache_for(64)
+    found = [decide_in(cache, f"team-{number // 4}", number) for number in range(64)]
+    assert decide_in(cache, "team-0", 0) is found[0]
+    decide_in(cache, "one-more", 100)
+    assert len(cache) == 64
+    assert decide_in(cache, "team-0", 0) is found[0]
+    assert decide_in(cache, "team-0", 1) is not found[1]
+
+
+def test_one_namespace_cannot_evict_the_decisions_of_others() -> None:
+    cache = cache_for(64)
     others = {n: decide_in(cache, f"team-{n}", n) for n in range(8)}
     for number in range(100, 400):
         decide_in(cache, "flood", number)
     assert len(cache) == 64
+    # A new namespace takes its space from the one above its share, although others are older.
+    others |= {n: decide_in(cache, f"team-{n}", n) for n in range(8, 16)}
     for number, decision in others.items():
         assert decide_in(cache, f"team-{number}", number) is decision
 
 
+def test_a_namespace_above_its_share_evicts_its_own_decisions_only() -> None:
+    cache = cache_for(64)
+    large = [decide_in(cache, "large", number) for number in range(40)]
+    for number in range(100, 200):
+        decide_in(cache, "flood", number)
+    assert all(decide_in(cache, "large", n) is found for n, found in enumerate(large))
+
+
 def test_a_namespace_may_fill_the_cache_until_others_need_it() -> None:
-    sample = DecisionCache()
-    decide_in(sample, "ci", 0)
-    cache = DecisionCache(max_bytes=64 * sample.size_bytes)
+    cache = cache_for(64)
     alone = [decide_in(cache, "ci", number) for number in range(64)]
-    assert [decide_in(cache, "ci", number) for number in range(64)] == alone
+    assert all(decide_in(cache, "ci", n) is found for n, found in enumerate(alone))
     others = [decide_in(cache, f"team-{n}", 100 + n) for n in range(56)]
-    # Each new decision has evicted the oldest one of the namespace over its share.
-    assert [decide_in(cache, f"team-{n}", 100 + n) is other for n, other in enumerate(others)] == [
-        True
-    ] * 56
-    assert [decide_in(cache, "ci", n) is alone[n] for n in range(56, 64)] == [True] * 8
+    # Each new decision has evicted the oldest one of the namespace above its share.
+    assert all(decide_in(cache, f"team-{n}", 100 + n) is found for n, found in enumerate(others))
+    assert all(decide_in(cache, "ci", n) is alone[n] for n in range(56, 64))
     # No namespace is above its share any more, so the oldest decision of all is evicted.
     decide_in(cache, "one-more", 200)
     assert decide_in(cache, "team-0", 100) is not others[0]
@@ -399,12 +421,11 @@ def test_a_namespace_uses_the_decisions_that_another_namespace_has_caused() -> N
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=300))
 def test_the_size_of_the_cache_is_that_of_its_decisions(asked: list[tuple[int, int]]) -> None:
-    sample = DecisionCache()
-    decide_in(sample, "ci", 0)
-    cache = DecisionCache(max_bytes=20 * sample.size_bytes)
+    one, cache = cache_for(1), cache_for(20)
+    decide_in(one, "ci", 0)
     for name, number in asked:
         decide_in(cache, f"team-{name}", number)
-        assert cache.size_bytes == len(cache) * sample.size_bytes <= 20 * sample.size_bytes
+        assert cache.size_bytes == len(cache) * one.size_bytes <= 20 * one.size_bytes
 
 
 BROKEN = [b"\xff", b"\\ud800", b"\\x", b"\x01", b"\xc3", b"\xed\xa0\x80"]

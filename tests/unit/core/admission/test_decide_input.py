@@ -45,7 +45,7 @@ def test_decide_changes_none_of_its_arguments(
     for used in (None, cache, cache):
         decision, _ = decide_safely(request, seen.policies, seen, settings, cache=used)
         operations = encode(decision.operations)
-        assert decision.response_json is not None
+        assert decision.texts_json is not None
         assert (encode(request), text_of(seen), repr(settings)) == before
         assert encode(decision.operations) == operations
 
