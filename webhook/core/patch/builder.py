@@ -279,9 +279,9 @@ class PodPatch:
                 parent[segment] = parent.get(segment, {}) if is_struct else value
                 parent = parent[segment]
         if pod.volume_count is not None:
-            spec["volumes"] = [_OPAQUE] * pod.volume_count
-            if pod.helper_volume is not None:
-                spec["volumes"][0] = HELPER
+            # One item stands for all volumes, because edits only append to the list.
+            names = [_OPAQUE if pod.helper_volume is None else HELPER]
+            spec["volumes"] = names if pod.volume_count else []
         for where, containers in (
             ("initContainers", pod.init_containers), ("containers", pod.containers)
         ):  # fmt: skip
