@@ -79,23 +79,39 @@ def apply(
     ]
     if not named_containers:
         return
-    spec, nodes = context.spec_with_runtime_class(pod, patch), context.cluster.nodes
+    rejection: tuple[Reason | None, str] | None = None
     for index, container in named_containers:
         outcome = _skip_outcome(pod, container)
         if outcome is not None:
             yield outcome
-        elif settings.when == "NodesNeedIt" and not nodes.need("retryInitExit255", spec):
-            yield Outcome(Reason.NOT_NEEDED, container=container.name)
-        elif not context.server_is_at_least(RESTART_RULES_ON_BY_DEFAULT):
-            message = context.version_message(RESTART_RULES_ON_BY_DEFAULT)
-            yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
-        elif nodes.may_lack_restart_rules(spec, among_all=settings.when == "Always"):
-            message = "needs Kubernetes 1.35 or later; the kubelet of a node is older"
-            yield Outcome(Reason.SERVER_TOO_OLD, container=container.name, message=message)
-        else:
-            patch.set_restart_rules(index, RESTART_RULES)
-            message = f"restarted if it exits with {EXIT_CODE}"
-            yield Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
+            continue
+        # Computed at most once, because a pod may have hundreds of containers of one name.
+        rejection = rejection or _rejection(pod, settings, context, patch)
+        reason, message = rejection
+        if reason is not None:
+            yield Outcome(reason, container=container.name, message=message)
+            continue
+        patch.set_restart_rules(index, RESTART_RULES)
+        message = f"restarted if it exits with {EXIT_CODE}"
+        yield Outcome(Reason.APPLIED, container=container.name, changed=True, message=message)
+
+
+def _rejection(
+    pod: PodFacts, settings: RetryInitExit255, context: Context, patch: PodPatch
+) -> tuple[Reason | None, str]:
+    """Return why no container of a pod gets the rule in this cluster, with a message.
+
+    The reason is None if containers may get the rule.
+    """
+    spec, nodes = context.spec_with_runtime_class(pod, patch), context.cluster.nodes
+    if settings.when == "NodesNeedIt" and not nodes.need("retryInitExit255", spec):
+        return Reason.NOT_NEEDED, ""
+    if not context.server_is_at_least(RESTART_RULES_ON_BY_DEFAULT):
+        return Reason.SERVER_TOO_OLD, context.version_message(RESTART_RULES_ON_BY_DEFAULT)
+    if nodes.may_lack_restart_rules(spec, among_all=settings.when == "Always"):
+        message = "needs Kubernetes 1.35 or later; the kubelet of a node is older"
+        return Reason.SERVER_TOO_OLD, message
+    return None, ""
 
 
 def _skip_outcome(pod: PodFacts, container: ContainerFacts) -> Outcome | None:

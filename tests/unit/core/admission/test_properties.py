@@ -1,4 +1,7 @@
-"""Property tests over generated pods, policies and views of the cluster."""
+"""Property tests over generated pods, policies and views of the cluster.
+
+Long because the oracle of forbidden changes stands with the properties that use it.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,7 @@ VALUES = {
     if get_origin(remedy.settings) is Literal
     for path in remedy.fields
 }
-"""The values of the fields of remedies that have no other setting than the value."""
+"""The texts that a remedy with one value may set. Such a value can also stand for `false`."""
 
 
 def is_object(value: Any, path: str) -> bool:
@@ -98,7 +101,8 @@ def forbidden(before: Any, after: Any, path: str = "") -> Iterator[str]:
             changed = (k for k, value in after.items() if before.get(k) != value)
             yield from (f"{path}: {k}" for k in changed if k not in OWN_ANNOTATIONS)
         case _ if path in SETTABLE_FIELDS:
-            if before not in (None, after) or after not in (before, *VALUES.get(path, [after])):
+            values = VALUES.get(path) if isinstance(after, str) else None
+            if before not in (None, after) or after not in (before, *(values or [after])):
                 yield path
         case "/spec/volumes":
             if after != before:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.complexity import cpu_ratio
 from tests.support.factories import (
     LINGER,
     Json,
@@ -271,3 +272,13 @@ def test_message_names_the_known_version_of_an_old_server(
     (outcome,) = decide_pod(pod(container("prepare", "/x"), restartPolicy="Never"), seen).outcomes
     assert outcome.reason == "ServerTooOld"
     assert message in outcome.message
+
+
+def test_nodes_are_compared_once_for_hundreds_of_containers_of_one_name() -> None:
+    """The API server rejects such a pod, but only after the webhooks have run."""
+    seen = make_view(*[node(f"n{number}", AFFECTED, "v1.36.2") for number in range(2_000)])
+    inits = [QUICK] * 300
+    anywhere, elsewhere = finished(*inits), finished(*inits, nodeSelector={"disk": "ssd"})
+    for each in (anywhere, elsewhere):
+        assert reasons(decide_pod(each, seen)) == ["prepare: Applied"] * 300
+    assert cpu_ratio(lambda document: decide_pod(document, seen), elsewhere, anywhere) < 5
