@@ -23,13 +23,16 @@ from webhook.core.pod_facts import DecisionInput
 from webhook.core.policy.plan import Plan
 
 MAX_CACHE_BYTES = 2 * 1024 * 1024
-"""The maximum size of all keys and answers. A Tekton TaskRun takes 5 KB. The process needs half as
-much again for the Python objects around them."""
+"""The maximum size of all entries. A Tekton TaskRun takes 6 KB. The process needs up to twice as
+much, because the sizes of Python objects are estimated."""
 _NAMESPACE_SHARE = 1 / 8
 """The share of the cache that the decisions of one namespace may occupy when the cache is full."""
 _MAX_ENTRY_BYTES = 32 * 1024
-"""The maximum size of one key and its answer. Larger decisions are not cached, because one unusual
+"""The maximum size of one entry. Larger decisions are not cached, because one unusual
 pod of a tenant must not evict the decisions for other tenants."""
+_ENTRY_OVERHEAD_BYTES = 1_000
+"""The estimated size of the Python objects of an entry without outcomes. A tenant can cause
+thousands of entries whose keys and answers take a tenth of this."""
 _OUTCOME_BYTES = 100
 """The estimated size of one outcome. It is counted apart, because the answer may omit it."""
 
@@ -71,7 +74,7 @@ class DecisionCache:
 
     @property
     def size_bytes(self) -> int:
-        """The size of all keys and answers."""
+        """The size of all entries."""
         return self._bytes
 
     def get_or_decide(
@@ -99,7 +102,7 @@ class DecisionCache:
         return decision
 
     def _put(self, namespace: str, key: bytes, decision: Decision) -> None:
-        size = len(key) + len(decision.patch) + len(decision.texts_json)
+        size = _ENTRY_OVERHEAD_BYTES + len(key) + len(decision.patch) + len(decision.texts_json)
         size += _OUTCOME_BYTES * len(decision.outcomes)
         if size > min(_MAX_ENTRY_BYTES, self._max_bytes):
             return

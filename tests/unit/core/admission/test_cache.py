@@ -6,6 +6,7 @@ Long because each field that a decision depends on has a row.
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -339,6 +340,24 @@ def test_distinct_pods_do_not_grow_the_cache_beyond_its_limit() -> None:
         decide_cached(cache, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
         assert 0 < cache.size_bytes <= 3 * size + 100
         assert len(cache) <= 3
+
+
+def test_thousands_of_small_decisions_take_no_more_memory_than_twice_the_limit() -> None:
+    names = [f"ci-{number}" for number in range(2_000)]
+    seen = view(policy(), nodes=[node()], namespaces=[namespace(name) for name in names])
+    requests = [request(pod(containers=[container(name, "/x")]), namespace=name) for name in names]
+    for each in requests:  # Fills the caches of the view's policies.
+        decide(each, seen.policies, seen, SETTINGS)
+    cache = DecisionCache(max_bytes=500_000)
+    tracemalloc.start()
+    try:
+        for each in requests:
+            decide(each, seen.policies, seen, SETTINGS, cache=cache)
+        used_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert 300 < len(cache) < len(names)
+    assert used_bytes < 2 * 500_000
 
 
 def task(number: int) -> Json:
