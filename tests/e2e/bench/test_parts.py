@@ -113,6 +113,6 @@ def test_part_footprint_measures_memory_and_sizes(tmp_path: Path) -> None:
 
 def test_part_core_measures_cpu_time_in_microseconds(tmp_path: Path) -> None:
     rows = short(tmp_path, "core")["parts"]["core"]["rows"]
-    assert {"decode", "facts", "cache key", "patch self-check", "encode"} <= rows.keys()
+    assert {"decode", "facts", "cache key", "patch self-check", "encode patch"} <= rows.keys()
     for row in (core.CACHED, core.UNCACHED, core.MISS):
         assert rows[row]["time"]["unit"] == "µs"
