@@ -45,13 +45,15 @@ class PodPatch:
     __slots__ = (
         "_added_volumes", "_annotations", "_created_parents", "_edited_containers", "_edits",
         "_fields", "_first_init_container", "_image_commands", "_mounted_paths", "_moved_first",
-        "_placement", "_pod", "_unchecked",
+        "_placement", "_pod", "_single_edits", "_unchecked",
     )  # fmt: skip
 
     def __init__(self, pod: PodFacts) -> None:
         self._pod = pod
         self._unchecked: set[str] = set()
         """The kinds of edits since the last call of `check_declared`, and the paths of fields."""
+        self._single_edits: set[str] = set()
+        """The edits that must not be made twice."""
         self._annotations: dict[str, str] = {}
         self._edits: list[Operation] = []
         self._fields: dict[str, Any] = {}
@@ -116,10 +118,11 @@ class PodPatch:
         parent[name] = value
 
     def wrap(self, where: ContainerList, index: int, wrapper: Sequence[str]) -> None:
-        """Put a wrapper in front of a container's command."""
+        """Put a wrapper in front of a container's command. Raise PatchError if it has one."""
         self._unchecked.add(Edit.COMMAND)
         command = self._container(where, index).command
         path = f"/spec/{where}/{index}/command"
+        self._forbid_second(path)
         self._edits.append({"op": "replace", "path": path, "value": [*wrapper, *(command or ())]})
         self._edited_containers.add((where, index))
 
@@ -142,6 +145,7 @@ class PodPatch:
             raise PatchError(f"patch self-check failed: command of {where}/{index} would change")
         self._unchecked.add(Edit.COMMAND)
         path = f"/spec/{where}/{index}"
+        self._forbid_second(f"{path}/command")
         self._edits.append(_add(f"{path}/command", [*wrapper, *command]))
         if args:
             self._edits.append(_add(f"{path}/args", args))
@@ -189,6 +193,7 @@ class PodPatch:
     def put_init_container(self, container: dict[str, Any], before: int | None) -> None:
         """Insert an init container before the one at `before`, or at the end."""
         self._unchecked.add(Edit.INIT_CONTAINER)
+        self._forbid_second("placement of an init container")
         count = len(self._pod.init_containers or ())
         target = count if before is None else before
         self._placement = _Placement(target, container=container)
@@ -196,6 +201,7 @@ class PodPatch:
     def move_init_container(self, index: int, before: int | None) -> None:
         """Move the init container at `index` before the one at `before`, or to the end."""
         self._unchecked.add(Edit.INIT_CONTAINER)
+        self._forbid_second("placement of an init container")
         count = len(self._pod.init_containers or ())
         self._placement = _Placement(count - 1 if before is None else before, source=index)
 
@@ -208,6 +214,12 @@ class PodPatch:
         """Move the init container at `index` before all others."""
         self._unchecked.add(Edit.INIT_CONTAINER)
         self._moved_first = index
+
+    def _forbid_second(self, edit: str) -> None:
+        """Raise PatchError for the second edit of a kind that would undo the first one."""
+        if edit in self._single_edits:
+            raise PatchError(f"patch self-check failed: {edit} would change twice")
+        self._single_edits.add(edit)
 
     def check_declared(self, edits: Collection[Edit], fields: Collection[str]) -> None:
         """Raise PatchError if an edit since the last call is not of these kinds and fields.

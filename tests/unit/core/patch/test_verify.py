@@ -123,6 +123,21 @@ def test_a_mount_of_a_volume_that_the_pod_lacks_is_rejected() -> None:
         check(pod(container("a", "x"), volumes=[{"name": "v"}]), MOUNT)
 
 
+@pytest.mark.parametrize(
+    ("edit", "document"),
+    [
+        (WRAP, ONE),
+        (IMAGE, pod(container("a"))),
+        (last("podsettle-kubelet-gate"), ONE),
+        (lambda patch: patch.move_init_container(0, None), HELPED),
+    ],
+    ids=["wrapper", "image command", "insertion", "move"],
+)
+def test_an_edit_that_would_undo_an_earlier_one_is_rejected(edit: Edit, document: Json) -> None:
+    with pytest.raises(PatchError, match="would change twice"):
+        check(document, edit, edit)
+
+
 def test_two_volumes_are_rejected() -> None:
     with pytest.raises(PatchError, match="volumes"):
         check(ONE, VOLUME, VOLUME)
