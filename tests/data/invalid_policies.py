@@ -255,6 +255,13 @@ WRONG: dict[str, Wrong] = {
         )
         for value in ("MountOption", "recursive", "", 5, True)
     },
+    **{
+        f"{value!r} as policy for fsGroup": Wrong(
+            policy_document(remedies={"fsGroupChangePolicy": value}),
+            f"{REMEDIES}.fsGroupChangePolicy",
+        )
+        for value in ("Always", "onRootMismatch", "", 5, True)
+    },
     # RuntimeClasses.
     "two classes": Wrong(
         policy_document(
