@@ -14,6 +14,7 @@ builds.
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from webhook.core.constants import (
@@ -51,7 +52,7 @@ class EntrypointImage(WireStruct):
 class ContainerFacts(ContainerFields):
     """The facts about a container on which a decision may depend."""
 
-    command: list[str] | None = None
+    command: Sequence[str] | None = None
     """The command. It is also None for a sidecar that is not podsettle's own."""
     starts_helper: bool = False
     """Whether the command starts with the helper's path."""
@@ -82,7 +83,7 @@ class PodFacts(SpecFields):
     """Whether a volume is a persistent volume claim or a generic ephemeral volume."""
     has_metadata: bool = False
     label_count: int = 0
-    annotations: dict[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
     """The annotations that podsettle reads. None if the pod does not set `annotations`."""
     owner_kinds: tuple[str, ...] = ()
 
@@ -119,7 +120,7 @@ def facts_of(pod: Pod) -> PodFacts:
         if volume.name == HELPER and helper_volume is None:
             helper_volume = volume
     label_count = 0
-    annotations: dict[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
     owner_kinds: tuple[str, ...] = ()
     if metadata is not None:
         if metadata.labels:

@@ -244,7 +244,7 @@ def _applied_outcome(target: _Target, message: str) -> Outcome:
     return Outcome(Reason.APPLIED, container=target.container.name, changed=True, message=message)
 
 
-def _uses_shell(container: ContainerFacts, command: list[str], delivery: str) -> bool:
+def _uses_shell(container: ContainerFacts, command: Sequence[str], delivery: str) -> bool:
     """Return whether the shell with which the command starts can run the wrapper."""
     return (
         delivery in ("Auto", "Shell")
