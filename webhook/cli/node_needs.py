@@ -41,6 +41,6 @@ def node_need_lines(
         unverified = survey(known.all, defect).unverified
         if unverified:
             yield (
-                f"{defect.id}: not affected, unverified: {list_nodes(unverified)}; this podsettle "
-                "does not know these releases yet"
+                f"{defect.id}: not affected, unverified: {list_nodes(unverified, defect)}; this "
+                "podsettle does not know these releases yet"
             )

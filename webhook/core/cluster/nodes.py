@@ -52,6 +52,12 @@ class Node:
         """Return whether the node has a defect."""
         return defect.status_on(self.runtime, self.kubelet)
 
+    def software_of(self, defect: Defect) -> str:
+        """Return the release of the node that decides whether it has a defect, for messages."""
+        if defect.component == "kubelet":
+            return f"kubelet {self.kubelet or '?'}"
+        return str(self.runtime) if self.runtime.name else "no runtime reported"
+
 
 @dataclass(frozen=True, slots=True)
 class Nodes:

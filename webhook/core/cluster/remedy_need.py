@@ -76,10 +76,12 @@ def remedy_need(
         return Need("Unknown", partly[0][0].reason, message)
     software = " or ".join(dict.fromkeys(defect.runs for defect in cured))
     message = f"none of {total} runs {software}"
-    unverified = dict.fromkeys(node.name for each in surveys for node in each.unverified)
-    if unverified:
-        later = [node for node in nodes if node.name in unverified]
-        message += f"; podsettle does not know the releases of {list_nodes(later)} yet"
+    # Defects of one runtime often have the same nodes.
+    later = dict.fromkeys(
+        list_nodes(each.unverified, each.defect) for each in surveys if each.unverified
+    )
+    if later:
+        message += f"; podsettle does not know the releases of {' and '.join(later)} yet"
     return Need("False", "NodesAreFixed", message)
 
 
@@ -88,13 +90,16 @@ def _affected_message(found: Survey, total: str) -> str:
     software, partly = found.defect.runs, found.defect.partly
     if partly is not None:
         software += f" below Kubernetes {partly.kubelet.major}.{partly.kubelet.minor}"
-    nodes = list_nodes(found.affected)
+    nodes = list_nodes(found.affected, found.defect)
     return f"{len(found.affected)} of {total} still {verb} {software}: {nodes}"
 
 
-def list_nodes(nodes: Iterable[Node]) -> str:
-    """Return the first nodes by name, with their runtimes, and the number of the others."""
+def list_nodes(nodes: Iterable[Node], defect: Defect) -> str:
+    """Return the first nodes by name, and the number of the others.
+
+    Each has the release that decides whether it has the defect.
+    """
     ordered = sorted(nodes, key=lambda node: node.name)
-    first = [f"{node.name} ({node.runtime})" for node in ordered[:_MAX_NAMED]]
+    first = [f"{node.name} ({node.software_of(defect)})" for node in ordered[:_MAX_NAMED]]
     left = len(ordered) - len(first)
     return ", ".join(first) + (f" and {left} more" if left else "")

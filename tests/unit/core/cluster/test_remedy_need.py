@@ -29,6 +29,7 @@ def crio(**keys: Any) -> Defect:
     return defect(entry("1.33.13", newest="1.36.0"), runs="an affected CRI-O", **keys)
 
 
+KUBELET = defect(entry("1.34.2", newest="1.36.0", component="kubelet"), runs="an affected kubelet")
 CONTAINERD = defect(
     entry("2.1.0", component="containerd", newest="2.1.0"),
     id="other",
@@ -45,6 +46,27 @@ def test_survey_sorts_nodes_by_what_they_have_of_a_defect() -> None:
     assert [node.name for node in found.not_affected] == ["n1"]
     assert [node.name for node in found.unverified] == ["n2"]
     assert [node.name for node in found.partly] == ["n3"]
+
+
+def test_nodes_with_a_defect_of_the_kubelet_are_named_with_its_release() -> None:
+    old = (*nodes(NEW, kubelet="v1.34.1"), Node.read("n1", {}, NEW, "broken"))
+    needed = remedy_need("postInitSleep", old, [KUBELET])
+    assert needed is not None
+    assert needed.message == (
+        "2 of 2 nodes still run an affected kubelet: n0 (kubelet 1.34.1), n1 (kubelet ?)"
+    )
+    not_needed = remedy_need("postInitSleep", nodes(LATER, kubelet="v1.37.0"), [crio(), KUBELET])
+    assert not_needed is not None
+    assert not_needed.message.endswith(
+        "; podsettle does not know the releases of n0 (cri-o 1.37.0) and n0 (kubelet 1.37.0) yet"
+    )
+
+
+def test_node_that_reports_no_runtime_is_named_as_such() -> None:
+    slow = defect(entry("1.22.0", newest="1.36.0"), entry(component="any runtime"))
+    found = remedy_need("postInitSleep", nodes(""), [slow])
+    assert found is not None
+    assert found.message.endswith(": n0 (no runtime reported)")
 
 
 def test_later_releases_do_not_need_the_remedy_and_are_named() -> None:
