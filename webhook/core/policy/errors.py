@@ -81,8 +81,10 @@ def field_error(detail: ErrorDetails, policy: type[BaseModel]) -> FieldError:
             return FieldError(path, "is missing")
         case "literal_error" if path == ("apiVersion",):
             return FieldError(path, f"is {given!r}; podsettle reads {API_VERSION}")
-        case "literal_error":
+        case "literal_error" if isinstance(given, str):
             return FieldError(path, f"is {given!r}; it can be {context['expected']}")
+        case "literal_error":
+            return FieldError(path, f"is {_json_type(given)}, should be {context['expected']}")
         case "value_error":
             return FieldError(path, str(context["error"]))
         case "string_pattern_mismatch":

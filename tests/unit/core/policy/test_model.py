@@ -83,6 +83,10 @@ def problems(text: str) -> tuple[ManifestProblem, ...]:
             "p.yaml:7: spec.remedies.seLinuxChangePolicy: is 'MountOption'; it can be 'Recursive'",
         ),
         (
+            HEAD + "  remedies:\n    seLinuxChangePolicy: On\n",
+            "p.yaml:7: spec.remedies.seLinuxChangePolicy: is true or false, should be 'Recursive'",
+        ),
+        (
             HEAD.replace("v1alpha1", "v1") + SLEEP,
             "p.yaml:1: apiVersion: is 'podsettle.dev/v1'; podsettle reads podsettle.dev/v1alpha1",
         ),
