@@ -181,7 +181,8 @@ class Reason(StrEnum):
     )
     NOT_APPLICABLE = (
         "NotApplicable",
-        "The pod does not set a field without which the remedy has no effect.",
+        "The pod lacks a field that the remedy needs, or a container of it needs what the remedy "
+        "would change. The message says which.",
     )
     FIELD_PRESET = (
         "FieldPreset",
