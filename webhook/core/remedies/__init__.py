@@ -1,7 +1,7 @@
 """The remedies, in the order in which they are applied.
 
 Each is a module that ends with its `REMEDY`. A new remedy is a module here and a line in
-`REMEDIES`.
+`_IN_ORDER`.
 """
 
 from __future__ import annotations
