@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from tests.mutants.comparison import Comparison
+from webhook.core.remedies import REMEDIES
 
 
 def test_thousands_of_mutants_get_equal_answers_with_and_without_the_cache() -> None:
     """`make mutants` compares 100,000, of a new seed each time."""
     report = Comparison(seed=1).run(3_000)
     assert report.differences == []
+    unused = REMEDIES.keys() - report.by_remedy.keys()
+    assert not unused, (
+        f"{unused} changed no pod: examples/policies.yaml needs a policy that applies them"
+    )
     assert report.shows_something, report
