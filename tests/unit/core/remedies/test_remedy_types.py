@@ -94,9 +94,10 @@ def test_remedy_that_reads_what_the_cache_omits_does_not_type_check(tmp_path: Pa
     file.write_text(REMEDY)
     config = ROOT / "pyproject.toml"
     output, problems, _ = api.run(["--config-file", str(config), "--no-error-summary", str(file)])
+    # mypy's cache repeats the messages of an earlier run, with the directory of that run.
     found = {
         int(match[1]): match[2]
-        for match in re.finditer(rf"^{re.escape(str(file))}:(\d+): error: (.*)$", output, re.M)
+        for match in re.finditer(rf"^.*/{re.escape(file.name)}:(\d+): error: (.*)$", output, re.M)
     }
     lines = REMEDY.splitlines()
     wanted = [number for number, line in enumerate(lines, 1) if line.endswith("# refused")]
