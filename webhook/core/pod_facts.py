@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
+
+from msgspec.structs import astuple
 
 from webhook.core.constants import (
     ANNOTATION_SKIP,
@@ -104,8 +105,8 @@ class DecisionInput(WireStruct):
     namespace: NamespaceFacts
 
 
-_spec_fields = attrgetter(*SpecFields.__struct_fields__)
-_container_fields = attrgetter(*ContainerFields.__struct_fields__)
+_SPEC_FIELD_COUNT = len(SpecFields.__struct_fields__)
+_CONTAINER_FIELD_COUNT = len(ContainerFields.__struct_fields__)
 
 
 def facts_of(pod: Pod) -> PodFacts:
@@ -134,7 +135,7 @@ def facts_of(pod: Pod) -> PodFacts:
     # One starred tuple, because mypy counts a starred argument as if it had any number of items.
     return PodFacts(
         *(
-            *_spec_fields(spec),
+            *astuple(spec)[:_SPEC_FIELD_COUNT],
             None if inits is None else tuple([_container_facts(c) for c in inits]),
             None if containers is None else tuple([_container_facts(c) for c in containers]),
             None if volumes is None else len(volumes),
@@ -156,16 +157,19 @@ def namespace_facts_of(name: str, *, fixed_selinux_level: bool) -> NamespaceFact
 # This function runs for each container of each review, so it makes as few calls as possible.
 def _container_facts(container: Container) -> ContainerFacts:
     """Return the facts about a container. Raises one of DECODE_ERRORS."""
-    name, command = container.name, container.command
+    # msgspec puts the fields of the base class first.
+    fields = astuple(container)[:_CONTAINER_FIELD_COUNT]
+    command = container.command
     starts_helper = bool(command and command[0] == HELPER_PATH)
-    if name not in OWN_CONTAINERS and is_sidecar(container):
-        return ContainerFacts(*(*_container_fields(container), None, starts_helper))
+    if container.name not in OWN_CONTAINERS and is_sidecar(container):
+        return ContainerFacts(*(*fields, None, starts_helper))
     has_mounts = mounts_over_helper = False
     if container.volume_mounts:
         mounts = bytes(container.volume_mounts)
         has_mounts = mounts[0] == _BRACKET or container.has_mounts
         # To decode the mounts takes longer. A JSON escape can hide the name, so a backslash counts.
-        if mounts.find(_HELPER_MOUNT_NAME) >= 0 or _BACKSLASH in mounts:
+        # `rfind` takes half the time of `find` and `in` on such texts (CPython 3.11).
+        if mounts.rfind(_HELPER_MOUNT_NAME) >= 0 or _BACKSLASH in mounts:
             mounts_over_helper = _mounts_over_helper(container)
     if container.volume_devices and not mounts_over_helper:
         mounts_over_helper = _mounts_over_helper(container)
@@ -173,7 +177,7 @@ def _container_facts(container: Container) -> ContainerFacts:
         None if command else EntrypointImage(container.image or "", container.has_args)
     )
     own_facts = (command, starts_helper, entrypoint_image, has_mounts, mounts_over_helper)
-    return ContainerFacts(*(_container_fields(container) + own_facts))
+    return ContainerFacts(*(fields + own_facts))
 
 
 def _mounts_over_helper(container: Container) -> bool:
