@@ -16,8 +16,8 @@ _MAX_SIZE = 1_000_000
 _LINEAR = 4.0
 _MARGIN = 2.0
 """Fourfold input may take eightfold time (caches, memory); quadratic growth takes sixteenfold."""
-_ATTEMPTS = 3
-"""A busy machine disturbs one measurement, and not all of them."""
+_ATTEMPTS = 10
+"""A busy machine disturbs some measurements, and not all of them."""
 
 
 def grows_linearly(
@@ -46,7 +46,9 @@ def cpu_ratio(act: Callable[[T], object], one: T, other: T) -> float:
 
 
 def _is_linear(act: Callable[[T], object], inputs: list[T]) -> bool:
-    one, two, four = (min(_seconds(act, each) for _ in range(3)) for each in inputs)
+    # In turn, because a shared machine changes its speed from one second to the next.
+    rounds = [[_seconds(act, each) for each in inputs] for _ in range(3)]
+    one, two, four = (min(times[n] for times in rounds) for n in range(len(inputs)))
     return four <= _LINEAR * _MARGIN * one and four <= _LINEAR / 2 * _MARGIN * two
 
 
