@@ -144,7 +144,7 @@ static bool has_controlling_terminal(void)
  */
 static void stop_like(pid_t command, int signal)
 {
-    /* In another process group, no shell's SIGCONT would reach both processes. */
+    /* If the process groups differ, the SIGCONT of a shell reaches only one of the two. */
     if (!(BIT(signal) & stop_signals) || getpgid(command) != getpgrp())
         return;
     kill(getpid(), signal);
