@@ -282,9 +282,8 @@ def test_helm_test_fails_while_podsettle_is_not_ready(release: Installation) -> 
 @pytest.mark.parametrize(
     ("role", "method", "path", "other"),
     [
-        (f"{RELEASE}-metrics-reader", "GET", "/metrics", "/"),
+        (f"{RELEASE}-metrics-reader", "GET", "/metrics", "/preview"),
         (f"{RELEASE}-previewer", "POST", "/preview", "/metrics"),
-        (f"{RELEASE}-previewer", "GET", "/", "/metrics"),
     ],
 )
 def test_unbound_policy_roles_grant_what_they_name_once_bound(

@@ -51,7 +51,7 @@ _WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104
     envvar="PODSETTLE_HOST",
     show_envvar=True,
     show_default="127.0.0.1, or :: (all addresses) in a cluster",
-    help="The address to listen on. If it is not the loopback address, /, /preview and /metrics "
+    help="The address to listen on. If it is not the loopback address, /preview and /metrics "
     "require a token of the cluster. With --manifests they never require one.",
 )
 @click.option(

@@ -18,7 +18,7 @@ from webhook.cluster.source import Check, Source
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.server.admission import AdmissionHandler
-from webhook.server.auth import BASIC_CHALLENGE, guard
+from webhook.server.auth import guard
 from webhook.server.client_certs import RequireClientCertificate
 from webhook.server.drain import Drain
 from webhook.server.health import log_check_changes, probes_router
@@ -80,8 +80,7 @@ def create_app(
       `source.checks`.
     - `running` returns a context that is active while the application runs. The default is
       `source.running`.
-    - `authorizer` protects the page, /preview and /metrics. If it is None, they are open to all
-      clients.
+    - `authorizer` protects /preview and /metrics. If it is None, they are open to all clients.
     - `client_certificates` makes /mutate refuse clients that presented no certificate.
     - `pull_secrets` are used for images of admitted pods, but never for images in previews.
     """
@@ -167,7 +166,7 @@ def create_app(
     app.include_router(
         probes_router(all_checks, {"version": __version__, "python": platform.python_version()})
     )
-    app.include_router(page_router(), dependencies=[Depends(guard(authorizer, BASIC_CHALLENGE))])
+    app.include_router(page_router())
 
     @app.get(
         "/metrics",

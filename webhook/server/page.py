@@ -1,4 +1,7 @@
-"""The route of the preview page, which is one HTML file without external resources."""
+"""The route of the preview page, which is one HTML file without external resources.
+
+The page needs no token, because it contains no data. Its script sends the user's token to /preview.
+"""
 
 from __future__ import annotations
 

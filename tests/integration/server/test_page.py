@@ -146,8 +146,8 @@ def test_content_security_policy_allows_only_the_pages_style_and_script(http: ht
 def test_links_lead_to_existing_routes(page: Chromium, http: httpx.Client) -> None:
     links = page.run("return [...document.links].map((link) => link.href)")
     origin = page.run("return origin")
-    assert links == [f"{origin}/{path}" for path in ("readyz?verbose", "metrics", "openapi.json")]
-    assert [http.get(link).status_code for link in links] == [200, 200, 200]
+    assert links == [f"{origin}/{path}" for path in ("readyz?verbose", "openapi.json")]
+    assert [http.get(link).status_code for link in links] == [200, 200]
 
 
 # Previews
@@ -399,28 +399,6 @@ def test_browser_refuses_scripts_that_are_not_the_pages(page: Chromium) -> None:
     assert [entry["source"] for entry in page.console()] != []
 
 
-def test_token_is_sent_and_not_stored(page: Chromium) -> None:
-    preview(page, _UNCHANGED)
-    page.type("#token", "Bearer s3cret.token")
-    preview(page, _UNCHANGED)
-    requests = page.requests()
-    sent = [request["headers"] for request in requests if request["method"] == "POST"]
-    assert [headers.get("Authorization") for headers in sent] == [None, "Bearer s3cret.token"]
-    assert not any("s3cret" in request["url"] for request in requests)
-    assert page.run("return document.querySelector('#token').type") == "password"
-    kept = "return localStorage.length + sessionStorage.length + document.cookie.length"
-    assert page.run(f"{kept} + location.search.length") == 0
-
-
-def test_token_with_invalid_characters_is_not_sent(page: Chromium) -> None:
-    page.type("#token", "naïve token")
-    page.click("#preview")
-    wait_for_answer(page)
-    assert "not a token" in page.text("#error")
-    assert page.run("return document.activeElement.id") == "token"
-    assert [request for request in page.requests() if request["method"] == "POST"] == []
-
-
 # Accessibility and small windows
 
 
@@ -431,10 +409,10 @@ def test_page_can_be_used_with_the_keyboard_alone(page: Chromium) -> None:
     wait_for_answer(page)
     assert page.texts(".pod h3") == ["Pod/warned"]
     visited = []
-    for _ in range(6):
+    for _ in range(5):
         page.press(TAB)
         visited.append(page.run("return document.activeElement.id"))
-    assert visited == ["namespace", "labels", "path", "token", "preview", "example"]
+    assert visited == ["namespace", "labels", "path", "preview", "example"]
     page.press(TAB)
     assert page.run("return document.activeElement.tagName") == "SUMMARY"
     page.press(ENTER)

@@ -1,0 +1,110 @@
+"""The preview page in a browser, on a server that requires tokens for previews."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.authorizer import Known
+from tests.support.chromium import ENTER, SHIFT, TAB, Chromium, start_chromium
+from tests.support.http_client import in_process
+from tests.support.server_fixtures import make_app
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.server.drain import Drain
+
+pytestmark = pytest.mark.xdist_group("chromium")
+
+_POD = "{apiVersion: v1, kind: Pod, metadata: {name: pod}, spec: {containers: []}}"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with start_chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(source: ManifestsSource, chromium: Chromium) -> Iterator[Chromium]:
+    """The page, newly opened without a token, with a workload."""
+    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
+    with in_process(make_app(source, drain, authorizer=Known()), drain) as server:
+        host, port = server.address
+        chromium.emulate()
+        chromium.open(f"https://{host}:{port}/")
+        chromium.paste("#workload", _POD)
+        yield chromium
+
+
+def wait_for_answer(page: Chromium) -> None:
+    page.wait_for(
+        "document.querySelector('#results').getAttribute('aria-busy') === 'false' &&"
+        "document.querySelector('.pod:not(.stale *), #error:not([hidden])')"
+    )
+
+
+def preview(page: Chromium) -> None:
+    page.click("#preview")
+    wait_for_answer(page)
+
+
+def enter_token(page: Chromium, token: str) -> None:
+    """Paste a token into the focused field, and press Enter."""
+    assert focused(page) == "token"
+    page.paste("#token", token)
+    page.press(ENTER)
+    wait_for_answer(page)
+
+
+def focused(page: Chromium) -> str:
+    return str(page.run("return document.activeElement.id"))
+
+
+def test_token_field_appears_once_the_server_refuses_a_preview(page: Chromium) -> None:
+    assert page.texts("label") == ["Workload", "Namespace", "Namespace labels", "Template path"]
+    preview(page)
+    assert "The server requires a valid bearer token (401" in page.text("#error")
+    assert "kubectl create token" in page.text("#error")
+    assert page.texts("label")[-1] == "Bearer token"
+    enter_token(page, "good")
+    assert page.texts("#error") == []
+    assert page.texts(".pod h3") == ["Pod/pod"]
+
+
+def test_token_is_sent_with_each_later_preview_and_not_stored(page: Chromium) -> None:
+    preview(page)
+    enter_token(page, "Bearer good")
+    preview(page)
+    requests = page.requests()
+    sent = [request["headers"] for request in requests if request["method"] == "POST"]
+    assert [headers.get("Authorization") for headers in sent] == [None, *["Bearer good"] * 2]
+    assert not any("good" in request["url"] for request in requests)
+    assert page.run("return document.querySelector('#token').type") == "password"
+    kept = "return localStorage.length + sessionStorage.length + document.cookie.length"
+    assert page.run(f"{kept} + location.search.length") == 0
+
+
+def test_token_without_permission_is_answered_with_how_to_grant_it(page: Chromium) -> None:
+    preview(page)
+    enter_token(page, "poor")
+    assert "The token does not allow previews (403" in page.text("#error")
+    assert "kubectl create clusterrole" in page.text("#error")
+    enter_token(page, "good")
+    assert page.texts(".pod h3") == ["Pod/pod"]
+
+
+def test_token_with_invalid_characters_is_not_sent(page: Chromium) -> None:
+    preview(page)
+    enter_token(page, "naïve token")
+    assert "not a token" in page.text("#error")
+    assert focused(page) == "token"
+    assert [request["method"] for request in page.requests()].count("POST") == 1
+
+
+def test_token_field_is_between_the_other_fields_and_the_buttons(page: Chromium) -> None:
+    preview(page)
+    page.press(TAB)
+    assert focused(page) == "preview"
+    page.press(SHIFT, TAB)
+    page.press(SHIFT, TAB)
+    assert focused(page) == "path"
