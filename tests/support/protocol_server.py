@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.support.http_client import Client, InProcess, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
@@ -15,6 +15,7 @@ from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
 from webhook.server.app import Application
 from webhook.server.protocol import AdmissionProtocol
+from webhook.server.review_request import ADMISSION_PATHS
 
 POD = load_pod(next(path for path in PODS if path.stem == "woodpecker-step"))
 SETTLED = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -24,16 +25,24 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class SlowPath:
-    """The ASGI application behind /mutate, and the number of its requests."""
+    """The number of requests that reach the route /mutate."""
 
     def __init__(self, app: Application) -> None:
         self.requests = 0
-        self._mutate = app.mutate
-        app.mutate = self
+        app.add_middleware(_Counting, slow_path=self)
+
+
+class _Counting:
+    """ASGI middleware that counts requests to /mutate."""
+
+    def __init__(self, app: ASGIApp, slow_path: SlowPath) -> None:
+        self._app = app
+        self._slow_path = slow_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.requests += 1
-        await self._mutate(scope, receive, send)
+        if scope["type"] == "http" and scope["path"] in ADMISSION_PATHS:
+            self._slow_path.requests += 1
+        await self._app(scope, receive, send)
 
 
 @dataclass
@@ -56,9 +65,9 @@ class Served:
 
     def send_in_two(self, client: Client, request: bytes) -> None:
         """Send the second part of a request after the server has read the first."""
-        before = self.reviews
+        before = self.slow_path.requests
         client.send(request[:-100])
-        await_that(lambda: self.reviews == before + 1, "the first part was read")
+        await_that(lambda: self.slow_path.requests == before + 1, "the first part was read")
         client.send(request[-100:])
 
     def metrics(self) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import platform
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -10,16 +9,14 @@ from datetime import datetime
 from functools import partial
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from webhook import __version__
 from webhook.cluster.authorizer import Authorizer
 from webhook.cluster.source import Check, Source
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
-from webhook.server.admission import AdmissionHandler
+from webhook.server.admission import ReviewHandler
 from webhook.server.auth import guard
-from webhook.server.client_certs import RequireClientCertificate
 from webhook.server.drain import Drain
 from webhook.server.health import log_check_changes, probes_router
 from webhook.server.lazy_images import LazyImageResolver, NewImageResolver
@@ -27,35 +24,21 @@ from webhook.server.lean_fastapi import Depends, FastAPI, Response
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
+from webhook.server.mutate import add_mutate_route
 from webhook.server.page import page_router
 from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.route import preview_router
 from webhook.server.protocol import AdmissionServer
-from webhook.server.request_head import ADMISSION_PATHS
 from webhook.server.review_log import ReviewLog
 from webhook.tasks import supervise
 
-log = logging.getLogger(__name__)
-
 
 class Application(FastAPI):
-    """A FastAPI application that serves /mutate without FastAPI's routing.
+    """A FastAPI application and what its server needs beside it."""
 
-    The routing would take longer than a decision.
-    """
-
-    mutate: ASGIApp
-    """The ASGI application that answers requests to /mutate."""
     admission_server: AdmissionServer
     """The state of the HTTP protocol. It answers most reviews without calling this application."""
     limits: Limits
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or the ASGI lifespan."""
-        if scope["type"] == "http" and scope["path"] in ADMISSION_PATHS:
-            await self.mutate(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
 
 
 def create_app(
@@ -93,12 +76,12 @@ def create_app(
 
     in_flight = InFlight()
     review_budget = MemoryBudget()
-    review_log = ReviewLog(log)
+    review_log = ReviewLog()
     metrics = Metrics(__version__)
     metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
     metrics.manifest_problems.set_function(lambda: len(source.problems))
-    metrics.in_flight.set_function(lambda: in_flight.count)
+    metrics.in_flight.set_function(lambda: in_flight.requests)
 
     # Previews use a separate resolver. A preview can name any namespace. With a shared resolver,
     # its look-ups would count against the limit of that namespace's pods.
@@ -139,7 +122,7 @@ def create_app(
         version=__version__,
         description="A mutating admission webhook that settles pods.",
         lifespan=lifespan,
-        dependencies=[Depends(in_flight.exclude)],
+        dependencies=[Depends(in_flight.count_request)],
         # The documentation pages of FastAPI load scripts from other sites, so they are disabled.
         # The OpenAPI document remains available at /openapi.json.
         docs_url=None,
@@ -149,12 +132,26 @@ def create_app(
     app.state.in_flight = in_flight
     app.state.review_budget = review_budget
     app.state.previewer = previewer
-    mutate = AdmissionHandler(
-        source, settings, metrics, review_log, drain, in_flight, review_budget, images, limits
+    handler = ReviewHandler(
+        source,
+        settings,
+        metrics=metrics,
+        review_log=review_log,
+        drain=drain,
+        in_flight=in_flight,
+        budget=review_budget,
+        images=images,
+        limits=limits,
     )
-    app.admission_server = AdmissionServer(mutate.handle_sync, client_certificates, limits)
-    app.mutate = (
-        RequireClientCertificate(mutate, metrics.count_refused) if client_certificates else mutate
+    app.admission_server = AdmissionServer(handler, client_certificates, limits)
+    add_mutate_route(
+        app,
+        handler,
+        budget=review_budget,
+        in_flight=in_flight,
+        count_refused=metrics.count_refused,
+        needs_certificate=client_certificates,
+        goaway_chance=limits.goaway_chance,
     )
     authorized = [Depends(guard(authorizer))]
     # Previews have a separate memory budget. Previews are queued, each with a body of up to 4 MiB,

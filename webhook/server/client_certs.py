@@ -8,13 +8,13 @@ it. The handshake fails if a client presents a certificate that another CA has s
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from webhook.server.http_answer import RefusedError, refusal
+from webhook.server.lean_fastapi import Request
 
-from webhook.server.protocol import CLIENT_CERTIFICATE_KEY
-from webhook.server.responses import refuse
+CLIENT_CERTIFICATE_KEY = "client certificate"
+"""The key of the client's verified certificate in the state of an ASGI request."""
 
 
 class ClientCAError(Exception):
@@ -35,22 +35,16 @@ def request_client_certificate(context: ssl.SSLContext, ca: Path) -> None:
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
-class RequireClientCertificate:
-    """ASGI middleware that answers 403 to clients without a certificate."""
+async def require_client_certificate(request: Request) -> None:
+    """Refuse a request of a client that presented no certificate. This is a FastAPI dependency.
 
-    def __init__(self, app: ASGIApp, count_refused: Callable[[int], None]) -> None:
-        self._app = app
-        self._count_refused = count_refused
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 403, or pass the request to the application."""
-        if CLIENT_CERTIFICATE_KEY in scope.get("state", ()):
-            await self._app(scope, receive, send)
-        else:
-            self._count_refused(403)
-            await refuse(
-                send,
+    Raises RefusedError.
+    """
+    if CLIENT_CERTIFICATE_KEY not in request.scope.get("state", ()):
+        raise RefusedError(
+            refusal(
                 403,
                 "this path needs a client certificate that the CA in --client-ca has signed; "
                 "configure one with the API server's --admission-control-config-file",
             )
+        )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 BUDGET_BYTES = 32 * 1024 * 1024
 """The limit of one memory budget. Reviews and their answers have one budget, and the bodies of
@@ -54,38 +54,35 @@ class MemoryBudget:
 
 @dataclass(slots=True)
 class InFlight:
-    """The requests that the server has begun to process and has not answered yet."""
+    """Counts of the requests that the server has begun to process and has not answered yet."""
 
     limit: int = MAX_REVIEWS_IN_FLIGHT
-    tasks: Collection[object] = ()
-    """uvicorn's set of tasks. It contains one task for each request."""
-    excluded: set[object] = field(default_factory=set)
-    """One object for each request that does not count against the limit. These are reviews with
-    incomplete bodies, and requests to other paths. If they counted, a client could open a thousand
+    """The maximum of `reviews`."""
+    requests: int = 0
+    """All requests in progress, for the metric. A review that is answered at once is not counted,
+    because nothing can read the count meanwhile."""
+    reviews: int = 0
+    """Complete reviews that wait for a look-up, or for their client to read the answer. Incomplete
+    reviews do not count against the limit. If they counted, a client could open a thousand
     connections, send only headers, and cause the server to shed the API server's reviews."""
 
-    @property
-    def count(self) -> int:
-        """The number of all requests in flight."""
-        return len(self.tasks)
-
-    @property
-    def review_count(self) -> int:
-        """The number of complete reviews in flight."""
-        return len(self.tasks) - len(self.excluded)
-
-    async def exclude(self) -> AsyncIterator[None]:
-        """Exclude a request from the limit.
-
-        This is a FastAPI dependency of all routes except /mutate.
-        """
-        request = object()
-        self.excluded.add(request)
+    @contextmanager
+    def waiting_review(self) -> Iterator[None]:
+        """Count a complete review that waits while the block runs."""
+        self.reviews += 1
         try:
             yield
         finally:
-            self.excluded.discard(request)
+            self.reviews -= 1
+
+    async def count_request(self) -> AsyncIterator[None]:
+        """Count a request in progress. This is a FastAPI dependency of all routes."""
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
 
     def is_overloaded(self, queued_seconds: float, deadline_seconds: float) -> bool:
         """Return whether to shed a review that was queued for a time and has a deadline."""
-        return self.review_count > self.limit or queued_seconds > deadline_seconds * MAX_QUEUE_SHARE
+        return self.reviews > self.limit or queued_seconds > deadline_seconds * MAX_QUEUE_SHARE

@@ -19,29 +19,21 @@ import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
-from random import random
 from time import monotonic
 from typing import Any, NamedTuple
-from weakref import ref
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from webhook.server.admission import RECEIVED_AT_KEY, ReviewHandler, ReviewTiming
+from webhook.server.client_certs import CLIENT_CERTIFICATE_KEY
+from webhook.server.http_answer import should_close
 from webhook.server.limits import DEFAULT_LIMITS, Limits
-from webhook.server.request_body import GUARANTEED_BODY_BYTES
 from webhook.server.request_head import HEAD_END, MAX_CACHED_HEAD_BYTES, parse_review_head
 from webhook.server.responses import CLOSE, JSON, Header
+from webhook.server.review_body import GUARANTEED_BODY_BYTES
 
-TIMING_KEY = "timing"
-"""The key of the RequestTiming in a request's `state`."""
-CLIENT_CERTIFICATE_KEY = "client certificate"
-"""The key of the client's verified certificate in a request's `state`."""
 _UPGRADE_ERROR = "This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."
-
-
-def should_close(goaway_chance: float) -> bool:
-    """Return at random whether to close a connection. The argument is the probability of True."""
-    return random() < goaway_chance  # noqa: S311
 
 
 class LoopTick:
@@ -103,32 +95,11 @@ class ResponseHeads:
         return self._head
 
 
-class RequestTiming:
-    """The time at which a request was received, and whether its body is complete."""
-
-    __slots__ = ("_cycle", "received_at")
-
-    def __init__(self, received_at: float, cycle: RequestResponseCycle) -> None:
-        self.received_at = received_at
-        """By `time.monotonic`."""
-        # This reference is weak, because the RequestResponseCycle refers to the request's state,
-        # and the state refers to this object. With a strong reference, only the next garbage
-        # collection would free the three objects and the connection's buffers.
-        self._cycle = ref(cycle)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the whole body has been received."""
-        cycle = self._cycle()
-        return cycle is not None and not cycle.more_body
-
-
 @dataclass(frozen=True, slots=True)
 class AdmissionServer:
     """The state that all connections of a server share."""
 
-    handle_sync: Callable[[bytes, float, float], bytes | None]
-    """Answers a review without look-ups. See `AdmissionHandler.handle_sync`."""
+    handler: ReviewHandler
     needs_certificate: bool
     """Whether the fast path is only for clients that presented a certificate."""
     limits: Limits = DEFAULT_LIMITS
@@ -152,7 +123,7 @@ class FastPathProtocol(HttpToolsProtocol):
 
     def __init__(self, *, admission: AdmissionServer, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
-        self._handle_sync = admission.handle_sync
+        self._handle_now = admission.handler.handle_now
         self._needs_certificate = admission.needs_certificate
         self._tick = admission.tick
         self._heads = admission.heads
@@ -189,11 +160,11 @@ class FastPathProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Start the ASGI application, and store the RequestTiming in the request's state."""
+        """Start the ASGI application, and store the time in the request's state."""
         self._in_head = False
         state: dict[str, Any] = self.scope["state"]
         super().on_headers_complete()
-        state[TIMING_KEY] = RequestTiming(self._received_at, self.cycle)
+        state[RECEIVED_AT_KEY] = self._received_at
 
     @property
     def _is_idle(self) -> bool:
@@ -221,7 +192,8 @@ class FastPathProtocol(HttpToolsProtocol):
         # between them.
         if missing_bytes < 0 or self.flow.write_paused:
             return False
-        answer = self._handle_sync(data[end:], head.deadline_seconds, self._received_at)
+        timing = ReviewTiming(self._received_at, head.deadline_seconds)
+        answer = self._handle_now(data[end:], timing)
         if answer is None:
             return False
         self._cancel_body_timer()

@@ -6,32 +6,18 @@ head. Results are cached, because to parse a head takes nearly as long as a deci
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import parse_qs
 
 import httptools
 
-from webhook.core.types import parse_duration
 from webhook.server.responses import Header
+from webhook.server.review_request import ADMISSION_PATHS, answer_seconds, is_json
 
-ADMISSION_PATHS = ("/mutate", "/mutate/")
 HEAD_END = b"\r\n\r\n"
 """The bytes at the end of a head."""
 MAX_CACHED_HEAD_BYTES = 1024
 """Longer heads are left to uvicorn's parser. Heads from an API server have about 200 bytes."""
-
-_MAX_QUERY_BYTES = 256
-"""Query bytes after this number are ignored. A query from an API server has only a timeout."""
-
-_ANSWER_SHARE = 0.7
-"""The share of the API server's timeout (`?timeout=2s`) within which podsettle answers. The rest of
-the timeout is for the network and for the API server itself."""
-_DEFAULT_TIMEOUT_MS = 10_000
-"""The default of `timeoutSeconds` in a webhook configuration."""
-_MAX_TIMEOUT_MS = 30_000
-"""The maximum of `timeoutSeconds` in a webhook configuration."""
 
 
 class ReviewHead(NamedTuple):
@@ -74,29 +60,6 @@ def parse_review_head(head: bytes) -> ReviewHead | None:
     if not length or (url.path or b"").decode("latin-1") not in ADMISSION_PATHS:
         return None
     return ReviewHead(length, answer_seconds(url.query or b""))
-
-
-def is_json(headers: Iterable[Header]) -> bool:
-    """Return whether the Content-Type is JSON. The names of `headers` must be in lower case."""
-    for name, value in headers:
-        if name == b"content-type":
-            return value.partition(b";")[0].strip().lower() == b"application/json"
-    return False
-
-
-def answer_seconds(query: bytes) -> float:
-    """Return the number of seconds within which podsettle must answer a request with this query."""
-    return _answer_seconds(query[:_MAX_QUERY_BYTES])
-
-
-@lru_cache(maxsize=64)
-def _answer_seconds(query: bytes) -> float:
-    timeouts = parse_qs(query.decode("latin-1")).get("timeout", ())
-    try:
-        timeout = min(parse_duration(timeouts[0]), _MAX_TIMEOUT_MS) if timeouts else 0
-    except ValueError:
-        timeout = 0
-    return (timeout or _DEFAULT_TIMEOUT_MS) / 1000 * _ANSWER_SHARE
 
 
 class _ParserCallbacks:

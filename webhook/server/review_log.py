@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+log = logging.getLogger(__name__)
+
 _FLUSH_SECONDS = 0.02
 """Maximum delay of a line. With a longer delay, batches would grow and delay reviews."""
 _MAX_LINE_CHARACTERS = 2400
@@ -23,14 +25,13 @@ def printable(text: str, max_characters: int = 128) -> str:
 class ReviewLog:
     """A buffer of lines about decisions. Use it on the event loop only."""
 
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
+    def __init__(self) -> None:
         self._pending: list[tuple[str, str, str, str]] = []
 
     @property
     def enabled(self) -> bool:
         """Whether the log level includes these lines."""
-        return self._log.isEnabledFor(logging.INFO)
+        return log.isEnabledFor(logging.INFO)
 
     def record(self, uid: str, namespace: str, pod: str, summary: str) -> None:
         """Add a line about a decision, which the next flush writes."""
@@ -50,4 +51,4 @@ class ReviewLog:
             for uid, namespace, pod, summary in pending
         ]
         if lines:
-            self._log.info("%s", "\n".join(lines))
+            log.info("%s", "\n".join(lines))

@@ -84,7 +84,6 @@ def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, dr
     )
     tune_gc_for_server()
     server = _Server(config, drain)
-    app.state.in_flight.tasks = server.server_state.tasks
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve(sockets=[listener]))
 

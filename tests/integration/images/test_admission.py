@@ -26,7 +26,7 @@ from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
 from webhook.server.metrics import BUCKETS
-from webhook.server.request_head import answer_seconds
+from webhook.server.review_request import answer_seconds
 
 
 @pytest.fixture(autouse=True)

@@ -168,7 +168,7 @@ def counted(server: InProcess, result: str) -> bool:
 
 
 def in_flight(app: Application, number: int) -> Callable[[], bool]:
-    return lambda: app.state.in_flight.count == number
+    return lambda: app.state.in_flight.requests == number
 
 
 # Lifetime
@@ -570,7 +570,7 @@ def test_disconnect_before_the_end_of_the_body_is_not_logged(
     client.send(request(SMALL)[:-100])
     await_that(lambda: app.state.preview_budget.used_bytes > 0, "the body is being read")
     client.close()
-    await_that(lambda: app.state.in_flight.count == 0, "the preview has ended")
+    await_that(lambda: app.state.in_flight.requests == 0, "the preview has ended")
     assert app.state.preview_budget.used_bytes == 0
     assert caplog.records == []
 

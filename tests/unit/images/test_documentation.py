@@ -17,7 +17,7 @@ from webhook.images.errors import LookupFailedError
 from webhook.images.lookup import MAX_CACHED_CONFIG_BYTES, LookupLimits
 from webhook.images.registry import registry_of
 from webhook.server.admission import IMAGE_LOOKUP_SHARE
-from webhook.server.request_head import answer_seconds
+from webhook.server.review_request import answer_seconds
 
 PAGE = Page(DOCS / "image-config.md")
 (DOCUMENT,) = PAGE.policies

@@ -16,9 +16,8 @@ from tests.support.server_fixtures import make_app
 from tests.support.waiting import eventually
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
-from webhook.server.load_shedding import InFlight
-from webhook.server.request_body import MAX_BODY_BYTES
-from webhook.server.request_head import answer_seconds
+from webhook.server.review_body import MAX_BODY_BYTES
+from webhook.server.review_request import answer_seconds
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 
@@ -219,17 +218,17 @@ async def test_namespace_look_up_gets_a_small_share_of_the_deadline(
 
 
 @asynccontextmanager
-async def client_of(source: Any, load: InFlight | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(source: Any, waiting: int = 0) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application that permits two waiting reviews, and has some of them."""
     app = make_app(source)
-    if load is not None:
-        app.state.in_flight.tasks, app.state.in_flight.limit = load.tasks, load.limit
+    app.state.in_flight.reviews, app.state.in_flight.limit = waiting, 2
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
         yield client
 
 
 async def test_review_above_the_limit_in_flight_is_answered_unread(source: ManifestsSource) -> None:
-    async with client_of(source, InFlight(limit=2, tasks=range(3))) as client:
+    async with client_of(source, waiting=3) as client:
         answer = await post(client, review(TEKTON))
         assert patch_of(answer) == []
         assert "podsettle: Overloaded: 3 reviews are under way" in answer["response"]["warnings"][0]
@@ -240,11 +239,11 @@ async def test_review_above_the_limit_in_flight_is_answered_unread(source: Manif
         assert wrong.status_code == 400
         metrics = (await client.get("/metrics")).text
         assert 'podsettle_outcomes_total{reason="Overloaded",remedy=""} 1.0' in metrics
-        assert "podsettle_requests_in_flight 3.0" in metrics
+        assert "podsettle_requests_in_flight 1.0" in metrics  # this request
 
 
 async def test_review_at_the_limit_in_flight_is_decided_on(source: ManifestsSource) -> None:
-    async with client_of(source, InFlight(limit=2, tasks=range(2))) as client:
+    async with client_of(source, waiting=2) as client:
         assert patch_of(await post(client, review(TEKTON)))
 
 

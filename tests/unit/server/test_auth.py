@@ -19,7 +19,7 @@ from tests.support.server_fixtures import make_app
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.server.auth import guard
 
-OPEN = {"/", "/mutate", "/livez", "/readyz", "/version", "/openapi.json"}
+OPEN = {"/", "/mutate", "/mutate/", "/livez", "/readyz", "/version", "/openapi.json"}
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}"
 
 
@@ -70,7 +70,7 @@ async def test_all_routes_except_the_open_ones_need_a_token(
     app: FastAPI, closed: httpx.AsyncClient
 ) -> None:
     found = paths(app)
-    assert {path for _, path in found} == OPEN - {"/mutate"} | {"/preview", "/metrics"}
+    assert {path for _, path in found} | {"/mutate/"} == OPEN | {"/preview", "/metrics"}
     for method, path in found:
         status = (await closed.request(method, path)).status_code
         assert (status == 401) is (path not in OPEN), (method, path, status)
@@ -80,7 +80,7 @@ async def test_reviews_probes_and_page_do_not_call_the_authorizer(
     closed: httpx.AsyncClient, known: Known
 ) -> None:
     assert (await closed.post("/mutate", json=review({}))).status_code == 200
-    for path in sorted(OPEN - {"/mutate"}):
+    for path in sorted(OPEN - {"/mutate", "/mutate/"}):
         assert (await closed.get(path)).status_code == 200
     assert known.asked == []
 

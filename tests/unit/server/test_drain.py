@@ -174,7 +174,7 @@ def test_review_with_an_incomplete_body_is_answered_during_shutdown(server: InPr
     client = server.connect()
     whole = mutate(REVIEW)
     client.send(whole[:-10])
-    await_that(lambda: server.drain.reviews == 1, "the review has begun")
+    await_that(lambda: server.app.state.in_flight.requests, "the review has begun")
     server.drain.idle_seconds = 0
     server.drain.start()
     await_refusal(server)

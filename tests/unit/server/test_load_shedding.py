@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import itertools
 import json
@@ -11,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from http.client import HTTPResponse, IncompleteRead
 from typing import Any
 
@@ -20,8 +22,10 @@ from tests.support.http_client import Client, InProcess, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.cluster.view import Namespace
+from webhook.server.admission import ReviewTiming
 from webhook.server.app import Application
-from webhook.server.request_body import GUARANTEED_BODY_BYTES, MAX_BODY_BYTES
+from webhook.server.review_body import GUARANTEED_BODY_BYTES, MAX_BODY_BYTES, ReviewBody
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 LONG = json.dumps(REVIEW).encode().ljust(MAX_BODY_BYTES)
@@ -148,7 +152,7 @@ def test_client_that_reads_none_of_many_short_answers_is_disconnected(
     endless = itertools.repeat(mutate(long_review(30_000)))
     with pytest.raises((ConnectionError, ssl.SSLError)):
         deque(map(client.send, endless), maxlen=0)
-    await_that(lambda: app.state.in_flight.count == 0, "all requests have ended")
+    await_that(lambda: app.state.in_flight.requests == 0, "all requests have ended")
     assert app.state.review_budget.used_bytes == 0
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
@@ -172,19 +176,13 @@ def test_client_that_reads_slowly_stays_connected(serve: Serve) -> None:
 async def test_long_review_is_answered_unread_with_an_exhausted_budget(
     app: Application, length: int, settled: bool
 ) -> None:
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": long_review(length)}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     app.state.review_budget.limit_bytes = 0
-    headers = [(b"content-type", b"application/json")]
-    scope = {"method": "POST", "path": "/mutate", "query_string": b"", "headers": headers}
-    await app.mutate(scope, receive, send)
-    answered = json.loads(b"".join(message.get("body", b"") for message in sent))["response"]
+    body = ReviewBody(app.state.review_budget)
+    body.feed(long_review(length))
+    body.finish()
+    answer = await app.admission_server.handler.handle(body, ReviewTiming(time.monotonic(), 7.0))
+    body.release()
+    answered = json.loads(answer.body)["response"]
     assert answered["allowed"] is True
     assert ("patch" in answered) is settled
     assert settled or "podsettle: Overloaded: " in answered["warnings"][0]
@@ -238,46 +236,58 @@ def test_incomplete_requests_do_not_count_as_load(serve: Serve) -> None:
         client.send(mutate(REVIEW, "?timeout=30s")[:-100])
     for client in trickling[5:]:
         client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
-    await_that(lambda: app.state.in_flight.count == 10, "they are in flight")
+    await_that(lambda: app.state.in_flight.requests == 10, "they are in flight")
     assert is_settled(server.connect())
     for client in trickling[:5]:
         client.close()
     for client in trickling[5:]:
         client.send("x: 1\n")
         assert client.answer().status == 422
-    await_that(lambda: app.state.in_flight.count == 0, "they have ended")
-    assert not app.state.in_flight.excluded
+    await_that(lambda: app.state.in_flight.requests == 0, "they have ended")
+    assert app.state.in_flight.reviews == 0
 
 
-def test_reviews_completed_at_the_same_moment_count_as_load(
-    app: Application, server: InProcess, source: ManifestsSource
+class HangingNamespaces:
+    """A source that has to look up every namespace, and gets no answer until `found` is set."""
+
+    def __init__(self, source: ManifestsSource) -> None:
+        self._source = source
+        self.view = replace(source.view, namespaces={}, invents_namespaces=False)
+        self.found = threading.Event()
+
+    async def fetch_namespace(self, _name: str, _timeout: float) -> Namespace | None:
+        await asyncio.to_thread(self.found.wait, 30)
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+def test_reviews_that_wait_for_a_look_up_count_as_load(
+    serve: Serve, source: ManifestsSource
 ) -> None:
-    seen = source.view
-    reached, go_on = threading.Event(), threading.Event()
+    hanging = HangingNamespaces(source)
+    server = serve(hanging)
+    in_flight = server.app.state.in_flight
+    in_flight.limit = 3
+    waiting = [server.connect() for _ in range(4)]
+    for client in waiting:
+        client.send(mutate(REVIEW))
+    await_that(lambda: in_flight.reviews == 4, "four reviews wait")
+    late = server.connect()
+    late.send(mutate(REVIEW))
+    assert "podsettle: Overloaded: 4 reviews are under way" in warning(late)
+    hanging.found.set()
+    for client in waiting:
+        assert "NamespaceUnknown" in warning(client)
+    await_that(lambda: in_flight.reviews == 0, "they have ended")
 
-    class BlockingView:
-        """A view that blocks the server's only thread while other clients send."""
 
-        def __getattr__(self, name: str) -> object:
-            reached.set()
-            assert go_on.wait(30)
-            return getattr(seen, name)
-
-    source.view = BlockingView()  # type: ignore[assignment]
-    app.state.in_flight.limit = 3
-    whole = mutate(REVIEW)
-    clients = [server.connect() for _ in range(8)]
-    for client in clients:
-        client.send(whole[:-100])
-    await_that(lambda: len(app.state.in_flight.excluded) == 8, "they are in flight")
-    assert app.state.in_flight.review_count == 0
-    clients[0].send(whole[-100:])
-    assert reached.wait(30)
-    for client in clients[1:]:
-        client.send(whole[-100:])
-    go_on.set()
-    answers = [review_in(client.answer()) for client in clients]
-    assert "patch" in answers[0]
-    overloaded = [found for found in answers if "patch" not in found]
-    assert overloaded
-    assert all("reviews are under way" in found["warnings"][0] for found in overloaded)
+def test_answer_that_its_client_does_not_read_counts_as_load(
+    app: Application, server: InProcess
+) -> None:
+    client = reading_little(server)
+    client.send(mutate(long_review(3 * MIB)))
+    await_that(lambda: app.state.in_flight.reviews == 1, "the answer waits for the client")
+    assert "patch" in review_in(client.answer())
+    await_that(lambda: app.state.in_flight.reviews == 0, "the answer is sent")

@@ -95,9 +95,9 @@ def test_segment_with_the_end_and_the_beginning_of_reviews_is_read(served: Serve
         assert "patch" in review_in(client.answer())
         client.send(both[cut:])
         assert uid_in(client.answer()) == "1"
-    before = served.reviews
+    before = served.slow_path.requests
     client.send(WHOLE[:-100])
-    await_that(lambda: served.reviews == before + 1, "it has begun")
+    await_that(lambda: served.slow_path.requests == before + 1, "it has begun")
     client.send(WHOLE[-100:] + review_with_uid(2) + review_with_uid(3)[:-100])
     assert "patch" in review_in(client.answer())
     assert uid_in(client.answer()) == "2"

@@ -25,9 +25,10 @@ from tests.support.protocol_server import (
 )
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
-from webhook.server.admission import AdmissionHandler
+from webhook.server.admission import ReviewHandler, ReviewTiming
 from webhook.server.protocol import LoopTick
-from webhook.server.request_head import HEAD_END, MAX_CACHED_HEAD_BYTES, answer_seconds
+from webhook.server.request_head import HEAD_END, MAX_CACHED_HEAD_BYTES
+from webhook.server.review_request import answer_seconds
 
 # Equal answers on both paths
 
@@ -60,7 +61,9 @@ def test_both_paths_count_and_log_the_same(
     requests = [WHOLE, mutate(review({}, namespace="ci", object=1)), mutate(b"{}" + b" " * 100)]
 
     def logged() -> list[str]:
-        lines = "\n".join(r.getMessage() for r in caplog.records if r.name == "webhook.server.app")
+        lines = "\n".join(
+            r.getMessage() for r in caplog.records if r.name == "webhook.server.review_log"
+        )
         return lines.splitlines()
 
     def grown(send: Callable[[bytes], None]) -> dict[str, float]:
@@ -144,14 +147,14 @@ def test_empty_lines_between_reviews_are_ignored(served: Served) -> None:
 
 
 def test_deadline_comes_from_the_query(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    handle_sync = AdmissionHandler.handle_sync
+    handle_now = ReviewHandler.handle_now
     given: list[float] = []
 
-    def note(self: AdmissionHandler, body: bytes, deadline: float, came: float) -> bytes | None:
-        given.append(deadline)
-        return handle_sync(self, body, deadline, came)
+    def note(self: ReviewHandler, body: bytes, timing: ReviewTiming) -> bytes | None:
+        given.append(timing.deadline_seconds)
+        return handle_now(self, body, timing)
 
-    monkeypatch.setattr(AdmissionHandler, "handle_sync", note)
+    monkeypatch.setattr(ReviewHandler, "handle_now", note)
     client = start().connect()
     for query in ("?timeout=1s", "", f"?{'a' * 300}&timeout=1s"):
         client.send(mutate(REVIEW, query))
@@ -245,7 +248,7 @@ def test_fast_path_is_not_used_while_the_client_does_not_read(served: Served) ->
     await_that(lambda: connection.flow.write_paused, "writing is paused")
     assert connection._write_timer is not None
     client.send(review_with_uid(1))
-    await_that(lambda: served.app.state.in_flight.count, "the application has it")
+    await_that(lambda: served.app.state.in_flight.requests, "the application has it")
     client.send(review_with_uid(2))
     await_that(lambda: connection.flow.read_paused, "reading is paused")
     connection.loop.call_soon_threadsafe(connection.resume_writing)
@@ -268,16 +271,16 @@ def test_reviews_read_in_one_iteration_have_the_same_time(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, go_on = threading.Event(), threading.Event()
-    handle_sync = AdmissionHandler.handle_sync
+    handle_now = ReviewHandler.handle_now
     moments: list[float] = []
 
-    def noting(self: AdmissionHandler, body: bytes, deadline: float, came: float) -> bytes | None:
-        moments.append(came)
+    def noting(self: ReviewHandler, body: bytes, timing: ReviewTiming) -> bytes | None:
+        moments.append(timing.received_at)
         reached.set()
         assert go_on.wait(30)
-        return handle_sync(self, body, deadline, came)
+        return handle_now(self, body, timing)
 
-    monkeypatch.setattr(AdmissionHandler, "handle_sync", noting)
+    monkeypatch.setattr(ReviewHandler, "handle_now", noting)
     served = start()
     clients = [served.connect() for _ in range(5)]
     clients[0].send(review_with_uid(0))

@@ -27,6 +27,7 @@ from tests.support.server_fixtures import make_app
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.handler import Answer
+from webhook.server.admission import ReviewTiming
 from webhook.server.drain import Drain
 
 
@@ -133,13 +134,14 @@ def test_slow_path_gets_reviews_that_need_image_look_ups(tmp_path: Path) -> None
     drain = Drain(10, 45)
     app = make_app(source, drain, settings=SETTINGS)
 
-    def handle_sync(**spec: Any) -> bytes | None:
+    def handle_now(**spec: Any) -> bytes | None:
         body = json.dumps(review(pod(restartPolicy="Never", **spec))).encode()
-        return app.admission_server.handle_sync(body, 7.0, monotonic())
+        timing = ReviewTiming(monotonic(), deadline_seconds=7.0)
+        return app.admission_server.handler.handle_now(body, timing)
 
-    assert handle_sync(containers=[container("main", "/x")]) is not None
+    assert handle_now(containers=[container("main", "/x")]) is not None
     assert drain.reviews == 1
-    assert handle_sync(containers=[container("main", image="registry.example/a:1")]) is None
+    assert handle_now(containers=[container("main", image="registry.example/a:1")]) is None
     assert drain.reviews == 1
 
 

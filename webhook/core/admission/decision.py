@@ -88,6 +88,16 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
             counts[key] = counts.get(key, 0) + 1
         return tuple(counts.items())
 
+    @_lazy
+    def already_settled(self) -> bool:
+        """Whether an earlier review settled the pod, so that this one has nothing to change.
+
+        This is so if the API server reviews a pod again, after another webhook has changed it.
+        """
+        return not self.patch and any(
+            outcome.reason is Reason.ALREADY_SETTLED for outcome in self.outcomes
+        )
+
     @property
     def lacks_namespace(self) -> bool:
         """Whether nothing could be decided because the pod's namespace is unknown."""

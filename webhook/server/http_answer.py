@@ -1,0 +1,37 @@
+"""The answer to a request to /mutate, in the form that the FastAPI route and the protocol send."""
+
+from __future__ import annotations
+
+from random import random
+from typing import NamedTuple
+
+JSON_TYPE = b"application/json"
+TEXT_TYPE = b"text/plain; charset=utf-8"
+
+
+class HttpAnswer(NamedTuple):
+    """A status, a body, and what the headers must say about them."""
+
+    status: int
+    body: bytes
+    content_type: bytes
+    close: bool
+    """Whether the answer needs `Connection: close`."""
+
+
+class RefusedError(Exception):
+    """A request that gets an HTTP error instead of an AdmissionReview."""
+
+    def __init__(self, answer: HttpAnswer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+def refusal(status: int, message: str, *, close: bool = False) -> HttpAnswer:
+    """Return an HTTP error with a one-line message as plain text."""
+    return HttpAnswer(status, f"{message}\n".encode(), TEXT_TYPE, close)
+
+
+def should_close(goaway_chance: float) -> bool:
+    """Return at random whether to close a connection. The argument is the probability of True."""
+    return random() < goaway_chance  # noqa: S311
