@@ -248,7 +248,7 @@ def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
         backoff_total: timedelta,
         **options: Any,
     ) -> None:
-        # Imported here, because the import takes 250 ms and few commands need it.
+        # Imported here, because the import takes 0.4 s and few commands need it.
         from webhook.client import Backoff
 
         backoff = Backoff(

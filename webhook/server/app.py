@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from datetime import datetime
 from functools import partial
 
+from fastapi import Depends, FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from webhook import __version__
@@ -20,7 +21,6 @@ from webhook.server.auth import guard
 from webhook.server.drain import Drain
 from webhook.server.health import log_check_changes, probes_router
 from webhook.server.lazy_images import LazyImageResolver, NewImageResolver
-from webhook.server.lean_fastapi import Depends, FastAPI, Response
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics

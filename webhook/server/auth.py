@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from fastapi import HTTPException, Request
+
 from webhook.cluster.authorizer import Access, Authorizer
-from webhook.server.lean_fastapi import HTTPException, Request
 
 _BEARER_HINT = (
     "send a token as `Authorization: Bearer TOKEN`; make one with: "

@@ -9,8 +9,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, PlainTextResponse
+
 from webhook.cluster.source import Check
-from webhook.server.lean_fastapi import APIRouter, JSONResponse, PlainTextResponse, Query
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ import hashlib
 import re
 from importlib.resources import files
 
-from webhook.server.lean_fastapi import APIRouter, HTMLResponse, Request
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
 
 
 def page_router() -> APIRouter:

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from webhook.core.preview.model import PreviewAnswer
-from webhook.server.lean_fastapi import APIRouter, HTTPException, Query, Request, Response
 from webhook.server.limits import PreviewLimits
 from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.answer import PreviewAnswerText, PreviewError

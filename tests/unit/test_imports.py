@@ -1,0 +1,53 @@
+"""The packages that a command or a process imports, each in a new Python process."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.paths import ROOT
+
+HTTP_SERVER = ("fastapi", "prometheus_client", "starlette", "uvicorn")
+HTTP_CLIENT = ("aiohttp", "kubernetes", "requests", "urllib3")
+# Statements that put an object in the place of a package, or of a part of it.
+REPLACEMENT = re.compile(r"sys\.modules\[|sys\.modules\.setdefault|setdefault\(\"pydantic")
+
+
+def loaded_by(*modules: str) -> set[str]:
+    """The top-level packages that a process has loaded after importing these modules."""
+    code = f"import sys, {', '.join(modules)}\nprint(*{{n.split('.')[0] for n in sys.modules}})"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return set(process.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("modules", "unused"),
+    [
+        (("webhook.cli",), (*HTTP_SERVER, *HTTP_CLIENT, "tenacity")),
+        (("webhook.cli", "webhook.server.app", "webhook.server.run"), HTTP_CLIENT),
+        (
+            ("webhook.server.preview.worker",),
+            (*HTTP_SERVER, *HTTP_CLIENT, "asyncio", "click", "cryptography", "logging", "ssl"),
+        ),
+    ],
+    ids=["command line", "server on manifests", "preview worker"],
+)
+def test_process_imports_no_package_that_it_does_not_use(
+    modules: tuple[str, ...], unused: tuple[str, ...]
+) -> None:
+    assert sorted(loaded_by(*modules) & set(unused)) == []
+
+
+def test_no_module_replaces_a_package_of_another_project() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sorted((ROOT / "webhook").rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if REPLACEMENT.search(line)
+    ]
+    assert found == []
