@@ -10,8 +10,9 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+from fastapi import Request
+
 from webhook.server.http_answer import RefusedError, refusal
-from webhook.server.lean_fastapi import Request
 
 CLIENT_CERTIFICATE_KEY = "client certificate"
 """The key of the client's verified certificate in the state of an ASGI request."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 from http import HTTPMethod
 from time import monotonic
 
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -19,7 +20,6 @@ from webhook.server.admission import RECEIVED_AT_KEY, ReviewHandler, ReviewTimin
 from webhook.server.admission_review import AdmissionReview
 from webhook.server.client_certs import require_client_certificate
 from webhook.server.http_answer import HttpAnswer, RefusedError, refusal, should_close
-from webhook.server.lean_fastapi import APIRouter, Depends, FastAPI, Request, Response
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.review_body import ReviewBody
 from webhook.server.review_request import ADMISSION_PATHS, answer_seconds, is_json
