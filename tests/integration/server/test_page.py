@@ -326,7 +326,7 @@ def test_empty_input_shows_the_servers_error(page: Chromium) -> None:
 @pytest.mark.parametrize(
     ("status", "title"),
     [
-        (401, "The server requires a valid bearer token (401 Refused)"),
+        (401, "Enter a valid bearer token below (401 Refused)"),
         (403, "The token does not allow previews (403 Refused)"),
         (502, "The server failed (502 Refused)"),
     ],

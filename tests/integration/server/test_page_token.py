@@ -63,7 +63,7 @@ def focused(page: Chromium) -> str:
 def test_token_field_appears_once_the_server_refuses_a_preview(page: Chromium) -> None:
     assert page.texts("label") == ["Workload", "Namespace", "Namespace labels", "Template path"]
     preview(page)
-    assert "The server requires a valid bearer token (401" in page.text("#error")
+    assert "Enter a valid bearer token below (401" in page.text("#error")
     assert "kubectl create token" in page.text("#error")
     assert page.texts("label")[-1] == "Bearer token"
     enter_token(page, "good")
