@@ -38,6 +38,10 @@ class PreviewLimits:
 class Limits:
     """Limits for connections, requests and answers."""
 
+    handshake_timeout_seconds: float = 10.0
+    """Maximum time of a TLS handshake. An API server ends its side after 10 s, too."""
+    handshakes: int = 500
+    """Maximum number of TLS handshakes that are not complete. Above it, the oldest one is ended."""
     header_timeout_seconds: float = 10.0
     """Maximum time from the first byte of a request to the end of its headers."""
     body_wait_seconds: float = 0.05
