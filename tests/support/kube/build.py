@@ -12,9 +12,9 @@ a virtual environment would have to fetch it only to learn that nothing is to be
 
 An argument names other programs. `tools` builds helm and kubeconform, from a module of their own;
 `containerd-1` and `containerd-2` build a containerd of each major release; `peers` builds what the
-benchmark measures podsettle against.
+benchmark measures podsettle against; `poster` builds a client from the source in `poster/`.
 
-Long because it stands alone: it fetches Go, builds four sets of programs, and caches them.
+Long because it stands alone: it fetches Go, builds six sets of programs, and caches them.
 """
 
 from __future__ import annotations
@@ -109,10 +109,13 @@ CONTAINERD: Mapping[int, ProgramSet] = {
         (2, "github.com/containerd/containerd/v2"),
     )
 }
+# A client of Go's standard library, which an API server uses as well.
+POSTER = ProgramSet(HERE / "poster", {"poster": Program("podsettle.dev/poster")})
 SETS: Mapping[str, ProgramSet] = {
     "cluster": CLUSTER,
     "tools": TOOLS,
     "peers": PEERS,
+    "poster": POSTER,
     **{f"containerd-{major}": wanted for major, wanted in CONTAINERD.items()},
 }
 
@@ -152,6 +155,11 @@ def containerd(major: int, announce: Callable[[str], None] = print) -> Path:
 def agnhost(announce: Callable[[str], None] = print) -> Path:
     """Kubernetes' own test webhook, built first where it is not there yet."""
     return _built(PEERS, announce) / "agnhost"
+
+
+def poster(announce: Callable[[str], None] = print) -> Path:
+    """A client that posts long bodies, built first where it is not there yet."""
+    return _built(POSTER, announce) / "poster"
 
 
 def is_built(wanted: ProgramSet) -> bool:
@@ -244,6 +252,8 @@ def _run(go: Path, *arguments: str, cwd: str | Path) -> subprocess.CompletedProc
 
 
 def _ldflags(wanted: ProgramSet, program: Program) -> str:
+    if not program.stamps:
+        return "-s -w"
     version = _go_mod(wanted, rf"^\t{re.escape(program.module)} (v\S+)")
     major, minor, _ = _version(version)
     values = [
@@ -258,6 +268,8 @@ def _home(wanted: ProgramSet) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     recipe = [(name, _ldflags(wanted, program)) for name, program in wanted.programs.items()]
     key = hashlib.sha256(repr((FLAGS, recipe, dict(wanted.programs))).encode())
+    for path in sorted(wanted.module.glob("*.go")):
+        key.update(hashlib.sha256(path.read_bytes()).digest())
     for name in ("go.mod", "go.sum"):
         key.update(hashlib.sha256((wanted.module / name).read_bytes()).digest())
     target = f"{sys.platform}-{platform.machine().lower()}"

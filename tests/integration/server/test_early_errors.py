@@ -1,0 +1,90 @@
+"""HTTP errors for long bodies, which clients have to read although they are still sending."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kube.build import poster
+from tests.support.limited_server import limited_server
+from tests.support.process import RunningServer
+
+MIB = 1024 * 1024
+REQUESTS = 10
+JSON = "application/json"
+# The path, the Content-Type and the length of a request, and the status of the answer.
+REFUSED = pytest.mark.parametrize(
+    ("path", "content_type", "length", "status"),
+    [
+        ("/mutate", JSON, 60 * MIB, 413),
+        ("/mutate", "text/plain", 60 * MIB, 415),
+        ("/preview", JSON, 60 * MIB, 413),
+        ("/livez", JSON, 60 * MIB, 405),
+        ("/elsewhere", JSON, 60 * MIB, 404),
+    ],
+)
+FRAMING = pytest.mark.parametrize("framing", ["length", "chunks"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with limited_server(tmp_path_factory.mktemp("certs")) as found:
+        yield found
+
+
+@REFUSED
+@FRAMING
+def test_error_for_a_long_body_is_read_by_a_go_client(
+    server: RunningServer, path: str, content_type: str, length: int, status: int, framing: str
+) -> None:
+    command = [poster(), server.ca, server.url + path, content_type, length, REQUESTS, framing]
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=60, check=True
+    )
+    answers = done.stdout.splitlines()
+    assert len(answers) == REQUESTS
+    assert [answer for answer in answers if not answer.startswith(f'{status} "')] == []
+    assert len(set(answers)) == 1
+
+
+@REFUSED
+@FRAMING
+@pytest.mark.parametrize("expect", ["", "100-continue"])
+def test_error_for_a_long_body_is_read_by_curl(
+    server: RunningServer,
+    tmp_path: Path,
+    path: str,
+    content_type: str,
+    length: int,
+    status: int,
+    framing: str,
+    expect: str,
+) -> None:
+    curl = shutil.which("curl")
+    assert curl, "curl is not installed"
+    body = tmp_path / "body"
+    with body.open("w") as file:
+        file.truncate(length)
+    headers = [f"Content-Type: {content_type}", f"Expect: {expect}" if expect else "Expect:"]
+    if framing == "chunks":
+        headers.append("Transfer-Encoding: chunked")
+    done = subprocess.run(
+        [
+            *(curl, "--silent", "--show-error", "--http1.1", "--cacert", server.ca),
+            *("--write-out", "\n%{http_code}", "--request", "POST", "--upload-file", body),
+            *(part for header in headers for part in ("--header", header)),
+            server.url + path,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    text, _, answered = done.stdout.rpartition("\n")
+    assert int(answered) == status
+    assert text

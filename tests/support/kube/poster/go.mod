@@ -1,0 +1,3 @@
+module podsettle.dev/poster
+
+go 1.24
