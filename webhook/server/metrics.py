@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from webhook.cluster.source import Check
-from webhook.core.admission.decision import Decision, ReasonCounts
+from webhook.core.admission.decision import Decision
 from webhook.core.reasons import Reason
 from webhook.server.preview.answer import PreviewResult
 
@@ -27,9 +27,6 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 _FAILURE_REASONS = (Reason.OVERLOADED, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL_ERROR)
 """Reasons that mean a failure of podsettle or of the network. Their series start at zero, so that
 PromQL's `rate()` includes the first failure."""
-
-_MAX_PENDING = 64
-"""Maximum number of different ReasonCounts that wait to be added to the totals."""
 
 BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -54,11 +51,6 @@ class ReviewCounts(Collector):
         self._outcomes: defaultdict[tuple[str, Reason], int] = defaultdict(
             int, {("", reason): 0 for reason in _FAILURE_REASONS}
         )
-        # The key is the id of a ReasonCounts object, and the number says how often it was counted.
-        # Cached decisions share one such object. To add each review's reasons to the totals would
-        # take as long as a look-up in the decision cache. Only the ReasonCounts are referenced,
-        # because a whole decision may take megabytes.
-        self._pending: dict[int, tuple[ReasonCounts, int]] = {}
         self._durations = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
@@ -68,20 +60,11 @@ class ReviewCounts(Collector):
             self._patched += 1
         else:
             self._unchanged += 1
-        counts = decision.reason_counts
-        _, repetitions = self._pending.get(id(counts), (counts, 0))
-        self._pending[id(counts)] = counts, repetitions + 1
-        if len(self._pending) > _MAX_PENDING:
-            self._add_pending()
+        outcomes = self._outcomes
+        for outcome, count in decision.reason_counts:
+            outcomes[outcome] += count
         self._durations[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
-
-    def _add_pending(self) -> None:
-        """Add the pending counts to the totals."""
-        for counts, repetitions in self._pending.values():
-            for outcome, count in counts:
-                self._outcomes[outcome] += count * repetitions
-        self._pending.clear()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics for a scrape."""
@@ -94,7 +77,6 @@ class ReviewCounts(Collector):
         reviews.add_metric(["patched"], self._patched)
         reviews.add_metric(["unchanged"], self._unchanged)
         yield reviews
-        self._add_pending()
         outcomes = CounterMetricFamily(
             "podsettle_outcomes",
             "Reported reasons. `remedy` is empty if the reason is for the whole pod.",
