@@ -195,22 +195,20 @@ class ReviewHandler:
         """Count and log an answer. Raises no error, because the answer must still be sent."""
         try:
             self._metrics.reviews.count(answer.decision, monotonic() - timing.received_at)
-            self._log(answer, review)
+            if answer.error is not None:
+                self._log_error(answer, review)
+            elif answer.request is not None and answer.decision.policies:
+                self._review_log.record(answer.request, answer.decision)
         except Exception:
             log.exception("internal error: an answer was not counted or not logged")
 
-    def _log(self, answer: Answer, review: bytes) -> None:
-        """Log the answer if an internal error occurred, or if a policy covers the pod."""
+    def _log_error(self, answer: Answer, review: bytes) -> None:
         request = answer.request
-        if answer.error is not None:
-            log.error(
-                "internal error: the pod was admitted unchanged (uid %s)",
-                printable((request.uid if request else uid_of(review)) or "unknown"),
-                exc_info=answer.error,
-            )
-        elif request is not None and answer.decision.policies and self._review_log.enabled:
-            namespace, pod = request.namespace or "", request.pod.name
-            self._review_log.record(request.uid, namespace, pod, answer.decision.log_summary)
+        log.error(
+            "internal error: the pod was admitted unchanged (uid %s)",
+            printable((request.uid if request else uid_of(review)) or "unknown"),
+            exc_info=answer.error,
+        )
 
     def _refuse(self, status: int, message: str, *, close: bool) -> HttpAnswer:
         """Count a refused request, and return the HTTP error for it."""

@@ -1,12 +1,18 @@
-"""The log of decisions, which formats and writes lines in batches, 50 times a second.
+"""The log of decisions: one line for each review of a covered pod.
 
-To write each line separately would take a fifth of the time of a review.
+The lines of 20 ms are one record of `logging`. One record for each line took 6 µs more, which is a
+third of a review, with a MemoryHandler as well as with a QueueHandler: 3 µs for the record, and the
+rest to format and write it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
+
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.review import Request
 
 log = logging.getLogger(__name__)
 
@@ -28,27 +34,32 @@ class ReviewLog:
     def __init__(self) -> None:
         self._pending: list[tuple[str, str, str, str]] = []
 
-    @property
-    def enabled(self) -> bool:
-        """Whether the log level includes these lines."""
-        return log.isEnabledFor(logging.INFO)
+    def record(self, request: Request[Any], decision: Decision) -> None:
+        """Add a line about a decision, which the next flush writes.
 
-    def record(self, uid: str, namespace: str, pod: str, summary: str) -> None:
-        """Add a line about a decision, which the next flush writes."""
+        If an earlier review has settled the pod, the line has the level DEBUG. The API server
+        reviews many pods twice, and the first line says all.
+        """
+        level = logging.DEBUG if decision.already_settled else logging.INFO
+        if not log.isEnabledFor(level):
+            return
+        # Long names are cut here and not in `flush`, because they would occupy memory until then.
+        limit = _MAX_LINE_CHARACTERS
+        uid, namespace, pod = request.uid[:limit], request.namespace or "", request.pod.name[:limit]
+        texts = uid, namespace[:limit], pod, decision.log_summary
+        if level == logging.DEBUG:
+            log.debug("%s", _format(*texts))
+            return
         if not self._pending:
             asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
-        # Long names are shortened here and not in `flush`, because they would occupy memory until
-        # then.
-        limit = _MAX_LINE_CHARACTERS
-        texts = uid[:limit], namespace[:limit], pod[:limit], summary
         self._pending.append(texts)
 
     def flush(self) -> None:
         """Write all lines that were added since the last flush."""
         pending, self._pending = self._pending, []
-        lines = [
-            printable(f"uid {uid} pod {namespace}/{pod}: {summary}", _MAX_LINE_CHARACTERS)
-            for uid, namespace, pod, summary in pending
-        ]
-        if lines:
-            log.info("%s", "\n".join(lines))
+        if pending:
+            log.info("%s", "\n".join([_format(*texts) for texts in pending]))
+
+
+def _format(uid: str, namespace: str, pod: str, summary: str) -> str:
+    return printable(f"uid {uid} pod {namespace}/{pod}: {summary}", _MAX_LINE_CHARACTERS)
