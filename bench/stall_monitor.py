@@ -22,7 +22,7 @@ from typing import NamedTuple
 from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
-from webhook.server.app import create_app
+from webhook.server.components import build_components
 from webhook.server.drain import Drain
 from webhook.server.run import listen, serve
 from webhook.tls.file_source import CertificateDirectory, FileSource
@@ -76,16 +76,15 @@ def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
             finally:
                 monitor.cancel()
 
-    drain = Drain(0, 1)
-    app = create_app(
+    components = build_components(
         source,
         OperatorSettings(linger_image="registry.example/linger:1"),
         certificate_expires=lambda: certificates.expires,
         running=running,
-        drain=drain,
+        drain=Drain(0, 1),
         new_image_resolver=new_image_resolver,
     )
-    serve(app, certificates.context, listen("127.0.0.1", port), drain)
+    serve(components, certificates.context, listen("127.0.0.1", port))
 
 
 if __name__ == "__main__":

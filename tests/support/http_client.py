@@ -14,8 +14,7 @@ from typing import Any
 
 import trustme
 
-from webhook.server.app import Application
-from webhook.server.drain import Drain
+from webhook.server.components import Components
 from webhook.server.run import listen, serve
 
 _TIMEOUT_SECONDS = 30.0
@@ -57,12 +56,10 @@ class Client:
 class InProcess:
     """A server that runs on another thread."""
 
-    def __init__(
-        self, app: Application, address: tuple[str, int], ca: trustme.CA, drain: Drain
-    ) -> None:
-        self.app = app
+    def __init__(self, components: Components, address: tuple[str, int], ca: trustme.CA) -> None:
+        self.components = components
         self.address = address
-        self.drain = drain
+        self.drain = components.drain
         self.ca = ca
         self._clients: list[Client] = []
         self.thread: threading.Thread
@@ -87,14 +84,14 @@ class InProcess:
 
 @contextmanager
 def in_process(
-    app: Application, drain: Drain, context: ssl.SSLContext | None = None
+    components: Components, context: ssl.SSLContext | None = None
 ) -> Iterator[InProcess]:
-    """Serve an application while the block runs."""
+    """Serve while the block runs."""
     listener = listen("127.0.0.1", 0)
-    server = InProcess(app, listener.getsockname(), trustme.CA(), drain)
+    server = InProcess(components, listener.getsockname(), trustme.CA())
     context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.ca.issue_cert("127.0.0.1").configure_cert(context)
-    server.thread = threading.Thread(target=serve, args=(app, context, listener, drain))
+    server.thread = threading.Thread(target=serve, args=(components, context, listener))
     threshold = gc.get_threshold()
     server.thread.start()
     try:

@@ -24,7 +24,7 @@ from tests.support.process import (
     process_status,
     run_server,
 )
-from tests.support.server_fixtures import make_app
+from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits, PreviewLimits
@@ -86,8 +86,9 @@ def main() -> None:
     source = ManifestsSource(EXAMPLES)
     source.refresh()
     drain = Drain(idle_seconds=0, timeout_seconds=1)
-    app = make_app(source, drain, limits=limits)
-    serve(app, CertificateDirectory(directory).ssl_context(), listen("127.0.0.1", port), drain)
+    components = make_components(source, drain=drain, limits=limits)
+    context = CertificateDirectory(directory).ssl_context()
+    serve(components, context, listen("127.0.0.1", port))
 
 
 if __name__ == "__main__":

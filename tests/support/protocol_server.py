@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.support.http_client import Client, InProcess, mutate, review_in
@@ -13,7 +14,8 @@ from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
-from webhook.server.app import Application
+from webhook.server.app import create_app
+from webhook.server.components import Components
 from webhook.server.protocol import AdmissionProtocol
 from webhook.server.review_request import ADMISSION_PATHS
 
@@ -27,9 +29,12 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 class SlowPath:
     """The number of requests that reach the route /mutate."""
 
-    def __init__(self, app: Application) -> None:
-        self.requests = 0
+    requests = 0
+
+    def create_app(self, components: Components) -> FastAPI:
+        app = create_app(components)
         app.add_middleware(_Counting, slow_path=self)
+        return app
 
 
 class _Counting:
@@ -49,7 +54,6 @@ class _Counting:
 class Served:
     """A server with its source and connections."""
 
-    app: Application
     source: Any
     server: InProcess
     slow_path: SlowPath

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from tests.support.http_client import InProcess, in_process
 from tests.support.paths import EXAMPLES
@@ -19,7 +20,8 @@ from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
 from webhook.server import run
-from webhook.server.app import Application, create_app
+from webhook.server.app import create_app
+from webhook.server.components import Components, build_components
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
 from webhook.server.protocol import AdmissionProtocol
@@ -31,23 +33,25 @@ STEADY = Limits(goaway_chance=0)
 """The default limits, except that no answer closes its connection at random."""
 
 
-def make_app(
+def make_components(
     source: ManifestsSource,
-    drain: Drain | None = None,
     *,
     settings: OperatorSettings = SETTINGS,
     limits: Limits = STEADY,
     **options: Any,
-) -> Application:
-    """An application with a certificate that never expires."""
-    return create_app(
-        source,
-        settings,
-        certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
-        drain=drain or Drain(idle_seconds=10, timeout_seconds=45),
-        limits=limits,
-        **{"new_image_resolver": new_image_resolver} | options,
-    )
+) -> Components:
+    """The components of a server whose certificate and shutdown do not end."""
+    defaults: dict[str, Any] = {
+        "certificate_expires": lambda: datetime(2027, 1, 1, tzinfo=UTC),
+        "drain": Drain(idle_seconds=3600, timeout_seconds=3600),
+        "new_image_resolver": new_image_resolver,
+    }
+    return build_components(source, settings, limits=limits, **defaults | options)
+
+
+def make_app(source: ManifestsSource, **options: Any) -> FastAPI:
+    """An application with the components of `make_components`."""
+    return create_app(make_components(source, **options))
 
 
 @pytest.fixture
@@ -56,9 +60,8 @@ def serve(source: ManifestsSource) -> Iterator[Callable[..., InProcess]]:
     with ExitStack() as stack:
 
         def start(served: ManifestsSource = source, **limits: Any) -> InProcess:
-            drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-            app = make_app(served, drain, limits=replace(STEADY, **limits))
-            return stack.enter_context(in_process(app, drain))
+            components = make_components(served, limits=replace(STEADY, **limits))
+            return stack.enter_context(in_process(components))
 
         yield start
 
@@ -73,11 +76,13 @@ def source() -> ManifestsSource:
 @pytest.fixture
 async def client(source: ManifestsSource) -> AsyncIterator[httpx.AsyncClient]:
     """A client that calls the application directly, without TLS and sockets."""
-    app = make_app(source)
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found:
+    components = make_components(source)
+    transport = httpx.ASGITransport(create_app(components))
+    async with (
+        aclosing(components.previewer),
+        httpx.AsyncClient(transport=transport, base_url="https://podsettle") as found,
+    ):
         yield found
-    await app.state.previewer.aclose()
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +105,11 @@ def start(source: ManifestsSource, monkeypatch: pytest.MonkeyPatch) -> Iterator[
                     connections.append(self)
 
             monkeypatch.setattr(run, "AdmissionProtocol", Recorded)
-            drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-            app = make_app(served, drain, limits=replace(STEADY, **limits))
-            slow_path = SlowPath(app)
-            server = stack.enter_context(in_process(app, drain))
-            return Served(app, served, server, slow_path, connections)
+            components = make_components(served, limits=replace(STEADY, **limits))
+            slow_path = SlowPath()
+            monkeypatch.setattr(run, "create_app", slow_path.create_app)
+            server = stack.enter_context(in_process(components))
+            return Served(served, server, slow_path, connections)
 
         yield start
 

@@ -1,29 +1,145 @@
-"""Functions that build a server: without a cluster, for development, or in a cluster."""
+"""Composition of `podsettle serve`: from its options to a running server.
+
+A server reads manifests, reads a cluster without changing it (for development), or is one replica
+in a cluster. `_ClusterParts` holds what differs between the three.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from webhook.cli.options import InputError, load_manifests
+from webhook.cli.image_resolver import new_image_resolver
+from webhook.cli.logging import set_up_server_logging
+from webhook.cli.options import PLACEHOLDER_IMAGE, InputError, load_manifests
+from webhook.cli.start_message import banner, listening_line
 from webhook.cluster.source import Check, Source
+from webhook.core.admission.decide import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
+from webhook.process_memory import imports_excluded_from_gc
+from webhook.tls.authority import Lifetimes
 from webhook.tls.dynamic_source import StoredCertificates
-from webhook.tls.file_source import CertificateDirectory, FileSource
+from webhook.tls.file_source import CertificateDirectory, CertificateError, FileSource
 from webhook.tls.source import CertificateSource
 
 if TYPE_CHECKING:
     from webhook.cluster.authorizer import Authorizer
     from webhook.cluster.client import ApiServer
+    from webhook.server.components import Components
 
 
-class Components(NamedTuple):
-    """The components of a server, in a cluster or outside one."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeOptions:
+    """The options of `podsettle serve`, which `podsettle serve --help` describes."""
+
+    manifests: Path | None
+    host: str
+    port: int
+    certs_dir: Path
+    linger_image: str | None
+    own_namespace: str | None
+    tls: Literal["files", "self-managed"]
+    tls_secret: str
+    service: str
+    leaf_life: timedelta
+    ca_life: timedelta
+    webhook_configuration: str | None
+    lease: str
+    client_ca: Path | None
+    drain_quiet: timedelta
+    drain_limit: timedelta
+
+    @property
+    def listens_on_network(self) -> bool:
+        """Whether other machines may reach the server."""
+        try:
+            return not ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host != "localhost"
+
+    @property
+    def cluster_option(self) -> str:
+        """The first given option that needs a cluster, or an empty text."""
+        if self.tls == "self-managed":
+            return "--tls self-managed"
+        return "--webhook-configuration" if self.webhook_configuration else ""
+
+    @property
+    def service_name(self) -> str | None:
+        """The DNS name of the Service, if a certificate is issued for it."""
+        if self.tls != "self-managed" or self.own_namespace is None:
+            return None
+        return f"{self.service}.{self.own_namespace}.svc"
+
+
+def run_server(options: ServeOptions) -> None:
+    """Build a server, and serve until the process must exit. Raises InputError."""
+    with imports_excluded_from_gc():
+        from webhook.server.run import AddressError, listen, serve
+
+    set_up_server_logging()
+    if options.drain_quiet > options.drain_limit:
+        raise InputError("--drain-quiet is longer than --drain-limit, so it would have no effect")
+    try:
+        parts = _build_cluster_parts(options)
+        context = _tls_context(options, parts.certificates)
+        listener = listen(options.host, options.port)
+    except (CertificateError, AddressError) as error:
+        raise InputError(str(error)) from None
+    components = _build_components(options, parts)
+    if options.manifests is not None:
+        message = banner(options.host, listener, options.certs_dir, parts.source, options.manifests)
+    else:
+        message = listening_line(options.host, listener, parts.source, options.service_name)
+    click.echo(message)
+    serve(components, context, listener)
+
+
+def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components:
+    from webhook.server.components import build_components
+    from webhook.server.drain import Drain
+
+    linger_image = options.linger_image
+    if options.manifests is not None:
+        # A server without a cluster changes no real pods, so the helper image need not exist.
+        linger_image = linger_image or PLACEHOLDER_IMAGE
+    return build_components(
+        parts.source,
+        OperatorSettings(options.own_namespace, linger_image),
+        certificate_expires=lambda: parts.certificates.expires,
+        drain=Drain(options.drain_quiet.total_seconds(), options.drain_limit.total_seconds()),
+        new_image_resolver=new_image_resolver,
+        checks=parts.checks,
+        running=parts.running,
+        authorizer=parts.authorizer,
+        needs_certificate=options.client_ca is not None,
+        pull_secrets=parts.pull_secrets,
+    )
+
+
+def _tls_context(options: ServeOptions, certificates: CertificateSource) -> ssl.SSLContext:
+    """Return the server's TLS context. Raises InputError."""
+    from webhook.server.client_certs import ClientCAError, request_client_certificate
+
+    if options.client_ca is not None:
+        try:
+            request_client_certificate(certificates.context, options.client_ca)
+        except ClientCAError as error:
+            raise InputError(str(error)) from None
+    return certificates.context
+
+
+class _ClusterParts(NamedTuple):
+    """The components that depend on the cluster, or on the manifests that replace it."""
 
     source: Source
     certificates: CertificateSource
@@ -37,31 +153,46 @@ class Components(NamedTuple):
     """Reads pull secrets, or None if there is no cluster."""
 
 
-def build_offline(manifests: Path, certs_dir: Path) -> Components:
+def _build_cluster_parts(options: ServeOptions) -> _ClusterParts:
+    """Build the components that the options demand. Raises InputError or CertificateError."""
+    if options.manifests is not None:
+        if options.cluster_option:
+            raise InputError(f"{options.cluster_option} needs a cluster: leave --manifests out")
+        return _build_offline(options, options.manifests)
+    if options.own_namespace is not None:
+        return _build_in_cluster(options, options.own_namespace)
+    if options.cluster_option:
+        raise InputError(f"{options.cluster_option} needs --own-namespace NAME")
+    return _build_dev(options)
+
+
+def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
     """Build the components of a server that reads files instead of a cluster."""
     source = load_manifests(manifests)
     for problem in source.problems:
-        click.echo(f"podsettle: {problem}", err=True)
-    certificates = FileSource(CertificateDirectory(certs_dir))
+        _warn(str(problem))
+    certificates = FileSource(CertificateDirectory(options.certs_dir))
 
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:
         async with source.running(), certificates.running():
             yield
 
-    return Components(
-        source, certificates, _combine_checks(source, certificates), running, None, None
-    )
+    if options.listens_on_network:
+        clients = f"any client of {options.host}:{options.port}"
+        _warn(f"warning: {clients} can use /preview and /metrics without a token")
+    checks = _combine_checks(source, certificates)
+    return _ClusterParts(source, certificates, checks, running, None, None)
 
 
-def build_dev(certs_dir: Path, listens_on_network: bool) -> Components:
+def _build_dev(options: ServeOptions) -> _ClusterParts:
     """Build the components of a development server. It reads a cluster and does not change it."""
     # Imported here, because the import takes 250 ms and few commands need it.
     from webhook.cluster.kube_source import KubernetesSource
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.token_review import ClusterAuthorizer
 
-    certificates = FileSource(CertificateDirectory(certs_dir))
+    certificates = FileSource(CertificateDirectory(options.certs_dir))
     server = _new_api_client()
     source = KubernetesSource(server)
 
@@ -70,34 +201,47 @@ def build_dev(certs_dir: Path, listens_on_network: bool) -> Components:
         async with server, source.running(), certificates.running():
             yield
 
-    authorizer = ClusterAuthorizer(server) if listens_on_network else None
-    checks = _combine_checks(source, certificates)
-    return Components(source, certificates, checks, running, authorizer, ClusterPullSecrets(server))
+    return _ClusterParts(
+        source,
+        certificates,
+        _combine_checks(source, certificates),
+        running,
+        ClusterAuthorizer(server) if options.listens_on_network else None,
+        ClusterPullSecrets(server),
+    )
 
 
-def build_in_cluster(
-    namespace: str,
-    lease: str,
-    webhook_configuration: str | None,
-    certificates: FileSource | StoredCertificates,
-    listens_on_network: bool,
-) -> Components:
+def _build_in_cluster(options: ServeOptions, namespace: str) -> _ClusterParts:
     """Build the components of one replica that runs in a cluster."""
     from webhook.cluster.controller import Controller
     from webhook.cluster.pull_secrets import ClusterPullSecrets
     from webhook.cluster.token_review import ClusterAuthorizer
 
+    certificates: FileSource | StoredCertificates
+    if options.tls == "self-managed":
+        lifetimes = _lifetimes(options)
+        certificates = StoredCertificates(options.service, options.tls_secret, lifetimes)
+    else:
+        certificates = FileSource(CertificateDirectory(options.certs_dir))
     server = _new_api_client()
-    controller = Controller(server, namespace, lease, webhook_configuration, certificates)
-    authorizer = ClusterAuthorizer(server) if listens_on_network else None
-    return Components(
+    controller = Controller(
+        server, namespace, options.lease, options.webhook_configuration, certificates
+    )
+    return _ClusterParts(
         controller.source,
         controller.certificates,
         controller.checks,
         controller.running,
-        authorizer,
+        ClusterAuthorizer(server) if options.listens_on_network else None,
         ClusterPullSecrets(server),
     )
+
+
+def _lifetimes(options: ServeOptions) -> Lifetimes:
+    try:
+        return Lifetimes(options.leaf_life, options.ca_life)
+    except ValueError as error:
+        raise InputError(f"--leaf-life and --ca-life: {error}") from None
 
 
 def _new_api_client() -> ApiServer:
@@ -121,3 +265,8 @@ def _combine_checks(
         yield Check("certificate", certificates.ready, certificates.problem)
 
     return checks
+
+
+def _warn(message: str) -> None:
+    """Print a message to standard error."""
+    click.echo(f"podsettle: {message}", err=True)

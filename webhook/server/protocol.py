@@ -27,6 +27,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from webhook.server.admission import RECEIVED_AT_KEY, ReviewHandler, ReviewTiming
 from webhook.server.client_certs import CLIENT_CERTIFICATE_KEY
+from webhook.server.drain import Drain
 from webhook.server.http_answer import should_close
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.request_head import HEAD_END, MAX_CACHED_HEAD_BYTES, parse_review_head
@@ -102,6 +103,7 @@ class AdmissionServer:
     handler: ReviewHandler
     needs_certificate: bool
     """Whether the fast path is only for clients that presented a certificate."""
+    drain: Drain
     limits: Limits = DEFAULT_LIMITS
     tick: LoopTick = field(default_factory=LoopTick)
     heads: ResponseHeads = field(default_factory=ResponseHeads)
@@ -125,6 +127,7 @@ class FastPathProtocol(HttpToolsProtocol):
         super().__init__(**uvicorn)
         self._handle_now = admission.handler.handle_now
         self._needs_certificate = admission.needs_certificate
+        self._drain = admission.drain
         self._tick = admission.tick
         self._heads = admission.heads
         self._limits = admission.limits
@@ -203,7 +206,7 @@ class FastPathProtocol(HttpToolsProtocol):
     def _write(self, body: bytes) -> None:
         """Write an answer, and close the connection if its headers say so."""
         headers = self.server_state.default_headers
-        if should_close(self._goaway_chance):
+        if self._drain.started or should_close(self._goaway_chance):
             headers = [*headers, CLOSE]
         head = self._heads.head_for(headers)
         self.transport.write(b"%b%d\r\n\r\n%b" % (head.text, len(body), body))

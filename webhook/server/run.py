@@ -1,26 +1,30 @@
-"""The server process: uvicorn with TLS and a graceful shutdown."""
+"""The server process: uvicorn with TLS and a graceful shutdown.
+
+uvicorn closes its port immediately after a signal. podsettle continues to answer for a while, as
+`webhook.server.drain` explains. Therefore its own signal handlers replace those of uvicorn, and
+`should_exit` is set when the drain has finished.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import signal
 import socket
 import ssl
+import threading
 from functools import partial
-from types import FrameType
-from typing import TYPE_CHECKING
 
 import uvicorn
+import uvloop
 
 from webhook.process_memory import tune_gc_for_server
+from webhook.server.app import create_app
+from webhook.server.components import Components
 from webhook.server.drain import Drain
 from webhook.server.handshakes import Handshakes
-from webhook.server.protocol import AdmissionProtocol
-from webhook.server.responses import CLOSE
-
-if TYPE_CHECKING:
-    from webhook.server.app import Application
+from webhook.server.protocol import AdmissionProtocol, AdmissionServer
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +37,8 @@ _RECEIVE_BUFFER_BYTES = 32 * 1024
 what it once received at a time: up to 1.1 MiB by default, and up to 0.3 MiB with this size."""
 _IN_FLIGHT_TIMEOUT_SECONDS = 10
 """Time limit for requests that are still in flight when the drain has finished."""
+_POLL_SECONDS = 0.1
+"""The interval at which the drain is checked. uvicorn checks `should_exit` at the same interval."""
 
 
 class AddressError(Exception):
@@ -63,72 +69,80 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(app: Application, context: ssl.SSLContext, listener: socket.socket, drain: Drain) -> None:
+def serve(components: Components, context: ssl.SSLContext, listener: socket.socket) -> None:
     """Serve until the process must exit.
 
-    The first signal starts the drain. The server exits when the drain has finished, or at the
-    second signal. Pass the same `drain` here and to `create_app`, which returns `app`.
+    SIGTERM or SIGINT starts the drain. The server exits when the drain has finished, or at the
+    second signal.
     """
-
-    new_protocol = partial(AdmissionProtocol, admission=app.admission_server)
+    admission = AdmissionServer(
+        components.handler, components.needs_certificate, components.drain, components.limits
+    )
+    new_protocol = partial(AdmissionProtocol, admission=admission)
     config = uvicorn.Config(
-        app,
+        create_app(components),
         # The annotation requires a class, but uvicorn accepts any callable that returns a protocol.
-        http=Handshakes(new_protocol, context, app.limits),  # type: ignore[arg-type]
+        http=Handshakes(new_protocol, context, components.limits),  # type: ignore[arg-type]
         access_log=False,
         log_config=None,
         # podsettle does not use the client's address, so it does not need X-Forwarded-For.
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=app.limits.idle_timeout_seconds,
+        timeout_keep_alive=components.limits.idle_timeout_seconds,
         timeout_graceful_shutdown=_IN_FLIGHT_TIMEOUT_SECONDS,
         ws="none",
     )
     tune_gc_for_server()
-    server = _Server(config, drain)
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(server.serve(sockets=[listener]))
+    server = uvicorn.Server(config)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve_until_drained(server, components.drain, listener))
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that drains after a signal.
+async def _serve_until_drained(
+    server: uvicorn.Server, drain: Drain, listener: socket.socket
+) -> None:
+    """Run the server, and a task that makes it exit."""
+    # The task begins when `server.serve` waits for the first time. By then uvicorn has installed
+    # its signal handlers, so that the handlers of this module replace them.
+    shutdown = asyncio.create_task(_exit_when_drained(server, drain))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        shutdown.cancel()
 
-    Without this class, uvicorn closes its port immediately after a signal.
-    """
 
-    def __init__(self, config: uvicorn.Config, drain: Drain) -> None:
-        super().__init__(config)
-        self._drain = drain
-        self._draining = False
+async def _exit_when_drained(server: uvicorn.Server, drain: Drain) -> None:
+    """Handle signals, and make the server exit when the drain has finished."""
+    # Python allows signal handlers in the main thread only. Tests serve in other threads.
+    if threading.current_thread() is threading.main_thread():
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _handle_signal, server, drain)
+    while not drain.started:  # noqa: ASYNC110 (tests start the drain from another thread)
+        await asyncio.sleep(_POLL_SECONDS)
+    log.info(
+        "shutting down: exit after %g s without reviews, at most %g s; "
+        "send the signal again to exit now",
+        drain.idle_seconds,
+        drain.timeout_seconds,
+    )
+    while not await _has_finished(drain):  # noqa: ASYNC110 (the drain ends with the time)
+        await asyncio.sleep(_POLL_SECONDS)
+    server.should_exit = True
 
-    def handle_exit(self, _sig: int, _frame: FrameType | None) -> None:
-        """Start the drain. Exit immediately after a second signal.
 
-        This method must not log, because the signal may have interrupted a call of the logger.
-        """
-        if self._drain.started:
-            self.should_exit = self.force_exit = True
-        self._drain.start()
+def _handle_signal(server: uvicorn.Server, drain: Drain) -> None:
+    """Start the drain. At the second signal, make the server exit immediately."""
+    if drain.started:
+        server.should_exit = server.force_exit = True
+    drain.start()
 
-    async def on_tick(self, counter: int) -> bool:
-        """Return whether to exit. uvicorn calls this ten times a second."""
-        if await super().on_tick(counter):
-            return True
-        if self._drain.started and not self._draining:
-            self._draining = True
-            log.info(
-                "shutting down: exit after %g s without reviews, at most %g s; "
-                "send the signal again to exit now",
-                self._drain.idle_seconds,
-                self._drain.timeout_seconds,
-            )
-            # Every answer contains default_headers, which uvicorn builds from encoded_headers each
-            # second. Both change, so that the next answer already has the header.
-            self.config.encoded_headers.append(CLOSE)
-            self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
-        if not self._drain.finished():
-            return False
-        # If the event loop was busy until now, sockets may contain reviews that have not been read.
-        # One iteration of the loop reads them, so that they restart the drain's idle time.
-        await asyncio.sleep(0)
-        return self._drain.finished()
+
+async def _has_finished(drain: Drain) -> bool:
+    """Return whether the drain has finished, and no review arrived in the meantime."""
+    if not drain.finished():
+        return False
+    # If the event loop was busy until now, sockets may contain reviews that have not been read.
+    # One iteration of the loop reads them, so that they restart the drain's idle time.
+    await asyncio.sleep(0)
+    return drain.finished()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,9 @@ from tests.support.factories import SETTINGS, container, pod, policy_document
 from tests.support.image_factories import HELPER, image_policy
 from tests.support.registry import Image, RunningRegistry, serving, start_server
 from tests.support.reviews import patch_of, review
-from webhook.cli.image_resolver import new_image_resolver
+from tests.support.server_fixtures import make_app
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.server.admission import IMAGE_LOOKUP_SHARE, NAMESPACE_LOOKUP_SECONDS
-from webhook.server.app import create_app
-from webhook.server.drain import Drain
-from webhook.server.limits import Limits
 from webhook.server.metrics import BUCKETS
 from webhook.server.review_request import answer_seconds
 
@@ -43,14 +39,7 @@ async def webhook(directory: Path, host: str) -> AsyncIterator[httpx.AsyncClient
     (manifests / "policy.yaml").write_text(yaml.safe_dump(policy_document(**image_policy(host))))
     source = ManifestsSource(manifests)
     source.refresh()
-    app = create_app(
-        source,
-        SETTINGS,
-        certificate_expires=lambda: datetime(2027, 1, 1, tzinfo=UTC),
-        drain=Drain(idle_seconds=10, timeout_seconds=45),
-        new_image_resolver=new_image_resolver,
-        limits=Limits(goaway_chance=0),
-    )
+    app = make_app(source, settings=SETTINGS)
     transport = httpx.ASGITransport(app)
     client = httpx.AsyncClient(transport=transport, base_url="https://podsettle")
     async with app.router.lifespan_context(app), client:

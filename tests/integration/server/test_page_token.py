@@ -9,9 +9,8 @@ import pytest
 from tests.support.authorizer import Known
 from tests.support.chromium import ENTER, SHIFT, TAB, Chromium, start_chromium
 from tests.support.http_client import in_process
-from tests.support.server_fixtures import make_app
+from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.server.drain import Drain
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
@@ -27,8 +26,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 @pytest.fixture
 def page(source: ManifestsSource, chromium: Chromium) -> Iterator[Chromium]:
     """The page, newly opened without a token, with a workload."""
-    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    with in_process(make_app(source, drain, authorizer=Known()), drain) as server:
+    with in_process(make_components(source, authorizer=Known())) as server:
         host, port = server.address
         chromium.emulate()
         chromium.open(f"https://{host}:{port}/")

@@ -29,13 +29,12 @@ from tests.support.http_client import Client, InProcess, in_process, mutate, rev
 from tests.support.paths import EXAMPLES
 from tests.support.process import process_status, start_server
 from tests.support.reviews import PODS, load_pod, review
-from tests.support.server_fixtures import SETTINGS, STEADY, make_app
+from tests.support.server_fixtures import SETTINGS, STEADY, make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
-from webhook.server.app import Application
-from webhook.server.drain import Drain
+from webhook.server.components import Components
 from webhook.server.limits import PreviewLimits
 from webhook.server.preview.messages import (
     MAX_FRAME_BYTES,
@@ -133,7 +132,7 @@ def stopped(pid: int) -> Iterator[None]:
 DEFAULT_LIMITS = PreviewLimits()
 UNHURRIED = replace(DEFAULT_LIMITS, deadline_seconds=120, start_seconds=120)
 """For tests that take seconds of CPU, while other tests keep the machine busy."""
-Serve = Callable[..., tuple[Application, InProcess]]
+Serve = Callable[..., tuple[Components, InProcess]]
 
 
 @pytest.fixture
@@ -145,16 +144,17 @@ def serve() -> Iterator[Serve]:
         limits: PreviewLimits = DEFAULT_LIMITS,
         source: ManifestsSource | None = None,
         settings: OperatorSettings = SETTINGS,
-    ) -> tuple[Application, InProcess]:
+    ) -> tuple[Components, InProcess]:
         if source is None:
             source = ManifestsSource(EXAMPLES)
             source.refresh()
-        drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-        app = make_app(source, drain, settings=settings, limits=replace(STEADY, preview=limits))
-        running = in_process(app, drain)
+        components = make_components(
+            source, settings=settings, limits=replace(STEADY, preview=limits)
+        )
+        running = in_process(components)
         server = running.__enter__()
         contexts.append(running)
-        return app, server
+        return components, server
 
     yield start
     for running in contexts:
@@ -167,8 +167,8 @@ def counted(server: InProcess, result: str) -> bool:
     return f'podsettle_previews_total{{result="{result}"}} 1.0' in text.decode()
 
 
-def in_flight(app: Application, number: int) -> Callable[[], bool]:
-    return lambda: app.state.in_flight.requests == number
+def in_flight(components: Components, number: int) -> Callable[[], bool]:
+    return lambda: components.in_flight.requests == number
 
 
 # Lifetime
@@ -308,7 +308,7 @@ def test_490_tekton_pods_are_within_the_limits(serve: Serve) -> None:
 def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
     serve: Serve,
 ) -> None:
-    app, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
+    components, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
     first, second, third = (server.connect() for _ in range(3))
     first.send(request(SMALL))
     assert pods_in(first)
@@ -316,7 +316,7 @@ def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
     with stopped(pid):
         first.send(request(SMALL))
         second.send(request(SMALL))
-        await_that(in_flight(app, 2), "both wait")
+        await_that(in_flight(components, 2), "both wait")
         third.send(request(SMALL))
         assert detail(third, 503) == "2 previews are already waiting; try again in a minute"
         # Reviews are still answered.
@@ -328,14 +328,14 @@ def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
 
 
 def test_preview_is_refused_after_the_queue_timeout(serve: Serve) -> None:
-    app, server = serve(replace(DEFAULT_LIMITS, queue_seconds=0.2))
+    components, server = serve(replace(DEFAULT_LIMITS, queue_seconds=0.2))
     first, second = server.connect(), server.connect()
     first.send(request(SMALL))
     assert pods_in(first)
     (pid,) = workers()
     with stopped(pid):
         first.send(request(SMALL))
-        await_that(in_flight(app, 1), "one is in flight")
+        await_that(in_flight(components, 1), "one is in flight")
         second.send(request(SMALL))
         assert detail(second, 503) == "other previews take too long; try again in a minute"
     assert pods_in(first)
@@ -347,16 +347,16 @@ def test_preview_is_refused_after_the_queue_timeout(serve: Serve) -> None:
 def test_crash_of_the_worker_fails_only_one_preview(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app, server = serve()
+    components, server = serve()
     client, waiting = server.connect(), server.connect()
     client.send(request(SMALL))
     assert pods_in(client)
     (pid,) = workers()
     with stopped(pid):
         client.send(request(SMALL))
-        await_that(in_flight(app, 1), "one is in flight")
+        await_that(in_flight(components, 1), "one is in flight")
         waiting.send(request(SMALL))
-        await_that(in_flight(app, 2), "another one waits")
+        await_that(in_flight(components, 2), "another one waits")
         os.kill(pid, signal.SIGKILL)
         assert "the preview process ended unexpectedly" in detail(client, 500)
     assert pods_in(waiting)
@@ -366,7 +366,7 @@ def test_crash_of_the_worker_fails_only_one_preview(
 
 @pytest.mark.parametrize("at_work", [True, False], ids=["busy", "idle"])
 def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -> None:
-    app, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
+    components, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
     clients = [server.connect() for _ in range(3)]
     clients[0].send(request(SMALL))
     assert pods_in(clients[0])
@@ -374,14 +374,14 @@ def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -
     with stopped(pid):
         for number in (0, 1):
             clients[number].send(request(SMALL))
-            await_that(in_flight(app, number + 1), "it is in flight")
+            await_that(in_flight(components, number + 1), "it is in flight")
         clients[0 if at_work else 1].close()
-        await_that(in_flight(app, 1), "the preview has ended")
+        await_that(in_flight(components, 1), "the preview has ended")
         assert counted(server, "disconnected")
         if at_work:
             await_that(lambda: pid not in workers(), "its worker has ended")
         clients[2].send(request(SMALL))
-        await_that(lambda: at_work or in_flight(app, 2)(), "it is queued")
+        await_that(lambda: at_work or in_flight(components, 2)(), "it is queued")
     assert pods_in(clients[1 if at_work else 0])
     assert pods_in(clients[2])
 
@@ -389,14 +389,14 @@ def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -
 def test_disconnect_during_the_start_leaves_the_worker_to_the_next_preview(
     serve: Serve,
 ) -> None:
-    app, server = serve()
+    components, server = serve()
     client, later = server.connect(), server.connect()
     client.send(request(SMALL))
     await_that(workers, "the worker is starting")
     (pid,) = workers()
     with stopped(pid):
         client.close()
-        await_that(in_flight(app, 0), "the preview has ended")
+        await_that(in_flight(components, 0), "the preview has ended")
     later.send(request(SMALL))
     assert pods_in(later)
     assert workers() == [pid]
@@ -565,13 +565,13 @@ def test_worker_has_a_lower_priority_than_its_server(servers: int, workers_own: 
 def test_disconnect_before_the_end_of_the_body_is_not_logged(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app, server = serve()
+    components, server = serve()
     client = server.connect()
     client.send(request(SMALL)[:-100])
-    await_that(lambda: app.state.preview_budget.used_bytes > 0, "the body is being read")
+    await_that(lambda: components.preview_budget.used_bytes > 0, "the body is being read")
     client.close()
-    await_that(lambda: app.state.in_flight.requests == 0, "the preview has ended")
-    assert app.state.preview_budget.used_bytes == 0
+    await_that(lambda: components.in_flight.requests == 0, "the preview has ended")
+    assert components.preview_budget.used_bytes == 0
     assert caplog.records == []
 
 

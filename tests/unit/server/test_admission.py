@@ -12,10 +12,11 @@ import httpx
 import pytest
 
 from tests.support.reviews import PODS, UID, load_pod, patch_of, review
-from tests.support.server_fixtures import make_app
+from tests.support.server_fixtures import make_components
 from tests.support.waiting import eventually
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
+from webhook.server.app import create_app
 from webhook.server.review_body import MAX_BODY_BYTES
 from webhook.server.review_request import answer_seconds
 
@@ -220,9 +221,9 @@ async def test_namespace_look_up_gets_a_small_share_of_the_deadline(
 @asynccontextmanager
 async def client_of(source: Any, waiting: int = 0) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an application that permits two waiting reviews, and has some of them."""
-    app = make_app(source)
-    app.state.in_flight.reviews, app.state.in_flight.limit = waiting, 2
-    transport = httpx.ASGITransport(app)
+    components = make_components(source)
+    components.in_flight.reviews, components.in_flight.limit = waiting, 2
+    transport = httpx.ASGITransport(create_app(components))
     async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
         yield client
 

@@ -15,8 +15,9 @@ from starlette.routing import Route
 
 from tests.support.authorizer import Known
 from tests.support.reviews import review
-from tests.support.server_fixtures import make_app
+from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_source import ManifestsSource
+from webhook.server.app import create_app
 from webhook.server.auth import guard
 
 OPEN = {"/", "/mutate", "/mutate/", "/livez", "/readyz", "/version", "/openapi.json"}
@@ -30,9 +31,9 @@ def known() -> Known:
 
 @pytest.fixture
 async def app(source: ManifestsSource, known: Known) -> AsyncIterator[FastAPI]:
-    made = make_app(source, authorizer=known)
-    async with aclosing(made.state.previewer):
-        yield made
+    components = make_components(source, authorizer=known)
+    async with aclosing(components.previewer):
+        yield create_app(components)
 
 
 @pytest.fixture

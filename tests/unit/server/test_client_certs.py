@@ -11,10 +11,9 @@ import trustme
 
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
-from tests.support.server_fixtures import make_app
+from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.server.client_certs import ClientCAError, request_client_certificate
-from webhook.server.drain import Drain
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 WHOLE = mutate(REVIEW)
@@ -37,9 +36,8 @@ def guarded(source: ManifestsSource, client_ca: trustme.CA, tmp_path: Path) -> I
     client_ca.cert_pem.write_to_path(file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     request_client_certificate(context, file)
-    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = make_app(source, drain, client_certificates=True)
-    with in_process(app, drain, context) as running:
+    components = make_components(source, needs_certificate=True)
+    with in_process(components, context) as running:
         yield running
 
 

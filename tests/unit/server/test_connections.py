@@ -141,7 +141,7 @@ def test_preview_whose_body_never_ends_is_answered_408(serve: Serve) -> None:
 def test_client_that_disconnects_is_not_counted_as_refused(server: InProcess) -> None:
     client = server.connect()
     client.send(WHOLE[:-10])
-    await_that(lambda: server.app.state.in_flight.requests, "the review is under way")
+    await_that(lambda: server.components.in_flight.requests, "the review is under way")
     client.close()
 
     def nothing_is_in_flight() -> bool:
@@ -228,7 +228,7 @@ def test_connect_request_is_refused(server: InProcess) -> None:
 def test_upgrade_during_another_request_is_not_answered_in_its_place(server: InProcess) -> None:
     client = server.connect()
     client.send(mutate(REVIEW, "?timeout=5s")[:-10])
-    await_that(lambda: server.app.state.in_flight.requests, "the review is under way")
+    await_that(lambda: server.components.in_flight.requests, "the review is under way")
     client.send(mutate(REVIEW)[-10:] + asking("/mutate", UPGRADES[0]))
     with suppress(ssl.SSLError, OSError):
         found = client.socket.recv(65536)

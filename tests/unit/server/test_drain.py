@@ -7,15 +7,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+import httpx
 import pytest
 
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
-from tests.support.server_fixtures import make_app
+from tests.support.server_fixtures import make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.policy.coverage import PolicySet
+from webhook.server.app import create_app
 from webhook.server.drain import Drain
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
@@ -87,6 +89,21 @@ def test_second_start_does_not_prolong_the_drain(clock: Clock) -> None:
 # What clients see
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/mutate", "/preview", "/none"])
+async def test_application_adds_connection_close_only_while_draining(
+    path: str, source: ManifestsSource
+) -> None:
+    components = make_components(source)
+    transport = httpx.ASGITransport(create_app(components))
+    async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
+        before = await client.get(path)
+        assert before.headers.get("connection") == ("close" if path == "/mutate" else None)
+        components.drain.start()
+        answer = await client.get(path)
+        assert answer.headers.get_list("connection") == ["close"]
+        assert answer.status_code == (503 if path == "/readyz" else before.status_code)
+
+
 class Gate:
     """Policies that block the server's only thread while the gate is closed."""
 
@@ -121,9 +138,7 @@ def gate(source: ManifestsSource) -> Gate:
 
 @pytest.fixture
 def server(source: ManifestsSource, gate: Gate) -> Iterator[InProcess]:
-    drain = Drain(idle_seconds=3600, timeout_seconds=3600)
-    app = make_app(source, drain)
-    with in_process(app, drain) as running:
+    with in_process(make_components(source)) as running:
         yield running
         gate.open.set()
 
@@ -174,7 +189,7 @@ def test_review_with_an_incomplete_body_is_answered_during_shutdown(server: InPr
     client = server.connect()
     whole = mutate(REVIEW)
     client.send(whole[:-10])
-    await_that(lambda: server.app.state.in_flight.requests, "the review has begun")
+    await_that(lambda: server.components.in_flight.requests, "the review has begun")
     server.drain.idle_seconds = 0
     server.drain.start()
     await_refusal(server)

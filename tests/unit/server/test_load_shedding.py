@@ -24,7 +24,7 @@ from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
 from webhook.server.admission import ReviewTiming
-from webhook.server.app import Application
+from webhook.server.components import Components
 from webhook.server.review_body import GUARANTEED_BODY_BYTES, MAX_BODY_BYTES, ReviewBody
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
@@ -42,8 +42,8 @@ def server(serve: Serve) -> InProcess:
 
 
 @pytest.fixture
-def app(server: InProcess) -> Application:
-    return server.app
+def components(server: InProcess) -> Components:
+    return server.components
 
 
 def warning(client: Client) -> str:
@@ -62,39 +62,39 @@ def is_settled(client: Client) -> bool:
 
 
 def test_incomplete_bodies_are_limited_by_the_memory_budget(
-    app: Application, server: InProcess
+    components: Components, server: InProcess
 ) -> None:
-    app.state.review_budget.limit_bytes = 4 * MIB
+    components.review_budget.limit_bytes = 4 * MIB
     holding = [server.connect() for _ in range(3)]
     for client in holding:
         client.send(WHOLE[:MIB])
-    await_that(lambda: app.state.review_budget.used_bytes > 2.9 * MIB, "the bodies have arrived")
+    await_that(lambda: components.review_budget.used_bytes > 2.9 * MIB, "the bodies have arrived")
     late = server.connect()
     late.send(WHOLE[: 2 * MIB])
     assert "podsettle: Overloaded: " in warning(late)
     # Its bytes are returned, and the rest of its body is not kept.
-    await_that(lambda: app.state.review_budget.used_bytes <= 3 * MIB, "the bytes are returned")
+    await_that(lambda: components.review_budget.used_bytes <= 3 * MIB, "the bytes are returned")
     late.send(WHOLE[2 * MIB :])
     assert is_settled(late)
-    assert app.state.review_budget.used_bytes <= 3 * MIB
+    assert components.review_budget.used_bytes <= 3 * MIB
     # The other bodies are complete.
     for client in holding[1:]:
         client.close()
-    await_that(lambda: app.state.review_budget.used_bytes <= MIB, "one body fits into the budget")
-    app.state.review_budget.limit_bytes = 5 * MIB
+    await_that(lambda: components.review_budget.used_bytes <= MIB, "one body fits into the budget")
+    components.review_budget.limit_bytes = 5 * MIB
     holding[0].send(WHOLE[MIB:])
     assert "patch" in review_in(holding[0].answer())
-    assert app.state.review_budget.used_bytes == 0
+    assert components.review_budget.used_bytes == 0
 
 
 def test_short_review_is_answered_with_an_exhausted_budget(
-    app: Application, server: InProcess
+    components: Components, server: InProcess
 ) -> None:
-    app.state.review_budget.limit_bytes = MIB
+    components.review_budget.limit_bytes = MIB
     holding = server.connect()
     holding.send(WHOLE[:MIB])
-    await_that(lambda: app.state.review_budget.used_bytes > 0.9 * MIB, "the body has arrived")
-    app.state.review_budget.limit_bytes = 0
+    await_that(lambda: components.review_budget.used_bytes > 0.9 * MIB, "the body has arrived")
+    components.review_budget.limit_bytes = 0
     assert is_settled(server.connect())
     slow = server.connect()
     whole = mutate(REVIEW)
@@ -118,26 +118,26 @@ def reading_little(server: InProcess) -> Client:
 
 
 def test_answer_counts_against_the_budget_until_it_is_read(
-    app: Application, server: InProcess
+    components: Components, server: InProcess
 ) -> None:
     client = reading_little(server)
     client.send(mutate(long_review(3 * MIB)))
-    await_that(lambda: app.state.review_budget.used_bytes > 3.5 * MIB, "the answer is made")
-    assert app.state.review_budget.used_bytes == pytest.approx(
+    await_that(lambda: components.review_budget.used_bytes > 3.5 * MIB, "the answer is made")
+    assert components.review_budget.used_bytes == pytest.approx(
         4 * MIB, rel=0.02
     )  # in base64; nothing else
     assert "patch" in review_in(client.answer())
-    await_that(lambda: app.state.review_budget.used_bytes == 0, "the bytes are returned")
+    await_that(lambda: components.review_budget.used_bytes == 0, "the bytes are returned")
     assert is_settled(client)
 
 
 def test_client_that_reads_no_answer_is_disconnected(serve: Serve) -> None:
     server = serve(write_timeout_seconds=2)
-    app = server.app
+    components = server.components
     client = reading_little(server)
     client.send(mutate(long_review(3 * MIB)))
-    await_that(lambda: app.state.review_budget.used_bytes > 3.5 * MIB, "the answer is made")
-    await_that(lambda: app.state.review_budget.used_bytes == 0, "the answer is dropped")
+    await_that(lambda: components.review_budget.used_bytes > 3.5 * MIB, "the answer is made")
+    await_that(lambda: components.review_budget.used_bytes == 0, "the answer is dropped")
     with pytest.raises((IncompleteRead, ConnectionError, ssl.SSLError)):
         client.answer()
 
@@ -147,13 +147,13 @@ def test_client_that_reads_none_of_many_short_answers_is_disconnected(
 ) -> None:
     """The task that waits to write the next answer ends as well."""
     server = serve(write_timeout_seconds=0.2)
-    app = server.app
+    components = server.components
     client = reading_little(server)
     endless = itertools.repeat(mutate(long_review(30_000)))
     with pytest.raises((ConnectionError, ssl.SSLError)):
         deque(map(client.send, endless), maxlen=0)
-    await_that(lambda: app.state.in_flight.requests == 0, "all requests have ended")
-    assert app.state.review_budget.used_bytes == 0
+    await_that(lambda: components.in_flight.requests == 0, "all requests have ended")
+    assert components.review_budget.used_bytes == 0
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -168,19 +168,19 @@ def test_client_that_reads_slowly_stays_connected(serve: Serve) -> None:
     while answer.length:
         assert answer.read(MIB // 4)
         time.sleep(0.3)
-    assert time.monotonic() - begun > server.app.limits.write_timeout_seconds
+    assert time.monotonic() - begun > server.components.limits.write_timeout_seconds
     assert is_settled(client)
 
 
 @pytest.mark.parametrize(("length", "settled"), [(200_000, True), (300_000, False)])
 async def test_long_review_is_answered_unread_with_an_exhausted_budget(
-    app: Application, length: int, settled: bool
+    components: Components, length: int, settled: bool
 ) -> None:
-    app.state.review_budget.limit_bytes = 0
-    body = ReviewBody(app.state.review_budget)
+    components.review_budget.limit_bytes = 0
+    body = ReviewBody(components.review_budget)
     body.feed(long_review(length))
     body.finish()
-    answer = await app.admission_server.handler.handle(body, ReviewTiming(time.monotonic(), 7.0))
+    answer = await components.handler.handle(body, ReviewTiming(time.monotonic(), 7.0))
     body.release()
     answered = json.loads(answer.body)["response"]
     assert answered["allowed"] is True
@@ -188,30 +188,34 @@ async def test_long_review_is_answered_unread_with_an_exhausted_budget(
     assert settled or "podsettle: Overloaded: " in answered["warnings"][0]
 
 
-def test_abandoned_body_is_returned_to_the_budget(app: Application, server: InProcess) -> None:
+def test_abandoned_body_is_returned_to_the_budget(
+    components: Components, server: InProcess
+) -> None:
     client = server.connect()
     client.send(WHOLE[:MIB])
-    await_that(lambda: app.state.review_budget.used_bytes, "the body has arrived")
+    await_that(lambda: components.review_budget.used_bytes, "the body has arrived")
     client.close()
-    await_that(lambda: app.state.review_budget.used_bytes == 0, "the bytes are returned")
+    await_that(lambda: components.review_budget.used_bytes == 0, "the bytes are returned")
     client = server.connect()
     client.send(mutate(LONG, "?timeout=200ms")[:MIB])
     assert "DeadlineExceeded" in warning(client)
-    assert app.state.review_budget.used_bytes == 0
+    assert components.review_budget.used_bytes == 0
 
 
-def test_bodies_of_previews_have_a_budget_of_their_own(app: Application, server: InProcess) -> None:
+def test_bodies_of_previews_have_a_budget_of_their_own(
+    components: Components, server: InProcess
+) -> None:
     head = f"POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: {2 * MIB}\r\n\r\n"
-    app.state.preview_budget.limit_bytes = MIB
+    components.preview_budget.limit_bytes = MIB
     waiting = server.connect()
     waiting.send(head + "#" * (MIB - 1000))
-    await_that(lambda: app.state.preview_budget.used_bytes > 0.9 * MIB, "the body has arrived")
-    assert app.state.review_budget.used_bytes == 0
+    await_that(lambda: components.preview_budget.used_bytes > 0.9 * MIB, "the body has arrived")
+    assert components.review_budget.used_bytes == 0
     client = server.connect()
     client.send(head + "#" * 10_000)
     assert client.answer().status == 503
     waiting.close()
-    await_that(lambda: app.state.preview_budget.used_bytes == 0, "the bytes are returned")
+    await_that(lambda: components.preview_budget.used_bytes == 0, "the bytes are returned")
 
 
 # Time
@@ -229,22 +233,22 @@ def test_body_timeout_applies_even_if_the_query_has_a_longer_one(serve: Serve) -
 
 def test_incomplete_requests_do_not_count_as_load(serve: Serve) -> None:
     server = serve(drain_body_timeout_seconds=60)
-    app = server.app
-    app.state.in_flight.limit = 3
+    components = server.components
+    components.in_flight.limit = 3
     trickling = [server.connect() for _ in range(10)]
     for client in trickling[:5]:
         client.send(mutate(REVIEW, "?timeout=30s")[:-100])
     for client in trickling[5:]:
         client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
-    await_that(lambda: app.state.in_flight.requests == 10, "they are in flight")
+    await_that(lambda: components.in_flight.requests == 10, "they are in flight")
     assert is_settled(server.connect())
     for client in trickling[:5]:
         client.close()
     for client in trickling[5:]:
         client.send("x: 1\n")
         assert client.answer().status == 422
-    await_that(lambda: app.state.in_flight.requests == 0, "they have ended")
-    assert app.state.in_flight.reviews == 0
+    await_that(lambda: components.in_flight.requests == 0, "they have ended")
+    assert components.in_flight.reviews == 0
 
 
 class HangingNamespaces:
@@ -268,7 +272,7 @@ def test_reviews_that_wait_for_a_look_up_count_as_load(
 ) -> None:
     hanging = HangingNamespaces(source)
     server = serve(hanging)
-    in_flight = server.app.state.in_flight
+    in_flight = server.components.in_flight
     in_flight.limit = 3
     waiting = [server.connect() for _ in range(4)]
     for client in waiting:
@@ -284,10 +288,10 @@ def test_reviews_that_wait_for_a_look_up_count_as_load(
 
 
 def test_answer_that_its_client_does_not_read_counts_as_load(
-    app: Application, server: InProcess
+    components: Components, server: InProcess
 ) -> None:
     client = reading_little(server)
     client.send(mutate(long_review(3 * MIB)))
-    await_that(lambda: app.state.in_flight.reviews == 1, "the answer waits for the client")
+    await_that(lambda: components.in_flight.reviews == 1, "the answer waits for the client")
     assert "patch" in review_in(client.answer())
-    await_that(lambda: app.state.in_flight.reviews == 0, "the answer is sent")
+    await_that(lambda: components.in_flight.reviews == 0, "the answer is sent")

@@ -15,17 +15,19 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from starlette.types import Message
 
 from tests.support.http_client import mutate as request_bytes
 from tests.support.reviews import PODS, load_pod, patch_of, review
-from tests.support.server_fixtures import SETTINGS, make_app
+from tests.support.server_fixtures import SETTINGS, make_app, make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.handler import admit
 from webhook.server.admission_review import AdmissionReview
-from webhook.server.app import Application
+from webhook.server.app import create_app
 from webhook.server.client_certs import CLIENT_CERTIFICATE_KEY
+from webhook.server.components import Components
 from webhook.server.review_body import MAX_REQUEST_BYTES
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -39,8 +41,13 @@ LONG_COMMAND = "y" * 300_000
 
 
 @pytest.fixture
-def app(source: ManifestsSource) -> Application:
-    return make_app(source)
+def components(source: ManifestsSource) -> Components:
+    return make_components(source)
+
+
+@pytest.fixture
+def app(components: Components) -> FastAPI:
+    return create_app(components)
 
 
 def long_review() -> dict[str, Any]:
@@ -51,7 +58,7 @@ def long_review() -> dict[str, Any]:
 
 
 @contextmanager
-def served_by_uvicorn(app: Application, http: str) -> Iterator[httpx.Client]:
+def served_by_uvicorn(app: FastAPI, http: str) -> Iterator[httpx.Client]:
     """Serve with uvicorn as it is, and connect without TLS."""
     server = uvicorn.Server(uvicorn.Config(app, http=http, port=0, log_config=None))
     thread = threading.Thread(target=server.run)
@@ -98,14 +105,14 @@ def check_all_answers(client: httpx.Client, source: ManifestsSource) -> None:
 
 @pytest.mark.parametrize("http", ["httptools", "h11"])
 def test_route_answers_reviews_and_refuses_other_requests_behind_plain_uvicorn(
-    app: Application, source: ManifestsSource, http: str
+    app: FastAPI, source: ManifestsSource, http: str
 ) -> None:
     with served_by_uvicorn(app, http) as client:
         check_all_answers(client, source)
 
 
 def test_route_answers_reviews_and_refuses_other_requests_in_a_test_client(
-    app: Application, source: ManifestsSource
+    app: FastAPI, source: ManifestsSource
 ) -> None:
     with TestClient(app) as client:
         check_all_answers(client, source)
@@ -113,7 +120,7 @@ def test_route_answers_reviews_and_refuses_other_requests_in_a_test_client(
 
 @pytest.mark.parametrize("http", ["httptools", "h11"])
 def test_incomplete_body_is_answered_within_the_deadline_behind_plain_uvicorn(
-    app: Application, http: str
+    app: FastAPI, components: Components, http: str
 ) -> None:
     whole = request_bytes(review(TEKTON), "?timeout=200ms")
 
@@ -135,11 +142,11 @@ def test_incomplete_body_is_answered_within_the_deadline_behind_plain_uvicorn(
         metrics = client.get("/metrics").text
         assert 'podsettle_outcomes_total{reason="DeadlineExceeded",remedy=""} 1.0' in metrics
         assert 'podsettle_requests_refused_total{status="408"} 1.0' in metrics
-    assert app.state.review_budget.used_bytes == 0
+    assert components.review_budget.used_bytes == 0
 
 
 async def call(
-    app: Application,
+    app: FastAPI,
     *received: Message,
     on_send: Callable[[], None] = lambda: None,
     **scope: Any,
@@ -165,10 +172,10 @@ def piece(body: bytes, more_body: bool = False) -> Message:
 
 
 async def test_client_that_disconnects_is_neither_counted_nor_logged(
-    app: Application, caplog: pytest.LogCaptureFixture
+    app: FastAPI, components: Components, caplog: pytest.LogCaptureFixture
 ) -> None:
     await call(app, piece(b'{"request"', more_body=True), {"type": "http.disconnect"})
-    assert app.state.review_budget.used_bytes == 0
+    assert components.review_budget.used_bytes == 0
     assert not caplog.records
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
         metrics = (await client.get("/metrics")).text
@@ -176,22 +183,25 @@ async def test_client_that_disconnects_is_neither_counted_nor_logged(
     assert 'podsettle_reviews_total{result="unchanged"} 0.0' in metrics
 
 
-async def test_body_above_the_maximum_is_refused_before_its_end(app: Application) -> None:
+async def test_body_above_the_maximum_is_refused_before_its_end(
+    app: FastAPI, components: Components
+) -> None:
     quarter = b" " * (MAX_REQUEST_BYTES // 4)
     pieces = [piece(quarter, more_body=True)] * 4 + [piece(b" ", more_body=True)]
     start, *_ = await call(app, *pieces)
     assert start["status"] == 413
     assert (b"connection", b"close") in start["headers"]
-    assert app.state.review_budget.used_bytes == 0
+    assert components.review_budget.used_bytes == 0
 
 
 async def test_long_answer_is_sent_in_pieces_and_counted_while_it_is_sent(
-    app: Application,
+    app: FastAPI,
+    components: Components,
 ) -> None:
     counted: set[tuple[int, int]] = set()
 
     def count() -> None:
-        counted.add((app.state.in_flight.reviews, app.state.review_budget.used_bytes))
+        counted.add((components.in_flight.reviews, components.review_budget.used_bytes))
 
     start, *pieces = await call(app, piece(json.dumps(long_review()).encode()), on_send=count)
     lengths = [len(message["body"]) for message in pieces]
@@ -204,10 +214,10 @@ async def test_long_answer_is_sent_in_pieces_and_counted_while_it_is_sent(
     ]
     # The review itself is no longer counted.
     assert counted == {(1, whole)}
-    assert (app.state.in_flight.reviews, app.state.review_budget.used_bytes) == (0, 0)
+    assert (components.in_flight.reviews, components.review_budget.used_bytes) == (0, 0)
 
 
-async def test_time_since_the_request_was_received_counts_as_queueing(app: Application) -> None:
+async def test_time_since_the_request_was_received_counts_as_queueing(app: FastAPI) -> None:
     body = piece(json.dumps(review(TEKTON)).encode())
     for waited_seconds, settled in ((1.0, True), (2.0, False)):
         state = {"received_at": monotonic() - waited_seconds}
@@ -220,7 +230,7 @@ async def test_time_since_the_request_was_received_counts_as_queueing(app: Appli
 async def test_client_certificate_in_the_state_is_required_if_configured(
     source: ManifestsSource,
 ) -> None:
-    app = make_app(source, client_certificates=True)
+    app = make_app(source, needs_certificate=True)
     body = piece(json.dumps(review(TEKTON)).encode())
     scopes: list[dict[str, Any]] = [{}, {"state": {}}, {"method": "GET"}]
     for scope in scopes:
@@ -232,7 +242,7 @@ async def test_client_certificate_in_the_state_is_required_if_configured(
     assert start["status"] == 200
 
 
-def test_openapi_document_describes_requests_and_answers(app: Application) -> None:
+def test_openapi_document_describes_requests_and_answers(app: FastAPI) -> None:
     document = app.openapi()
     operation = document["paths"]["/mutate"]["post"]
     schema = {"$ref": "#/components/schemas/AdmissionReview"}
@@ -248,7 +258,7 @@ def test_openapi_document_describes_requests_and_answers(app: Application) -> No
 
 @pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
 async def test_documented_schema_contains_every_member_of_an_answer(
-    app: Application, path: Any
+    app: FastAPI, path: Any
 ) -> None:
     document = review(load_pod(path))
     AdmissionReview.model_validate(document)

@@ -248,7 +248,7 @@ def test_fast_path_is_not_used_while_the_client_does_not_read(served: Served) ->
     await_that(lambda: connection.flow.write_paused, "writing is paused")
     assert connection._write_timer is not None
     client.send(review_with_uid(1))
-    await_that(lambda: served.app.state.in_flight.requests, "the application has it")
+    await_that(lambda: served.server.components.in_flight.requests, "the application has it")
     client.send(review_with_uid(2))
     await_that(lambda: connection.flow.read_paused, "reading is paused")
     connection.loop.call_soon_threadsafe(connection.resume_writing)

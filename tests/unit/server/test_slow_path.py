@@ -23,12 +23,11 @@ from tests.support.protocol_server import (
     is_settled,
 )
 from tests.support.reviews import review
-from tests.support.server_fixtures import make_app
+from tests.support.server_fixtures import make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.handler import Answer
 from webhook.server.admission import ReviewTiming
-from webhook.server.drain import Drain
 
 
 @pytest.mark.parametrize(
@@ -131,18 +130,17 @@ def test_slow_path_gets_reviews_that_need_image_look_ups(tmp_path: Path) -> None
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(document))
     source = ManifestsSource(tmp_path)
     source.refresh()
-    drain = Drain(10, 45)
-    app = make_app(source, drain, settings=SETTINGS)
+    components = make_components(source, settings=SETTINGS)
 
     def handle_now(**spec: Any) -> bytes | None:
         body = json.dumps(review(pod(restartPolicy="Never", **spec))).encode()
         timing = ReviewTiming(monotonic(), deadline_seconds=7.0)
-        return app.admission_server.handler.handle_now(body, timing)
+        return components.handler.handle_now(body, timing)
 
     assert handle_now(containers=[container("main", "/x")]) is not None
-    assert drain.reviews == 1
+    assert components.drain.reviews == 1
     assert handle_now(containers=[container("main", image="registry.example/a:1")]) is None
-    assert drain.reviews == 1
+    assert components.drain.reviews == 1
 
 
 def test_slow_path_answers_if_the_fast_path_raises(

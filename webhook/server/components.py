@@ -1,0 +1,156 @@
+"""The objects that the application and the HTTP protocol share, and the function that builds them.
+
+This is the only place that builds them. `webhook.cli.bootstrap` calls it for `podsettle serve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from webhook import __version__
+from webhook.cluster.authorizer import Authorizer
+from webhook.cluster.source import Check, Source
+from webhook.core.admission.decide import OperatorSettings
+from webhook.core.pull_secrets import PullSecrets
+from webhook.server.admission import ReviewHandler
+from webhook.server.drain import Drain
+from webhook.server.health import log_check_changes
+from webhook.server.lazy_images import LazyImageResolver, NewImageResolver
+from webhook.server.limits import DEFAULT_LIMITS, Limits
+from webhook.server.load_shedding import InFlight, MemoryBudget
+from webhook.server.metrics import Metrics
+from webhook.server.preview.previewer import Previewer
+from webhook.server.review_log import ReviewLog
+from webhook.tasks import supervise
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """All objects that `create_app` and the HTTP protocol need."""
+
+    limits: Limits
+    drain: Drain
+    metrics: Metrics
+    handler: ReviewHandler
+    """Answers reviews."""
+    needs_certificate: bool
+    """Whether /mutate refuses clients that presented no certificate."""
+    in_flight: InFlight
+    review_budget: MemoryBudget
+    """The memory budget of reviews and their answers."""
+    preview_budget: MemoryBudget
+    """The memory budget of the bodies of previews. Previews are queued, each with a body of up to
+    4 MiB, so they would exhaust the budget of reviews."""
+    previewer: Previewer
+    authorizer: Authorizer | None
+    """Checks the tokens of clients of /preview and /metrics, or None if they need no token."""
+    checks: Callable[[], Iterable[Check]]
+    """Returns the readiness checks."""
+    running: Callable[[], AbstractAsyncContextManager[None]]
+    """Returns a context manager. The components work while its block runs."""
+
+
+def build_components(
+    source: Source,
+    settings: OperatorSettings,
+    *,
+    certificate_expires: Callable[[], datetime],
+    drain: Drain,
+    new_image_resolver: NewImageResolver,
+    checks: Callable[[], Iterable[Check]] | None = None,
+    running: Callable[[], AbstractAsyncContextManager[None]] | None = None,
+    authorizer: Authorizer | None = None,
+    needs_certificate: bool = False,
+    pull_secrets: PullSecrets | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Components:
+    """Return the components of a server.
+
+    - `certificate_expires` returns the time at which the served certificate expires.
+    - `new_image_resolver` is called in a thread when the first image has to be looked up.
+    - `checks` returns the readiness checks, except the check of `drain`. The default is
+      `source.checks`.
+    - `running` returns a context that is active while the server runs. The default is
+      `source.running`.
+    - `authorizer` protects /preview and /metrics. If it is None, they are open to all clients.
+    - `needs_certificate` makes /mutate refuse clients that presented no certificate.
+    - `pull_secrets` are used for images of admitted pods, but never for images in previews.
+    """
+    run = running or source.running
+    source_checks = checks or source.checks
+
+    def all_checks() -> Iterable[Check]:
+        yield from source_checks()
+        yield drain.check()
+
+    in_flight = InFlight()
+    review_budget = MemoryBudget()
+    review_log = ReviewLog()
+    metrics = Metrics(__version__)
+    metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
+    metrics.policies.set_function(lambda: len(source.view.policies))
+    metrics.manifest_problems.set_function(lambda: len(source.problems))
+    metrics.in_flight.set_function(lambda: in_flight.requests)
+
+    # Previews use a separate resolver. A preview can name any namespace. With a shared resolver,
+    # its look-ups would count against the limit of that namespace's pods.
+    images, preview_images = (
+        LazyImageResolver(
+            partial(
+                new_image_resolver,
+                credentials,
+                count=metrics.count_image_lookup,
+                count_refused_dns_lookup=metrics.count_refused_dns_lookup,
+            )
+        )
+        for credentials in (pull_secrets, None)
+    )
+    metrics.stuck_dns_lookups.set_function(
+        lambda: images.stuck_dns_lookups + preview_images.stuck_dns_lookups
+    )
+    previewer = Previewer(
+        lambda: source.view, settings, preview_images, limits.preview, metrics.count_preview
+    )
+
+    @asynccontextmanager
+    async def all_running() -> AsyncIterator[None]:
+        async with (
+            run(),
+            aclosing(images),
+            aclosing(preview_images),
+            aclosing(previewer),
+            supervise(lambda: log_check_changes(all_checks)),
+        ):
+            try:
+                yield
+            finally:
+                review_log.flush()
+
+    return Components(
+        limits=limits,
+        drain=drain,
+        metrics=metrics,
+        handler=ReviewHandler(
+            source,
+            settings,
+            metrics=metrics,
+            review_log=review_log,
+            drain=drain,
+            in_flight=in_flight,
+            budget=review_budget,
+            images=images,
+            limits=limits,
+        ),
+        needs_certificate=needs_certificate,
+        in_flight=in_flight,
+        review_budget=review_budget,
+        preview_budget=MemoryBudget(),
+        previewer=previewer,
+        authorizer=authorizer,
+        checks=all_checks,
+        running=all_running,
+    )
