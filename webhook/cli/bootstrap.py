@@ -7,6 +7,7 @@ in a cluster. `_ClusterParts` holds what differs between the three.
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 
 from webhook.cli.image_resolver import new_image_resolver
-from webhook.cli.logging import set_up_server_logging
+from webhook.cli.logging import LogFormat, LogLevel, set_up_server_logging
 from webhook.cli.options import PLACEHOLDER_IMAGE, InputError, load_manifests
 from webhook.cli.start_message import banner, listening_line
 from webhook.cluster.source import Check, Source
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from webhook.cluster.authorizer import Authorizer
     from webhook.cluster.client import ApiServer
     from webhook.server.components import Components
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +60,8 @@ class ServeOptions:
     client_ca: Path | None
     drain_quiet: timedelta
     drain_limit: timedelta
+    log_format: LogFormat
+    log_level: LogLevel
 
     @property
     def listens_on_network(self) -> bool:
@@ -86,7 +91,7 @@ def run_server(options: ServeOptions) -> None:
     with imports_excluded_from_gc():
         from webhook.server.run import AddressError, listen, serve
 
-    set_up_server_logging()
+    set_up_server_logging(options.log_format, options.log_level)
     if options.drain_quiet > options.drain_limit:
         raise InputError("--drain-quiet is longer than --drain-limit, so it would have no effect")
     try:
@@ -100,7 +105,10 @@ def run_server(options: ServeOptions) -> None:
         message = banner(options.host, listener, options.certs_dir, parts.source, options.manifests)
     else:
         message = listening_line(options.host, listener, parts.source, options.service_name)
-    click.echo(message)
+    if options.log_format == "json":
+        log.info("%s", message.partition("\n")[0])
+    else:
+        click.echo(message)
     serve(components, context, listener)
 
 
@@ -170,7 +178,7 @@ def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
     """Build the components of a server that reads files instead of a cluster."""
     source = load_manifests(manifests)
     for problem in source.problems:
-        _warn(str(problem))
+        _warn(options, str(problem))
     certificates = FileSource(CertificateDirectory(options.certs_dir))
 
     @asynccontextmanager
@@ -180,7 +188,7 @@ def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
 
     if options.listens_on_network:
         clients = f"any client of {options.host}:{options.port}"
-        _warn(f"warning: {clients} can use /preview and /metrics without a token")
+        _warn(options, f"warning: {clients} can use /preview and /metrics without a token")
     checks = _combine_checks(source, certificates)
     return _ClusterParts(source, certificates, checks, running, None, None)
 
@@ -267,6 +275,9 @@ def _combine_checks(
     return checks
 
 
-def _warn(message: str) -> None:
-    """Print a message to standard error."""
-    click.echo(f"podsettle: {message}", err=True)
+def _warn(options: ServeOptions, message: str) -> None:
+    """Print a message to standard error, or log it if all lines have to be JSON."""
+    if options.log_format == "json":
+        log.warning("%s", message)
+    else:
+        click.echo(f"podsettle: {message}", err=True)

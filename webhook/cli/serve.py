@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from webhook.cli.bootstrap import ServeOptions, run_server
+from webhook.cli.logging import LOG_FORMATS, LOG_LEVELS
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
     DurationType,
@@ -157,6 +158,28 @@ from webhook.cluster.in_cluster import in_cluster
     show_default=True,
     help="After SIGTERM: exit at the latest after this time. The pod's "
     "terminationGracePeriodSeconds has to be longer.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    default="text",
+    envvar="PODSETTLE_LOG_FORMAT",
+    show_envvar=True,
+    show_default=True,
+    help="The format of the log. json: each line is a JSON object, also the line that names the "
+    "address.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="info",
+    envvar="PODSETTLE_LOG_LEVEL",
+    show_envvar=True,
+    show_default=True,
+    metavar="LEVEL",
+    help="The least severe messages that are logged: debug, info, warning or error. info: a line "
+    "for each pod that a policy covers. debug: also a line when the API server asks again about "
+    "such a pod.",
 )
 def serve(**options: Any) -> None:
     """Answer admission reviews and previews over TLS."""

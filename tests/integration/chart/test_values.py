@@ -136,6 +136,8 @@ WRONG: list[tuple[Json, str, str]] = [
     ),
     ({"drain.limit": "1m"}, "/drain/limit", "does not match"),
     ({"drain.quiet": "soon"}, "/drain/quiet", "does not match"),
+    ({"log.format": "JSON"}, "/log/format", "'text', 'json'"),
+    ({"log.level": "trace"}, "/log/level", "'debug', 'info', 'warning', 'error'"),
     ({"settlePolicies": [{"name": "a"}]}, "/settlePolicies/0", "'spec'"),
     ({"settlePolicies": [{"name": "a", "spec": {}}]}, "/settlePolicies/0/spec", "'remedies'"),
     (

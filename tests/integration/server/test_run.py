@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, free_port, podsettle, start_server
-from tests.support.reviews import PODS, load_pod, patch_of, review
+from tests.support.reviews import PODS, UID, load_pod, patch_of, review
 from tests.support.waiting import await_that
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -145,6 +145,20 @@ def test_second_signal_ends_the_server_at_once(tmp_path: Path) -> None:
             server.process.terminate()
             # Well before the timeout for requests in flight.
             assert server.process.wait(8) == 0
+
+
+def test_json_log_has_an_object_on_each_line(tmp_path: Path) -> None:
+    arguments = ("--log-format", "json", "--host", "::")
+    with start_server(EXAMPLES, tmp_path, *arguments) as server, server.client() as client:
+        assert patch_of(client.post("/mutate", json=review(TEKTON)).json())
+        await_that(lambda: UID in server.log.read_text(), "the review is logged")
+        server.process.terminate()
+        assert server.process.wait(30) == 0
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    messages = [line["message"] for line in lines]
+    assert any(message.startswith("podsettle serves https://") for message in messages)
+    assert any("can use /preview and /metrics without a token" in message for message in messages)
+    assert any(message.startswith("shutting down: exit after") for message in messages)
 
 
 def test_missing_certificates_are_an_error_with_the_command_to_create_them(tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""The log of a server: its formats, and which messages it contains."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.cli.logging import LOG_FORMATS, LOG_LEVELS, JsonFormatter, PrefixEachLineFormatter
+
+RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def record(message: str, *arguments: object, **attributes: Any) -> logging.LogRecord:
+    values = {"name": "webhook.x", "levelno": logging.WARNING, "levelname": "WARNING"}
+    return logging.makeLogRecord(values | {"msg": message, "args": arguments} | attributes)
+
+
+def formatted(entry: logging.LogRecord) -> dict[str, Any]:
+    line = JsonFormatter().format(entry)
+    assert line.isascii()
+    assert line.isprintable()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_json_line_has_time_level_logger_and_message() -> None:
+    found = formatted(record("%s failed", "x", created=1_700_000_000.25))
+    assert found == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "warning",
+        "logger": "webhook.x",
+        "message": "x failed",
+    }
+
+
+def test_json_time_has_milliseconds_even_at_a_full_second() -> None:
+    assert RFC_3339.fullmatch(formatted(record("x", created=1_700_000_000.0))["time"])
+
+
+def test_json_line_has_the_fields_of_its_message() -> None:
+    fields = {"uid": "1", "namespace": "ci", "pod": "p", "applied": "a/postInitSleep=Applied"}
+    found = formatted(record("uid 1", fields=fields))
+    assert fields.items() <= found.items()
+    assert found["message"] == "uid 1"
+
+
+@given(st.text(st.characters()), st.text(st.characters()))
+def test_json_line_of_any_text_is_one_line_of_ascii(message: str, name: str) -> None:
+    found = formatted(record("%s", message, fields={"pod": name}))
+    assert (found["message"], found["pod"]) == (message, name)
+
+
+def test_json_line_has_the_traceback_of_an_exception() -> None:
+    try:
+        raise ValueError("no\nvalue")
+    except ValueError:
+        found = formatted(record("failed", exc_info=sys.exc_info()))
+    assert found["message"] == "failed"
+    assert found["exception"].startswith("Traceback (most recent call last):\n")
+    assert found["exception"].endswith("ValueError: no\nvalue")
+
+
+def test_text_format_prefixes_each_line_and_leaves_fields_out() -> None:
+    text = PrefixEachLineFormatter().format(record("a\nb", fields={"uid": "1"}))
+    first, second = text.splitlines()
+    assert first.endswith(" WARNING a")
+    assert second.endswith(" WARNING b")
+
+
+LOG_EVERYTHING = """
+import logging, sys
+from webhook.cli.logging import set_up_server_logging
+set_up_server_logging(*sys.argv[1:])
+for logger in ("webhook.server.run", "uvicorn.error", "kubernetes_asyncio.client.rest"):
+    for level in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        logging.getLogger(logger).log(getattr(logging, level), f"{logger} {level}")
+"""
+
+
+@pytest.mark.parametrize("log_format", LOG_FORMATS)
+@pytest.mark.parametrize("level", LOG_LEVELS)
+def test_level_applies_to_all_loggers_but_libraries_never_log_debug(
+    log_format: str, level: str
+) -> None:
+    command = [sys.executable, "-c", LOG_EVERYTHING, log_format, level]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()
+    if log_format == "json":
+        logged = [json.loads(line)["message"] for line in lines]
+    else:
+        logged = [" ".join(line.split()[-2:]) for line in lines]
+    levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
+    levels = levels[levels.index(level.upper()) :]
+    libraries = [name for name in levels if name != "DEBUG"]
+    assert logged == [
+        *(f"webhook.server.run {name}" for name in levels),
+        *(f"uvicorn.error {name}" for name in libraries),
+        *(f"kubernetes_asyncio.client.rest {name}" for name in libraries),
+    ]
