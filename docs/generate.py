@@ -44,7 +44,7 @@ CHART_UPGRADES = """\
   longer needed.
 - `prometheusRule.runbook` must be a URL or empty. A path is refused.
 - New values: `extraCA`, `proxy`, `extraEnv`, `extraVolumes`, `extraVolumeMounts`, `commonLabels`,
-  `serviceAccount.annotations`, `serviceMonitor.tokenSecret`.
+  `serviceAccount.annotations`, `serviceMonitor.tokenSecret`, `log.format`, `log.level`.
 - `global.imageRegistry` and `global.imagePullSecrets` now have an effect. Before, they were
   accepted and ignored.
 """
