@@ -21,20 +21,40 @@ from webhook.server.admission_review import AdmissionReview
 from webhook.server.client_certs import require_client_certificate
 from webhook.server.http_answer import HttpAnswer, RefusedError, refusal, should_close
 from webhook.server.load_shedding import InFlight, MemoryBudget
-from webhook.server.review_body import ReviewBody
+from webhook.server.review_body import MAX_REQUEST_BYTES, ReviewBody
 from webhook.server.review_request import ADMISSION_PATHS, answer_seconds, is_json
 
 _CHUNK_BYTES = 64 * 1024
 """Longer answers are sent in chunks, so that back-pressure applies. A longer answer in one chunk
 would occupy the write buffers twice, as plain text and as encrypted data."""
 _OTHER_METHODS = [str(method) for method in HTTPMethod if method is not HTTPMethod.POST]
+
 _ERRORS = {
     400: "The body is no AdmissionReview with a uid.",
     403: "The client presented no certificate, and podsettle requires one.",
     408: "Not even the uid of the review was received in time.",
-    413: "The body is longer than 32 MiB.",
+    413: f"The body is longer than {MAX_REQUEST_BYTES} bytes.",
     415: "The Content-Type is not `application/json`.",
 }
+_REQUEST = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/AdmissionReview"}}
+        },
+    },
+    "parameters": [
+        {
+            "name": "timeout",
+            "in": "query",
+            "description": "The timeout of the API server. podsettle answers within 70 % of it.",
+            "schema": {"type": "string", "default": "10s"},
+        }
+    ],
+}
+"""The description of a request. FastAPI cannot derive it, because the route reads the body itself.
+With a parameter for the body, FastAPI would read it without limits, and refuse what it cannot
+validate."""
 
 
 def add_mutate_route(
@@ -80,7 +100,6 @@ def add_mutate_route(
         return response
 
     for path in ADMISSION_PATHS:
-        documented = path == ADMISSION_PATHS[0]
         router.add_api_route(
             path,
             post_mutate,
@@ -91,26 +110,8 @@ def add_mutate_route(
                 status: {"description": text, "content": {"text/plain": {}}}
                 for status, text in _ERRORS.items()
             },
-            include_in_schema=documented,
-            openapi_extra={
-                "requestBody": {
-                    "required": True,
-                    "content": {
-                        "application/json": {
-                            "schema": {"$ref": "#/components/schemas/AdmissionReview"}
-                        }
-                    },
-                },
-                "parameters": [
-                    {
-                        "name": "timeout",
-                        "in": "query",
-                        "description": "The timeout of the API server, such as `10s`. podsettle "
-                        "answers within 70 % of it.",
-                        "schema": {"type": "string", "default": "10s"},
-                    }
-                ],
-            },
+            include_in_schema=path == ADMISSION_PATHS[0],
+            openapi_extra=_REQUEST,
         )
         router.add_api_route(path, refuse_method, methods=_OTHER_METHODS, include_in_schema=False)
     app.include_router(router)
