@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 LogFormat: TypeAlias = Literal["text", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -27,27 +27,42 @@ class PrefixEachLineFormatter(logging.Formatter):
         return True
 
 
+@runtime_checkable
+class StructuredLines(Protocol):
+    """A message object that consists of lines, each of which has fields of its own."""
+
+    def with_fields(self) -> list[tuple[str, dict[str, str]]]:
+        """Return the text and the fields of each line."""
+        ...
+
+
 class JsonFormatter(logging.Formatter):
     """A formatter that writes each message as one line of JSON.
 
-    A message may have structured fields: `log.info("…", extra={"fields": {"uid": uid}})`.
+    A message of several StructuredLines becomes as many lines of JSON.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a JSON object with time, level, logger, message, and the message's own fields."""
+        """Return JSON objects with time, level, logger, message, and the message's own fields."""
+        message: object = record.msg
+        if isinstance(message, StructuredLines):
+            return "\n".join(self._object(record, *line) for line in message.with_fields())
+        return self._object(record, record.getMessage(), {})
+
+    def _object(self, record: logging.LogRecord, message: str, fields: dict[str, str]) -> str:
         time = datetime.fromtimestamp(record.created, UTC)
-        line: dict[str, Any] = {
+        line = {
             "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
+            "message": message,
+            **fields,
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         # Clients choose names in reviews. All characters beyond ASCII are escaped, because some of
         # them end a line or reverse the text in a terminal.
-        return json.dumps(line, default=str)
+        return json.dumps(line)
 
 
 def set_up_server_logging(log_format: LogFormat, level: LogLevel) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import Request
@@ -28,11 +29,35 @@ def printable(text: str, max_characters: int = 128) -> str:
     return shortened if shortened.isprintable() else ascii(shortened)
 
 
+# A plain tuple, because each review makes one: uid, namespace, pod, the reasons as text, and the
+# reasons as the audit annotations `applied` and `skipped`.
+_Entry: TypeAlias = tuple[str, str, str, str, Mapping[str, str]]
+
+
+class ReviewLines:
+    """The message of a record: one line for each review."""
+
+    def __init__(self, entries: Sequence[_Entry]) -> None:
+        self._entries = entries
+
+    def __str__(self) -> str:
+        """Return the lines as text."""
+        return "\n".join([_format(*entry) for entry in self._entries])
+
+    def with_fields(self) -> list[tuple[str, dict[str, str]]]:
+        """Return each line as text and in parts, for structured logs."""
+        return [
+            (_format(*entry), {"uid": uid, "namespace": namespace, "pod": pod, **reasons})
+            for entry in self._entries
+            for uid, namespace, pod, _, reasons in (entry,)
+        ]
+
+
 class ReviewLog:
     """A buffer of lines about decisions. Use it on the event loop only."""
 
     def __init__(self) -> None:
-        self._pending: list[tuple[str, str, str, str]] = []
+        self._pending: list[_Entry] = []
 
     def record(self, request: Request[Any], decision: Decision) -> None:
         """Add a line about a decision, which the next flush writes.
@@ -45,21 +70,26 @@ class ReviewLog:
             return
         # Long names are cut here and not in `flush`, because they would occupy memory until then.
         limit = _MAX_LINE_CHARACTERS
-        uid, namespace, pod = request.uid[:limit], request.namespace or "", request.pod.name[:limit]
-        texts = uid, namespace[:limit], pod, decision.log_summary
+        entry = (
+            request.uid[:limit],
+            (request.namespace or "")[:limit],
+            request.pod.name[:limit],
+            decision.log_summary,
+            decision.audit_annotations,
+        )
         if level == logging.DEBUG:
-            log.debug("%s", _format(*texts))
+            log.debug(ReviewLines([entry]))
             return
         if not self._pending:
             asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
-        self._pending.append(texts)
+        self._pending.append(entry)
 
     def flush(self) -> None:
         """Write all lines that were added since the last flush."""
         pending, self._pending = self._pending, []
         if pending:
-            log.info("%s", "\n".join([_format(*texts) for texts in pending]))
+            log.info(ReviewLines(pending))
 
 
-def _format(uid: str, namespace: str, pod: str, summary: str) -> str:
+def _format(uid: str, namespace: str, pod: str, summary: str, _: Mapping[str, str]) -> str:
     return printable(f"uid {uid} pod {namespace}/{pod}: {summary}", _MAX_LINE_CHARACTERS)

@@ -18,7 +18,20 @@ from webhook.cli.logging import LOG_FORMATS, LOG_LEVELS, JsonFormatter, PrefixEa
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def record(message: str, *arguments: object, **attributes: Any) -> logging.LogRecord:
+class Lines:
+    """A message of several lines, each with fields."""
+
+    def __init__(self, *lines: tuple[str, dict[str, str]]) -> None:
+        self._lines = list(lines)
+
+    def __str__(self) -> str:
+        return "\n".join(text for text, _ in self._lines)
+
+    def with_fields(self) -> list[tuple[str, dict[str, str]]]:
+        return self._lines
+
+
+def record(message: object, *arguments: object, **attributes: Any) -> logging.LogRecord:
     values = {"name": "webhook.x", "levelno": logging.WARNING, "levelname": "WARNING"}
     return logging.makeLogRecord(values | {"msg": message, "args": arguments} | attributes)
 
@@ -47,14 +60,23 @@ def test_json_time_has_milliseconds_even_at_a_full_second() -> None:
 
 def test_json_line_has_the_fields_of_its_message() -> None:
     fields = {"uid": "1", "namespace": "ci", "pod": "p", "applied": "a/postInitSleep=Applied"}
-    found = formatted(record("uid 1", fields=fields))
+    found = formatted(record(Lines(("uid 1", fields))))
     assert fields.items() <= found.items()
     assert found["message"] == "uid 1"
 
 
+def test_message_of_several_lines_is_as_many_lines_of_json() -> None:
+    lines = [(f"uid {number}", {"uid": str(number)}) for number in range(3)]
+    text = JsonFormatter().format(record(Lines(*lines)))
+    found = [json.loads(line) for line in text.split("\n")]
+    assert [(each["message"], {"uid": each["uid"]}) for each in found] == lines
+    assert all(RFC_3339.fullmatch(each["time"]) for each in found)
+
+
 @given(st.text(st.characters()), st.text(st.characters()))
 def test_json_line_of_any_text_is_one_line_of_ascii(message: str, name: str) -> None:
-    found = formatted(record("%s", message, fields={"pod": name}))
+    assert formatted(record("%s", message))["message"] == message
+    found = formatted(record(Lines((message, {"pod": name}))))
     assert (found["message"], found["pod"]) == (message, name)
 
 
@@ -69,7 +91,8 @@ def test_json_line_has_the_traceback_of_an_exception() -> None:
 
 
 def test_text_format_prefixes_each_line_and_leaves_fields_out() -> None:
-    text = PrefixEachLineFormatter().format(record("a\nb", fields={"uid": "1"}))
+    lines = Lines(("a", {"uid": "1"}), ("b", {"uid": "2"}))
+    text = PrefixEachLineFormatter().format(record(lines))
     first, second = text.splitlines()
     assert first.endswith(" WARNING a")
     assert second.endswith(" WARNING b")

@@ -13,6 +13,7 @@ import pytest
 from tests.support.factories import SETTINGS
 from tests.support.reviews import PODS, UID, load_pod, review
 from tests.support.waiting import eventually
+from webhook.cli.logging import JsonFormatter
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.handler import Answer, admit
@@ -120,6 +121,24 @@ async def test_lines_of_one_moment_are_written_together_and_in_order(
     # The next line starts the time again.
     record(review_log, answer_to(source, TEKTON, uid="later"))
     await eventually(lambda: len(logged.records) == 2)
+
+
+async def test_line_in_json_has_the_fields_of_its_review(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    review_log = ReviewLog()
+    for uid in ("first", "second"):
+        record(review_log, answer_to(source, TEKTON, uid=uid))
+    review_log.flush()
+    (entry,) = logged.records
+    found = [json.loads(line) for line in JsonFormatter().format(entry).split("\n")]
+    assert [line["uid"] for line in found] == ["first", "second"]
+    for line, text in zip(found, logged.lines, strict=True):
+        assert line["message"] == text
+        assert f"{line['namespace']}/{line['pod']}" in text
+        assert line["namespace"] == TEKTON["metadata"]["namespace"]
+        assert "postInitSleep[prepare]=Applied" in line["applied"]
 
 
 async def test_nothing_is_kept_if_the_level_excludes_the_lines(
