@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -198,6 +199,37 @@ def test_each_package_in_the_image_names_its_licence(podsettle: Image) -> None:
         metadata = (package / "METADATA").read_text(encoding="utf-8")
         named = ("License-Expression: ", "License: ", "Classifier: License :: ")
         assert any(line.startswith(named) for line in metadata.splitlines()), package.name
+
+
+def test_kubernetes_package_is_whole_except_for_its_tests(podsettle: Image) -> None:
+    (record,) = podsettle.files.glob("opt/podsettle/lib/*/site-packages/kubernetes-*/RECORD")
+    installed = record.parents[1]
+    missing = [
+        name
+        for name in (line.split(",")[0] for line in record.read_text().splitlines())
+        if not (installed / name).is_file()
+    ]
+    assert len(list(installed.glob("kubernetes/**/*.py"))) > 1_000
+    assert [name for name in missing if "test" not in PurePosixPath(name).name] == []
+    assert not list(installed.glob("kubernetes/**/*test*"))
+
+
+def test_start_compiles_no_module_of_a_package_or_of_the_standard_library(podsettle: Image) -> None:
+    modules = "webhook.cli, webhook.cluster.controller, webhook.server.app, webhook.server.run"
+    loaded = podsettle.run(
+        *("/bin/sh", "-c", f"/opt/podsettle/bin/python -v -c 'import {modules}' 2>&1")
+    )
+    from_cache = re.findall(r"^# code object from '(.+\.pyc)'", loaded, re.MULTILINE)
+    assert len(from_cache) > 500
+    compiled = re.findall(r"^# code object from (\S+\.py)$", loaded, re.MULTILINE)
+    # Two lines, which put another module in their place. So sys.modules does not name this file.
+    assert [file for file in compiled if not file.endswith("/collections/abc.py")] == []
+
+
+def test_byte_code_of_kubernetes_is_that_of_a_few_modules(podsettle: Image) -> None:
+    compiled = list(podsettle.files.glob("opt/podsettle/byte-code/**/kubernetes/**/*.pyc"))
+    assert 0 < len(compiled) < 150
+    assert not list(podsettle.files.glob("opt/podsettle/lib/**/*.pyc"))
 
 
 @pytest.mark.usefixtures("linger", "podsettle")
