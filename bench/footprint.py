@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from importlib.metadata import Distribution, distribution
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 from packaging.requirements import Requirement
@@ -25,7 +27,10 @@ from tests.support.kube.cluster import KubeCluster
 from webhook.linger.build import OUT, host_arch
 
 NAME = "footprint"
-READY = "start to ready, manifests"
+READY = "exec to ready, manifests"
+READY_ON_API_SERVER = "exec to ready, API server, 1 policy"
+LOADED = "under load, all processes"
+WITH_WORKER = "with a preview worker, all processes"
 _ROOT = Path(__file__).parents[1]
 _CRD = _ROOT / "charts" / "podsettle" / "crds" / "podsettle.dev_settlepolicies.yaml"
 _IMPORTS = """
@@ -34,6 +39,8 @@ start = time.perf_counter()
 import webhook.cli.serve, webhook.server.app, webhook.server.run
 print(time.perf_counter() - start, len(sys.modules))
 """
+_POLICIES_PATH = "/apis/podsettle.dev/v1alpha1/settlepolicies"
+_NAMESPACES_PATH = "/api/v1/namespaces"
 # Threads that create objects on the API server.
 _WRITER_THREADS = 4
 
@@ -46,33 +53,31 @@ def measure(run: Run) -> ReportTable:
     large = f"{namespaces:,} namespaces, {policies:,} policies"
     run.log_progress(f"footprint: {large}, as manifests")
     directory = cluster_manifests.write_manifests(run.directory / "large", policies, namespaces)
-    log = run.directory / "large.log"
-    start = time.perf_counter()
-    with serve_podsettle(run.certs, log, manifests=directory, core=run.cores.server) as server:
-        ready = time.perf_counter() - start
-        _measure_memory(run, part, f"{large}, manifests", server)
-        _add_cell(part, f"start to ready, {large}, manifests", "time", ready, "s")
-    run.log_progress(f"footprint: {large}, on an API server")
-    with ExitStack() as stack:
-        cluster = stack.enter_context(KubeCluster.start())
-        _fill_cluster(run, cluster, policies, namespaces)
-        log = run.directory / "large-kube.log"
-        kubeconfig = cluster.kubeconfig
-        start = time.perf_counter()
-        server = stack.enter_context(
-            serve_podsettle(run.certs, log, kubeconfig=kubeconfig, core=run.cores.server)
-        )
-        ready = time.perf_counter() - start
-        _measure_memory(run, part, memory_row(run.profile.large), server)
-        _add_cell(part, f"start to ready, {large}, API server", "time", ready, "s")
+    _measure_large(run, part, f"{large}, manifests", manifests=directory)
+    with KubeCluster.start() as cluster:
+        _prepare_cluster(cluster)
+        run.log_progress("footprint: start, on an API server")
+        starts = [
+            _measure_start(run, f"start-kube-{number}", kubeconfig=cluster.kubeconfig)
+            for number in range(run.profile.starts)
+        ]
+        part.rows[READY_ON_API_SERVER] = {
+            "time": Measurement(tuple(start.seconds for start in starts), "s")
+        }
+        run.log_progress(f"footprint: {large}, on an API server")
+        _fill_cluster(cluster, policies, namespaces)
+        _measure_large(run, part, memory_row(run.profile.large), kubeconfig=cluster.kubeconfig)
     _add_sizes(part)
     part.notes += [
-        "Memory is VmRSS. 'Under load' is measured after some seconds of full load on eight "
-        "connections. 'Peak' is VmHWM.",
+        f"Memory is VmRSS, summed over podsettle's processes. '{LOADED}' is measured after some "
+        "seconds of full load on eight connections. 'Peak' is VmHWM of the server.",
+        f"'{WITH_WORKER}': after the load, a preview starts the worker, which ends when it has "
+        "been idle for a minute. The sum counts pages twice that both processes share, such as "
+        "those of Python and of OpenSSL.",
         "podsettle is ready when /readyz answers with status 200 on a new TLS connection. The "
-        "benchmark requests it every few milliseconds.",
+        "benchmark requests it every few milliseconds, from before the process is started.",
         "The image contains podsettle and its dependencies in addition to the Python base image. "
-        "The size is that of their files, without byte code.",
+        "The size is that of their files, without byte code, which adds a sixth.",
     ]
     return part
 
@@ -82,52 +87,102 @@ def memory_row(large: tuple[int, int]) -> str:
     return f"{large[0]:,} namespaces, {large[1]:,} policies, API server"
 
 
+class _Start(NamedTuple):
+    """The seconds from exec to ready, and the memory of the server that has just become ready."""
+
+    seconds: float
+    idle_mib: float
+
+
 def _measure_starts(run: Run, part: ReportTable) -> None:
     """Add rows for the time to ready, the imports, and the memory without load."""
     run.log_progress("footprint: start")
     manifests = cluster_manifests.copy_examples(run.directory / "start")
-    start_seconds, import_seconds, module_counts, idle_mib = [], [], [], []
+    starts, import_seconds, module_counts = [], [], []
     for number in range(run.profile.starts):
-        log = run.directory / f"start-{number}.log"
-        start = time.perf_counter()
-        with serve_podsettle(run.certs, log, manifests=manifests) as server:
-            start_seconds.append(time.perf_counter() - start)
-            idle_mib.append(server.process.memory_mib())
+        starts.append(_measure_start(run, f"start-{number}", manifests=manifests))
         output = subprocess.run(
             [sys.executable, "-c", _IMPORTS], capture_output=True, text=True, check=True
         ).stdout.split()
         import_seconds.append(float(output[0]))
         module_counts.append(float(output[1]))
-    part.rows[READY] = {"time": Measurement(tuple(start_seconds), "s")}
+    part.rows[READY] = {"time": Measurement(tuple(start.seconds for start in starts), "s")}
     part.rows["imports"] = {
         "time": Measurement(tuple(import_seconds), "s"),
         "count": Measurement(tuple(module_counts), "modules"),
     }
-    part.rows["policies of examples/"] = {"idle": Measurement(tuple(idle_mib), "MiB")}
+    idle = Measurement(tuple(start.idle_mib for start in starts), "MiB")
+    part.rows["policies of examples/"] = {"idle": idle}
+
+
+def _measure_start(
+    run: Run, name: str, *, manifests: Path | None = None, kubeconfig: Path | None = None
+) -> _Start:
+    """Start podsettle once and stop it, on any core."""
+    log = run.directory / f"{name}.log"
+    start = time.perf_counter()
+    with serve_podsettle(run.certs, log, manifests=manifests, kubeconfig=kubeconfig) as server:
+        return _Start(time.perf_counter() - start, server.process.memory_mib())
+
+
+def _measure_large(
+    run: Run,
+    part: ReportTable,
+    name: str,
+    *,
+    manifests: Path | None = None,
+    kubeconfig: Path | None = None,
+) -> None:
+    """Add rows for the time to ready and the memory of podsettle in a large cluster."""
+    log = run.directory / f"large-{len(part.rows)}.log"
+    start = time.perf_counter()
+    with serve_podsettle(
+        run.certs, log, manifests=manifests, kubeconfig=kubeconfig, core=run.cores.server
+    ) as server:
+        ready = time.perf_counter() - start
+        _measure_memory(run, part, name, server)
+    _add_cell(part, f"exec to ready, {name}", "time", ready, "s")
 
 
 def _measure_memory(run: Run, part: ReportTable, name: str, server: Server) -> None:
+    process = server.process
     bodies = reviews.variants(reviews.tekton())
-    idle = server.process.memory_mib()
+    idle = process.memory_mib()
     check_answers(server, bodies, is_patched)
     seconds = run.profile.load_seconds * run.profile.rounds
     files = run.write_reviews("tekton", bodies)
     run_wrk(server, files, connections=CONNECTIONS, seconds=seconds, core=run.cores.load)
+    loaded, peak = process.tree_memory_mib(), process.memory_mib("VmHWM")
+    _start_preview_worker(server, bodies[0])
     part.rows[name] = {
         "idle": Measurement((idle,), "MiB"),
-        "under load": Measurement((server.process.memory_mib(),), "MiB"),
-        "peak": Measurement((server.process.memory_mib("VmHWM"),), "MiB"),
+        LOADED: Measurement((loaded,), "MiB"),
+        "peak": Measurement((peak,), "MiB"),
+        WITH_WORKER: Measurement((process.tree_memory_mib(),), "MiB"),
     }
 
 
-def _fill_cluster(run: Run, cluster: KubeCluster, policies: int, namespaces: int) -> None:
-    """Create the CRD, policies, namespaces, and a node that needs the policies' remedy."""
+def _start_preview_worker(server: Server, review: bytes) -> None:
+    """Send one preview. The worker that makes it then waits for a minute for the next one."""
+    client = server.connect()
+    try:
+        client.request("POST", "/preview", json.dumps(json.loads(review)["request"]["object"]))
+        response = client.getresponse()
+        body = response.read()
+    finally:
+        client.close()
+    if response.status != 200:
+        raise BenchError(f"/preview answers with status {response.status}: {body[:500]!r}")
+    if len(server.process.tree()) != 2:
+        raise BenchError("podsettle does not consist of a server and one preview worker")
+
+
+def _prepare_cluster(cluster: KubeCluster) -> None:
+    """Create the CRD, a node that needs the policies' remedy, one policy and its namespace."""
     crd = yaml.safe_load(_CRD.read_text(encoding="utf-8"))
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    cluster.create(path, crd)
-    path = "/apis/podsettle.dev/v1alpha1/settlepolicies"
+    cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
     deadline = time.monotonic() + 30
-    while cluster.request("GET", path).status != 200:
+    while cluster.request("GET", _POLICIES_PATH).status != 200:
         if time.monotonic() > deadline:
             raise BenchError("the API server does not serve the CRD")
         time.sleep(0.1)
@@ -135,17 +190,26 @@ def _fill_cluster(run: Run, cluster: KubeCluster, policies: int, namespaces: int
     cluster.create("/api/v1/nodes", node)
     status = {"status": {"nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.12"}}}
     cluster.request("PATCH", "/api/v1/nodes/worker-1/status", status)
+    for policy in cluster_manifests.policies(1):
+        cluster.create(_POLICIES_PATH, policy)
+    for namespace in cluster_manifests.namespaces(1):
+        cluster.create(_NAMESPACES_PATH, namespace)
+
+
+def _fill_cluster(cluster: KubeCluster, policies: int, namespaces: int) -> None:
+    """Create further policies and namespaces, up to these numbers."""
+    bodies = [
+        *(
+            (_POLICIES_PATH, policy)
+            for policy in islice(cluster_manifests.policies(policies), 1, None)
+        ),
+        *(
+            (_NAMESPACES_PATH, namespace)
+            for namespace in islice(cluster_manifests.namespaces(namespaces), 1, None)
+        ),
+    ]
     with ThreadPoolExecutor(_WRITER_THREADS) as pool:
-        list(
-            pool.map(lambda body: cluster.create(path, body), cluster_manifests.policies(policies))
-        )
-        list(
-            pool.map(
-                lambda body: cluster.create("/api/v1/namespaces", body),
-                cluster_manifests.namespaces(namespaces),
-            )
-        )
-    run.log_progress("footprint: policies and namespaces are created")
+        list(pool.map(lambda path_and_body: cluster.create(*path_and_body), bodies))
 
 
 def _add_sizes(part: ReportTable) -> None:

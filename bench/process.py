@@ -27,15 +27,26 @@ class Process:
         return self._process.poll() is None
 
     def cpu_seconds(self) -> float:
-        """Return the CPU seconds of the process and its children, in user and kernel mode."""
-        return sum(_cpu_ticks(pid) for pid in _process_tree(self.pid)) / _TICKS
+        """Return the CPU seconds of the process and its descendants, in user and kernel mode."""
+        return sum(map(_cpu_ticks, self.tree())) / _TICKS
 
     def memory_mib(self, field: str = "VmRSS") -> float:
-        """Return the resident memory of the process and its children in MiB.
+        """Return the resident memory of the process in MiB, without its descendants.
 
         `field` is a field of /proc/PID/status: `VmRSS` for the current value, `VmHWM` for the peak.
         """
-        return sum(_status(pid, field) for pid in _process_tree(self.pid)) / 1024
+        return _status(self.pid, field) / 1024
+
+    def tree_memory_mib(self) -> float:
+        """Return the resident memory of the process and its descendants in MiB.
+
+        Pages that several of them share count several times.
+        """
+        return sum(_status(pid, "VmRSS") for pid in self.tree()) / 1024
+
+    def tree(self) -> list[int]:
+        """Return the IDs of the process and of its descendants."""
+        return list(_process_tree(self.pid))
 
     def log_tail(self) -> str:
         """Return the end of the process' log."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bench import core, throughput
+from bench import core, footprint, throughput
 from bench.errors import BenchError
 from bench.format import format_measurement, format_value
 from bench.interleave import interleave
 from bench.measurement import Measurement, percentile
+from bench.profiles import FULL
 from bench.report import as_json, as_markdown, fill_page, from_json
 from bench.report_table import ReportTable
 from bench.run import CONNECTIONS
@@ -73,6 +74,32 @@ def test_a_cache_miss_may_take_15_percent_longer_than_a_decision_without_a_cache
     for miss, word in ((115.0, "met"), (116.0, "MISSED")):
         verdicts = evaluate_targets({core.NAME: core_part(miss)})
         assert [v.result for v in verdicts if "cache miss" in v.target.description] == [word]
+
+
+def footprint_part(seconds: float, seconds_on_api_server: float, mib: float) -> ReportTable:
+    part = ReportTable(footprint.NAME, "Footprint")
+    part.rows[footprint.READY] = {"time": Measurement((seconds,), "s")}
+    part.rows[footprint.READY_ON_API_SERVER] = {"time": Measurement((seconds_on_api_server,), "s")}
+    part.rows[footprint.memory_row(FULL.large)] = {footprint.LOADED: Measurement((mib,), "MiB")}
+    return part
+
+
+@pytest.mark.parametrize(
+    ("figures", "results"),
+    [
+        ((0.9, 1.2, 110.0), ["met", "met", "met"]),
+        ((0.91, 1.2, 110.0), ["MISSED", "met", "met"]),
+        ((0.9, 1.21, 110.0), ["met", "MISSED", "met"]),
+        ((0.9, 1.2, 110.1), ["met", "met", "MISSED"]),
+    ],
+)
+def test_start_and_memory_are_compared_with_their_targets(
+    figures: tuple[float, float, float], results: list[str]
+) -> None:
+    verdicts = evaluate_targets({footprint.NAME: footprint_part(*figures)})
+    words = {verdict.target.description: verdict.result for verdict in verdicts}
+    (memory,) = (name for name in words if name.startswith("memory"))
+    assert [words[footprint.READY], words[footprint.READY_ON_API_SERVER], words[memory]] == results
 
 
 def test_results_survive_a_round_trip_through_json() -> None:
