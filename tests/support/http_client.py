@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPResponse
 from typing import Any
@@ -51,6 +51,28 @@ class Client:
 
     def close(self) -> None:
         self.socket.close()
+
+
+class RequestClient:
+    """A client that connects for each request, because a delegated one closes its connection."""
+
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect = connect
+        self._client: Client | None = None
+
+    def send(self, request: bytes) -> None:
+        """Send a request on a new connection."""
+        self.close()
+        self._client = self._connect()
+        self._client.send(request)
+
+    def answer(self) -> HTTPResponse:
+        assert self._client is not None
+        return self._client.answer()
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
 
 
 class InProcess:

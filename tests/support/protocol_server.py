@@ -16,7 +16,7 @@ from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
 from webhook.server.app import create_app
 from webhook.server.components import Components
-from webhook.server.protocol import AdmissionProtocol
+from webhook.server.protocol import ReviewProtocol, State
 from webhook.server.review_request import ADMISSION_PATHS
 
 POD = load_pod(next(path for path in PODS if path.stem == "woodpecker-step"))
@@ -27,7 +27,7 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class SlowPath:
-    """The number of requests that reach the route /mutate."""
+    """The number of requests that are delegated to the route /mutate."""
 
     requests = 0
 
@@ -57,7 +57,6 @@ class Served:
     source: Any
     server: InProcess
     slow_path: SlowPath
-    connections: list[AdmissionProtocol]
 
     def connect(self) -> Client:
         return self.server.connect()
@@ -67,11 +66,24 @@ class Served:
         """Number of reviews, on both paths."""
         return self.server.drain.reviews
 
+    @property
+    def connections(self) -> list[ReviewProtocol]:
+        """The open connections. The one with the latest answer, or the newest, is the last."""
+        return list(self.server.components.review_server.connections)
+
+    def await_state(self, state: State) -> ReviewProtocol:
+        """Wait until a connection has a state, and return it."""
+
+        def in_state() -> list[ReviewProtocol]:
+            return [found for found in self.connections if found.state is state]
+
+        await_that(in_state, f"a connection is in the state {state.name}")
+        return in_state()[0]
+
     def send_in_two(self, client: Client, request: bytes) -> None:
         """Send the second part of a request after the server has read the first."""
-        before = self.slow_path.requests
         client.send(request[:-100])
-        await_that(lambda: self.slow_path.requests == before + 1, "the first part was read")
+        self.await_state(State.BODY)
         client.send(request[-100:])
 
     def metrics(self) -> dict[str, float]:

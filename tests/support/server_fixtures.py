@@ -24,7 +24,6 @@ from webhook.server.app import create_app
 from webhook.server.components import Components, build_components
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits
-from webhook.server.protocol import AdmissionProtocol
 
 SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:test")
 
@@ -97,19 +96,11 @@ def start(source: ManifestsSource, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     with ExitStack() as stack:
 
         def start(served: Any = source, **limits: Any) -> Served:
-            connections: list[AdmissionProtocol] = []
-
-            class Recorded(AdmissionProtocol):
-                def __init__(self, **arguments: Any) -> None:
-                    super().__init__(**arguments)
-                    connections.append(self)
-
-            monkeypatch.setattr(run, "AdmissionProtocol", Recorded)
             components = make_components(served, limits=replace(STEADY, **limits))
             slow_path = SlowPath()
             monkeypatch.setattr(run, "create_app", slow_path.create_app)
             server = stack.enter_context(in_process(components))
-            return Served(served, server, slow_path, connections)
+            return Served(served, server, slow_path)
 
         yield start
 

@@ -24,6 +24,7 @@ from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
 from webhook.server.preview.previewer import Previewer
+from webhook.server.protocol import ReviewServer
 from webhook.server.review_log import ReviewLog
 from webhook.tasks import supervise
 
@@ -37,6 +38,8 @@ class Components:
     metrics: Metrics
     handler: ReviewHandler
     """Answers reviews."""
+    review_server: ReviewServer
+    """What the connections of the HTTP protocol share."""
     needs_certificate: bool
     """Whether /mutate refuses clients that presented no certificate."""
     in_flight: InFlight
@@ -130,19 +133,28 @@ def build_components(
             finally:
                 review_log.flush()
 
+    handler = ReviewHandler(
+        source,
+        settings,
+        metrics=metrics,
+        review_log=review_log,
+        drain=drain,
+        in_flight=in_flight,
+        budget=review_budget,
+        images=images,
+        limits=limits,
+    )
     return Components(
         limits=limits,
         drain=drain,
         metrics=metrics,
-        handler=ReviewHandler(
-            source,
-            settings,
-            metrics=metrics,
-            review_log=review_log,
-            drain=drain,
-            in_flight=in_flight,
+        handler=handler,
+        review_server=ReviewServer(
+            handler=handler,
             budget=review_budget,
-            images=images,
+            in_flight=in_flight,
+            drain=drain,
+            needs_certificate=needs_certificate,
             limits=limits,
         ),
         needs_certificate=needs_certificate,

@@ -36,7 +36,11 @@ class PreviewLimits:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits for connections, requests and answers."""
+    """Limits for connections, requests and answers.
+
+    The memory of all connections is limited by `memory_bytes`, by `max_connections` times
+    the buffers of a TLS connection, and by `max_delegated` times 64 KiB in uvicorn's protocol.
+    """
 
     handshake_timeout_seconds: float = 10.0
     """Maximum time of a TLS handshake. An API server ends its side after 10 s, too."""
@@ -44,9 +48,6 @@ class Limits:
     """Maximum number of TLS handshakes that are not complete. Above it, the oldest one is ended."""
     header_timeout_seconds: float = 10.0
     """Maximum time from the first byte of a request to the end of its headers."""
-    body_wait_seconds: float = 0.05
-    """Time for which the fast path waits for the rest of a short request. An API server sends
-    headers and body in two writes, so the headers sometimes arrive before the body."""
     body_timeout_seconds: float = 7.0
     """Maximum time to receive the body of a review, even if its `?timeout=` is longer. A client
     that sends slowly occupies memory that other reviews need."""
@@ -56,17 +57,31 @@ class Limits:
     read the answer (`mapRoundTripError` in net/http)."""
     write_timeout_seconds: float = 7.0
     """Maximum time for a client to read its answers after the write buffer has reached
-    `write_high_water_bytes`."""
+    `write_high_water_bytes`, or after the last answer on a connection."""
     idle_timeout_seconds: int = 120
     """Maximum time of a connection without requests. An API server closes its idle connections
     after 90 s (kubernetes client-go transport). With a timeout below 90 s, the server could close a
     connection while the API server sends the next review on it."""
     close_timeout_seconds: float = 1.0
     """Maximum time for a client to close its side of a TLS connection. uvloop alone waits 30 s."""
+    delegated_timeout_seconds: float = 120.0
+    """Maximum time for a request to any other path than /mutate. A preview has 30 s for its body,
+    20 s in the queue, 20 s for the start of its worker, 10 s of work, and then it is sent."""
     max_header_bytes: int = 64 * 1024
     """Maximum length of the request line and headers. A bearer token takes a few thousand bytes."""
     write_high_water_bytes: int = 64 * 1024
     """Length of the encrypted answers in the write buffer at which the server stops writing."""
+    max_pipelined_bytes: int = 64 * 1024
+    """Length of the pipelined requests of a connection at which the server stops reading. API
+    servers do not pipeline."""
+    max_connections: int = 2000
+    """Maximum number of connections. Above it, the one whose last answer is the oldest is closed,
+    so that a client with many connections cannot lock out the API server. An API server keeps up to
+    25 idle connections. The number exceeds that of reviews in flight and of delegated bodies,
+    whose connections are not closed for others."""
+    max_delegated: int = 100
+    """Maximum number of requests with a body to any other path than /mutate, and of requests to
+    /mutate with a chunked body. Probes and scrapes have no body."""
     goaway_chance: float = 0.001
     """Probability that the server closes a connection after an answer, like kube-apiserver's
     `--goaway-chance`. API servers keep their connections open. If no connection were closed, a new

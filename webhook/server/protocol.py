@@ -1,420 +1,921 @@
-"""The HTTP/1.1 protocol of a connection, with a fast path for reviews and limits for slow clients.
+"""The HTTP/1.1 protocol of a connection: it answers reviews, and delegates all other requests.
 
-For each request, uvicorn runs a callback per header, creates a task and an ASGI cycle, and writes
-the answer in two parts. This takes longer than the decision. The fast path answers a completely
-received review directly from `data_received`. It passes all other requests unchanged to uvicorn's
-protocol and the application. These are reviews that need a look-up or the rest of a body, requests
-that are not reviews, and requests that the fast path cannot parse.
+uvicorn constructs a ReviewProtocol for each connection. It finds the requests, and passes reviews
+to the ReviewHandler, which is also behind the FastAPI route /mutate. For any other request it
+constructs uvicorn's own protocol (the inner protocol), and forwards the bytes of this one request
+to it. uvicorn's protocol runs a callback per header, creates a task and an ASGI cycle, and writes
+an answer in two parts. For a review, this and the route would take longer than the decision.
 
-uvicorn has no time limit for headers, for the rest of a body whose request was answered early, or
-for clients that do not read. This module adds these limits. For a review on the fast path, they
-only check a flag.
+States. Each has one timer or none. "Complete" means the head or the body. "Continue" means the
+first of these that applies: write what is unsent (WRITING), discard the rest of the body
+(DISCARDING), close the connection (CLOSING), begin the next request (PIPELINED), wait (IDLE).
 
-Long because the fast path and the limits use the same state of a connection.
+| state      | received data                     | other event               | time limit, then    |
+|------------|-----------------------------------|---------------------------|---------------------|
+| IDLE       | a review: answer it; else as HEAD | shutdown: CLOSING         | idle: CLOSING       |
+| HEAD       | complete: the framing table       |                           | header: CLOSING     |
+| BODY       | complete: answer, or WAITING      | memory exhausted: WAITING | body: WAITING       |
+| WAITING    | keep for later                    | answer: continue          | the handler's       |
+| WRITING    | keep for later                    | client reads: continue    | write: abort        |
+| PIPELINED  | keep for later                    | next iteration: as HEAD   |                     |
+| DISCARDING | discard; complete: continue       |                           | drain body: CLOSING |
+| DELEGATED  | forward to inner protocol         | it closes: continue       | delegated: abort    |
+| CLOSING    | discard                           |                           | close: abort        |
+
+In all states: a lost connection cancels timers and the task, and frees all memory. After a
+shutdown, an answer closes the connection. The write timer runs exactly while writing is paused.
+
+Framing. A head ends at its first empty line. The parser receives nothing else. The request begins
+when its head is complete. Empty lines before a head are ignored.
+
+| head                                                                      | action            |
+|---------------------------------------------------------------------------|-------------------|
+| longer than the limit                                                     | 400, discard      |
+| refused by httptools; a line feed without a carriage return; two          | 400, close        |
+| Content-Lengths, or one with a Transfer-Encoding                          |                   |
+| an Upgrade header, or CONNECT (uvicorn would ignore the body, or parse it | 400, discard body |
+| as the next request: request smuggling)                                   |                   |
+| POST of JSON to /mutate in origin-form, HTTP/1.1, Content-Length of at    | review: exactly   |
+| least 1, no Expect; the client presented a certificate if it needs one    | these bytes       |
+| all others: Transfer-Encoding, Expect, HTTP/1.0, other targets, methods   | delegate, close   |
+
+A delegated request gets `Connection: close` inserted behind its request line, so that its answer
+closes the connection. The inner protocol receives exactly the body, chunked bodies without their
+trailer section, and no byte of a later request. It holds at most 64 KiB of a body.
+
+This is all that is used of uvicorn beyond its settings. test_uvicorn_contract.py tests it:
+
+- `http=` of Config takes a callable with the keywords `config`, `server_state`, `app_state` and
+  `_loop`.
+- HttpToolsProtocol has the same keywords, and is an asyncio.Protocol. Of its transport it uses
+  `get_extra_info`, `write`, `pause_reading`, `resume_reading`, `is_closing`, and `close` after an
+  answer with `Connection: close`.
+- `app_state` becomes the `state` of ASGI scopes.
+- `server_state.connections` is a set. At exit, uvicorn calls `shutdown()` of each member, and waits
+  until the set is empty.
+- `server_state.tasks` is a set. At exit, uvicorn waits for its tasks.
+- `Server.serve`, `Server.should_exit`, `Server.force_exit` (in `run`).
+
+Long because an auditor reads what decides about a connection's bytes and time in one place.
 """
 
 from __future__ import annotations
 
 import asyncio
-from asyncio import AbstractEventLoop
-from collections.abc import Callable, Sized
+import logging
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import monotonic
-from typing import Any, NamedTuple
+from email.utils import formatdate
+from enum import Enum, auto
+from functools import lru_cache
+from http import HTTPStatus
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from webhook.server.admission import RECEIVED_AT_KEY, ReviewHandler, ReviewTiming
 from webhook.server.client_certs import CLIENT_CERTIFICATE_KEY
 from webhook.server.drain import Drain
-from webhook.server.http_answer import should_close
+from webhook.server.http_answer import JSON_TYPE, TEXT_TYPE, HttpAnswer, should_close
 from webhook.server.limits import DEFAULT_LIMITS, Limits
-from webhook.server.request_head import HEAD_END, MAX_CACHED_HEAD_BYTES, parse_review_head
-from webhook.server.responses import CLOSE, JSON, Header
-from webhook.server.review_body import GUARANTEED_BODY_BYTES
+from webhook.server.load_shedding import InFlight, MemoryBudget
+from webhook.server.review_body import GUARANTEED_BODY_BYTES, ReviewBody
+from webhook.server.review_request import ADMISSION_PATHS, answer_seconds, is_json
 
+if TYPE_CHECKING:
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+log = logging.getLogger(__name__)
+
+HEAD_END = b"\r\n\r\n"
+"""The bytes at the end of a head."""
+MAX_CACHED_HEAD_BYTES = 1024
+"""The results of parsing longer heads are not cached. Heads from an API server have about 200
+bytes."""
+_CACHED_HEADS = 512
+
+_MAX_IMMEDIATE_BYTES = 256 * 1024
+"""A longer review is always passed to `ReviewHandler.handle`, which checks the memory budget before
+it decodes the review."""
+_PIECE_BYTES = 64 * 1024
+"""Longer answers are written in pieces, so that back-pressure applies. A longer answer in one piece
+would occupy the write buffers twice, as plain text and as encrypted data."""
+_UNKNOWN_BYTES = sys.maxsize
+"""The length of the rest of a body whose end is not known."""
+
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]+")
+_CHUNK_SIZE_BYTES = 20
+"""Maximum number of characters that are kept of the line with the size of a chunk. The parser
+refuses a size of more than 16 digits."""
+
+_INVALID_ERROR = "Invalid HTTP request received."
+"""uvicorn answers an invalid request with the same text."""
 _UPGRADE_ERROR = "This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."
 
 
-class LoopTick:
-    """The start time of the event loop's current iteration.
+class State(Enum):
+    """The state of a connection. The table of the module shows the events and time limits."""
+
+    IDLE = auto()
+    """No request has begun."""
+    HEAD = auto()
+    """A head is incomplete."""
+    BODY = auto()
+    """The body of a review is incomplete."""
+    WAITING = auto()
+    """A task of `ReviewHandler.handle` works on a review."""
+    WRITING = auto()
+    """The client has to read before more can be written."""
+    PIPELINED = auto()
+    """The next request begins in the event loop's next iteration, after other connections."""
+    DISCARDING = auto()
+    """The request is answered, but its body is incomplete. If the server closed the connection now,
+    a Go client could fail to write the body, and would then not read the answer."""
+    DELEGATED = auto()
+    """The inner protocol serves the request."""
+    CLOSING = auto()
+    """The connection is closed, or the client still has to read the last answer."""
+
+
+_IDLE = State.IDLE
+_IN_PROGRESS = (State.BODY, State.WAITING, State.WRITING)
+_BUFFERING = (State.WAITING, State.WRITING, State.PIPELINED)
+
+
+class RequestHead(NamedTuple):
+    """What the head of a request says about the processing of the request."""
+
+    error: str | None = None
+    """The text of a 400, if the request is refused."""
+    length: int = 0
+    """Content-Length, or 0."""
+    is_chunked: bool = False
+    """Whether there is a Transfer-Encoding instead of a Content-Length."""
+    is_review: bool = False
+    """Whether the ReviewHandler answers the request. Its length is then at least 1."""
+    is_plain: bool = False
+    """Whether it is a review that can be answered at once and leaves the connection open."""
+    close: bool = False
+    """Whether the client asks for the end of the connection."""
+    deadline_seconds: float = 0.0
+    """The time within which podsettle must answer a review."""
+
+
+_INVALID_HEAD = RequestHead(error=_INVALID_ERROR)
+
+
+class HeadParser:
+    """An incremental parser for one head."""
+
+    def __init__(self) -> None:
+        # The parser refers to the callbacks only, so there is no reference cycle.
+        self._callbacks = _ParserCallbacks()
+        self._parser = httptools.HttpRequestParser(self._callbacks)
+        self._carriage_return = b""
+        """The end of the data so far, if a line feed has to follow."""
+        self._is_invalid = False
+        self._is_upgrade = False
+
+    def feed(self, data: bytes) -> None:
+        """Parse a part of the head. The last part ends with the first HEAD_END."""
+        lines = self._carriage_return + data
+        if _BARE_LINE_FEED.search(lines):
+            self._is_invalid = True
+            return
+        self._carriage_return = b"\r" if lines.endswith(b"\r") else b""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._is_upgrade = True
+        except httptools.HttpParserError:
+            self._is_invalid = True
+
+    def head(self) -> RequestHead | None:
+        """Return the parsed head, or None if it is valid so far, but not complete."""
+        found, parser = self._callbacks, self._parser
+        if self._is_invalid:
+            return _INVALID_HEAD
+        if not found.complete:
+            return None
+        names = [name for name, _ in found.headers]
+        headers = dict(found.headers)
+        is_chunked = b"transfer-encoding" in headers
+        digits = headers.get(b"content-length", b"0").strip()
+        if names.count(b"content-length") + is_chunked > 1 or not digits.isdigit():
+            return _INVALID_HEAD
+        length = int(digits)
+        if self._is_upgrade or b"upgrade" in headers:
+            return RequestHead(_UPGRADE_ERROR, length)
+        query = None
+        if (
+            length
+            and parser.get_method() == b"POST"
+            and parser.get_http_version() == "1.1"
+            and b"expect" not in headers
+            and is_json(found.headers)
+        ):
+            query = _admission_query(found.url)
+        if query is None:
+            return RequestHead(None, length, is_chunked)
+        close = not parser.should_keep_alive()
+        return RequestHead(
+            length=length,
+            is_review=True,
+            is_plain=length <= _MAX_IMMEDIATE_BYTES and not close,
+            close=close,
+            deadline_seconds=answer_seconds(query),
+        )
+
+
+class _ParserCallbacks:
+    """The callbacks of httptools' parser, which store the parts of one head."""
+
+    def __init__(self) -> None:
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.complete = False
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self.complete = True
+
+
+def _admission_query(target: bytes) -> bytes | None:
+    """Return the query of a request target in origin-form, or None if it is not /mutate."""
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserError:
+        return None
+    if not target.startswith(b"/") or (url.path or b"").decode("latin-1") not in ADMISSION_PATHS:
+        return None
+    return url.query or b""
+
+
+def parse_head(head: bytes) -> RequestHead:
+    """Parse a complete head, which ends with its first HEAD_END."""
+    parser = HeadParser()
+    parser.feed(head)
+    return parser.head() or _INVALID_HEAD
+
+
+_cached_head = lru_cache(maxsize=_CACHED_HEADS)(parse_head)
+"""Heads from one API server differ only in the Content-Length, so most heads are equal to an
+earlier head. To parse a head takes nearly as long as a decision. The key is the whole head."""
+
+
+class ChunkedBody:
+    """Finds the end of a chunked body, so that no byte behind it is forwarded.
+
+    It removes the trailer section, because uvicorn stores trailers without a limit. It does not
+    check the syntax. The inner protocol does that.
+    """
+
+    def __init__(self) -> None:
+        self.complete = False
+        """Whether the end was found, or an error that makes the inner protocol answer 400."""
+        self._data_bytes = 0
+        """The number of following bytes that are data of a chunk, with the line end behind it."""
+        self._size = b""
+        """The beginning of an incomplete line with the size of a chunk."""
+
+    def take(self, data: bytes) -> bytes:
+        """Return the part of `data` that is to be forwarded."""
+        position = 0
+        while position < len(data) and not self.complete:
+            if self._data_bytes:
+                step = min(self._data_bytes, len(data) - position)
+                self._data_bytes -= step
+                position += step
+                continue
+            end = data.find(b"\n", position) + 1
+            line = data[position : end or len(data)]
+            position += len(line)
+            # A chunk extension has no maximum length, and the parser ignores it.
+            self._size = (self._size + line)[:_CHUNK_SIZE_BYTES]
+            if end:
+                size = _CHUNK_SIZE.match(self._size)
+                self._size = b""
+                self._data_bytes = int(size[0], 16) + len(b"\r\n") if size else 0
+                if size is None or self._data_bytes == len(b"\r\n"):
+                    self.complete = True
+                    return data[:position] + (b"\r\n" if size else b"")
+        return data[:position]
+
+
+class ServerClock:
+    """The time of the event loop's current iteration, and the Date header.
 
     The data that an iteration reads was already queued when the iteration started. So a review's
     time in the queue counts from this start time. `loop.time()` is not the start time, because
     uvloop updates it at each call.
     """
 
-    __slots__ = ("_clock", "_started_at")
+    __slots__ = ("_clock", "_second", "date", "json_head", "now")
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._started_at: float | None = None
+        self._second = -1
+        self.now = 0.0
+        """The start of the iteration by `time.monotonic`, or 0 if `start` must be called."""
+        self.date = b""
+        self.json_head = b""
+        """The response head of an answer that leaves the connection open."""
 
-    def started_at(self, loop: AbstractEventLoop) -> float:
-        """Return the start time, by `time.monotonic`. Call this whenever data is received."""
-        if self._started_at is None:
-            self._started_at = self._clock()
-            # The loop runs this callback after it has read from all clients.
-            loop.call_soon(self._reset)
-        return self._started_at
+    def start(self, loop: asyncio.AbstractEventLoop) -> float:
+        """Set and return the start time, and update the Date header each second."""
+        self.now = self._clock()
+        # The loop runs this callback after it has read from all clients.
+        loop.call_soon(self._end)
+        second = int(time())
+        if second != self._second:
+            self._second = second
+            self.date = formatdate(second, usegmt=True).encode()
+            self.json_head = response_head(200, JSON_TYPE, self.date, close=False)
+        return self.now
 
-    def _reset(self) -> None:
-        self._started_at = None
-
-
-class ResponseHead(NamedTuple):
-    """The status line and the headers of the answer to a review."""
-
-    text: bytes
-    """The head up to the value of Content-Length, which is the last header. The value is added for
-    each answer."""
-    closes: bool
-    """Whether the headers contain `Connection: close`."""
+    def _end(self) -> None:
+        self.now = 0.0
 
 
-class ResponseHeads:
-    """A cache of one ResponseHead, which belongs to uvicorn's current default headers.
-
-    Every second, uvicorn replaces the list of default headers to update the Date header. It does
-    not change the old list, so comparing the identity of the lists is sufficient.
-    """
-
-    __slots__ = ("_head", "_headers")
-
-    def __init__(self) -> None:
-        self._headers: list[Header] | None = None
-        self._head: ResponseHead
-
-    def head_for(self, headers: list[Header]) -> ResponseHead:
-        """Return the response head that contains these headers."""
-        if headers is not self._headers:
-            lines = [b"%b: %b\r\n" % header for header in (*headers, JSON)]
-            text = b"HTTP/1.1 200 OK\r\n%bcontent-length: " % b"".join(lines)
-            self._head = ResponseHead(text, CLOSE in headers)
-            self._headers = headers
-        return self._head
+def response_head(status: int, content_type: bytes, date: bytes, *, close: bool) -> bytes:
+    """Return a head up to the value of Content-Length, which is the last header."""
+    return b"HTTP/1.1 %d %b\r\ndate: %b\r\n%bcontent-type: %b\r\ncontent-length: " % (
+        status,
+        HTTPStatus(status).phrase.encode(),
+        date,
+        b"connection: close\r\n" if close else b"",
+        content_type,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionServer:
-    """The state that all connections of a server share."""
+class ReviewServer:
+    """The objects that all connections of a server share."""
 
     handler: ReviewHandler
-    needs_certificate: bool
-    """Whether the fast path is only for clients that presented a certificate."""
+    budget: MemoryBudget
+    in_flight: InFlight
     drain: Drain
+    needs_certificate: bool
+    """Whether /mutate refuses clients that presented no certificate. The route answers them."""
     limits: Limits = DEFAULT_LIMITS
-    tick: LoopTick = field(default_factory=LoopTick)
-    heads: ResponseHeads = field(default_factory=ResponseHeads)
+    clock: ServerClock = field(default_factory=ServerClock)
+    connections: OrderedDict[ReviewProtocol, None] = field(default_factory=OrderedDict)
+    """The open connections, ordered by the time of their last answer."""
+    delegated: set[ReviewProtocol] = field(default_factory=set)
+    """The connections whose delegated request has a body."""
 
 
-class FastPathProtocol(HttpToolsProtocol):
-    """A connection that answers most reviews itself and passes all other requests to uvicorn."""
+class ReviewProtocol(asyncio.Protocol):
+    """A connection. The arguments except `server` are those that uvicorn gives to protocols."""
 
-    _buffer = b""
-    """The beginning of a request that the fast path may answer once the rest has arrived."""
-    _body_timer: asyncio.TimerHandle | None = None
-    """The time limit for the rest of the request in `_buffer`."""
-    _received_at = 0.0
-    """The time at which the latest data was received, by `time.monotonic`."""
-    _in_head = False
-    """Whether the parser is between the first byte of a request and the end of its headers."""
-    _authorized = False
-    """Whether the client may use the fast path: it presented a certificate, or needs none."""
+    def __init__(
+        self,
+        *,
+        server: ReviewServer,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.state = State.IDLE
+        """Read-only for others."""
+        self._server = server
+        self._limits = server.limits
+        self._budget = server.budget
+        self._clock = server.clock
+        self._drain = server.drain
+        self._connections = server.connections
+        self._handle_now = server.handler.handle_now
+        self._config = config
+        self._server_state = server_state
+        self._app_state = app_state
+        self._loop = _loop or asyncio.get_running_loop()
 
-    def __init__(self, *, admission: AdmissionServer, **uvicorn: Any) -> None:
-        super().__init__(**uvicorn)
-        self._handle_now = admission.handler.handle_now
-        self._needs_certificate = admission.needs_certificate
-        self._drain = admission.drain
-        self._tick = admission.tick
-        self._heads = admission.heads
-        self._limits = admission.limits
-        self._goaway_chance = admission.limits.goaway_chance
+        self._transport: asyncio.Transport
+        self._serves_reviews = False
+        """Whether the client presented a certificate, or needs none."""
+        self._timer: asyncio.Handle | None = None
+        """The time limit of the state, or the beginning of a pipelined request."""
+        self._write_timer: asyncio.Handle | None = None
+        """The write timeout, which aborts the connection of a client that does not read."""
+        self._write_paused = False
+        self._read_paused = False
+        self._last = False
+        """Whether the connection closes after the current request."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Record the client's certificate."""
-        super().connection_made(transport)
-        certificate = transport.get_extra_info("peercert")
-        self._authorized = bool(certificate) or not self._needs_certificate
-        if certificate:
-            self.app_state = {**self.app_state, CLIENT_CERTIFICATE_KEY: certificate}
+        self._received_at = 0.0
+        """When the latest data was received, by `time.monotonic`."""
+        self._buffer = bytearray()
+        """Received bytes that are not processed yet. They count against the memory budget."""
+        self._parser: HeadParser | None = None
+        self._parsed_bytes = 0
+        """The number of bytes in the buffer that the parser has received."""
+        self._missing_bytes = 0
+        """The number of bytes of the current request's body that have not been received."""
+        self._deadline_seconds = 0.0
+        """The deadline of the current review."""
+        self._review: ReviewBody | None = None
+        """The body of a review in the states BODY and WAITING."""
+        self._task: asyncio.Task[HttpAnswer] | None = None
+        """The task of the state WAITING."""
+        self._unsent = b""
+        """An answer that is not completely written. It counts against the memory budget."""
+        self._sent_bytes = 0
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the time limit for the rest of a request."""
-        self._cancel_body_timer()
-        super().connection_lost(exc)
+        self._inner: HttpToolsProtocol | None = None
+        self._inner_transport: _InnerTransport | None = None
+        self._chunks: ChunkedBody | None = None
+        """The body of a delegated request, if it is chunked."""
 
-    def data_received(self, data: bytes) -> None:
-        """Answer a review, or pass the data to uvicorn's parser."""
-        self._received_at = self._tick.started_at(self.loop)
-        self._unset_keepalive_if_required()
-        if self._buffer:
-            data, self._buffer = self._buffer + data, b""
-        if self._is_idle and self._authorized and self._try_fast_path(data):
-            return
-        self._cancel_body_timer()
-        super().data_received(data)
-
-    def on_message_begin(self) -> None:
-        """Record that the parser has begun a request."""
-        self._in_head = True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """Start the ASGI application, and store the time in the request's state."""
-        self._in_head = False
-        state: dict[str, Any] = self.scope["state"]
-        super().on_headers_complete()
-        state[RECEIVED_AT_KEY] = self._received_at
-
-    @property
-    def _is_idle(self) -> bool:
-        """Whether the parser is between requests and the last request has been answered."""
-        # Before the first request, uvicorn sets `cycle` to None, which its annotation excludes.
-        cycle: RequestResponseCycle | None = self.cycle
-        return not self._in_head and (
-            cycle is None or (cycle.response_complete and not cycle.more_body)
-        )
-
-    def _try_fast_path(self, data: bytes) -> bool:
-        """Answer a complete review, or buffer the beginning of one. Return False for other data.
-
-        If the result is True, uvicorn's parser does not receive the data. The parser is between two
-        requests before and after this call.
-        """
-        end = data.find(HEAD_END, 0, MAX_CACHED_HEAD_BYTES) + len(HEAD_END)
-        head = parse_review_head(data[:end]) if end >= len(HEAD_END) else None
-        if head is None:
-            return False
-        missing_bytes = end + head.length - len(data)
-        if missing_bytes > 0:
-            return self._await_body(data)
-        # Pipelined requests are passed to uvicorn, so that the loop reads from other clients
-        # between them.
-        if missing_bytes < 0 or self.flow.write_paused:
-            return False
-        timing = ReviewTiming(self._received_at, head.deadline_seconds)
-        answer = self._handle_now(data[end:], timing)
-        if answer is None:
-            return False
-        self._cancel_body_timer()
-        self._write(answer)
-        return True
-
-    def _write(self, body: bytes) -> None:
-        """Write an answer, and close the connection if its headers say so."""
-        headers = self.server_state.default_headers
-        if self._drain.started or should_close(self._goaway_chance):
-            headers = [*headers, CLOSE]
-        head = self._heads.head_for(headers)
-        self.transport.write(b"%b%d\r\n\r\n%b" % (head.text, len(body), body))
-        if head.closes:
-            self.transport.close()
-        self.server_state.total_requests += 1
-
-    def _await_body(self, data: bytes) -> bool:
-        """Buffer the beginning of a request, and start the time limit for the rest.
-
-        Return False if the beginning is too long to be buffered.
-        """
-        if len(data) > GUARANTEED_BODY_BYTES:
-            return False
-        self._buffer = data
-        if self._body_timer is None:
-            seconds = self._limits.body_wait_seconds
-            self._body_timer = self.loop.call_later(seconds, self._on_body_timeout)
-        return True
-
-    def _cancel_body_timer(self) -> None:
-        if self._body_timer is not None:
-            self._body_timer.cancel()
-            self._body_timer = None
-
-    def _on_body_timeout(self) -> None:
-        """Pass the beginning of a request to uvicorn, because the rest has not arrived."""
-        # The time spent waiting for the client must not count as time in the queue.
-        self._received_at = min(self._received_at + self._limits.body_wait_seconds, monotonic())
-        self._pass_buffer_to_parser()
-
-    def _pass_buffer_to_parser(self) -> None:
-        """Pass the buffered beginning of a request to uvicorn's parser."""
-        self._cancel_body_timer()
-        if self._buffer:
-            data, self._buffer = self._buffer, b""
-            super().data_received(data)
-
-
-class _UpgradeError(Exception):
-    """A request for another protocol. This exception stops the parser, and uvicorn answers 400."""
-
-
-class _PipelineFlow(FlowControl):
-    """Flow control that does not resume reading while pipelined requests wait.
-
-    uvicorn's FlowControl resumes after each answer, so a client could queue requests without limit.
-    """
-
-    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
-        super().__init__(transport)
-        self._pipeline = pipeline
-
-    def resume_reading(self) -> None:
-        """Resume reading if no pipelined request waits."""
-        if not self._pipeline:
-            super().resume_reading()
-
-
-class AdmissionProtocol(FastPathProtocol):
-    """The protocol that uvicorn uses: a connection with fast path and limits."""
-
-    _timer: asyncio.TimerHandle | None = None
-    """Closes or aborts the connection: header timeout, drain-body timeout or close timeout."""
-    _head_bytes = 0
-    """The number of bytes received of unfinished headers."""
-    _write_timer: asyncio.TimerHandle | None = None
-    """The write timeout, which aborts the connection of a client that does not read."""
-    _idle_timer: asyncio.TimerHandle | None = None
-    """A timer that repeatedly checks whether the connection is idle. To reset a timer for each
-    review would take longer than to parse the review's head."""
+    # Events of the transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the idle timer, which also closes connections that never send a request."""
-        super().connection_made(transport)
-        self.flow = _PipelineFlow(transport, self.pipeline)
+        """Start the idle timeout. Close another connection if there are too many."""
+        self._transport = transport
         transport.set_write_buffer_limits(self._limits.write_high_water_bytes)
+        certificate = transport.get_extra_info("peercert")
+        self._serves_reviews = bool(certificate) or not self._server.needs_certificate
         self._received_at = monotonic()
-        self._schedule_idle_check(self.timeout_keep_alive)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel all timers."""
-        self._cancel_timer()
-        self._cancel_write_timer()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None
-        super().connection_lost(exc)
-        # uvicorn does not cancel its keep-alive timer if the connection breaks.
-        self._unset_keepalive_if_required()
+        self._server_state.connections.add(self)  # type: ignore[arg-type]
+        self._connections[self] = None
+        self._enter(State.IDLE, self._limits.idle_timeout_seconds)
+        if len(self._connections) > self._limits.max_connections:
+            self._close_oldest()
 
     def data_received(self, data: bytes) -> None:
-        """Process the data, and limit the time and length of unfinished headers."""
-        super().data_received(data)
-        if self._in_head:
-            self._limit_head(len(data))
+        """Process received data. A review in one piece is answered before this returns."""
+        received_at = self._clock.now or self._clock.start(self._loop)
+        if self.state is _IDLE:
+            end = data.find(HEAD_END, 0, MAX_CACHED_HEAD_BYTES) + 4
+            if end > 3:
+                head = _cached_head(data[:end])
+                if head.is_plain and end + head.length == len(data) and self._serves_reviews:
+                    self._received_at = received_at
+                    self._answer_at_once(data[end:], head.deadline_seconds)
+                    return
+            data = data.lstrip(b"\r\n")
+            if not data:
+                return
+        self._received_at = received_at
+        if self.state in (State.IDLE, State.HEAD):
+            self._keep(data)
+            self._read_head()
+        elif self.state is State.BODY:
+            self._read_body(data)
+        elif self.state is State.DELEGATED:
+            self._forward(data)
+        elif self.state is not State.CLOSING:
+            self._keep_for_later(self._discard(data))
+            if self.state is State.DISCARDING and not self._missing_bytes:
+                self._continue()
 
-    def on_headers_complete(self) -> None:
-        """Cancel the header timeout. Refuse a request for another protocol."""
-        self._head_bytes = 0
-        if self._timer is not None:
-            self._cancel_timer()
-        if self._requests_upgrade:
-            self._in_head = False
-            if not self._is_idle:
-                # The client would read the 400 as the answer to its previous request.
-                self.transport.abort()
-            raise _UpgradeError
-        super().on_headers_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer 400 and close the connection."""
-        super().send_400_response(_UPGRADE_ERROR if self._requests_upgrade else msg)
-
-    @property
-    def _requests_upgrade(self) -> bool:
-        """Whether the request has an Upgrade header, or is a CONNECT.
-
-        These requests would allow request smuggling. The parser treats the data after their headers
-        as another protocol, and uvicorn either ignores the body or parses it as the next request.
-        """
-        # Before the first request, uvicorn sets `headers` to None, which its annotation excludes.
-        has_upgrade_header = any(name == b"upgrade" for name, _ in self.headers or ())
-        return has_upgrade_header or bool(self.parser.should_upgrade())
-
-    def on_message_complete(self) -> None:
-        """Cancel the drain-body timeout of a request that was answered early."""
-        super().on_message_complete()
-        if self.cycle.response_complete:
-            # uvicorn does not reset this flag if the answer was early.
-            self.cycle.more_body = False
-            self._cancel_timer()
-
-    def on_response_complete(self) -> None:
-        """Start the drain-body timeout if the request was answered before its body was received."""
-        super().on_response_complete()
-        # With pipelining, `cycle` may belong to a later request that has no answer yet.
-        if self.cycle.more_body and self.cycle.response_complete:
-            self._set_timer(self._limits.drain_body_timeout_seconds)
+    def eof_received(self) -> None:
+        """Pass the event on. The transport then closes itself."""
+        if self._inner is not None:
+            self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Start the write timeout, because unread answers occupy memory and block a task."""
-        super().pause_writing()
-        seconds = self._limits.write_timeout_seconds
-        self._write_timer = self.loop.call_later(seconds, self.transport.abort)
+        """Start the write timeout, because unread answers occupy memory."""
+        self._write_paused = True
+        self._write_timer = self._loop.call_later(
+            self._limits.write_timeout_seconds, self._transport.abort
+        )
+        if self._inner is not None:
+            self._inner.pause_writing()
+        elif self.state in (State.IDLE, State.PIPELINED):
+            self._enter(State.WRITING)
 
     def resume_writing(self) -> None:
-        """Cancel the write timeout."""
+        """Cancel the write timeout, and write more."""
+        self._write_paused = False
         self._cancel_write_timer()
-        super().resume_writing()
+        if self._inner is not None:
+            self._inner.resume_writing()
+        elif self.state is State.WRITING:
+            self._write_unsent()
+            self._continue()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel all timers and the task, and free all memory."""
+        self._read_paused = False
+        self._enter(State.CLOSING)
+        self._cancel_write_timer()
+        self._server_state.connections.discard(self)
+        self._connections.pop(self, None)
+        self._server.delegated.discard(self)
+        self._drop_buffer()
+        self._release_answer()
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._release_review()
+        if self._inner is not None:
+            self._lose_inner(exc)
+
+    # Events of the server
 
     def shutdown(self) -> None:
-        """Close the connection when no request is in progress. Answer a request that has begun."""
-        if self._in_head:
-            return
-        self._pass_buffer_to_parser()
-        super().shutdown()
-        if self.transport.is_closing():
-            self._close()
+        """Close the connection when no request is in progress. uvicorn calls this at its exit."""
+        self._last = True
+        if self.state is State.IDLE:
+            self._close(self._limits.close_timeout_seconds)
 
-    def _schedule_idle_check(self, seconds: float) -> None:
-        self._idle_timer = self.loop.call_later(seconds, self._close_if_idle)
-
-    def _close_if_idle(self) -> None:
-        """Close the connection if the idle timeout has passed and no request is in progress.
-
-        Otherwise schedule the next check.
-        """
-        remaining_seconds = self._received_at + self.timeout_keep_alive - monotonic()
-        if remaining_seconds > 0 or not self._is_idle:
-            self._schedule_idle_check(
-                remaining_seconds if remaining_seconds > 0 else self.timeout_keep_alive
-            )
+    def _on_timeout(self) -> None:
+        """Do what the table of the module says for the time limit of the state."""
+        if self.state is State.BODY:
+            # The time spent waiting for the client must not count as time in the queue.
+            self._received_at = monotonic()
+            self._wait_for_answer()
+        elif self.state in (State.DELEGATED, State.CLOSING):
+            self._transport.abort()
         else:
-            self._close()
+            # Reviews do not restart the idle timeout, because that takes longer than to find them.
+            idle_until = self._received_at + self._limits.idle_timeout_seconds
+            remaining_seconds = idle_until - monotonic()
+            if self.state is State.IDLE and remaining_seconds > 0:
+                self._enter(State.IDLE, remaining_seconds)
+            else:
+                self._close(self._limits.close_timeout_seconds)
 
-    def _limit_head(self, received_bytes: int) -> None:
-        """Start the header timeout at the first bytes. Answer 400 if the headers are too long."""
-        if self.transport.is_closing():
-            return
-        if not self._head_bytes:
-            self._set_timer(self._limits.header_timeout_seconds)
-            # This data may begin with the end of the previous request, so the length of these
-            # headers is unknown. They count as one byte.
-            received_bytes = 1
-        self._head_bytes += received_bytes
+    # States
+
+    def _enter(self, state: State, seconds: float | None = None) -> None:
+        """Change the state, with its time limit."""
+        before, self.state = self.state, state
+        in_flight = self._server.in_flight
+        in_flight.requests += (state in _IN_PROGRESS) - (before in _IN_PROGRESS)
+        # The handler counts reviews that it works on.
+        in_flight.reviews += (state is State.WRITING) - (before is State.WRITING)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self._loop.call_later(seconds, self._on_timeout)
+        if self._read_paused and state not in _BUFFERING:
+            self._read_paused = False
+            self._transport.resume_reading()
+
+    def _continue(self) -> None:
+        """Enter the state that follows an answer."""
+        if self._unsent or self._write_paused:
+            self._enter(State.WRITING)
+        elif self._missing_bytes:
+            self._enter(State.DISCARDING, self._limits.drain_body_timeout_seconds)
+        elif self._last:
+            # The client has this time to read the answer.
+            self._close(self._limits.write_timeout_seconds)
+        elif self._buffer:
+            self._enter(State.PIPELINED)
+            self._timer = self._loop.call_soon(self._begin_pipelined)
+        else:
+            self._enter(State.IDLE, self._limits.idle_timeout_seconds)
+
+    def _close(self, seconds: float) -> None:
+        """Close the connection. Abort it if the client does not close its side in time."""
+        self._connections.pop(self, None)
+        self._drop_buffer()
+        self._enter(State.CLOSING, seconds)
+        self._transport.close()
+
+    def _close_oldest(self) -> None:
+        """Close the connection whose last answer is the oldest, perhaps this new one.
+
+        Connections whose request is in progress are exempt. Reviews in flight and delegated bodies
+        have limits of their own, which are lower than that of connections.
+        """
+        exempt = State.WAITING, State.DELEGATED
+        oldest = next(found for found in self._connections if found.state not in exempt)
+        oldest._close(self._limits.close_timeout_seconds)
+
+    # Heads
+
+    def _begin_pipelined(self) -> None:
+        """Begin the next request in the buffer."""
+        self._received_at = self._clock.now or self._clock.start(self._loop)
+        empty_bytes = len(self._buffer) - len(self._buffer.lstrip(b"\r\n"))
+        self._take(empty_bytes)
+        if self._buffer:
+            self._read_head()
+        else:
+            self._continue()
+
+    def _read_head(self) -> None:
+        """Parse the head at the beginning of the buffer, as far as it was received."""
+        parsed = self._parsed_bytes
+        end = self._buffer.find(HEAD_END, max(parsed - len(HEAD_END) + 1, 0)) + len(HEAD_END)
+        is_complete = end >= len(HEAD_END)
+        received_bytes = end if is_complete else len(self._buffer)
         limit = self._limits.max_header_bytes
-        if self._head_bytes > limit:
-            self.send_400_response(f"The headers are longer than {limit} bytes.")
+        if received_bytes > limit:
+            self._refuse(400, f"The headers are longer than {limit} bytes.", _UNKNOWN_BYTES)
+            return
+        if not is_complete and received_bytes > GUARANTEED_BODY_BYTES and self._budget.exhausted:
+            self._refuse(503, "Other requests occupy the memory.", _UNKNOWN_BYTES)
+            return
+        if is_complete and not parsed and end <= MAX_CACHED_HEAD_BYTES:
+            head: RequestHead | None = _cached_head(bytes(self._buffer[:end]))
+        else:
+            self._parser = self._parser or HeadParser()
+            self._parser.feed(bytes(self._buffer[parsed:received_bytes]))
+            head = self._parser.head()
+        if head is None and not is_complete:
+            self._parsed_bytes = received_bytes
+            if self.state is not State.HEAD:
+                self._enter(State.HEAD, self._limits.header_timeout_seconds)
+            return
+        self._parser, self._parsed_bytes = None, 0
+        head = head or _INVALID_HEAD
+        text = self._take(received_bytes)
+        if head.error is not None:
+            self._refuse(400, head.error, head.length)
+        elif head.is_review and self._serves_reviews:
+            self._begin_review(head)
+        else:
+            self._delegate(text, head)
+
+    # Reviews
+
+    def _begin_review(self, head: RequestHead) -> None:
+        """Answer a review, or wait for the rest of its body."""
+        self._last = self._last or head.close
+        self._deadline_seconds = head.deadline_seconds
+        self._missing_bytes = head.length
+        self._review = ReviewBody(self._budget)
+        queued_seconds = monotonic() - self._received_at
+        body_seconds = self._server.handler.body_timeout(head.deadline_seconds) - queued_seconds
+        self._enter(State.BODY, body_seconds)
+        self._read_body(self._take(len(self._buffer)))
+
+    def _read_body(self, data: bytes) -> None:
+        """Add data to the body, and answer the review if no more is needed."""
+        review = self._review
+        assert review is not None  # noqa: S101
+        piece = data[: self._missing_bytes]
+        self._missing_bytes -= len(piece)
+        review.feed(piece)
+        if not self._missing_bytes:
+            review.finish()
+        if review.wants_more:
+            return
+        self._keep_for_later(data[len(piece) :])
+        if review.complete and review.length <= _MAX_IMMEDIATE_BYTES:
+            body = review.data
+            self._release_review()
+            self._answer_at_once(body, self._deadline_seconds)
+        else:
+            self._wait_for_answer()
+
+    def _answer_at_once(self, body: bytes, deadline_seconds: float) -> None:
+        """Answer a complete review. If it needs a look-up, wait for it."""
+        answer = self._handle_now(body, ReviewTiming(self._received_at, deadline_seconds))
+        if answer is not None:
+            self._send_review(answer)
+            return
+        self._deadline_seconds = deadline_seconds
+        self._review = ReviewBody(self._budget)
+        self._review.feed(body)
+        self._review.finish()
+        self._wait_for_answer()
+
+    def _wait_for_answer(self) -> None:
+        """Start a task that answers the review, which may be incomplete."""
+        assert self._review is not None  # noqa: S101
+        self._enter(State.WAITING)
+        timing = ReviewTiming(self._received_at, self._deadline_seconds)
+        self._task = self._loop.create_task(self._server.handler.handle(self._review, timing))
+        self._server_state.tasks.add(self._task)  # type: ignore[arg-type]
+        self._task.add_done_callback(self._on_answer)
+
+    def _on_answer(self, task: asyncio.Task[HttpAnswer]) -> None:
+        """Send the answer of the task, unless the connection is lost."""
+        self._server_state.tasks.discard(task)
+        self._task = None
+        # The client may read slowly. It must not occupy review and answer at the same time.
+        self._release_review()
+        if self.state is not State.WAITING:
+            return
+        if not self._clock.now:
+            self._clock.start(self._loop)
+        if task.cancelled():
+            # uvicorn cancels tasks that take too long at its exit.
+            self._transport.abort()
+        elif (error := task.exception()) is not None:
+            log.error("internal error: a review was not answered", exc_info=error)
+            self._last = True
+            self._send(500, TEXT_TYPE, b"Internal Server Error")
+        else:
+            answer = task.result()
+            self._last = self._last or answer.close
+            if answer.status == HTTPStatus.OK:
+                self._send_review(answer.body)
+            else:
+                self._send(answer.status, answer.content_type, answer.body)
+
+    # Answers
+
+    def _send_review(self, body: bytes) -> None:
+        """Send the answer to a review, usually in one piece, and continue."""
+        if self._drain.started or should_close(self._limits.goaway_chance):
+            self._last = True
+        if self._last or self._write_paused or len(body) > _PIECE_BYTES:
+            self._send(200, JSON_TYPE, body)
+            return
+        self._transport.write(b"%b%d\r\n\r\n%b" % (self._clock.json_head, len(body), body))
+        self._connections.move_to_end(self)
+        if self.state is not _IDLE:
+            self._continue()
+
+    def _send(self, status: int, content_type: bytes, body: bytes) -> None:
+        """Send an answer in pieces as far as the client reads it, and continue."""
+        self._last = self._last or self._drain.started
+        head = response_head(status, content_type, self._clock.date, close=self._last)
+        self._unsent = b"%b%d\r\n\r\n%b" % (head, len(body), body)
+        self._budget.used_bytes += len(self._unsent)
+        self._connections.move_to_end(self)
+        self._write_unsent()
+        self._continue()
+
+    def _write_unsent(self) -> None:
+        """Write the answer as far as the client reads it."""
+        while self._sent_bytes < len(self._unsent) and not self._write_paused:
+            end = self._sent_bytes + _PIECE_BYTES
+            self._transport.write(self._unsent[self._sent_bytes : end])
+            self._sent_bytes = end
+        if self._sent_bytes >= len(self._unsent):
+            self._release_answer()
+
+    def _refuse(self, status: int, message: str, body_bytes: int = 0) -> None:
+        """Send an HTTP error and close the connection, after the rest of the body was received."""
+        self._last = True
+        self._missing_bytes = max(body_bytes - len(self._buffer), 0)
+        self._drop_buffer()
+        self._send(status, TEXT_TYPE, message.encode())
+
+    # Delegated requests
+
+    def _delegate(self, text: bytes, head: RequestHead) -> None:
+        """Construct uvicorn's protocol, and forward the head of a request to it."""
+        body_bytes = _UNKNOWN_BYTES if head.is_chunked else head.length
+        if body_bytes:
+            if len(self._server.delegated) >= self._limits.max_delegated:
+                self._refuse(503, "Too many requests are in progress.", body_bytes)
+                return
+            self._server.delegated.add(self)
+        self._missing_bytes = body_bytes
+        self._chunks = ChunkedBody() if head.is_chunked else None
+        app_state = self._app_state | {RECEIVED_AT_KEY: self._received_at}
+        certificate = self._transport.get_extra_info("peercert")
+        if certificate:
+            app_state[CLIENT_CERTIFICATE_KEY] = certificate
+        inner = self._inner = HttpToolsProtocol(
+            config=self._config,
+            server_state=self._server_state,
+            app_state=app_state,
+            _loop=self._loop,
+        )
+        self._inner_transport = _InnerTransport(self._transport, self._on_inner_close)
+        self._enter(State.DELEGATED, self._limits.delegated_timeout_seconds)
+        # The inner protocol adds itself. The server must not count the connection twice.
+        self._server_state.connections.discard(self)
+        inner.connection_made(self._inner_transport)
+        if self._write_paused:
+            inner.pause_writing()
+        request_line, line_end, headers = text.partition(b"\r\n")
+        inner.data_received(b"%b\r\nConnection: close%b%b" % (request_line, line_end, headers))
+        self._forward(self._take(len(self._buffer)))
+
+    def _forward(self, data: bytes) -> None:
+        """Forward the part of the data that belongs to the body. The rest is discarded."""
+        if self._chunks is None:
+            data = data[: self._missing_bytes]
+            self._missing_bytes -= len(data)
+        else:
+            data = self._chunks.take(data)
+            if self._chunks.complete:
+                self._missing_bytes = 0
+        inner, transport = self._inner, self._inner_transport
+        if data and inner is not None and transport is not None and not transport.is_closing():
+            inner.data_received(data)
+
+    def _on_inner_close(self) -> None:
+        """Schedule the end of the inner protocol, which is still running."""
+        self._loop.call_soon(self._end_delegation)
+
+    def _end_delegation(self) -> None:
+        """Take over the connection from the inner protocol, which has answered its request."""
+        if self._inner is None:
+            return
+        self._lose_inner(None)
+        self._server.delegated.discard(self)
+        self._server_state.connections.add(self)  # type: ignore[arg-type]
+        # The inner protocol may have paused reading.
+        self._transport.resume_reading()
+        self._last = True
+        self._continue()
+
+    def _lose_inner(self, exc: Exception | None) -> None:
+        """End the inner protocol. Free both objects without a garbage collection."""
+        assert self._inner is not None  # noqa: S101
+        self._inner.connection_lost(exc)
+        self._inner = self._inner_transport = None
+
+    # Memory
+
+    def _keep(self, data: bytes) -> None:
+        """Add data to the buffer."""
+        self._buffer += data
+        self._budget.used_bytes += len(data)
+
+    def _keep_for_later(self, data: bytes) -> None:
+        """Add pipelined requests to the buffer, within limits.
+
+        API servers do not pipeline, so nothing of theirs is lost if the memory is exhausted.
+        """
+        if not data or self._last:
+            return
+        if self._budget.exhausted:
+            self._last = True
+            self._drop_buffer()
+            return
+        self._keep(data)
+        if len(self._buffer) > self._limits.max_pipelined_bytes and not self._read_paused:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _discard(self, data: bytes) -> bytes:
+        """Discard the part of the data that belongs to the current request's body."""
+        count = min(self._missing_bytes, len(data))
+        self._missing_bytes -= count
+        return data[count:]
+
+    def _take(self, count: int) -> bytes:
+        """Remove and return the first bytes of the buffer."""
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        self._budget.used_bytes -= len(data)
+        return data
+
+    def _drop_buffer(self) -> None:
+        self._budget.used_bytes -= len(self._buffer)
+        self._buffer.clear()
+
+    def _release_answer(self) -> None:
+        self._budget.used_bytes -= len(self._unsent)
+        self._unsent, self._sent_bytes = b"", 0
+
+    def _release_review(self) -> None:
+        if self._review is not None:
+            self._review.release()
+            self._review = None
 
     def _cancel_write_timer(self) -> None:
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
 
-    def _set_timer(self, seconds: float) -> None:
-        """Close the connection after some seconds, unless the timer is cancelled or set again."""
-        self._cancel_timer()
-        self._timer = self.loop.call_later(seconds, self._close)
 
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+class _InnerTransport(asyncio.Transport):
+    """The transport as the inner protocol sees it.
 
-    def _close(self) -> None:
-        """Close the connection. Abort it if the client does not close its side in time."""
-        self._cancel_timer()
-        self.transport.close()
-        # uvloop would wait 30 s for the client to close its side, and uvicorn waits for uvloop.
-        self._timer = self.loop.call_later(self._limits.close_timeout_seconds, self.transport.abort)
+    It does not close the connection, because the rest of the body may have to be discarded first.
+    """
+
+    def __init__(self, transport: asyncio.Transport, on_close: Callable[[], None]) -> None:
+        super().__init__()
+        self._transport = transport
+        self._on_close = on_close
+        self._is_closed = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._is_closed:
+            self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        if not self._is_closed:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_closed:
+            self._transport.resume_reading()
+
+    def is_closing(self) -> bool:
+        return self._is_closed or self._transport.is_closing()
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._on_close()

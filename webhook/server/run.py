@@ -24,7 +24,7 @@ from webhook.server.app import create_app
 from webhook.server.components import Components
 from webhook.server.drain import Drain
 from webhook.server.handshakes import Handshakes
-from webhook.server.protocol import AdmissionProtocol, AdmissionServer
+from webhook.server.protocol import ReviewProtocol
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +75,7 @@ def serve(components: Components, context: ssl.SSLContext, listener: socket.sock
     SIGTERM or SIGINT starts the drain. The server exits when the drain has finished, or at the
     second signal.
     """
-    admission = AdmissionServer(
-        components.handler, components.needs_certificate, components.drain, components.limits
-    )
-    new_protocol = partial(AdmissionProtocol, admission=admission)
+    new_protocol = partial(ReviewProtocol, server=components.review_server)
     config = uvicorn.Config(
         create_app(components),
         # The annotation requires a class, but uvicorn accepts any callable that returns a protocol.

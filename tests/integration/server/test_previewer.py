@@ -25,7 +25,14 @@ import pytest
 
 from tests.support.factories import node, pod, policy, runtime_class
 from tests.support.factories import view as make_view
-from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
+from tests.support.http_client import (
+    Client,
+    InProcess,
+    RequestClient,
+    in_process,
+    mutate,
+    review_in,
+)
 from tests.support.paths import EXAMPLES
 from tests.support.process import process_status, start_server
 from tests.support.reviews import PODS, load_pod, review
@@ -75,14 +82,14 @@ def body_of(answer: HTTPResponse) -> Any:
     return json.loads(answer.body)  # type: ignore[attr-defined]
 
 
-def detail(client: Client, status: int) -> str:
+def detail(client: Client | RequestClient, status: int) -> str:
     answer = client.answer()
     assert answer.status == status, answer.body  # type: ignore[attr-defined]
     text: str = body_of(answer)["detail"]
     return text
 
 
-def pods_in(client: Client) -> list[dict[str, Any]]:
+def pods_in(client: Client | RequestClient) -> list[dict[str, Any]]:
     answer = client.answer()
     assert answer.status == 200, answer.body  # type: ignore[attr-defined]
     found: list[dict[str, Any]] = body_of(answer)["pods"]
@@ -177,7 +184,7 @@ def in_flight(components: Components, number: int) -> Callable[[], bool]:
 def test_first_preview_starts_the_worker_and_later_ones_use_it(serve: Serve) -> None:
     _, server = serve()
     assert workers() == []
-    client = server.connect()
+    client = RequestClient(server.connect)
     client.send(request(SMALL))
     assert pods_in(client)[0]["outcomes"][0]["reason"] == "Applied"
     (pid,) = workers()
@@ -190,7 +197,7 @@ def test_first_preview_starts_the_worker_and_later_ones_use_it(serve: Serve) -> 
 
 def test_worker_is_ended_after_a_long_text(serve: Serve) -> None:
     _, server = serve(replace(DEFAULT_LIMITS, reuse_bytes=len(SMALL) - 1))
-    client = server.connect()
+    client = RequestClient(server.connect)
     for _ in range(2):
         client.send(request(SMALL))
         assert pods_in(client)
@@ -199,7 +206,7 @@ def test_worker_is_ended_after_a_long_text(serve: Serve) -> None:
 
 def test_idle_worker_is_ended_and_started_again(serve: Serve) -> None:
     _, server = serve(replace(DEFAULT_LIMITS, idle_seconds=0.2))
-    client = server.connect()
+    client = RequestClient(server.connect)
     for _ in range(2):
         client.send(request(SMALL))
         assert pods_in(client)
@@ -219,7 +226,8 @@ def test_idle_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
 def test_busy_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
     with start_server(EXAMPLES, tmp_path) as server:
         address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
-        client = Client(address, ssl.create_default_context(cafile=server.ca))
+        context = ssl.create_default_context(cafile=server.ca)
+        client = RequestClient(lambda: Client(address, context))
         with closing(client):
             client.send(request(SMALL))
             assert pods_in(client)
@@ -242,14 +250,14 @@ def test_busy_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
 
 def test_worker_killed_while_idle_is_replaced(serve: Serve) -> None:
     _, server = serve()
-    client = server.connect()
+    client = RequestClient(server.connect)
     client.send(request(SMALL))
     assert pods_in(client)
     (pid,) = workers()
     os.kill(pid, signal.SIGKILL)
     await_that(lambda: is_gone(pid), "it is gone")
     # The event loop notices the closed socket before it reads the next request.
-    assert client.get("/livez").status == 200
+    assert server.connect().get("/livez").status == 200
     client.send(request(SMALL))
     assert pods_in(client)
 
@@ -261,7 +269,7 @@ def test_preview_beyond_the_deadline_is_killed_and_the_next_succeeds(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, server = serve(replace(DEFAULT_LIMITS, deadline_seconds=0.3))
-    client = server.connect()
+    client = RequestClient(server.connect)
     client.send(request(large()))
     text = detail(client, 422)
     assert text.startswith("this preview takes longer than 0.3 s: send the input in parts, or use ")
@@ -275,7 +283,7 @@ def test_preview_beyond_the_memory_limit_is_refused_and_the_next_succeeds(
     serve: Serve,
 ) -> None:
     _, server = serve(replace(UNHURRIED, memory_bytes=64 * 1024 * 1024))
-    client = server.connect()
+    client = RequestClient(server.connect)
     client.send(request(SMALL))
     assert pods_in(client)
     client.send(request(large()))
@@ -287,7 +295,7 @@ def test_preview_beyond_the_memory_limit_is_refused_and_the_next_succeeds(
 
 def test_answer_that_is_too_long_is_refused(serve: Serve) -> None:
     _, server = serve(replace(UNHURRIED, answer_bytes=1024 * 1024))
-    client = server.connect()
+    client = RequestClient(server.connect)
     client.send(request(large(100)))
     assert detail(client, 422) == "the answer is longer than 1 MiB: send the input in parts"
     assert counted(server, "refused")
@@ -309,7 +317,7 @@ def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
     serve: Serve,
 ) -> None:
     components, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
-    first, second, third = (server.connect() for _ in range(3))
+    first, second, third = (RequestClient(server.connect) for _ in range(3))
     first.send(request(SMALL))
     assert pods_in(first)
     (pid,) = workers()
@@ -329,7 +337,7 @@ def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
 
 def test_preview_is_refused_after_the_queue_timeout(serve: Serve) -> None:
     components, server = serve(replace(DEFAULT_LIMITS, queue_seconds=0.2))
-    first, second = server.connect(), server.connect()
+    first, second = RequestClient(server.connect), RequestClient(server.connect)
     first.send(request(SMALL))
     assert pods_in(first)
     (pid,) = workers()
@@ -348,7 +356,7 @@ def test_crash_of_the_worker_fails_only_one_preview(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     components, server = serve()
-    client, waiting = server.connect(), server.connect()
+    client, waiting = RequestClient(server.connect), RequestClient(server.connect)
     client.send(request(SMALL))
     assert pods_in(client)
     (pid,) = workers()
@@ -367,7 +375,7 @@ def test_crash_of_the_worker_fails_only_one_preview(
 @pytest.mark.parametrize("at_work", [True, False], ids=["busy", "idle"])
 def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -> None:
     components, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
-    clients = [server.connect() for _ in range(3)]
+    clients = [RequestClient(server.connect) for _ in range(3)]
     clients[0].send(request(SMALL))
     assert pods_in(clients[0])
     (pid,) = workers()
@@ -390,7 +398,7 @@ def test_disconnect_during_the_start_leaves_the_worker_to_the_next_preview(
     serve: Serve,
 ) -> None:
     components, server = serve()
-    client, later = server.connect(), server.connect()
+    client, later = RequestClient(server.connect), RequestClient(server.connect)
     client.send(request(SMALL))
     await_that(workers, "the worker is starting")
     (pid,) = workers()
@@ -409,7 +417,7 @@ def test_changes_of_the_cluster_reach_the_worker(serve: Serve, tmp_path: Path) -
     source = ManifestsSource(tmp_path)
     source.refresh()
     _, server = serve(source=source)
-    client = server.connect()
+    client = RequestClient(server.connect)
     names = count()
 
     def reasons(**files: str) -> set[str]:
@@ -443,7 +451,7 @@ def test_changes_of_the_cluster_reach_the_worker(serve: Serve, tmp_path: Path) -
 def test_settings_reach_the_worker(serve: Serve) -> None:
     namespace = TEKTON["metadata"]["namespace"]
     _, server = serve(settings=OperatorSettings(own_namespace=namespace))
-    client = server.connect()
+    client = RequestClient(server.connect)
     client.send(request(SMALL))
     (outcome,) = pods_in(client)[0]["outcomes"]
     assert outcome["reason"] == "ProtectedNamespace"
@@ -452,7 +460,7 @@ def test_settings_reach_the_worker(serve: Serve) -> None:
 @pytest.mark.parametrize("length", [64, 300, 1024 * 1024])
 def test_invalid_namespace_of_any_length_is_unknown(serve: Serve, length: int) -> None:
     _, server = serve()
-    client = server.connect()
+    client = RequestClient(server.connect)
     client.send(request(json.dumps(pod() | {"metadata": {"namespace": "n" * length}}).encode()))
     assert pods_in(client)[0]["namespace"] == "n" * length
 
@@ -506,7 +514,7 @@ def test_policies_that_exceed_one_message_reach_the_worker(serve: Serve, tmp_pat
     source.refresh()
     assert len(source.policies_in_force) == len(texts) + 1
     _, server = serve(UNHURRIED, source)
-    client = server.connect()
+    client = RequestClient(server.connect)
     client.send(request(SMALL))
     assert pods_in(client)[0]["patch"]
 
@@ -566,7 +574,7 @@ def test_disconnect_before_the_end_of_the_body_is_not_logged(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     components, server = serve()
-    client = server.connect()
+    client = RequestClient(server.connect)
     client.send(request(SMALL)[:-100])
     await_that(lambda: components.preview_budget.used_bytes > 0, "the body is being read")
     client.close()

@@ -50,13 +50,13 @@ def test_client_with_a_certificate_gets_reviews_answered(
 
 
 def test_client_without_a_certificate_gets_probes_but_no_reviews(guarded: InProcess) -> None:
+    assert guarded.connect().get("/livez").status == 200
     client = guarded.connect()
-    assert client.get("/livez").status == 200
     client.send(WHOLE)
     answer = client.answer()
     assert answer.status == 403
     assert b"needs a client certificate" in answer.body  # type: ignore[attr-defined]
-    metrics = client.get("/metrics").body  # type: ignore[attr-defined]
+    metrics = guarded.connect().get("/metrics").body  # type: ignore[attr-defined]
     assert b'podsettle_requests_refused_total{status="403"} 1.0' in metrics
 
 

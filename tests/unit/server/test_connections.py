@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from tests.support.http_client import Client, InProcess, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.server.limits import DEFAULT_LIMITS, PreviewLimits
-from webhook.server.protocol import AdmissionProtocol
+from webhook.server.protocol import ReviewProtocol
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 WHOLE = mutate(REVIEW)
@@ -80,8 +80,8 @@ def test_headers_in_pieces_within_the_timeout_keep_the_connection_open(serve: Se
     assert is_settled(client)
 
 
-def test_headers_that_are_too_long_are_answered_400(server: InProcess) -> None:
-    client = server.connect()
+def test_headers_that_are_too_long_are_answered_400(serve: Serve) -> None:
+    client = serve(drain_body_timeout_seconds=0.2).connect()
     client.send("GET /livez HTTP/1.1\r\n")
     client.send(b"x: " + b"y" * (2 * DEFAULT_LIMITS.max_header_bytes + 1024 * 1024))
     assert client.answer().status == 400
@@ -92,7 +92,7 @@ def test_idle_timeout_closes_connections_without_requests(serve: Serve) -> None:
     server = serve(idle_timeout_seconds=3)
     unused, idle, noisy = (server.connect() for _ in range(3))
     for client in (idle, noisy):
-        assert client.get("/livez").status == 200
+        assert is_settled(client)
     noisy.send("\r\n")
     assert unused.is_closed()
     assert idle.is_closed()
@@ -123,8 +123,8 @@ def test_connection_is_closed_if_the_rest_of_a_body_never_arrives(serve: Serve) 
     assert client.is_closed()
 
 
-def test_incomplete_body_without_a_uid_is_answered_408(server: InProcess) -> None:
-    client = server.connect()
+def test_incomplete_body_without_a_uid_is_answered_408(serve: Serve) -> None:
+    client = serve(drain_body_timeout_seconds=0.2).connect()
     client.send(mutate(b'{"request"', "?timeout=200ms", length=100))
     answer = client.answer()
     assert answer.status == 408
@@ -248,12 +248,17 @@ def _no_garbage_collection() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_no_garbage_collection")
 @pytest.mark.parametrize("broken", [False, True], ids=["closed", "broken"])
+@pytest.mark.parametrize("delegated", [False, True], ids=["plain", "delegated"])
 def test_closed_connection_is_freed_without_garbage_collection(
-    server: InProcess, broken: bool
+    server: InProcess, broken: bool, delegated: bool
 ) -> None:
     client = server.connect()
-    assert is_settled(client)
-    assert client.get("/livez").status == 200
+    if delegated:
+        # The request is incomplete, so the connection has an inner protocol.
+        client.send("POST /preview HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nkind")
+        await_that(lambda: server.components.in_flight.requests, "the request is delegated")
+    else:
+        assert is_settled(client)
     if broken:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
@@ -262,5 +267,5 @@ def test_closed_connection_is_freed_without_garbage_collection(
 
 def _connections() -> list[object]:
     """Connections and requests in memory, including unreachable ones."""
-    kinds = AdmissionProtocol, RequestResponseCycle
+    kinds = ReviewProtocol, HttpToolsProtocol, RequestResponseCycle
     return [found for found in gc.get_objects() if isinstance(found, kinds)]

@@ -151,11 +151,11 @@ def says_close(client: Client) -> bool:
 
 
 def test_draining_server_is_not_ready_but_answers_reviews(server: InProcess) -> None:
-    old, prober = server.connect(), server.connect()
+    old = server.connect()
     assert not says_close(old)
-    assert prober.get("/readyz").status == 200
+    assert server.connect().get("/readyz").status == 200
     server.drain.start()
-    answer = prober.get("/readyz")
+    answer = server.connect().get("/readyz")
     assert answer.status == 503
     assert b"[-]shutdown this process is shutting down\n" in answer.body  # type: ignore[attr-defined]
     await_that(lambda: says_close(server.connect()), "answers contain Connection: close")

@@ -1,4 +1,4 @@
-"""Tests of requests that the protocol leaves to the application."""
+"""Tests of requests that the protocol delegates, and of reviews that it cannot answer at once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.support.protocol_server import (
 )
 from tests.support.reviews import review
 from tests.support.server_fixtures import make_components
-from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.handler import Answer
 from webhook.server.admission import ReviewTiming
+from webhook.server.protocol import State
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,21 @@ def test_chunked_body_takes_the_slow_path(served: Served) -> None:
     )
     chunks = (body[:1000], body[1000:1001], body[1001:])
     client.send(head + b"".join(b"%x\r\n%b\r\n" % (len(c), c) for c in chunks) + b"0\r\n\r\n")
-    assert "patch" in review_in(client.answer())
-    assert served.slow_path.requests == 1
-    assert is_settled(client)
+    answer = client.answer()
+    assert "patch" in review_in(answer)
+    assert answer.getheader("connection") == "close"
+    assert client.is_closed()
     assert served.slow_path.requests == 1
 
 
-def test_headers_in_pieces_take_the_slow_path(served: Served) -> None:
+def test_headers_in_pieces_do_not_take_the_slow_path(served: Served) -> None:
     client = served.connect()
     client.send(WHOLE[:20])
-    await_that(lambda: served.connections[-1]._in_head, "the head has begun")
+    served.await_state(State.HEAD)
     client.send(WHOLE[20:])
     assert "patch" in review_in(client.answer())
-    assert served.slow_path.requests == 1
     assert is_settled(client)
-    assert served.slow_path.requests == 1
+    assert served.slow_path.requests == 0
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
@@ -111,21 +111,23 @@ def test_expect_100_continue_is_answered(served: Served, with_body: bool) -> Non
     assert "patch" in review_in(client.answer())
 
 
-def test_slow_path_looks_up_unknown_namespace(start: Start, source: ManifestsSource) -> None:
+def test_unknown_namespace_is_looked_up_by_the_protocol(
+    start: Start, source: ManifestsSource
+) -> None:
     young = NewNamespaces(source)
     served = start(young)
     client = served.connect()
     client.send(WHOLE)
     assert "patch" in review_in(client.answer())
     assert young.fetched == [SETTLED["metadata"]["namespace"]]
-    assert (served.slow_path.requests, served.reviews) == (1, 1)
+    assert (served.slow_path.requests, served.reviews) == (0, 1)
     assert served.metrics()['podsettle_reviews_total{result="patched"}'] == 1
     assert served.metrics()['podsettle_reviews_total{result="unchanged"}'] == 0
     assert is_settled(client)
-    assert served.slow_path.requests == 1
+    assert served.slow_path.requests == 0
 
 
-def test_slow_path_gets_reviews_that_need_image_look_ups(tmp_path: Path) -> None:
+def test_reviews_that_need_image_look_ups_are_not_answered_at_once(tmp_path: Path) -> None:
     document = policy_document(**image_policy("registry.example"))
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(document))
     source = ManifestsSource(tmp_path)
@@ -143,7 +145,7 @@ def test_slow_path_gets_reviews_that_need_image_look_ups(tmp_path: Path) -> None
     assert components.drain.reviews == 1
 
 
-def test_slow_path_answers_if_the_fast_path_raises(
+def test_review_is_answered_if_the_first_attempt_raises(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def unknown_namespace(_answer: Answer) -> str | None:
