@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from docs import defects_page
+from docs import defects_page, limits_page
 from webhook.cli import main
 from webhook.core.patch.edits import Edit
 from webhook.core.policy.crd import crd, editor_schema
@@ -339,6 +339,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "../charts/podsettle/README.md": chart_page,
     "defects.md": lambda: _finish_page(defects_page.page_lines()),
     **{name: _page_with_regions(name) for name in PAGES_WITH_REGIONS},
+    "http.md": lambda: limits_page.fill_regions((HERE / "http.md").read_text(encoding="utf-8")),
 }
 
 

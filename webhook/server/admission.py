@@ -37,12 +37,12 @@ received. The server that calls the FastAPI route may set it, so that queueing t
 
 NAMESPACE_LOOKUP_SECONDS = 0.5
 """Maximum time for the look-up of a namespace."""
-_NAMESPACE_LOOKUP_SHARE = 0.25
+NAMESPACE_LOOKUP_SHARE = 0.25
 """Maximum share of a review's deadline for the look-up of a namespace."""
 IMAGE_LOOKUP_SHARE = 0.6
 """Maximum share of a review's deadline for image look-ups. The review stops waiting after that. The
 look-up continues, and the next pod with this image uses its result."""
-_GUARANTEED_DECISION_BYTES = 256 * 1024
+GUARANTEED_DECISION_BYTES = 256 * 1024
 """Reviews up to this length are decoded even if the memory budget is exhausted. To decode and
 answer a longer review may take as much additional memory as the review itself."""
 
@@ -142,9 +142,7 @@ class ReviewHandler:
 
     def _allow_without_decoding(self, body: ReviewBody, timing: ReviewTiming) -> Answer | None:
         """Return an answer that allows a review which cannot or must not be decoded, else None."""
-        if body.over_budget or (
-            self._budget.exhausted and body.length > _GUARANTEED_DECISION_BYTES
-        ):
+        if body.over_budget or (self._budget.exhausted and body.length > GUARANTEED_DECISION_BYTES):
             message = f"other reviews and answers occupy {self._budget.used_bytes} bytes of memory"
             return allow_unread(body.data, Reason.OVERLOADED, message)
         if not body.complete:
@@ -178,7 +176,7 @@ class ReviewHandler:
         name = answer.unknown_namespace
         if name is not None and not self._budget.exhausted:
             seconds = min(
-                NAMESPACE_LOOKUP_SECONDS, timing.deadline_seconds * _NAMESPACE_LOOKUP_SHARE
+                NAMESPACE_LOOKUP_SECONDS, timing.deadline_seconds * NAMESPACE_LOOKUP_SHARE
             )
             if await self._source.fetch_namespace(name, seconds):
                 view = self._source.view

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from docs import defects_page
+from docs import defects_page, limits_page
 from docs.generate import PAGES
 from tests.support.defects import affected
 from tests.support.markdown import ALL
 from tests.support.paths import DOCS, ROOT
 from webhook.core.defects.catalogue import DEFECTS
+from webhook.server.limits import Limits, PreviewLimits
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -74,3 +76,9 @@ def test_region_of_a_page_is_filled_and_keeps_its_line_breaks() -> None:
     assert defects_page.fill_regions(broken) == broken
     with pytest.raises(KeyError):
         defects_page.fill_regions(f"<!-- fixed no-such-defect -->x{end}")
+
+
+def test_table_of_limits_has_every_limit_of_the_server() -> None:
+    limits = {each.name for each in fields(Limits)} - {"preview"}
+    limits |= {f"preview_{each.name}" for each in fields(PreviewLimits)}
+    assert limits <= limits_page.used_names()

@@ -1,0 +1,223 @@
+"""The table of limits in docs/http.md, with the values that the server uses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from string import Formatter
+from typing import NamedTuple
+
+from webhook.server.admission import (
+    GUARANTEED_DECISION_BYTES,
+    NAMESPACE_LOOKUP_SECONDS,
+    NAMESPACE_LOOKUP_SHARE,
+)
+from webhook.server.limits import DEFAULT_LIMITS
+from webhook.server.load_shedding import BUDGET_BYTES, MAX_QUEUE_SHARE, MAX_REVIEWS_IN_FLIGHT
+from webhook.server.preview.route import MAX_BODY_BYTES as MAX_PREVIEW_BODY_BYTES
+from webhook.server.preview.worker_run import MAX_OBJECTS_WITHOUT_POD, MAX_PODS
+from webhook.server.review_body import GUARANTEED_BODY_BYTES, MAX_BODY_BYTES, MAX_REQUEST_BYTES
+from webhook.server.review_request import answer_seconds
+
+_REGION = re.compile(r"(<!-- limits -->\n).*?(<!-- end -->)", re.DOTALL)
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+
+class Row(NamedTuple):
+    """A row of the table. The names in braces are those of `VALUES`."""
+
+    subject: str
+    limit: str
+    result: str
+
+
+ROWS = (
+    Row(
+        "a review, from its first byte to the answer",
+        "the deadline",
+        "`DeadlineExceeded`; 408 if not even the uid was received",
+    ),
+    Row(
+        "receiving the body of a review",
+        "the deadline, at most {body_timeout_seconds}",
+        "`DeadlineExceeded`",
+    ),
+    Row(
+        "queueing time",
+        "{MAX_QUEUE_SHARE} of the deadline",
+        "`Overloaded`",
+    ),
+    Row(
+        "the look-up of a namespace that is so new that podsettle does not know it yet",
+        "{NAMESPACE_LOOKUP_SHARE} of the deadline, at most {NAMESPACE_LOOKUP_SECONDS}",
+        "`NamespaceUnknown`",
+    ),
+    Row(
+        "unfinished bodies of reviews, pipelined requests, and answers that are being sent, "
+        "together",
+        "{BUDGET_BYTES}. podsettle always accepts the first {GUARANTEED_BODY_BYTES} of each body, "
+        "and complete reviews of up to {GUARANTEED_DECISION_BYTES}",
+        "`Overloaded`",
+    ),
+    Row(
+        "reviews that wait for a namespace, for an image, or for their client to read",
+        "{MAX_REVIEWS_IN_FLIGHT}",
+        "`Overloaded`, for all other reviews too",
+    ),
+    Row(
+        "the size of a review",
+        "podsettle decodes up to {MAX_BODY_BYTES}, and receives up to {MAX_REQUEST_BYTES}",
+        "`UnsupportedReview` above {MAX_BODY_BYTES}, 413 above {MAX_REQUEST_BYTES}",
+    ),
+    Row(
+        "a client that does not read while more than {write_high_water_bytes} wait to be sent",
+        "{write_timeout_seconds}",
+        "the connection is aborted",
+    ),
+    Row("a TLS handshake", "{handshake_timeout_seconds}", "the connection is closed"),
+    Row(
+        "TLS handshakes that are not complete",
+        "{handshakes}",
+        "the connection of the oldest one is closed",
+    ),
+    Row("the length of the headers", "{max_header_bytes}", "400, and the connection is closed"),
+    Row("receiving the headers", "{header_timeout_seconds}", "the connection is closed"),
+    Row(
+        "a request with `Upgrade`, or a `CONNECT`",
+        "never accepted",
+        "400, and the connection is closed",
+    ),
+    Row(
+        "the rest of a request that is already answered",
+        "{drain_body_timeout_seconds}",
+        "the connection is closed",
+    ),
+    Row(
+        "pipelined requests: those that a client sends before it has the previous answer",
+        "{max_pipelined_bytes} for each connection",
+        "podsettle does not read more until it has sent the answer",
+    ),
+    Row(
+        "an idle connection",
+        "{idle_timeout_seconds}; the API server closes its own after 90 s",
+        "the connection is closed",
+    ),
+    Row(
+        "a connection that podsettle closes, and that its client leaves open",
+        "{close_timeout_seconds}",
+        "the connection is aborted",
+    ),
+    Row(
+        "reviews on one connection",
+        "{goaway_chance} of the answers have `Connection: close`",
+        "the API server opens a new connection, which can go to a new replica",
+    ),
+    Row(
+        "connections",
+        "{max_connections}",
+        "the connection whose last answer is the oldest is closed",
+    ),
+    Row(
+        "a request to another path than `/mutate`",
+        "{delegated_timeout_seconds}",
+        "the connection is aborted",
+    ),
+    Row(
+        "requests with a body to another path than `/mutate`, and reviews with a chunked body, "
+        "at the same time",
+        "{max_delegated}",
+        "503, and the connection is closed",
+    ),
+    Row(
+        "a text for `/preview`",
+        "{MAX_PREVIEW_BODY_BYTES}; {MAX_PODS} pods; {MAX_OBJECTS_WITHOUT_POD} objects without a "
+        "pod; {preview_body_timeout_seconds} to send it",
+        "413; 422; 422; 408",
+    ),
+    Row(
+        "the worker process of previews",
+        "{preview_deadline_seconds}, {preview_memory_bytes} of memory, and an answer of "
+        "{preview_answer_bytes} for a preview",
+        "422",
+    ),
+    Row(
+        "previews at the same time",
+        "{preview_max_pending}, one of which runs, and the others wait for at most "
+        "{preview_queue_seconds} each; {BUDGET_BYTES} for all bodies, {preview_answer_bytes} for "
+        "all answers that wait to be sent",
+        "503",
+    ),
+    Row("the start of the worker process of previews", "{preview_start_seconds}", "503"),
+    Row(
+        "all look-ups of images for a preview, together",
+        "{preview_image_seconds}",
+        "the preview continues without the images that were not found",
+    ),
+    Row(
+        "the worker process of previews without work",
+        "{preview_idle_seconds}, or a text of more than {preview_reuse_bytes} before",
+        "the worker process ends, and the next preview starts another one",
+    ),
+)
+
+
+def _values() -> dict[str, str]:
+    """Return the text for each name in the table."""
+    found: dict[str, object] = {
+        "BUDGET_BYTES": BUDGET_BYTES,
+        "GUARANTEED_BODY_BYTES": GUARANTEED_BODY_BYTES,
+        "GUARANTEED_DECISION_BYTES": GUARANTEED_DECISION_BYTES,
+        "MAX_BODY_BYTES": MAX_BODY_BYTES,
+        "MAX_OBJECTS_WITHOUT_POD": MAX_OBJECTS_WITHOUT_POD,
+        "MAX_PODS": MAX_PODS,
+        "MAX_PREVIEW_BODY_BYTES": MAX_PREVIEW_BODY_BYTES,
+        "MAX_QUEUE_SHARE": MAX_QUEUE_SHARE,
+        "MAX_REQUEST_BYTES": MAX_REQUEST_BYTES,
+        "MAX_REVIEWS_IN_FLIGHT": MAX_REVIEWS_IN_FLIGHT,
+        "NAMESPACE_LOOKUP_SECONDS": NAMESPACE_LOOKUP_SECONDS,
+        "NAMESPACE_LOOKUP_SHARE": NAMESPACE_LOOKUP_SHARE,
+    }
+    limits = DEFAULT_LIMITS
+    found |= {each.name: getattr(limits, each.name) for each in fields(limits)}
+    preview = limits.preview
+    found |= {f"preview_{each.name}": getattr(preview, each.name) for each in fields(preview)}
+    return {name: _text(name, value) for name, value in found.items()}
+
+
+def _text(name: str, value: object) -> str:
+    """Return a value with the unit that its name ends in."""
+    if not isinstance(value, (int, float)):
+        return str(value)
+    unit = name.lower().rpartition("_")[2]
+    if unit == "seconds":
+        return f"{value:g} s"
+    if unit == "bytes":
+        return f"{value / _MIB:g} MiB" if value >= _MIB else f"{value / _KIB:g} KiB"
+    if unit in ("share", "chance"):
+        return f"{100 * value:g} %"
+    return f"{value:,}"
+
+
+def fill_regions(page: str) -> str:
+    """Return a written page with the table in its region."""
+    values = _values()
+    share = answer_seconds(b"timeout=10s") / 10
+    lines = [
+        "In this table, the *deadline* is the time within which podsettle answers a review. It is "
+        f"{100 * share:g} % of the `timeout`",
+        "in the API server's query, and at most "
+        f"{answer_seconds(b'timeout=30s'):g} s. Without a `timeout` in the query it is "
+        f"{answer_seconds(b''):g} s.",
+        "",
+    ]
+    lines += ["| what is limited | limit | what happens above the limit |", "|---|---|---|"]
+    lines += [f"| {' | '.join(cell.format(**values) for cell in row)} |" for row in ROWS]
+    table = "".join(f"{line}\n" for line in lines)
+    return _REGION.sub(lambda region: region[1] + table + region[2], page)
+
+
+def used_names() -> set[str]:
+    """Return the names of all values in the table."""
+    cells = (cell for row in ROWS for cell in row)
+    return {name for cell in cells for _, name, _, _ in Formatter().parse(cell) if name}
