@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import tracemalloc
 from typing import Any
 
 import jsonpatch
 import pytest
+from msgspec.structs import replace
 
 from tests.support.factories import SETTINGS
 from tests.support.reviews import PODS, UID, load_pod, review
@@ -17,6 +19,7 @@ from webhook.cli.logging import JsonFormatter
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.handler import Answer, admit
+from webhook.core.admission.review import make_request
 from webhook.server.review_log import ReviewLog
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -173,3 +176,26 @@ async def test_long_name_is_cut_and_cannot_forge_a_line(
     assert line.isprintable()
     assert r"x\nforged\r\x1b[31m" in line
     assert len(line) < 3_000
+
+
+@pytest.mark.parametrize("field", ["uid", "namespace", "name"])
+async def test_long_name_does_not_occupy_memory_until_the_flush(
+    source: ManifestsSource, caplog: pytest.LogCaptureFixture, field: str
+) -> None:
+    caplog.set_level("INFO")
+    decision = answer_to(source, TEKTON).decision
+    review_log = ReviewLog()
+    review_log.record(make_request(TEKTON, "ci"), decision)
+    tracemalloc.start()
+    try:
+        text = "y" * 1_000_000
+        pod = TEKTON | {"metadata": {"name": text if field == "name" else "p"}}
+        named = make_request(pod, text if field == "namespace" else "ci")
+        if field == "uid":
+            named = replace(named, uid=text)
+        review_log.record(named, decision)
+        del text, pod, named
+        used_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used_bytes < 100_000
