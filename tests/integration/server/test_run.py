@@ -156,6 +156,9 @@ def test_json_log_has_an_object_on_each_line(tmp_path: Path) -> None:
         assert server.process.wait(30) == 0
     lines = [json.loads(line) for line in server.log.read_text().splitlines()]
     messages = [line["message"] for line in lines]
+    (reviewed,) = [line for line in lines if "uid" in line]
+    assert (reviewed["uid"], reviewed["pod"]) == (UID, TEKTON["metadata"]["name"])
+    assert "/postInitSleep[prepare]=Applied" in reviewed["applied"]
     assert any(message.startswith("podsettle serves https://") for message in messages)
     assert any("can use /preview and /metrics without a token" in message for message in messages)
     assert any(message.startswith("shutting down: exit after") for message in messages)
