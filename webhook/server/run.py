@@ -24,6 +24,7 @@ from webhook.server.app import create_app
 from webhook.server.components import Components
 from webhook.server.drain import Drain
 from webhook.server.handshakes import Handshakes
+from webhook.server.open_files import allow_sockets
 from webhook.server.protocol import ReviewProtocol
 
 log = logging.getLogger(__name__)
@@ -75,17 +76,20 @@ def serve(components: Components, context: ssl.SSLContext, listener: socket.sock
     SIGTERM or SIGINT starts the drain. The server exits when the drain has finished, or at the
     second signal.
     """
+    limits = components.limits
+    # The kernel's queue can be accepted at once, and `Handshakes` duplicates each accepted socket.
+    allow_sockets(limits.max_connections + limits.handshakes + 2 * _BACKLOG)
     new_protocol = partial(ReviewProtocol, server=components.review_server)
     config = uvicorn.Config(
         create_app(components),
         # The annotation requires a class, but uvicorn accepts any callable that returns a protocol.
-        http=Handshakes(new_protocol, context, components.limits),  # type: ignore[arg-type]
+        http=Handshakes(new_protocol, context, limits),  # type: ignore[arg-type]
         access_log=False,
         log_config=None,
         # podsettle does not use the client's address, so it does not need X-Forwarded-For.
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=components.limits.idle_timeout_seconds,
+        timeout_keep_alive=limits.idle_timeout_seconds,
         timeout_graceful_shutdown=_IN_FLIGHT_TIMEOUT_SECONDS,
         ws="none",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import socket
 import ssl
@@ -15,6 +16,7 @@ from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, free_port, podsettle, start_server
 from tests.support.reviews import PODS, UID, load_pod, patch_of, review
 from tests.support.waiting import await_that
+from webhook.server.limits import DEFAULT_LIMITS
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 
@@ -145,6 +147,17 @@ def test_second_signal_ends_the_server_at_once(tmp_path: Path) -> None:
             server.process.terminate()
             # Well before the timeout for requests in flight.
             assert server.process.wait(8) == 0
+
+
+def test_server_raises_its_limit_on_open_files_above_that_on_connections(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        with start_server(EXAMPLES, tmp_path) as server:
+            raised, _ = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert raised > DEFAULT_LIMITS.max_connections + DEFAULT_LIMITS.handshakes
 
 
 def test_json_log_has_an_object_on_each_line(tmp_path: Path) -> None:
