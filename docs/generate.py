@@ -253,7 +253,10 @@ def commands_page() -> str:
 
 def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
     """Yield each command with its full name. The commands of a group follow the group."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        if (command := group.get_command(context, name)) is None:
+            continue
         yield f"{path} {name}", command
         if isinstance(command, click.Group):
             yield from _commands(command, f"{path} {name}")

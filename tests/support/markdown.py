@@ -130,9 +130,10 @@ def parse(typed: Typed) -> None:
     context = click.Context(command, info_name="podsettle", **main.context_settings)
     while isinstance(command, click.Group) and arguments:
         name = arguments.pop(0)
-        if name not in command.commands:
+        found = command.get_command(context, name)
+        if found is None:
             raise click.UsageError(f"there is no command {name!r}")
-        command = command.commands[name]
+        command = found
     try:
         command.make_context(command.name, arguments, parent=context)
     except (click.MissingParameter, click.exceptions.NoArgsIsHelpError):

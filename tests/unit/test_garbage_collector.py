@@ -8,7 +8,9 @@ import sys
 _CODE = """
 import gc
 threshold = gc.get_threshold()
-import webhook.cli
+import click
+from webhook.cli import main
+assert main.get_command(click.Context(main), "logs") is not None
 assert gc.get_freeze_count() > 10_000
 # When connections break, `logs -f` and `wait` leave cycles with buffers behind.
 assert gc.isenabled()

@@ -28,14 +28,18 @@ def loaded_by(*modules: str) -> set[str]:
 @pytest.mark.parametrize(
     ("modules", "unused"),
     [
-        (("webhook.cli",), (*HTTP_SERVER, *HTTP_CLIENT, "tenacity")),
-        (("webhook.cli", "webhook.server.app", "webhook.server.run"), HTTP_CLIENT),
+        (("webhook.cli",), (*HTTP_SERVER, *HTTP_CLIENT, "asyncio", "pydantic", "ssl", "tenacity")),
+        (("webhook.cli.logs",), (*HTTP_SERVER, *HTTP_CLIENT, "cryptography", "tenacity")),
+        (
+            ("webhook.cli.serve", "webhook.server.app", "webhook.server.run"),
+            (*HTTP_CLIENT, "jsonpatch"),
+        ),
         (
             ("webhook.server.preview.worker",),
             (*HTTP_SERVER, *HTTP_CLIENT, "asyncio", "click", "cryptography", "logging", "ssl"),
         ),
     ],
-    ids=["command line", "server on manifests", "preview worker"],
+    ids=["command line", "logs", "server on manifests", "preview worker"],
 )
 def test_process_imports_no_package_that_it_does_not_use(
     modules: tuple[str, ...], unused: tuple[str, ...]

@@ -7,25 +7,43 @@ import signal
 
 if os.getpid() == 1:
     # Linux discards a signal for the first process of a container if the process has no handler.
-    # The imports below take about a second, and only then the server sets its own handler.
+    # The imports of `serve` take about a second, and only then the server sets its own handler.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
+from importlib import import_module
+
+import click
+
+from webhook import __version__
 from webhook.process_memory import imports_excluded_from_gc
 
-with imports_excluded_from_gc():
-    import click
-
-    from webhook import __version__
-    from webhook.cli.certs import certs
-    from webhook.cli.check import check
-    from webhook.cli.logs import logs
-    from webhook.cli.node_config import node_config
-    from webhook.cli.preview import preview
-    from webhook.cli.serve import serve
-    from webhook.cli.wait import wait
+_COMMANDS = ("serve", "preview", "check", "wait", "logs", "node-config", "certs")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _LazyGroup(click.Group):
+    """A group that imports a command when it is used, so that no command imports all others.
+
+    click's documentation describes this under "Lazily Loading Subcommands".
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return a command, or return None if there is no such command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        with imports_excluded_from_gc():
+            command: click.Command = getattr(import_module(f"webhook.cli.{name}"), name)
+        return command
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="podsettle")
 def main() -> None:
     """Change new pods to avoid known races in container runtimes and the kubelet.
@@ -33,7 +51,3 @@ def main() -> None:
     Exit codes: 0 success; 1 a problem or a change was found; 2 an error. `wait` exits with the exit
     code of the container. The help of `wait` and `logs` lists their codes.
     """
-
-
-for _command in (serve, preview, check, wait, logs, node_config, certs):
-    main.add_command(_command)

@@ -113,8 +113,9 @@ def run_server(options: ServeOptions) -> None:
 
 
 def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components:
-    from webhook.server.components import build_components
-    from webhook.server.drain import Drain
+    with imports_excluded_from_gc():
+        from webhook.server.components import build_components
+        from webhook.server.drain import Drain
 
     linger_image = options.linger_image
     if options.manifests is not None:
@@ -195,10 +196,11 @@ def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
 
 def _build_dev(options: ServeOptions) -> _ClusterParts:
     """Build the components of a development server. It reads a cluster and does not change it."""
-    # Imported here, because the import takes 250 ms and few commands need it.
-    from webhook.cluster.kube_source import KubernetesSource
-    from webhook.cluster.pull_secrets import ClusterPullSecrets
-    from webhook.cluster.token_review import ClusterAuthorizer
+    # Imported here, because the import takes a third of the start and few commands need it.
+    with imports_excluded_from_gc():
+        from webhook.cluster.kube_source import KubernetesSource
+        from webhook.cluster.pull_secrets import ClusterPullSecrets
+        from webhook.cluster.token_review import ClusterAuthorizer
 
     certificates = FileSource(CertificateDirectory(options.certs_dir))
     server = _new_api_client()
@@ -221,9 +223,10 @@ def _build_dev(options: ServeOptions) -> _ClusterParts:
 
 def _build_in_cluster(options: ServeOptions, namespace: str) -> _ClusterParts:
     """Build the components of one replica that runs in a cluster."""
-    from webhook.cluster.controller import Controller
-    from webhook.cluster.pull_secrets import ClusterPullSecrets
-    from webhook.cluster.token_review import ClusterAuthorizer
+    with imports_excluded_from_gc():
+        from webhook.cluster.controller import Controller
+        from webhook.cluster.pull_secrets import ClusterPullSecrets
+        from webhook.cluster.token_review import ClusterAuthorizer
 
     certificates: FileSource | StoredCertificates
     if options.tls == "self-managed":

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from webhook.core.policy.errors import json_path
-from webhook.core.preview.document import Document
-from webhook.core.preview.preview import Preview
-from webhook.core.preview.workloads import PassedOver
 from webhook.core.reasons import Reason
+
+if TYPE_CHECKING:
+    # The server's routes import this module for its models only, and a worker makes the previews.
+    from webhook.core.preview.document import Document
+    from webhook.core.preview.preview import Preview
+    from webhook.core.preview.workloads import PassedOver
 
 
 class _CamelCaseModel(BaseModel):
