@@ -22,6 +22,7 @@ from typing import NamedTuple
 from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
+from webhook.server.app import create_app
 from webhook.server.components import build_components
 from webhook.server.drain import Drain
 from webhook.server.run import listen, serve
@@ -84,7 +85,8 @@ def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
         drain=Drain(0, 1),
         new_image_resolver=new_image_resolver,
     )
-    serve(components, certificates.context, listen("127.0.0.1", port))
+    listener = listen("127.0.0.1", port)
+    serve(create_app(components), components, certificates.context, listener)
 
 
 if __name__ == "__main__":

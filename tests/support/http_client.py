@@ -13,7 +13,9 @@ from http.client import HTTPResponse
 from typing import Any
 
 import trustme
+from starlette.types import ASGIApp
 
+from webhook.server.app import create_app
 from webhook.server.components import Components
 from webhook.server.run import listen, serve
 
@@ -106,14 +108,17 @@ class InProcess:
 
 @contextmanager
 def in_process(
-    components: Components, context: ssl.SSLContext | None = None
+    components: Components,
+    context: ssl.SSLContext | None = None,
+    app: ASGIApp | None = None,
 ) -> Iterator[InProcess]:
     """Serve while the block runs."""
     listener = listen("127.0.0.1", 0)
     server = InProcess(components, listener.getsockname(), trustme.CA())
+    app = app or create_app(components)
     context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.ca.issue_cert("127.0.0.1").configure_cert(context)
-    server.thread = threading.Thread(target=serve, args=(components, context, listener))
+    server.thread = threading.Thread(target=serve, args=(app, components, context, listener))
     threshold = gc.get_threshold()
     server.thread.start()
     try:

@@ -26,6 +26,7 @@ from tests.support.process import (
 )
 from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_source import ManifestsSource
+from webhook.server.app import create_app
 from webhook.server.drain import Drain
 from webhook.server.limits import Limits, PreviewLimits
 from webhook.server.run import listen, serve
@@ -88,7 +89,7 @@ def main() -> None:
     drain = Drain(idle_seconds=0, timeout_seconds=1)
     components = make_components(source, drain=drain, limits=limits)
     context = CertificateDirectory(directory).ssl_context()
-    serve(components, context, listen("127.0.0.1", port))
+    serve(create_app(components), components, context, listen("127.0.0.1", port))
 
 
 if __name__ == "__main__":

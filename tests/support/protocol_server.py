@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.support.http_client import Client, InProcess, mutate, review_in
@@ -14,8 +13,6 @@ from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
-from webhook.server.app import create_app
-from webhook.server.components import Components
 from webhook.server.protocol import ReviewProtocol, State
 from webhook.server.review_request import ADMISSION_PATHS
 
@@ -27,26 +24,15 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class SlowPath:
-    """The number of requests that are delegated to the route /mutate."""
+    """An application, and the number of requests that are delegated to its route /mutate."""
 
-    requests = 0
-
-    def create_app(self, components: Components) -> FastAPI:
-        app = create_app(components)
-        app.add_middleware(_Counting, slow_path=self)
-        return app
-
-
-class _Counting:
-    """ASGI middleware that counts requests to /mutate."""
-
-    def __init__(self, app: ASGIApp, slow_path: SlowPath) -> None:
+    def __init__(self, app: ASGIApp) -> None:
+        self.requests = 0
         self._app = app
-        self._slow_path = slow_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] in ADMISSION_PATHS:
-            self._slow_path.requests += 1
+            self.requests += 1
         await self._app(scope, receive, send)
 
 

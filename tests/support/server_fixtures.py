@@ -19,7 +19,6 @@ from tests.support.protocol_server import Served, SlowPath, Start
 from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
-from webhook.server import run
 from webhook.server.app import create_app
 from webhook.server.components import Components, build_components
 from webhook.server.drain import Drain
@@ -91,15 +90,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 @pytest.fixture
-def start(source: ManifestsSource, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+def start(source: ManifestsSource) -> Iterator[Start]:
     """Start servers, each with other limits or another source."""
     with ExitStack() as stack:
 
         def start(served: Any = source, **limits: Any) -> Served:
             components = make_components(served, limits=replace(STEADY, **limits))
-            slow_path = SlowPath()
-            monkeypatch.setattr(run, "create_app", slow_path.create_app)
-            server = stack.enter_context(in_process(components))
+            slow_path = SlowPath(create_app(components))
+            server = stack.enter_context(in_process(components, app=slow_path))
             return Served(served, server, slow_path)
 
         yield start

@@ -89,6 +89,7 @@ class ServeOptions:
 def run_server(options: ServeOptions) -> None:
     """Build a server, and serve until the process must exit. Raises InputError."""
     with imports_excluded_from_gc():
+        from webhook.server.app import create_app
         from webhook.server.run import AddressError, listen, serve
 
     set_up_server_logging(options.log_format, options.log_level)
@@ -109,7 +110,7 @@ def run_server(options: ServeOptions) -> None:
         log.info("%s", message.partition("\n")[0])
     else:
         click.echo(message)
-    serve(components, context, listener)
+    serve(create_app(components), components, context, listener)
 
 
 def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components:

@@ -18,9 +18,9 @@ from functools import partial
 
 import uvicorn
 import uvloop
+from starlette.types import ASGIApp
 
 from webhook.process_memory import tune_gc_for_server
-from webhook.server.app import create_app
 from webhook.server.components import Components
 from webhook.server.drain import Drain
 from webhook.server.handshakes import Handshakes
@@ -70,8 +70,13 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(components: Components, context: ssl.SSLContext, listener: socket.socket) -> None:
-    """Serve until the process must exit.
+def serve(
+    app: ASGIApp,
+    components: Components,
+    context: ssl.SSLContext,
+    listener: socket.socket,
+) -> None:
+    """Serve the application of these components until the process must exit.
 
     SIGTERM or SIGINT starts the drain. The server exits when the drain has finished, or at the
     second signal.
@@ -81,7 +86,7 @@ def serve(components: Components, context: ssl.SSLContext, listener: socket.sock
     allow_sockets(limits.max_connections + limits.handshakes + 2 * _BACKLOG)
     new_protocol = partial(ReviewProtocol, server=components.review_server)
     config = uvicorn.Config(
-        create_app(components),
+        app,
         # The annotation requires a class, but uvicorn accepts any callable that returns a protocol.
         http=Handshakes(new_protocol, context, limits),  # type: ignore[arg-type]
         access_log=False,
