@@ -13,10 +13,8 @@ from webhook.server.admission import (
     NAMESPACE_LOOKUP_SHARE,
 )
 from webhook.server.limits import DEFAULT_LIMITS
-from webhook.server.load_shedding import BUDGET_BYTES, MAX_QUEUE_SHARE, MAX_REVIEWS_IN_FLIGHT
 from webhook.server.preview.route import MAX_BODY_BYTES as MAX_PREVIEW_BODY_BYTES
 from webhook.server.preview.worker_run import MAX_OBJECTS_WITHOUT_POD, MAX_PODS
-from webhook.server.review_body import GUARANTEED_BODY_BYTES, MAX_BODY_BYTES, MAX_REQUEST_BYTES
 from webhook.server.review_request import answer_seconds
 
 _REGION = re.compile(r"(<!-- limits -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -45,7 +43,7 @@ ROWS = (
     ),
     Row(
         "queueing time",
-        "{MAX_QUEUE_SHARE} of the deadline",
+        "{max_queue_share} of the deadline",
         "`Overloaded`",
     ),
     Row(
@@ -56,19 +54,19 @@ ROWS = (
     Row(
         "unfinished bodies of reviews, pipelined requests, and answers that are being sent, "
         "together",
-        "{BUDGET_BYTES}. podsettle always accepts the first {GUARANTEED_BODY_BYTES} of each body, "
+        "{memory_bytes}. podsettle always accepts the first {guaranteed_body_bytes} of each body, "
         "and complete reviews of up to {GUARANTEED_DECISION_BYTES}",
         "`Overloaded`",
     ),
     Row(
         "reviews that wait for a namespace, for an image, or for their client to read",
-        "{MAX_REVIEWS_IN_FLIGHT}",
+        "{max_waiting_reviews}",
         "`Overloaded`, for all other reviews too",
     ),
     Row(
         "the size of a review",
-        "podsettle decodes up to {MAX_BODY_BYTES}, and receives up to {MAX_REQUEST_BYTES}",
-        "`UnsupportedReview` above {MAX_BODY_BYTES}, 413 above {MAX_REQUEST_BYTES}",
+        "podsettle decodes up to {max_review_bytes}, and receives up to {max_body_bytes}",
+        "`UnsupportedReview` above {max_review_bytes}, 413 above {max_body_bytes}",
     ),
     Row(
         "a client that does not read while more than {write_high_water_bytes} wait to be sent",
@@ -144,8 +142,8 @@ ROWS = (
     Row(
         "previews at the same time",
         "{preview_max_pending}, one of which runs, and the others wait for at most "
-        "{preview_queue_seconds} each; {BUDGET_BYTES} for all bodies, {preview_answer_bytes} for "
-        "all answers that wait to be sent",
+        "{preview_queue_seconds} each; {preview_bodies_bytes} for all bodies, "
+        "{preview_answer_bytes} for all answers that wait to be sent",
         "503",
     ),
     Row("the start of the worker process of previews", "{preview_start_seconds}", "503"),
@@ -165,16 +163,10 @@ ROWS = (
 def _values() -> dict[str, str]:
     """Return the text for each name in the table."""
     found: dict[str, object] = {
-        "BUDGET_BYTES": BUDGET_BYTES,
-        "GUARANTEED_BODY_BYTES": GUARANTEED_BODY_BYTES,
         "GUARANTEED_DECISION_BYTES": GUARANTEED_DECISION_BYTES,
-        "MAX_BODY_BYTES": MAX_BODY_BYTES,
         "MAX_OBJECTS_WITHOUT_POD": MAX_OBJECTS_WITHOUT_POD,
         "MAX_PODS": MAX_PODS,
         "MAX_PREVIEW_BODY_BYTES": MAX_PREVIEW_BODY_BYTES,
-        "MAX_QUEUE_SHARE": MAX_QUEUE_SHARE,
-        "MAX_REQUEST_BYTES": MAX_REQUEST_BYTES,
-        "MAX_REVIEWS_IN_FLIGHT": MAX_REVIEWS_IN_FLIGHT,
         "NAMESPACE_LOOKUP_SECONDS": NAMESPACE_LOOKUP_SECONDS,
         "NAMESPACE_LOOKUP_SHARE": NAMESPACE_LOOKUP_SHARE,
     }

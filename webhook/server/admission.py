@@ -26,7 +26,7 @@ from webhook.server.http_answer import JSON_TYPE, HttpAnswer, refusal
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
-from webhook.server.review_body import MAX_BODY_BYTES, MAX_REQUEST_BYTES, ReviewBody
+from webhook.server.review_body import ReviewBody
 from webhook.server.review_log import ReviewLog, printable
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ IMAGE_LOOKUP_SHARE = 0.6
 look-up continues, and the next pod with this image uses its result."""
 GUARANTEED_DECISION_BYTES = 256 * 1024
 """Reviews up to this length are decoded even if the memory budget is exhausted. To decode and
-answer a longer review may take as much additional memory as the review itself."""
+answer a longer review may take as much additional memory as the review itself, so only
+`ReviewHandler.handle` answers it."""
 
 
 class ReviewTiming(NamedTuple):
@@ -80,12 +81,13 @@ class ReviewHandler:
         self._in_flight = in_flight
         self._budget = budget
         self._images = images
-        self._max_body_timeout_seconds = limits.body_timeout_seconds
+        self._limits = limits
         self._cache = DecisionCache()
 
     def handle_now(self, body: bytes, timing: ReviewTiming) -> bytes | None:
         """Return the JSON answer to a complete review, or None if `handle` must answer it.
 
+        The review must not be longer than GUARANTEED_DECISION_BYTES.
         The result is None if the review needs a look-up, or if an error occurs. In this case
         nothing is counted or logged, because `handle` begins again with the same review.
         """
@@ -106,7 +108,7 @@ class ReviewHandler:
         """
         self._drain.reviews += 1
         if body.too_long:
-            message = f"the body is longer than {MAX_REQUEST_BYTES} bytes"
+            message = f"the body is longer than {self._limits.max_body_bytes} bytes"
             return self._refuse(413, message, close=True)
         try:
             answer = await self._answer(body, timing)
@@ -120,7 +122,7 @@ class ReviewHandler:
 
         After this time, call `handle` with the incomplete body.
         """
-        return min(deadline_seconds, self._max_body_timeout_seconds)
+        return min(deadline_seconds, self._limits.body_timeout_seconds)
 
     async def _answer(self, body: ReviewBody, timing: ReviewTiming) -> Answer:
         """Return the answer to a review, after the look-ups that it needs.
@@ -149,10 +151,9 @@ class ReviewHandler:
             seconds = self.body_timeout(timing.deadline_seconds)
             message = f"only {body.length} bytes of the review arrived within {seconds:.2g} s"
             return allow_unread(body.data, Reason.DEADLINE_EXCEEDED, message)
-        if body.length > MAX_BODY_BYTES:
-            message = (
-                f"the review has {body.length} bytes, and podsettle reads up to {MAX_BODY_BYTES}"
-            )
+        max_bytes = self._limits.max_review_bytes
+        if body.length > max_bytes:
+            message = f"the review has {body.length} bytes, and podsettle reads up to {max_bytes}"
             return allow_unread(body.data, Reason.UNSUPPORTED_REVIEW, message)
         return None
 

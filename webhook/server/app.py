@@ -46,7 +46,7 @@ def create_app(components: Components) -> FastAPI:
         in_flight=components.in_flight,
         count_refused=components.metrics.count_refused,
         needs_certificate=components.needs_certificate,
-        goaway_chance=components.limits.goaway_chance,
+        limits=components.limits,
     )
     authorized = [Depends(guard(components.authorizer))]
     app.include_router(

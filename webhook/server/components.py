@@ -46,8 +46,7 @@ class Components:
     review_budget: MemoryBudget
     """The memory budget of reviews and their answers."""
     preview_budget: MemoryBudget
-    """The memory budget of the bodies of previews. Previews are queued, each with a body of up to
-    4 MiB, so they would exhaust the budget of reviews."""
+    """The memory budget of the bodies of previews."""
     previewer: Previewer
     authorizer: Authorizer | None
     """Checks the tokens of clients of /preview and /metrics, or None if they need no token."""
@@ -90,8 +89,8 @@ def build_components(
         yield from source_checks()
         yield drain.check()
 
-    in_flight = InFlight()
-    review_budget = MemoryBudget()
+    in_flight = InFlight(limits.max_waiting_reviews, limits.max_queue_share)
+    review_budget = MemoryBudget(limits.memory_bytes)
     review_log = ReviewLog()
     metrics = Metrics(__version__)
     metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
@@ -160,7 +159,7 @@ def build_components(
         needs_certificate=needs_certificate,
         in_flight=in_flight,
         review_budget=review_budget,
-        preview_budget=MemoryBudget(),
+        preview_budget=MemoryBudget(limits.preview.bodies_bytes),
         previewer=previewer,
         authorizer=authorizer,
         checks=all_checks,

@@ -19,6 +19,9 @@ class PreviewLimits:
     """Maximum time for a worker to start, and to receive the state of the cluster."""
     queue_seconds: float = 20.0
     """Maximum time for which a preview waits until the worker is free."""
+    bodies_bytes: int = 32 * MIB
+    """Maximum length of all bodies together. Previews are queued, each with a body of up to 4 MiB,
+    so they would exhaust the memory of reviews."""
     max_pending: int = 8
     """Maximum number of previews that wait or run. Each occupies up to 4 MiB with its body."""
     memory_bytes: int = 128 * MIB
@@ -71,6 +74,30 @@ class Limits:
     """Maximum length of the request line and headers. A bearer token takes a few thousand bytes."""
     write_high_water_bytes: int = 64 * 1024
     """Length of the encrypted answers in the write buffer at which the server stops writing."""
+    memory_bytes: int = 32 * MIB
+    """Maximum length of all incomplete requests, of the reviews that wait, and of the answers that
+    are being sent, together. If 150 clients send pods of the maximum length, the process takes
+    about 240 MB, including connections and decoding. Answers to previews take up to 32 MiB more,
+    cached images and pull secrets 32 MiB, and the worker process for previews 150 MB. The chart
+    limits the container to 512 MiB."""
+    guaranteed_body_bytes: int = 16 * 1024
+    """Number of bytes of each body that are received even if `memory_bytes` are in use. They
+    contain the uid, which an answer needs. A connection takes more memory than these bytes."""
+    max_review_bytes: int = 4 * MIB
+    """The pod of a longer review is admitted unchanged. The API server accepts objects of up to
+    3 MiB. In a review they can be longer, because Go's JSON encoder escapes some characters with
+    six bytes."""
+    max_body_bytes: int = 32 * MIB
+    """A longer body of a review is refused. An escaped object of 3 MiB has up to 18 MiB, and the
+    rest of its review may have 14 MiB."""
+    max_waiting_reviews: int = 1000
+    """Maximum number of complete reviews that wait for a look-up, or for their client to read the
+    answer. An API server has up to 600 requests in flight by default (the sum of
+    --max-requests-inflight and --max-mutating-requests-inflight)."""
+    max_queue_share: float = 0.25
+    """Maximum share of its deadline for which a review may be queued. One thread answers all
+    reviews. If the queue is longer, more reviews arrive than this thread can answer. Without the
+    limit, every answer would then be late."""
     max_pipelined_bytes: int = 64 * 1024
     """Length of the pipelined requests of a connection at which the server stops reading. API
     servers do not pipeline."""

@@ -6,29 +6,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-BUDGET_BYTES = 32 * 1024 * 1024
-"""The limit of one memory budget. Reviews and their answers have one budget, and the bodies of
-previews have another one. If 150 clients send pods of the maximum length, the process takes about
-240 MB, including connections and decoding. Answers to previews take up to 32 MiB more, cached
-images and pull secrets 32 MiB, and the worker process for previews 150 MB. The chart limits the
-container to 512 MiB."""
-
-MAX_REVIEWS_IN_FLIGHT = 1000
-"""Maximum number of complete reviews in flight: they wait for a look-up, or for their client to
-read the answer. An API server has up to 600 requests in flight by default (the sum of
---max-requests-inflight and --max-mutating-requests-inflight)."""
-
-MAX_QUEUE_SHARE = 0.25
-"""Maximum share of its deadline for which a review may be queued. One thread answers all reviews.
-If the queue is longer, more reviews arrive than this thread can answer. Without the limit, every
-answer would then be late."""
+from webhook.server.limits import DEFAULT_LIMITS
 
 
 @dataclass(slots=True)
 class MemoryBudget:
     """A count of bytes in use, with a limit. The count can exceed it; callers check `exhausted`."""
 
-    limit_bytes: int = BUDGET_BYTES
+    limit_bytes: int = DEFAULT_LIMITS.memory_bytes
     used_bytes: int = 0
 
     @property
@@ -56,8 +41,10 @@ class MemoryBudget:
 class InFlight:
     """Counts of the requests that the server has begun to process and has not answered yet."""
 
-    limit: int = MAX_REVIEWS_IN_FLIGHT
+    limit: int = DEFAULT_LIMITS.max_waiting_reviews
     """The maximum of `reviews`."""
+    max_queue_share: float = DEFAULT_LIMITS.max_queue_share
+    """The maximum share of its deadline for which a review may be queued."""
     requests: int = 0
     """All requests in progress, for the metric. A review that is answered at once is not counted,
     because nothing can read the count meanwhile."""
@@ -85,4 +72,4 @@ class InFlight:
 
     def is_overloaded(self, queued_seconds: float, deadline_seconds: float) -> bool:
         """Return whether to shed a review that was queued for a time and has a deadline."""
-        return self.reviews > self.limit or queued_seconds > deadline_seconds * MAX_QUEUE_SHARE
+        return self.reviews > self.limit or queued_seconds > deadline_seconds * self.max_queue_share

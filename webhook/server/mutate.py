@@ -20,8 +20,9 @@ from webhook.server.admission import RECEIVED_AT_KEY, ReviewHandler, ReviewTimin
 from webhook.server.admission_review import AdmissionReview
 from webhook.server.client_certs import require_client_certificate
 from webhook.server.http_answer import HttpAnswer, RefusedError, refusal, should_close
+from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
-from webhook.server.review_body import MAX_REQUEST_BYTES, ReviewBody
+from webhook.server.review_body import ReviewBody
 from webhook.server.review_request import ADMISSION_PATHS, answer_seconds, is_json
 
 _CHUNK_BYTES = 64 * 1024
@@ -33,7 +34,7 @@ _ERRORS = {
     400: "The body is no AdmissionReview with a uid.",
     403: "The client presented no certificate, and podsettle requires one.",
     408: "Not even the uid of the review was received in time.",
-    413: f"The body is longer than {MAX_REQUEST_BYTES} bytes.",
+    413: f"The body is longer than {DEFAULT_LIMITS.max_body_bytes} bytes.",
     415: "The Content-Type is not `application/json`.",
 }
 _REQUEST = {
@@ -65,7 +66,7 @@ def add_mutate_route(
     in_flight: InFlight,
     count_refused: Callable[[int], None],
     needs_certificate: bool = False,
-    goaway_chance: float = 0.0,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> None:
     """Add the route POST /mutate to an application.
 
@@ -81,11 +82,11 @@ def add_mutate_route(
         if not is_json(request.headers.raw):
             raise RefusedError(refusal(415, "send Content-Type: application/json", close=True))
         try:
-            answer = await _read_and_answer(request, handler, budget)
+            answer = await _read_and_answer(request, handler, budget, limits)
         except ClientDisconnect:
             # The server discards this response.
             return Response(status_code=400)
-        close = answer.close or should_close(goaway_chance)
+        close = answer.close or should_close(limits.goaway_chance)
         return _Response(answer._replace(close=close), budget, in_flight)
 
     async def refuse_method() -> Response:
@@ -119,7 +120,7 @@ def add_mutate_route(
 
 
 async def _read_and_answer(
-    request: Request, handler: ReviewHandler, budget: MemoryBudget
+    request: Request, handler: ReviewHandler, budget: MemoryBudget, limits: Limits
 ) -> HttpAnswer:
     """Read a review within its time limit, and return the answer to it.
 
@@ -129,7 +130,7 @@ async def _read_and_answer(
     started_at = monotonic()
     received_at: float = request.scope.get("state", {}).get(RECEIVED_AT_KEY, started_at)
     queued_seconds = started_at - received_at
-    body = ReviewBody(budget)
+    body = ReviewBody(budget, limits)
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(handler.body_timeout(deadline_seconds) - queued_seconds):

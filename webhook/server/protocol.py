@@ -78,13 +78,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from webhook.server.admission import RECEIVED_AT_KEY, ReviewHandler, ReviewTiming
+from webhook.server.admission import (
+    GUARANTEED_DECISION_BYTES,
+    RECEIVED_AT_KEY,
+    ReviewHandler,
+    ReviewTiming,
+)
 from webhook.server.client_certs import CLIENT_CERTIFICATE_KEY
 from webhook.server.drain import Drain
 from webhook.server.http_answer import JSON_TYPE, TEXT_TYPE, HttpAnswer, should_close
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
-from webhook.server.review_body import GUARANTEED_BODY_BYTES, ReviewBody
+from webhook.server.review_body import ReviewBody
 from webhook.server.review_request import ADMISSION_PATHS, answer_seconds, is_json
 
 if TYPE_CHECKING:
@@ -100,9 +105,6 @@ MAX_CACHED_HEAD_BYTES = 1024
 bytes."""
 _CACHED_HEADS = 512
 
-_MAX_IMMEDIATE_BYTES = 256 * 1024
-"""A longer review is always passed to `ReviewHandler.handle`, which checks the memory budget before
-it decodes the review."""
 _PIECE_BYTES = 64 * 1024
 """Longer answers are written in pieces, so that back-pressure applies. A longer answer in one piece
 would occupy the write buffers twice, as plain text and as encrypted data."""
@@ -228,7 +230,7 @@ class HeadParser:
         return RequestHead(
             length=length,
             is_review=True,
-            is_plain=length <= _MAX_IMMEDIATE_BYTES and not close,
+            is_plain=length <= GUARANTEED_DECISION_BYTES and not close,
             close=close,
             deadline_seconds=answer_seconds(query),
         )
@@ -620,7 +622,8 @@ class ReviewProtocol(asyncio.Protocol):
         if received_bytes > limit:
             self._refuse(400, f"The headers are longer than {limit} bytes.", _UNKNOWN_BYTES)
             return
-        if not is_complete and received_bytes > GUARANTEED_BODY_BYTES and self._budget.exhausted:
+        guaranteed_bytes = self._limits.guaranteed_body_bytes
+        if not is_complete and received_bytes > guaranteed_bytes and self._budget.exhausted:
             self._refuse(503, "Other requests occupy the memory.", _UNKNOWN_BYTES)
             return
         if is_complete and not parsed and end <= MAX_CACHED_HEAD_BYTES:
@@ -651,7 +654,7 @@ class ReviewProtocol(asyncio.Protocol):
         self._last = self._last or head.close
         self._deadline_seconds = head.deadline_seconds
         self._missing_bytes = head.length
-        self._review = ReviewBody(self._budget)
+        self._review = ReviewBody(self._budget, self._limits)
         queued_seconds = monotonic() - self._received_at
         body_seconds = self._server.handler.body_timeout(head.deadline_seconds) - queued_seconds
         self._enter(State.BODY, body_seconds)
@@ -669,7 +672,7 @@ class ReviewProtocol(asyncio.Protocol):
         if review.wants_more:
             return
         self._keep_for_later(data[len(piece) :])
-        if review.complete and review.length <= _MAX_IMMEDIATE_BYTES:
+        if review.complete and review.length <= GUARANTEED_DECISION_BYTES:
             body = review.data
             self._release_review()
             self._answer_at_once(body, self._deadline_seconds)
@@ -683,7 +686,7 @@ class ReviewProtocol(asyncio.Protocol):
             self._send_review(answer)
             return
         self._deadline_seconds = deadline_seconds
-        self._review = ReviewBody(self._budget)
+        self._review = ReviewBody(self._budget, self._limits)
         self._review.feed(body)
         self._review.finish()
         self._wait_for_answer()

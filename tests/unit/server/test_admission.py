@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
 from webhook.server.app import create_app
-from webhook.server.review_body import MAX_BODY_BYTES
+from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.review_request import answer_seconds
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
@@ -114,12 +114,12 @@ async def test_body_is_read_up_to_the_limit_only(
 ) -> None:
     body = json.dumps(review(TEKTON)).encode()
     headers = {"content-type": "application/json"}
-    padded = body + b" " * (MAX_BODY_BYTES - len(body))
+    padded = body + b" " * (DEFAULT_LIMITS.max_review_bytes - len(body))
     assert (await client.post("/mutate", content=padded, headers=headers)).status_code == 200
     longer = (await client.post("/mutate", content=padded + b" ", headers=headers)).json()
     assert longer["response"]["allowed"] is True
     assert patch_of(longer) == []
-    assert str(MAX_BODY_BYTES) in longer["response"]["warnings"][0]
+    assert str(DEFAULT_LIMITS.max_review_bytes) in longer["response"]["warnings"][0]
 
 
 async def test_body_above_the_maximum_is_answered_413(client: httpx.AsyncClient) -> None:

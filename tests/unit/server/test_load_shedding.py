@@ -25,10 +25,11 @@ from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
 from webhook.server.admission import ReviewTiming
 from webhook.server.components import Components
-from webhook.server.review_body import GUARANTEED_BODY_BYTES, MAX_BODY_BYTES, ReviewBody
+from webhook.server.limits import DEFAULT_LIMITS
+from webhook.server.review_body import ReviewBody
 
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
-LONG = json.dumps(REVIEW).encode().ljust(MAX_BODY_BYTES)
+LONG = json.dumps(REVIEW).encode().ljust(DEFAULT_LIMITS.max_review_bytes)
 WHOLE = mutate(LONG)
 MIB = 1024 * 1024
 
@@ -98,7 +99,7 @@ def test_short_review_is_answered_with_an_exhausted_budget(
     assert is_settled(server.connect())
     slow = server.connect()
     whole = mutate(REVIEW)
-    assert len(whole) < GUARANTEED_BODY_BYTES
+    assert len(whole) < DEFAULT_LIMITS.guaranteed_body_bytes
     for part in (whole[:-100], whole[-100:]):
         slow.send(part)
     assert "patch" in review_in(slow.answer())

@@ -28,7 +28,7 @@ from webhook.server.admission_review import AdmissionReview
 from webhook.server.app import create_app
 from webhook.server.client_certs import CLIENT_CERTIFICATE_KEY
 from webhook.server.components import Components
-from webhook.server.review_body import MAX_REQUEST_BYTES
+from webhook.server.limits import DEFAULT_LIMITS
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 with warnings.catch_warnings():
@@ -186,7 +186,7 @@ async def test_client_that_disconnects_is_neither_counted_nor_logged(
 async def test_body_above_the_maximum_is_refused_before_its_end(
     app: FastAPI, components: Components
 ) -> None:
-    quarter = b" " * (MAX_REQUEST_BYTES // 4)
+    quarter = b" " * (DEFAULT_LIMITS.max_body_bytes // 4)
     pieces = [piece(quarter, more_body=True)] * 4 + [piece(b" ", more_body=True)]
     start, *_ = await call(app, *pieces)
     assert start["status"] == 413

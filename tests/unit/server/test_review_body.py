@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.load_shedding import MemoryBudget
-from webhook.server.review_body import (
-    GUARANTEED_BODY_BYTES,
-    MAX_BODY_BYTES,
-    MAX_REQUEST_BYTES,
-    ReviewBody,
-)
+from webhook.server.review_body import ReviewBody
 
 
 @given(pieces=st.lists(st.binary(max_size=40), max_size=20))
@@ -61,20 +57,21 @@ def test_pieces_of_one_byte_take_little_more_memory_than_the_body() -> None:
 
 
 def test_bytes_after_the_maximum_are_counted_and_discarded() -> None:
-    budget = MemoryBudget(limit_bytes=2 * MAX_BODY_BYTES)
+    budget = MemoryBudget(limit_bytes=2 * DEFAULT_LIMITS.max_review_bytes)
     body = ReviewBody(budget)
-    for piece in (b"x" * (MAX_BODY_BYTES - 1), b"yz", b"z" * MAX_BODY_BYTES):
+    length = DEFAULT_LIMITS.max_review_bytes
+    for piece in (b"x" * (length - 1), b"yz", b"z" * length):
         body.feed(piece)
         assert body.wants_more
-    assert body.length == 2 * MAX_BODY_BYTES + 1
-    assert len(body.data) == budget.used_bytes == MAX_BODY_BYTES
+    assert body.length == 2 * DEFAULT_LIMITS.max_review_bytes + 1
+    assert len(body.data) == budget.used_bytes == DEFAULT_LIMITS.max_review_bytes
     assert body.data.endswith(b"xy")
 
 
 def test_body_longer_than_the_maximum_request_needs_no_more_bytes() -> None:
     body = ReviewBody(MemoryBudget())
-    piece = b"x" * MAX_BODY_BYTES
-    for _ in range(MAX_REQUEST_BYTES // MAX_BODY_BYTES):
+    piece = b"x" * DEFAULT_LIMITS.max_review_bytes
+    for _ in range(DEFAULT_LIMITS.max_body_bytes // DEFAULT_LIMITS.max_review_bytes):
         body.feed(piece)
     assert not body.too_long
     assert body.wants_more
@@ -85,10 +82,10 @@ def test_body_longer_than_the_maximum_request_needs_no_more_bytes() -> None:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_exhausted_budget_stops_a_body_after_the_guaranteed_bytes(others: int) -> None:
-    limit = GUARANTEED_BODY_BYTES - 1
+    limit = DEFAULT_LIMITS.guaranteed_body_bytes - 1
     budget = MemoryBudget(limit_bytes=limit, used_bytes=others * limit)
     body = ReviewBody(budget)
-    body.feed(b"x" * (GUARANTEED_BODY_BYTES - 1))
+    body.feed(b"x" * (DEFAULT_LIMITS.guaranteed_body_bytes - 1))
     assert budget.exhausted is bool(others)
     assert body.wants_more
     assert not body.over_budget
@@ -99,8 +96,8 @@ def test_exhausted_budget_stops_a_body_after_the_guaranteed_bytes(others: int) -
 
 def test_last_piece_is_accepted_even_if_it_exhausts_the_budget() -> None:
     body = ReviewBody(MemoryBudget(limit_bytes=0))
-    body.feed(b"x" * GUARANTEED_BODY_BYTES)
+    body.feed(b"x" * DEFAULT_LIMITS.guaranteed_body_bytes)
     assert body.over_budget
     body.finish()
     assert not body.over_budget
-    assert len(body.data) == GUARANTEED_BODY_BYTES
+    assert len(body.data) == DEFAULT_LIMITS.guaranteed_body_bytes

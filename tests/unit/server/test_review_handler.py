@@ -24,10 +24,10 @@ from webhook.cluster.snapshot import Snapshot
 from webhook.server.admission import ReviewHandler, ReviewTiming
 from webhook.server.drain import Drain
 from webhook.server.http_answer import HttpAnswer
-from webhook.server.limits import Limits
+from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
-from webhook.server.review_body import GUARANTEED_BODY_BYTES, ReviewBody
+from webhook.server.review_body import ReviewBody
 from webhook.server.review_log import ReviewLog
 
 QUICK = pod(containers=[container("main", "/x")], restartPolicy="Never")
@@ -184,7 +184,7 @@ def test_incomplete_review_above_the_memory_budget_is_allowed_unchanged(
     handling: Handling,
 ) -> None:
     handling.source.view = view(SLEEPING, namespaces=KNOWN)
-    body = review_of(QUICK).ljust(GUARANTEED_BODY_BYTES + 100)
+    body = review_of(QUICK).ljust(DEFAULT_LIMITS.guaranteed_body_bytes + 100)
     limit = handling.budget.limit_bytes
     handling.budget.limit_bytes = 0
     try:

@@ -16,7 +16,6 @@ from tests.support.memory_server import LOOKUP, MemoryClient, MemoryServer, post
 from webhook.server.http_answer import JSON_TYPE, HttpAnswer, refusal
 from webhook.server.limits import DEFAULT_LIMITS
 from webhook.server.protocol import MAX_CACHED_HEAD_BYTES, ServerClock, State
-from webhook.server.review_body import GUARANTEED_BODY_BYTES
 
 IDLE = DEFAULT_LIMITS.idle_timeout_seconds
 HEADER = DEFAULT_LIMITS.header_timeout_seconds
@@ -157,7 +156,7 @@ async def test_long_head_is_refused_if_the_memory_is_exhausted(
     client: MemoryClient, server: MemoryServer
 ) -> None:
     server.budget.limit_bytes = 0
-    client.send(b"GET / HTTP/1.1\r\nx: " + b"y" * (GUARANTEED_BODY_BYTES - 100))
+    client.send(b"GET / HTTP/1.1\r\nx: " + b"y" * (DEFAULT_LIMITS.guaranteed_body_bytes - 100))
     assert client.is_in(State.HEAD)
     client.send(b"y" * 200)
     ((status, _, closes),) = client.answers
