@@ -12,8 +12,12 @@ from tests.support.paths import ROOT
 
 HTTP_SERVER = ("fastapi", "prometheus_client", "starlette", "uvicorn")
 HTTP_CLIENT = ("aiohttp", "kubernetes", "requests", "urllib3")
-# Statements that put an object in the place of a package, or of a part of it.
-REPLACEMENT = re.compile(r"sys\.modules\[|sys\.modules\.setdefault|setdefault\(\"pydantic")
+# Statements that put an object in the place of a package or of a part of it, or that inherit the
+# undocumented attributes of uvicorn's protocols.
+FORBIDDEN = re.compile(
+    r"sys\.modules\[|sys\.modules\.setdefault|setdefault\(\"pydantic|"
+    r"^class .*\b(HttpToolsProtocol|H11Protocol|AutoHTTPProtocol)\b"
+)
 
 
 def loaded_by(*modules: str) -> set[str]:
@@ -47,11 +51,11 @@ def test_process_imports_no_package_that_it_does_not_use(
     assert sorted(loaded_by(*modules) & set(unused)) == []
 
 
-def test_no_module_replaces_a_package_of_another_project() -> None:
+def test_no_module_replaces_a_package_or_inherits_from_a_protocol_of_uvicorn() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in sorted((ROOT / "webhook").rglob("*.py"))
         for line in path.read_text(encoding="utf-8").splitlines()
-        if REPLACEMENT.search(line)
+        if FORBIDDEN.search(line)
     ]
     assert found == []
