@@ -111,6 +111,8 @@ would occupy the write buffers twice, as plain text and as encrypted data."""
 _UNKNOWN_BYTES = sys.maxsize
 """The length of the rest of a body whose end is not known."""
 
+_HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""Some releases of httptools accept spaces. Other servers read such names differently."""
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]+")
 _CHUNK_SIZE_BYTES = 20
@@ -210,7 +212,11 @@ class HeadParser:
         headers = dict(found.headers)
         is_chunked = b"transfer-encoding" in headers
         digits = headers.get(b"content-length", b"0").strip()
-        if names.count(b"content-length") + is_chunked > 1 or not digits.isdigit():
+        if (
+            not all(map(_HEADER_NAME.fullmatch, names))
+            or names.count(b"content-length") + is_chunked > 1
+            or not digits.isdigit()
+        ):
             return _INVALID_HEAD
         length = int(digits)
         if self._is_upgrade or b"upgrade" in headers:

@@ -109,6 +109,7 @@ def test_other_valid_heads_are_delegated(was: bytes, is_: bytes) -> None:
         (b"Content-Length: 12", b"Content-Length: 99999999999999999999999"),
         (b"Host: x", b"Ho st: x"),
         (b"Host: x", b"Host : x"),
+        (b"Host: x", b"Content-Length : 12"),
         (b"Host: x", b"Host: x\x00"),
         (b"Host: x", b"Host: x\rX: y"),
         (b"\r\n\r\n", b"\r\n"),
@@ -160,7 +161,7 @@ def test_head_in_pieces_is_parsed_like_a_whole_head(head: bytes, cuts: list[int]
 
 
 def test_malformed_head_is_found_before_its_end() -> None:
-    for beginning in (b"\x16\x03\x01", b"GET / HTTP/1.1\n", b"GET / HTTP/1.1\r\nHo st"):
+    for beginning in (b"\x16\x03\x01", b"GET / HTTP/1.1\n", b"GET / HTTX"):
         parser = HeadParser()
         parser.feed(beginning)
         found = parser.head()
