@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from webhook.server.admission import RECEIVED_AT_KEY, ReviewHandler, ReviewTiming
 from webhook.server.admission_review import AdmissionReview
 from webhook.server.client_certs import require_client_certificate
-from webhook.server.http_answer import HttpAnswer, RefusedError, refusal, should_close
+from webhook.server.http_answer import HttpAnswer, RefusedError, refusal
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.review_body import ReviewBody
@@ -86,8 +86,7 @@ def add_mutate_route(
         except ClientDisconnect:
             # The server discards this response.
             return Response(status_code=400)
-        close = answer.close or should_close(limits.goaway_chance)
-        return _Response(answer._replace(close=close), budget, in_flight)
+        return _Response(answer, budget, in_flight)
 
     async def refuse_method() -> Response:
         raise RefusedError(refusal(405, "POST an AdmissionReview here", close=True))

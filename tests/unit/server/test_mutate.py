@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -20,7 +21,7 @@ from starlette.types import Message
 
 from tests.support.http_client import mutate as request_bytes
 from tests.support.reviews import PODS, load_pod, patch_of, review
-from tests.support.server_fixtures import SETTINGS, make_app, make_components
+from tests.support.server_fixtures import SETTINGS, STEADY, make_app, make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.handler import admit
@@ -155,6 +156,8 @@ async def call(
     waiting, sent = list(received), []
 
     async def receive() -> Message:
+        if not waiting:
+            await asyncio.Event().wait()
         return waiting.pop(0)
 
     async def send(message: Message) -> None:
@@ -181,6 +184,38 @@ async def test_client_that_disconnects_is_neither_counted_nor_logged(
         metrics = (await client.get("/metrics")).text
     assert "podsettle_requests_refused_total{" not in metrics
     assert 'podsettle_reviews_total{result="unchanged"} 0.0' in metrics
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({"max_review_bytes": 5000}, " bytes, and podsettle reads up to 5000"),
+        ({"memory_bytes": 2500, "guaranteed_body_bytes": 2000}, "Overloaded: other reviews"),
+        ({"max_waiting_reviews": -1}, "Overloaded: 0 reviews are under way"),
+        ({"max_queue_share": 0.0}, "Overloaded: 0 reviews are under way"),
+        ({"body_timeout_seconds": 0.01}, "DeadlineExceeded: only 3000 bytes"),
+    ],
+    ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
+)
+async def test_limits_of_a_review_can_be_set(
+    source: ManifestsSource, limits: dict[str, Any], text: str
+) -> None:
+    app = make_app(source, limits=replace(STEADY, **limits))
+    body = json.dumps(review(TEKTON)).encode()
+    assert 6000 < len(body) < 16_000
+    pieces = [piece(body[:3000], more_body=True)]
+    if "body_timeout_seconds" not in limits:
+        pieces.append(piece(body[3000:]))
+    _, answer = await call(app, *pieces)
+    response = json.loads(answer["body"])["response"]
+    assert "patch" not in response
+    assert text in response["warnings"][0]
+
+
+async def test_length_of_a_body_can_be_limited(source: ManifestsSource) -> None:
+    app = make_app(source, limits=replace(STEADY, max_body_bytes=5000))
+    start, answer = await call(app, piece(b" " * 5001, more_body=True))
+    assert (start["status"], answer["body"]) == (413, b"the body is longer than 5000 bytes\n")
 
 
 async def test_body_above_the_maximum_is_refused_before_its_end(
