@@ -539,7 +539,9 @@ class ReviewProtocol(asyncio.Protocol):
         """Close the connection when no request is in progress. uvicorn calls this at its exit."""
         self._last = True
         if self.state is State.IDLE:
-            self._close(self._limits.close_timeout_seconds)
+            # If the event loop was busy until now, a review may wait in the socket. The loop reads
+            # it before this time limit.
+            self._enter(State.IDLE, 0.0)
 
     def _on_timeout(self) -> None:
         """Do what the table of the module says for the time limit of the state."""
@@ -553,7 +555,7 @@ class ReviewProtocol(asyncio.Protocol):
             # Reviews do not restart the idle timeout, because that takes longer than to find them.
             idle_until = self._received_at + self._limits.idle_timeout_seconds
             remaining_seconds = idle_until - monotonic()
-            if self.state is State.IDLE and remaining_seconds > 0:
+            if self.state is State.IDLE and remaining_seconds > 0 and not self._last:
                 self._enter(State.IDLE, remaining_seconds)
             else:
                 self._close(self._limits.close_timeout_seconds)

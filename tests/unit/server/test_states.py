@@ -705,12 +705,29 @@ async def test_shutdown_closes_an_idle_connection_and_aborts_it_if_the_client_st
 ) -> None:
     client.send(REVIEW)
     client.protocol.shutdown()
+    server.loop.expire(0)
     assert client.transport.closed
     assert server.loop.timers == [CLOSE]
     server.loop.expire(CLOSE)
     assert client.transport.aborted
     await server.run()
     server.check_released()
+
+
+@pytest.mark.parametrize("request_", [REVIEW, post(LOOKUP)], ids=["review", "look-up"])
+async def test_review_that_waits_in_the_socket_at_the_shutdown_is_answered(
+    client: MemoryClient, server: MemoryServer, request_: bytes
+) -> None:
+    client.send(REVIEW)
+    assert client.answers
+    client.protocol.shutdown()
+    assert not client.transport.closed
+    client.send(request_)
+    server.handler.found.set()
+    await server.run()
+    ((status, _, closes),) = client.answers
+    assert (status, closes) == (200, True)
+    assert client.transport.closed
 
 
 async def test_answers_during_the_drain_close_their_connections(server: MemoryServer) -> None:
