@@ -865,7 +865,15 @@ class ReviewProtocol(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _discard(self, data: bytes) -> bytes:
-        """Discard the part of the data that belongs to the current request's body."""
+        """Discard the part of the data that belongs to the current request's body. Return the rest.
+
+        A chunked body is delegated. No request follows it, so the rest is discarded, too.
+        """
+        if self._chunks is not None:
+            self._chunks.take(data)
+            if self._chunks.complete:
+                self._missing_bytes = 0
+            return b""
         count = min(self._missing_bytes, len(data))
         self._missing_bytes -= count
         return data[count:]

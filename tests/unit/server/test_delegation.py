@@ -122,15 +122,19 @@ async def test_early_answer_is_readable_while_the_client_still_sends(
     server.check_released()
 
 
-async def test_rest_of_an_answered_chunked_body_is_discarded_until_the_timeout(
-    client: MemoryClient, server: MemoryServer
+@pytest.mark.parametrize("is_complete", [False, True])
+async def test_rest_of_an_answered_chunked_body_is_discarded_until_its_end_or_the_timeout(
+    client: MemoryClient, server: MemoryServer, is_complete: bool
 ) -> None:
     server.app.reads_body = False
     client.send(CHUNKED[:-20])
     await server.run()
+    client.send(CHUNKED[-20:-1])
     assert client.is_in(State.DISCARDING)
-    client.send(CHUNKED[-20:] + LIVEZ)
-    server.loop.expire(DRAIN_BODY)
+    if is_complete:
+        client.send(CHUNKED[-1:] + LIVEZ)
+    else:
+        server.loop.expire(DRAIN_BODY)
     assert client.transport.closed
     assert len(client.answers) == 1
 
