@@ -32,7 +32,8 @@ when its head is complete. Empty lines before a head are ignored.
 |---------------------------------------------------------------------------|-------------------|
 | longer than the limit                                                     | 400, discard      |
 | refused by httptools; a line feed without a carriage return; two          | 400, close        |
-| Content-Lengths, or one with a Transfer-Encoding                          |                   |
+| Content-Lengths, or one with a Transfer-Encoding; neither HTTP/1.0 nor    |                   |
+| HTTP/1.1                                                                  |                   |
 | an Upgrade header, or CONNECT (uvicorn would ignore the body, or parse it | 400, discard body |
 | as the next request: request smuggling)                                   |                   |
 | POST of JSON to /mutate in origin-form, HTTP/1.1, Content-Length of at    | review: exactly   |
@@ -119,6 +120,9 @@ _CHUNK_SIZE_BYTES = 20
 """Maximum number of characters that are kept of the line with the size of a chunk. The parser
 refuses a size of more than 16 digits."""
 
+_HTTP_VERSIONS = ("1.0", "1.1")
+"""httptools accepts HTTP/0.9 and HTTP/2.0, too. With them, `Connection: keep-alive` overrides the
+`Connection: close` that is inserted into delegated requests."""
 _INVALID_ERROR = "Invalid HTTP request received."
 """uvicorn answers an invalid request with the same text."""
 _UPGRADE_ERROR = "This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."
@@ -208,6 +212,8 @@ class HeadParser:
             return _INVALID_HEAD
         if not found.complete:
             return None
+        if parser.get_http_version() not in _HTTP_VERSIONS:
+            return _INVALID_HEAD
         names = [name for name, _ in found.headers]
         headers = dict(found.headers)
         is_chunked = b"transfer-encoding" in headers
