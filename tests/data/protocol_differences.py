@@ -1,0 +1,130 @@
+"""The requests to which the protocol and stock uvicorn give different answers.
+
+A class is recognised by the request alone, and says exactly what the protocol answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httptools
+
+from tests.support.raw_answers import Answer
+from tests.support.raw_requests import (
+    first_request,
+    has_bare_line_feed,
+    head_length,
+    is_plain_review,
+    read_head,
+)
+from webhook.server.limits import DEFAULT_LIMITS
+
+MAX_HEAD_BYTES = DEFAULT_LIMITS.max_header_bytes
+LONG_HEAD = "long head"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Requests to which the protocol gives another answer than stock uvicorn."""
+
+    name: str
+    reason: str
+    applies: Callable[[bytes], bool]
+    """Whether the first request of these bytes belongs to this class."""
+    answer: Callable[[Answer | None], Answer | None] = lambda answer: answer
+    """Returns the answer of the protocol for the answer of stock uvicorn."""
+    first_only: bool = False
+    """Whether the answer is the one that stock uvicorn gives to the first request alone."""
+
+
+def _invalid(message: str) -> Callable[[Answer | None], Answer]:
+    return lambda _answer: Answer(400, "text/plain; charset=utf-8", message.encode(), closes=True)
+
+
+def _is_valid(data: bytes) -> bool:
+    """Return whether uvicorn's parser accepts the data. It need not be complete."""
+    try:
+        httptools.HttpRequestParser(object()).feed_data(data)
+    except httptools.HttpParserUpgrade:
+        return True
+    except httptools.HttpParserError:
+        return False
+    return True
+
+
+def _is_broken_behind_the_first(data: bytes) -> bool:
+    first = first_request(data)
+    return first is not None and not _is_valid(data[first.length :])
+
+
+def _has_trailers(data: bytes) -> bool:
+    first = first_request(data)
+    return first is not None and first.trailers not in (b"", b"\r\n")
+
+
+def _upgrades(data: bytes) -> bool:
+    head = read_head(data)
+    return (
+        head is not None
+        and (head.method == b"CONNECT" or head.values(b"upgrade") != [])
+        and _is_valid(data.lstrip(b"\r\n")[: head.length])
+    )
+
+
+def _has_other_version(data: bytes) -> bool:
+    head = read_head(data)
+    return (
+        head is not None
+        and head.version not in (b"1.0", b"1.1")
+        and _is_valid(data.lstrip(b"\r\n")[: head.length])
+    )
+
+
+DIFFERENCES = (
+    Difference(
+        "bytes behind a request",
+        "uvicorn parses all received bytes before it answers, so it answers 400 to a valid request "
+        "because of an error behind it",
+        _is_broken_behind_the_first,
+        first_only=True,
+    ),
+    Difference(
+        "trailers",
+        "the protocol discards the trailer section, because uvicorn stores it without a limit, and "
+        "does not wait for its end",
+        _has_trailers,
+        first_only=True,
+    ),
+    Difference(
+        "delegated request",
+        "a delegated connection serves one request",
+        lambda data: not is_plain_review(data, MAX_HEAD_BYTES),
+        lambda answer: answer and answer._replace(closes=True),
+    ),
+    Difference(
+        "upgrade",
+        "uvicorn ignores the header, or treats the body as another protocol",
+        _upgrades,
+        _invalid("This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."),
+    ),
+    Difference(
+        "other HTTP version",
+        "the parser accepts HTTP/0.9 and HTTP/2.0, and lets them keep the connection open in spite "
+        "of `Connection: close`",
+        _has_other_version,
+        _invalid("Invalid HTTP request received."),
+    ),
+    Difference(
+        "bare line feed",
+        "another server may find the end of the line or head elsewhere",
+        has_bare_line_feed,
+        _invalid("Invalid HTTP request received."),
+    ),
+    Difference(
+        LONG_HEAD,
+        "uvicorn has no limit",
+        lambda data: head_length(data) > MAX_HEAD_BYTES,
+        _invalid(f"The headers are longer than {MAX_HEAD_BYTES} bytes."),
+    ),
+)
