@@ -1,1 +1,1 @@
-"""The HTTP server: FastAPI routes, and the fast path of /mutate."""
+"""The HTTP server: its protocol, its FastAPI routes and its limits."""

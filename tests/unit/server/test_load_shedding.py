@@ -219,43 +219,6 @@ def test_bodies_of_previews_have_a_budget_of_their_own(
     await_that(lambda: components.preview_budget.used_bytes == 0, "the bytes are returned")
 
 
-# Size
-
-
-def chunked(body: bytes) -> bytes:
-    """Return a request that the protocol delegates to the route."""
-    head = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    return head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-
-
-@pytest.mark.parametrize("request_of", [mutate, chunked], ids=["protocol", "route"])
-def test_limits_on_the_size_of_a_review_are_those_of_the_server(
-    serve: Serve, request_of: Callable[[bytes], bytes]
-) -> None:
-    body = json.dumps(REVIEW).encode().ljust(300_000)
-    server = serve(max_review_bytes=len(body), max_body_bytes=len(body) + 1)
-
-    def client_after(extra_bytes: int) -> Client:
-        client = server.connect()
-        client.send(request_of(body + b" " * extra_bytes))
-        return client
-
-    assert "patch" in review_in(client_after(0).answer())
-    assert f"podsettle reads up to {len(body)}" in warning(client_after(1))
-    assert client_after(2).answer().status == 413
-
-
-def test_limits_of_memory_and_queue_are_those_of_the_server(serve: Serve) -> None:
-    server = serve(memory_bytes=1, max_waiting_reviews=2, max_queue_share=0.5)
-    components = server.components
-    assert components.review_budget.limit_bytes == 1
-    assert components.in_flight.is_overloaded(0.6, 1.0)
-    assert not components.in_flight.is_overloaded(0.4, 1.0)
-    components.in_flight.reviews = 3
-    assert components.in_flight.is_overloaded(0.0, 1.0)
-    components.in_flight.reviews = 0
-
-
 # Time
 
 
