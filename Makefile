@@ -70,8 +70,8 @@ test: kube containerd linger ## Install and build everything that the tests need
 VERSION_TESTS := tests/unit/core tests/unit/tls tests/unit/images tests/unit/test_tls_verification.py \
   tests/unit/cluster/test_client.py $(patsubst %,tests/unit/server/test_%.py, \
     protocol framing states delegation incomplete_requests slow_path pipelining admission mutate \
-    connections client_certs uvicorn_contract) \
-  tests/integration/core tests/integration/images tests/integration/cli \
+    connections handshakes drain client_certs uvicorn_contract) \
+  tests/integration/core tests/integration/images tests/integration/cli tests/integration/server/test_run.py \
   tests/e2e/test_node_config.py tests/e2e/test_certificate_manifests.py
 
 # The path of a Python of version $(1), from PATH or from pyenv, or nothing. Each candidate is started,

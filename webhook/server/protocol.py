@@ -55,7 +55,8 @@ This is all that is used of uvicorn beyond its settings. test_uvicorn_contract.p
 - `server_state.connections` is a set. At exit, uvicorn calls `shutdown()` of each member, and waits
   until the set is empty.
 - `server_state.tasks` is a set. At exit, uvicorn waits for its tasks.
-- `Server.serve`, `Server.should_exit`, `Server.force_exit` (in `run`).
+- `Server.serve`, `Server.should_exit`, `Server.force_exit` (in `run`). Before `serve` first waits,
+  it sets its signal handlers, which those of `run` then replace.
 
 Long because an auditor reads what decides about a connection's bytes and time in one place.
 """

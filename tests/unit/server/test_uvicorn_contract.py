@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -155,6 +156,24 @@ async def test_forced_exit_waits_for_nothing() -> None:
         async with asyncio.timeout(30):
             await found.running
         connection.transport.abort()
+
+
+async def test_signal_handlers_are_set_before_serve_first_waits() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(lifespan_app, log_config=None, ws="none"))
+    first: list[object] = []
+
+    async def observe() -> None:
+        first.append(signal.getsignal(signal.SIGTERM))
+        server.should_exit = True
+
+    task = asyncio.create_task(observe())
+    async with asyncio.timeout(30):
+        await server.serve(sockets=[listener])
+        await task
+    assert first == [server.handle_exit]
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 # The inner protocol
