@@ -1,4 +1,7 @@
-"""The states of a connection: what each event does, which timer runs, and what memory is held."""
+"""The states of a connection: what each event does, which timer runs, and what memory is held.
+
+Long because it follows the table of states in `webhook.server.protocol`, row by row.
+"""
 
 from __future__ import annotations
 
