@@ -25,7 +25,6 @@ from tests.support.server_fixtures import SETTINGS, STEADY, make_app, make_compo
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.handler import admit
-from webhook.server.admission_review import AdmissionReview
 from webhook.server.app import create_app
 from webhook.server.client_certs import CLIENT_CERTIFICATE_KEY
 from webhook.server.components import Components
@@ -275,29 +274,3 @@ async def test_client_certificate_in_the_state_is_required_if_configured(
         assert (b"content-type", b"text/plain; charset=utf-8") in start["headers"]
     start, _ = await call(app, body, state={CLIENT_CERTIFICATE_KEY: {"subject": ()}})
     assert start["status"] == 200
-
-
-def test_openapi_document_describes_requests_and_answers(app: FastAPI) -> None:
-    document = app.openapi()
-    operation = document["paths"]["/mutate"]["post"]
-    schema = {"$ref": "#/components/schemas/AdmissionReview"}
-    assert operation["requestBody"]["content"]["application/json"]["schema"] == schema
-    assert operation["responses"]["200"]["content"]["application/json"]["schema"] == schema
-    assert set(operation["responses"]) == {"200", "400", "403", "408", "413", "415"}
-    assert set(document["paths"]["/mutate"]) == {"post"}
-    assert "/mutate/" not in document["paths"]
-    defined = document["components"]["schemas"]
-    assert set(defined["AdmissionReview"]["required"]) == {"apiVersion", "kind"}
-    assert {"AdmissionRequest", "AdmissionResponse"} <= set(defined)
-
-
-@pytest.mark.parametrize("path", PODS, ids=lambda path: path.stem)
-async def test_documented_schema_contains_every_member_of_an_answer(
-    app: FastAPI, path: Any
-) -> None:
-    document = review(load_pod(path))
-    AdmissionReview.model_validate(document)
-    _, answer = await call(app, piece(json.dumps(document).encode()))
-    answered = json.loads(answer["body"])
-    validated = AdmissionReview.model_validate(answered)
-    assert validated.model_dump(by_alias=True, exclude_none=True) == answered
