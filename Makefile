@@ -69,7 +69,7 @@ test: kube containerd linger ## Install and build everything that the tests need
 # The tests of code that another version of Python or of a package could break. They need no system packages.
 VERSION_TESTS := tests/unit/core tests/unit/tls tests/unit/images tests/unit/test_tls_verification.py \
   tests/unit/cluster/test_client.py $(patsubst %,tests/unit/server/test_%.py, \
-    protocol framing states delegation incomplete_requests slow_path pipelining admission mutate \
+    protocol framing states delegation incomplete_requests delegated_and_waiting pipelining admission mutate \
     connections handshakes drain client_certs uvicorn_contract) \
   tests/integration/core tests/integration/images tests/integration/cli tests/integration/server/test_run.py \
   tests/e2e/test_node_config.py tests/e2e/test_certificate_manifests.py
