@@ -1,4 +1,4 @@
-"""A server in this process whose connections and slow path a test observes."""
+"""A server in this process whose connections and delegated reviews a test observes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHOLE = mutate(REVIEW)
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-class SlowPath:
+class DelegatedReviews:
     """An application, and the number of requests that are delegated to its route /mutate."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -42,14 +42,14 @@ class Served:
 
     source: Any
     server: InProcess
-    slow_path: SlowPath
+    delegated: DelegatedReviews
 
     def connect(self) -> Client:
         return self.server.connect()
 
     @property
     def reviews(self) -> int:
-        """Number of reviews, on both paths."""
+        """Return the number of reviews, delegated ones included."""
         return self.server.drain.reviews
 
     @property

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from tests.support.http_client import InProcess, in_process
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, start_server
-from tests.support.protocol_server import Served, SlowPath, Start
+from tests.support.protocol_server import DelegatedReviews, Served, Start
 from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
@@ -96,9 +96,9 @@ def start(source: ManifestsSource) -> Iterator[Start]:
 
         def start(served: Any = source, **limits: Any) -> Served:
             components = make_components(served, limits=replace(STEADY, **limits))
-            slow_path = SlowPath(create_app(components))
-            server = stack.enter_context(in_process(components, app=slow_path))
-            return Served(served, server, slow_path)
+            delegated = DelegatedReviews(create_app(components))
+            server = stack.enter_context(in_process(components, app=delegated))
+            return Served(served, server, delegated)
 
         yield start
 

@@ -56,7 +56,7 @@ def test_other_requests_are_answered_by_the_application(
         assert refused == {f'podsettle_requests_refused_total{{status="{status}"}}': 1}
 
 
-def test_chunked_body_takes_the_slow_path(served: Served) -> None:
+def test_review_with_a_chunked_body_is_delegated(served: Served) -> None:
     client = served.connect()
     body = json.dumps(REVIEW).encode()
     head = (
@@ -69,17 +69,17 @@ def test_chunked_body_takes_the_slow_path(served: Served) -> None:
     assert "patch" in review_in(answer)
     assert answer.getheader("connection") == "close"
     assert client.is_closed()
-    assert served.slow_path.requests == 1
+    assert served.delegated.requests == 1
 
 
-def test_headers_in_pieces_do_not_take_the_slow_path(served: Served) -> None:
+def test_review_with_headers_in_pieces_is_not_delegated(served: Served) -> None:
     client = served.connect()
     client.send(WHOLE[:20])
     served.await_state(State.HEAD)
     client.send(WHOLE[20:])
     assert "patch" in review_in(client.answer())
     assert is_settled(client)
-    assert served.slow_path.requests == 0
+    assert served.delegated.requests == 0
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
@@ -120,11 +120,11 @@ def test_unknown_namespace_is_looked_up_by_the_protocol(
     client.send(WHOLE)
     assert "patch" in review_in(client.answer())
     assert young.fetched == [SETTLED["metadata"]["namespace"]]
-    assert (served.slow_path.requests, served.reviews) == (0, 1)
+    assert (served.delegated.requests, served.reviews) == (0, 1)
     assert served.metrics()['podsettle_reviews_total{result="patched"}'] == 1
     assert served.metrics()['podsettle_reviews_total{result="unchanged"}'] == 0
     assert is_settled(client)
-    assert served.slow_path.requests == 0
+    assert served.delegated.requests == 0
 
 
 def test_reviews_that_need_image_look_ups_are_not_answered_at_once(tmp_path: Path) -> None:

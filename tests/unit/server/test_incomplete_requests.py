@@ -17,7 +17,7 @@ def test_review_in_two_pieces_is_answered_by_the_protocol(served: Served, length
     client = served.connect()
     served.send_in_two(client, mutate(review(pod(container("a", "x" * length)))))
     assert "auditAnnotations" in review_in(client.answer())
-    assert served.slow_path.requests == 0
+    assert served.delegated.requests == 0
     assert served.reviews == 1
     assert served.server.components.in_flight.requests == 0
 

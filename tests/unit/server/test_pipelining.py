@@ -41,7 +41,7 @@ def test_rest_of_a_review_after_an_early_answer_is_not_a_request(served: Served)
     client.send(review_with_uid(1))
     assert uid_in(client.answer()) == "1"
     assert served.reviews == 2
-    assert served.slow_path.requests == 0
+    assert served.delegated.requests == 0
 
 
 def test_header_value_that_looks_like_a_review_is_not_a_request(served: Served) -> None:
@@ -59,7 +59,7 @@ def test_pipelined_reviews_are_answered_in_order(served: Served) -> None:
     for _ in range(2):
         client.send(b"".join(map(review_with_uid, range(4))))
         assert [uid_in(client.answer()) for _ in range(4)] == ["0", "1", "2", "3"]
-    assert served.slow_path.requests == 0
+    assert served.delegated.requests == 0
 
 
 def test_pipelined_reviews_wait_for_a_look_up_of_the_first(

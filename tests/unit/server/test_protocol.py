@@ -44,10 +44,10 @@ def test_both_paths_give_the_same_answer(served: Served, path: Path) -> None:
     whole = client.answer()
     served.send_in_two(client, request)
     parted = client.answer()
-    assert served.slow_path.requests == 0
+    assert served.delegated.requests == 0
     send_chunked(client, request)
     routed = client.answer()
-    assert served.slow_path.requests == 1
+    assert served.delegated.requests == 1
     assert review_in(whole)
     for other in (parted, routed):
         assert whole.body == other.body  # type: ignore[attr-defined]
@@ -90,9 +90,9 @@ def test_both_paths_count_and_log_the_same(
     timed = "podsettle_review_duration_seconds_count"
     at_once = grown(Client.send)
     in_pieces = grown(served.send_in_two)
-    assert served.slow_path.requests == 0
+    assert served.delegated.requests == 0
     by_route = grown(send_chunked)
-    assert served.slow_path.requests == len(requests)
+    assert served.delegated.requests == len(requests)
     assert at_once == in_pieces == by_route
     assert at_once["timed"] == 2
     assert at_once['podsettle_reviews_total{result="patched"}'] == 1
@@ -114,7 +114,7 @@ def test_whole_review_is_answered(served: Served, target: str, routed: bool) -> 
         client = served.connect()
         client.send(WHOLE.replace(b"/mutate", target.encode(), 1))
         assert "patch" in review_in(client.answer())
-    assert served.slow_path.requests == (2 if routed else 0)
+    assert served.delegated.requests == (2 if routed else 0)
     assert served.reviews == 2
 
 
@@ -126,7 +126,7 @@ def test_body_without_a_review_is_answered_400_and_keeps_the_connection(served: 
         assert answer.status == 400
         assert answer.getheader("content-type") == "text/plain; charset=utf-8"
         assert answer.getheader("connection") is None
-    assert served.slow_path.requests == 0
+    assert served.delegated.requests == 0
 
 
 def test_review_with_an_internal_error_is_answered(
@@ -136,7 +136,7 @@ def test_review_with_an_internal_error_is_answered(
     client = served.connect()
     client.send(mutate(review(POD)))
     assert "InternalError" in review_in(client.answer())["warnings"][0]
-    assert served.slow_path.requests == 0
+    assert served.delegated.requests == 0
     assert [record.levelname for record in caplog.records].count("ERROR") == 1
     assert served.metrics()['podsettle_outcomes_total{reason="InternalError",remedy=""}'] == 1
 
