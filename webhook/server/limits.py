@@ -106,6 +106,9 @@ class Limits:
     so that a client with many connections cannot lock out the API server. An API server keeps up to
     25 idle connections. The number exceeds that of reviews in flight and of delegated bodies,
     whose connections are not closed for others."""
+    max_closing: int = 200
+    """Maximum number of connections that the server has closed and the client has not. Above it,
+    the oldest one is aborted. They do not count as connections."""
     max_delegated: int = 100
     """Maximum number of requests with a body to any other path than /mutate, and of requests to
     /mutate with a chunked body. Probes and scrapes have no body."""

@@ -110,6 +110,9 @@ _CACHED_HEADS = 512
 _PIECE_BYTES = 64 * 1024
 """Longer answers are written in pieces, so that back-pressure applies. A longer answer in one piece
 would occupy the write buffers twice, as plain text and as encrypted data."""
+_PAUSED_BYTES = 512 * 1024
+"""What uvloop may have received of a connection whose reading is paused. It does not pause reading
+from the socket before it has 256 KiB."""
 _UNKNOWN_BYTES = sys.maxsize
 """The length of the rest of a body whose end is not known."""
 
@@ -389,6 +392,8 @@ class ReviewServer:
     clock: ServerClock = field(default_factory=ServerClock)
     connections: OrderedDict[ReviewProtocol, None] = field(default_factory=OrderedDict)
     """The open connections, ordered by the time of their last answer."""
+    closing: OrderedDict[ReviewProtocol, None] = field(default_factory=OrderedDict)
+    """The connections that the server has closed and the client has not, the oldest one first."""
     delegated: set[ReviewProtocol] = field(default_factory=set)
     """The connections whose delegated request has a body."""
 
@@ -525,11 +530,14 @@ class ReviewProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel all timers and the task, and free all memory."""
-        self._read_paused = False
+        if self._read_paused:
+            self._read_paused = False
+            self._budget.used_bytes -= _PAUSED_BYTES
         self._enter(State.CLOSING)
         self._cancel_write_timer()
         self._server_state.connections.discard(self)
         self._connections.pop(self, None)
+        self._server.closing.pop(self, None)
         self._server.delegated.discard(self)
         self._drop_buffer()
         self._release_answer()
@@ -581,6 +589,7 @@ class ReviewProtocol(asyncio.Protocol):
         self._timer = None if seconds is None else self._loop.call_later(seconds, self._on_timeout)
         if self._read_paused and state not in _BUFFERING:
             self._read_paused = False
+            self._budget.used_bytes -= _PAUSED_BYTES
             self._transport.resume_reading()
 
     def _continue(self) -> None:
@@ -603,6 +612,10 @@ class ReviewProtocol(asyncio.Protocol):
         self._connections.pop(self, None)
         self._drop_buffer()
         self._enter(State.CLOSING, seconds)
+        closing = self._server.closing
+        closing[self] = None
+        if len(closing) > self._limits.max_closing:
+            closing.popitem(last=False)[0]._transport.abort()
         self._transport.close()
 
     def _close_oldest(self) -> None:
@@ -869,6 +882,7 @@ class ReviewProtocol(asyncio.Protocol):
         self._keep(data)
         if len(self._buffer) > self._limits.max_pipelined_bytes and not self._read_paused:
             self._read_paused = True
+            self._budget.used_bytes += _PAUSED_BYTES
             self._transport.pause_reading()
 
     def _discard(self, data: bytes) -> bytes:

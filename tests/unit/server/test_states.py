@@ -377,10 +377,12 @@ async def test_reading_pauses_while_too_many_pipelined_bytes_wait(
     assert client.transport.reading
     client.send(REVIEW)
     assert not client.transport.reading
-    assert server.budget.used_bytes == len(LOOKUP + REVIEW) + PIPELINED
+    # What the transport may hold while reading is paused counts as well.
+    assert server.budget.used_bytes == len(LOOKUP + REVIEW) + PIPELINED + 512 * 1024
     server.handler.found.set()
     await server.run()
     assert client.transport.reading
+    assert server.budget.used_bytes == 0
     assert client.answers == [(200, b"echo:" + LOOKUP, False), ECHO]
     await lose(client, server)
 
@@ -803,6 +805,27 @@ async def test_slow_clients_do_not_lock_out_a_new_one(state: State) -> None:
     new.send(REVIEW)
     assert new.answers == [ECHO]
     assert [client.transport.closed for client in slow] == [True, False]
+
+
+async def test_oldest_closing_connection_is_aborted_if_there_are_too_many() -> None:
+    server = MemoryServer(max_closing=2)
+    clients = [server.connect() for _ in range(4)]
+    for client in clients[:3]:
+        client.send(post(b"review", "Connection: close"))
+        assert client.is_in(State.CLOSING)
+    assert [client.transport.aborted for client in clients] == [True, False, False, False]
+    clients[1].lose()
+    clients[3].send(post(b"review", "Connection: close"))
+    assert not clients[2].transport.aborted
+
+
+async def test_bytes_of_a_paused_connection_are_returned_when_it_is_lost(
+    client: MemoryClient, server: MemoryServer
+) -> None:
+    client.send(post(LOOKUP) + REVIEW + b"\r\n" * (PIPELINED // 2))
+    assert not client.transport.reading
+    await lose(client, server)
+    assert server.budget.used_bytes == 0
 
 
 async def test_connection_whose_review_waits_is_not_closed_for_others() -> None:
