@@ -80,6 +80,11 @@ ROWS = (
         "the connection of the oldest one is closed",
     ),
     Row("the length of the headers", "{max_header_bytes}", "400, and the connection is closed"),
+    Row(
+        "the number of headers, except for plain reviews",
+        "{max_headers}",
+        "400, and the connection is closed",
+    ),
     Row("receiving the headers", "{header_timeout_seconds}", "the connection is closed"),
     Row(
         "a request with `Upgrade`, or a `CONNECT`",
@@ -115,6 +120,11 @@ ROWS = (
         "connections",
         "{max_connections}",
         "the connection whose last answer is the oldest is closed",
+    ),
+    Row(
+        "connections that podsettle has closed and the client has not",
+        "{max_closing}",
+        "the oldest of them is aborted",
     ),
     Row(
         "a request to another path than `/mutate`",

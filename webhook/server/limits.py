@@ -72,6 +72,9 @@ class Limits:
     20 s in the queue, 20 s for the start of its worker, 10 s of work, and then it is sent."""
     max_header_bytes: int = 64 * 1024
     """Maximum length of the request line and headers. A bearer token takes a few thousand bytes."""
+    max_headers: int = 1000
+    """Maximum number of headers of a request that is delegated to uvicorn. uvicorn keeps objects
+    of a hundred bytes for each of them, even if the header is shorter."""
     write_high_water_bytes: int = 64 * 1024
     """Length of the encrypted answers in the write buffer at which the server stops writing."""
     memory_bytes: int = 32 * MIB
@@ -101,11 +104,11 @@ class Limits:
     max_pipelined_bytes: int = 64 * 1024
     """Length of the pipelined requests of a connection at which the server stops reading. API
     servers do not pipeline."""
-    max_connections: int = 2000
+    max_connections: int = 1000
     """Maximum number of connections. Above it, the one whose last answer is the oldest is closed,
     so that a client with many connections cannot lock out the API server. An API server keeps up to
-    25 idle connections. The number exceeds that of reviews in flight and of delegated bodies,
-    whose connections are not closed for others."""
+    25 idle connections, and has up to 200 mutating requests in flight by default. An idle
+    connection takes 50 to 200 KiB, depending on how much it once received at a time."""
     max_closing: int = 200
     """Maximum number of connections that the server has closed and the client has not. Above it,
     the oldest one is aborted. They do not count as connections."""

@@ -30,7 +30,7 @@ when its head is complete. Empty lines before a head are ignored.
 
 | head                                                                      | action            |
 |---------------------------------------------------------------------------|-------------------|
-| longer than the limit                                                     | 400, discard      |
+| longer than the limit, or more headers in a delegated request             | 400, discard      |
 | refused by httptools; a line feed without a carriage return; two          | 400, close        |
 | Content-Lengths, or one with a Transfer-Encoding; neither HTTP/1.0 nor    |                   |
 | HTTP/1.1                                                                  |                   |
@@ -116,6 +116,9 @@ from the socket before it has 256 KiB."""
 _UNKNOWN_BYTES = sys.maxsize
 """The length of the rest of a body whose end is not known."""
 
+_DECIDING_HEADERS = frozenset(
+    {b"content-length", b"content-type", b"expect", b"transfer-encoding", b"upgrade"}
+)
 _HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Some releases of httptools accept spaces. Other servers read such names differently."""
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
@@ -212,21 +215,16 @@ class HeadParser:
     def head(self) -> RequestHead | None:
         """Return the parsed head, or None if it is valid so far, but not complete."""
         found, parser = self._callbacks, self._parser
-        if self._is_invalid:
+        if self._is_invalid or found.is_ambiguous:
             return _INVALID_HEAD
         if not found.complete:
             return None
         if parser.get_http_version() not in _HTTP_VERSIONS:
             return _INVALID_HEAD
-        names = [name for name, _ in found.headers]
-        headers = dict(found.headers)
+        headers = found.headers
         is_chunked = b"transfer-encoding" in headers
         digits = headers.get(b"content-length", b"0").strip()
-        if (
-            not all(map(_HEADER_NAME.fullmatch, names))
-            or names.count(b"content-length") + is_chunked > 1
-            or not digits.isdigit()
-        ):
+        if (is_chunked and b"content-length" in headers) or not digits.isdigit():
             return _INVALID_HEAD
         length = int(digits)
         if self._is_upgrade or b"upgrade" in headers:
@@ -237,7 +235,7 @@ class HeadParser:
             and parser.get_method() == b"POST"
             and parser.get_http_version() == "1.1"
             and b"expect" not in headers
-            and is_json(found.headers)
+            and is_json(headers.items())
         ):
             query = _admission_query(found.url)
         if query is None:
@@ -253,18 +251,30 @@ class HeadParser:
 
 
 class _ParserCallbacks:
-    """The callbacks of httptools' parser, which store the parts of one head."""
+    """The callbacks of httptools' parser, which store what decides about a request.
+
+    They do not store all headers. A head of 64 KiB can have 16,000, which would occupy 1.5 MiB.
+    """
 
     def __init__(self) -> None:
         self.url = b""
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers: dict[bytes, bytes] = {}
+        """The first header of each name in _DECIDING_HEADERS."""
+        self.is_ambiguous = False
+        """Whether other servers may read the headers differently."""
         self.complete = False
 
     def on_url(self, url: bytes) -> None:
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        name = name.lower()
+        if name == b"content-length" and name in self.headers:
+            self.is_ambiguous = True
+        elif name in _DECIDING_HEADERS:
+            self.headers.setdefault(name, value)
+        elif not _HEADER_NAME.fullmatch(name):
+            self.is_ambiguous = True
 
     def on_headers_complete(self) -> None:
         self.complete = True
@@ -480,7 +490,7 @@ class ReviewProtocol(asyncio.Protocol):
         received_at = self._clock.now or self._clock.start(self._loop)
         if self.state is _IDLE:
             end = data.find(HEAD_END, 0, MAX_CACHED_HEAD_BYTES) + 4
-            if end > 3:
+            if end > 3:  # It was found.
                 head = _cached_head(data[:end])
                 if head.is_plain and end + head.length == len(data) and self._serves_reviews:
                     self._received_at = received_at
@@ -566,14 +576,16 @@ class ReviewProtocol(asyncio.Protocol):
             self._wait_for_answer()
         elif self.state in (State.DELEGATED, State.CLOSING):
             self._transport.abort()
+        elif self.state is State.IDLE and (remaining_seconds := self._remaining_idle_seconds()) > 0:
+            # Reviews do not restart the timer, because that takes longer than to find a review.
+            self._enter(State.IDLE, remaining_seconds)
         else:
-            # Reviews do not restart the idle timeout, because that takes longer than to find them.
-            idle_until = self._received_at + self._limits.idle_timeout_seconds
-            remaining_seconds = idle_until - monotonic()
-            if self.state is State.IDLE and remaining_seconds > 0 and not self._last:
-                self._enter(State.IDLE, remaining_seconds)
-            else:
-                self._close(self._limits.close_timeout_seconds)
+            self._close(self._limits.close_timeout_seconds)
+
+    def _remaining_idle_seconds(self) -> float:
+        if self._last:
+            return 0.0
+        return self._received_at + self._limits.idle_timeout_seconds - monotonic()
 
     # States
 
@@ -619,14 +631,14 @@ class ReviewProtocol(asyncio.Protocol):
         self._transport.close()
 
     def _close_oldest(self) -> None:
-        """Close the connection whose last answer is the oldest, perhaps this new one.
+        """Close the connection whose last answer is the oldest, but not this new one.
 
-        Connections whose request is in progress are exempt. Reviews in flight and delegated bodies
-        have limits of their own, which are lower than that of connections.
+        If possible, close one that waits for its client, and not one that its client waits for.
         """
-        exempt = State.WAITING, State.DELEGATED
-        oldest = next(found for found in self._connections if found.state not in exempt)
-        oldest._close(self._limits.close_timeout_seconds)
+        others = [found for found in self._connections if found is not self]
+        waiting_clients = State.WAITING, State.DELEGATED
+        idle_or_slow = (found for found in others if found.state not in waiting_clients)
+        next(idle_or_slow, others[0])._close(self._limits.close_timeout_seconds)
 
     # Heads
 
@@ -798,10 +810,14 @@ class ReviewProtocol(asyncio.Protocol):
     def _delegate(self, text: bytes, head: RequestHead) -> None:
         """Construct uvicorn's protocol, and forward the head of a request to it."""
         body_bytes = _UNKNOWN_BYTES if head.is_chunked else head.length
+        if body_bytes and len(self._server.delegated) >= self._limits.max_delegated:
+            self._refuse(503, "Too many requests are in progress.", body_bytes)
+            return
+        max_headers = self._limits.max_headers
+        if text.count(b"\r\n") - 2 > max_headers:
+            self._refuse(400, f"There are more than {max_headers} headers.", body_bytes)
+            return
         if body_bytes:
-            if len(self._server.delegated) >= self._limits.max_delegated:
-                self._refuse(503, "Too many requests are in progress.", body_bytes)
-                return
             self._server.delegated.add(self)
         self._missing_bytes = body_bytes
         self._chunks = ChunkedBody() if head.is_chunked else None

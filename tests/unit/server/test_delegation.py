@@ -1,8 +1,12 @@
-"""Delegated requests: what uvicorn's protocol receives, and how its connection ends."""
+"""Delegated requests: what uvicorn's protocol receives, and how its connection ends.
+
+Long because each kind of end of a delegated connection has a test.
+"""
 
 from __future__ import annotations
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tests.support.memory_server import MemoryClient, MemoryServer, post
 from webhook.server.admission import RECEIVED_AT_KEY
@@ -50,8 +54,16 @@ async def test_delegated_request_is_answered_and_its_connection_closes(
 @pytest.mark.parametrize("pieces", [1, 3, 400])
 @pytest.mark.parametrize("behind", [b"", LIVEZ, b"broken\n\n", b"X" * 300])
 async def test_inner_protocol_receives_exactly_the_body(
-    server: MemoryServer, pieces: int, behind: bytes
+    server: MemoryServer, pieces: int, behind: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    received = bytearray()
+    receive = HttpToolsProtocol.data_received
+
+    def note(self: HttpToolsProtocol, data: bytes) -> None:
+        received.extend(data)
+        receive(self, data)
+
+    monkeypatch.setattr(HttpToolsProtocol, "data_received", note)
     for request in (
         post(b"0123456789", path="/preview"),
         CHUNKED + b"\r\n",
@@ -68,6 +80,13 @@ async def test_inner_protocol_receives_exactly_the_body(
         assert client.transport.closed
         assert len(server.app.scopes) == 1
         server.app.scopes.clear()
+        head, _, content = bytes(received).partition(b"\r\n\r\n")
+        received.clear()
+        assert head == request.partition(b"\r\n\r\n")[0].replace(
+            b"HTTP/1.1", b"HTTP/1.1\r\nConnection: close"
+        )
+        chunked = CHUNKED.partition(b"\r\n\r\n")[2] + b"\r\n"
+        assert content == (chunked if b"chunked" in head else b"0123456789")
         client.lose()
     server.check_released()
 
@@ -248,6 +267,21 @@ async def test_errors_that_only_uvicorn_finds_are_answered_and_close(
     server.check_released()
 
 
+@pytest.mark.parametrize(("excess", "status"), [(0, 200), (1, 400)])
+async def test_number_of_delegated_headers_is_limited(excess: int, status: int) -> None:
+    server = MemoryServer(max_headers=5)
+    client = server.connect()
+    headers = [f"X{number}: y" for number in range(2 + excess)]
+    client.send(post(b"body", *headers, path="/preview"))
+    await server.run()
+    ((found, _, closes),) = client.answers
+    assert (found, closes) == (status, True)
+    assert client.transport.closed
+    review = server.connect()
+    review.send(post(b"review", *headers * 9))
+    assert review.answers == [(200, b"echo:review", False)]
+
+
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
 @pytest.mark.parametrize("wish", [b"close", b"keep-alive", b"keep-alive, x"])
 async def test_connection_closes_whatever_the_client_asks_for(
@@ -271,11 +305,14 @@ async def test_expect_100_continue_is_answered_by_uvicorn(
 
 
 async def test_end_of_the_clients_data_is_passed_on(
-    client: MemoryClient, server: MemoryServer
+    client: MemoryClient, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.send(post(b"", path="/preview", length=6))
+    ends: list[HttpToolsProtocol] = []
+    monkeypatch.setattr(HttpToolsProtocol, "eof_received", lambda inner: ends.append(inner))
     # A true result would keep the connection half open.
     assert not client.protocol.eof_received()  # type: ignore[func-returns-value]
+    assert len(ends) == 1
     client.lose()
     await server.run()
     assert server.app.disconnects == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -171,6 +172,18 @@ def test_malformed_head_is_found_before_its_end() -> None:
         found = parser.head()
         assert found is not None, beginning
         assert found.error == INVALID
+
+
+def test_incomplete_head_with_many_headers_occupies_little_memory() -> None:
+    parser = HeadParser()
+    parser.feed(b"GET / HTTP/1.1\r\n")
+    tracemalloc.start()
+    for _ in range(10_000):
+        parser.feed(b"Expect:\r\nab:\r\n")
+    used_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert parser.head() is None
+    assert used_bytes < 10_000
 
 
 # Chunked bodies

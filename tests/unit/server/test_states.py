@@ -428,6 +428,15 @@ async def test_requests_behind_one_that_closes_are_not_begun(
     assert not server.app.scopes
 
 
+async def test_requests_behind_one_that_closes_occupy_no_memory(
+    client: MemoryClient, server: MemoryServer
+) -> None:
+    client.send(post(LOOKUP, "Connection: close"))
+    used = server.budget.used_bytes
+    client.send(REVIEW, REVIEW)
+    assert server.budget.used_bytes == used
+
+
 async def test_pipelined_review_does_not_count_the_time_behind_others_as_queueing(
     client: MemoryClient, server: MemoryServer
 ) -> None:
@@ -747,6 +756,17 @@ async def test_answers_during_the_drain_close_their_connections(server: MemorySe
         assert client.transport.closed
 
 
+async def test_refusals_during_the_drain_close_their_connections(server: MemoryServer) -> None:
+    server.drain.start()
+    server.handler.found.set()
+    server.handler.answers = iter([refusal(400, "no review", close=False)])
+    client = server.connect()
+    client.send(post(LOOKUP))
+    await server.run()
+    assert client.answers == [(400, b"no review\n", True)]
+    assert client.transport.closed
+
+
 async def test_answers_close_their_connections_with_the_goaway_chance() -> None:
     server = MemoryServer(goaway_chance=1)
     client = server.connect()
@@ -781,7 +801,7 @@ async def test_connection_above_the_limit_closes_the_one_with_the_oldest_answer(
     first, second, third = (server.connect() for _ in range(3))
     for client in (second, first):
         client.send(REVIEW)
-    # The third has no answer at all, but it is newer than the last answers.
+    # The third has had no answer since it was made, and the others have.
     fourth = server.connect()
     assert [c.transport.closed for c in (first, second, third, fourth)] == [0, 0, 1, 0]
     fifth = server.connect()
@@ -828,25 +848,34 @@ async def test_bytes_of_a_paused_connection_are_returned_when_it_is_lost(
     assert server.budget.used_bytes == 0
 
 
-async def test_connection_whose_review_waits_is_not_closed_for_others() -> None:
-    server = MemoryServer(max_connections=2)
-    waiting, delegated = server.connect(), server.connect()
+async def test_connections_whose_clients_wait_are_closed_last() -> None:
+    server = MemoryServer(max_connections=3)
+    waiting, delegated, slow = (server.connect() for _ in range(3))
     in_waiting(waiting)
     in_delegated(delegated)
+    in_head(slow)
     new = server.connect()
-    assert [c.transport.closed for c in (waiting, delegated, new)] == [False, False, True]
+    assert [c.transport.closed for c in (waiting, delegated, slow, new)] == [0, 0, 1, 0]
+    in_waiting(new)
+    last = server.connect()
+    assert [c.transport.closed for c in (waiting, delegated, new, last)] == [1, 0, 0, 0]
+    server.handler.found.set()
+    await server.run()
+    assert not waiting.answers
+    assert new.answers[0] == (200, b"echo:" + LOOKUP, False)
 
 
 # Certificates
 
 
 @pytest.mark.parametrize("certificate", [None, {"subject": ()}])
+@pytest.mark.parametrize("first_bytes", [50, len(REVIEW)])
 async def test_reviews_of_clients_without_a_required_certificate_are_delegated(
-    certificate: dict[str, object] | None,
+    certificate: dict[str, object] | None, first_bytes: int
 ) -> None:
     server = MemoryServer(needs_certificate=True)
     client = server.connect(peercert=certificate)
-    client.send(REVIEW[:50], REVIEW[50:])
+    client.send(REVIEW[:first_bytes], REVIEW[first_bytes:])
     await server.run()
     assert client.answers == [ECHO if certificate else (200, b"/mutate:review", True)]
 
@@ -875,18 +904,23 @@ async def test_reviews_read_in_one_iteration_have_the_same_time(server: MemorySe
 async def test_date_header_follows_the_time(
     client: MemoryClient, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seconds, date in (
-        (0.9, b"Thu, 01 Jan 1970 00:00:00"),
-        (61.1, b"Thu, 01 Jan 1970 00:01:01"),
-    ):
-        monkeypatch.setattr("webhook.server.protocol.time", lambda: seconds)  # noqa: B023
-        server.loop.iterate()
-        client.send(REVIEW, post(LOOKUP))
-        monkeypatch.setattr("webhook.server.protocol.time", lambda: seconds)  # noqa: B023
-        server.handler.found.set()
-        await server.run()
-        assert bytes(client.transport.sent).count(b"date: " + date + b" GMT\r\n") == 2
+    def dates() -> list[bytes]:
+        lines = bytes(client.transport.sent).split(b"\r\n")
         client.transport.sent.clear()
+        return [line for line in lines if line.startswith(b"date: ")]
+
+    def set_time(seconds: float) -> None:
+        monkeypatch.setattr("webhook.server.protocol.time", lambda: seconds)
+        server.loop.iterate()
+
+    set_time(0.9)
+    client.send(REVIEW, post(LOOKUP))
+    assert dates() == [b"date: Thu, 01 Jan 1970 00:00:00 GMT"]
+    # The answer to a review that has waited has the date of the answer.
+    set_time(61.1)
+    server.handler.found.set()
+    await server.run()
+    assert dates() == [b"date: Thu, 01 Jan 1970 00:01:01 GMT"]
 
 
 async def test_deadline_comes_from_the_query(client: MemoryClient, server: MemoryServer) -> None:
