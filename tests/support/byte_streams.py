@@ -194,13 +194,15 @@ def _review_headers(random: Random, length: int) -> list[Header]:
     return headers
 
 
-def _plain_review(random: Random, closes: float = 0.04) -> bytes:
+def _plain_review(
+    random: Random, closes: float = 0.04, targets: tuple[bytes, ...] = _PLAIN_TARGETS
+) -> bytes:
     body = _review(random)
     headers = _review_headers(random, len(body))
     if random.random() < closes:
         value = random.choice((b"close", b"Close", b"close, x", b"x,close"))
         headers.insert(random.randrange(len(headers)), (b"Connection", value))
-    line = b"POST %b HTTP/1.1" % random.choice(_PLAIN_TARGETS)
+    line = b"POST %b HTTP/1.1" % random.choice(targets)
     return _encode(random, line, headers) + body
 
 
@@ -211,8 +213,10 @@ def _plain(random: Random) -> bytes:
 
 
 def _plain_cut_off(random: Random) -> bytes:
-    """Plain reviews. The last one is incomplete."""
-    data = _plain_review(random, closes=0) * random.randrange(2) + _plain_review(random)
+    """Plain reviews. The last one is incomplete, so that its deadline decides about the answer."""
+    targets = b"/mutate", b"/mutate?timeout=8s", b"/mutate?timeout=6s", b"/mutate/?timeout=20s"
+    data = _plain_review(random, closes=0) * random.randrange(2)
+    data += _plain_review(random, targets=targets)
     return data[: -random.randrange(1, 300)]
 
 
@@ -535,6 +539,14 @@ def _expect(random: Random) -> bytes:
     return _encode(random, line, headers) + body + _more(random)
 
 
+def _version(random: Random) -> bytes:
+    """A review of another version of HTTP, which the client wants to leave the connection open."""
+    version = random.choice((b"HTTP/1.0", b"HTTP/1.0", b"HTTP/0.9", b"HTTP/2.0", b"HTTP/1.2"))
+    request = _plain_review(random, closes=0).replace(b"HTTP/1.1", version, 1)
+    value = random.choice((b"keep-alive", b"Keep-Alive", b"keep-alive, x", b"close"))
+    return request.replace(b"\r\n", b"\r\nConnection: %b\r\n" % value, 1) + _more(random)
+
+
 def _upgrade(random: Random) -> bytes:
     """A request for another protocol."""
     body = random.choice((b"", b"", b"x" * 20, _review(random)))
@@ -568,14 +580,13 @@ def _long_head(random: Random) -> bytes:
     """A request whose head is about as long as the server permits, or longer."""
     request = random.choice((_plain_review, _any_request, _chunked_request))(random)
     head, _, rest = request.partition(b"\r\n\r\n")
-    length = random.choice((1024, 8 * 1024, 60 * 1024, 64 * 1024, 66 * 1024, 100 * 1024))
-    length += random.randrange(-3, 4) if length != 66 * 1024 else 0
+    length = random.choice((1024, 8 * 1024, 60 * 1024, 64 * 1024, 64 * 1024, 100 * 1024))
+    length += random.randrange(-1, 2)
     missing = max(length - len(head) - len(b"\r\nX: \r\n\r\n"), 0)
     if random.random() < 0.5:
-        head += b"\r\nX: " + b"x" * missing
-    else:
-        head += b"".join(b"\r\nX: " + b"x" * 96 for _ in range(missing // 102))
-        head += b"\r\nX: " + b"x" * (missing % 102)
+        head += (b"\r\nX: " + b"x" * 95) * (missing // 100)
+        missing %= 100
+    head += b"\r\nX: " + b"x" * missing
     return head + b"\r\n\r\n" + rest
 
 
@@ -641,6 +652,7 @@ _FAMILIES: dict[str, Callable[[Random], bytes]] = {
     "chunked": _chunked,
     "refused early": _refused_early,
     "expect": _expect,
+    "version": _version,
     "upgrade": _upgrade,
     "long head": _long_head,
     "cut off": _cut_off,
@@ -655,6 +667,7 @@ _PLAN = (
     *("chunked",) * 4,
     "refused early",
     "expect",
+    "version",
     *("upgrade",) * 2,
     "long head",
     "cut off",

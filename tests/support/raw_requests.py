@@ -6,11 +6,10 @@ import re
 from typing import NamedTuple
 
 HEAD_END = b"\r\n\r\n"
-_REQUEST_LINE = re.compile(rb"([!-~]+) +([!-~]+)(?: +(?:HTTP|RTSP|ICE)/(\d\.\d))?")
+_REQUEST_LINE = re.compile(rb"([!-~]+) +([!-~]+)(?: +(?:HTTP|RTSP|ICE)/(\d\.\d))?(?=\r?\n)")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]+)[^\r\n]*\r\n")
 _TRAILERS = re.compile(rb"(?:[^\r\n]+\r\n)*\r\n")
-_BARE_LF = re.compile(rb"(?<!\r)\n")
 
 
 class Head(NamedTuple):
@@ -44,9 +43,9 @@ def read_head(data: bytes) -> Head | None:
     """Return the first head in the data. None if it is incomplete or not well-formed."""
     text, end, _ = data.lstrip(b"\r\n").partition(HEAD_END)
     line, *lines = text.split(b"\r\n")
-    request_line = _REQUEST_LINE.fullmatch(line)
+    request_line = _REQUEST_LINE.match(text + HEAD_END)
     headers = [_HEADER.fullmatch(line) for line in lines]
-    if not end or request_line is None:
+    if not end or request_line is None or request_line.end() < len(line):
         return None
     found = tuple((h[1].lower(), h[2].rstrip(b" \t")) for h in headers if h is not None)
     if len(found) < len(headers):
@@ -55,21 +54,23 @@ def read_head(data: bytes) -> Head | None:
     return Head(method, target, version, found, len(text) + len(end))
 
 
-def has_bare_line_feed(data: bytes) -> bool:
-    """Return whether the first head has a line feed without a carriage return.
+def read_version(data: bytes) -> bytes | None:
+    """Return the HTTP version of the first head. None if it is incomplete or not well-formed.
 
-    Empty lines in front of the head do not count.
+    The request line may end with a line feed only.
     """
-    data = data.lstrip(b"\r\n")
-    bare = _BARE_LF.search(data)
-    end = data.find(HEAD_END)
-    return bare is not None and (end < 0 or bare.start() < end)
+    line = _REQUEST_LINE.match(data.lstrip(b"\r\n"))
+    is_complete = data[: head_length(data)].endswith(HEAD_END)
+    return (line[3] or b"0.9") if line is not None and is_complete else None
 
 
 def head_length(data: bytes) -> int:
-    """Return the length of the first head, or of its beginning if it is incomplete."""
-    data = data.lstrip(b"\r\n")
-    end = data.find(HEAD_END)
+    """Return the length of the first head, or of its beginning if it is incomplete.
+
+    Empty lines in front of it belong to it.
+    """
+    front = len(data) - len(data.lstrip(b"\r\n"))
+    end = data.find(HEAD_END, front)
     return len(data) if end < 0 else end + len(HEAD_END)
 
 
