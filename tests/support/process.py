@@ -45,6 +45,11 @@ class RunningServer:
     ca: Path
     log: Path
 
+    @property
+    def port(self) -> int:
+        """The port of the loopback address that the server listens on."""
+        return int(self.url.rpartition(":")[2])
+
     def client(self) -> httpx.Client:
         """A client that trusts the server's CA and no other."""
         return httpx.Client(base_url=self.url, verify=ssl.create_default_context(cafile=self.ca))

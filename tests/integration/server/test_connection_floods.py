@@ -1,0 +1,143 @@
+"""Clients that open many connections or handshakes, against a server process over TLS.
+
+Each test names the limit that ends the abuse, as a keyword of `limited_server`. All other timeouts
+are an hour. Reviews of other clients are answered meanwhile, and the memory of the process stays
+below the chart's limit.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.connection_flood import (
+    client_hello,
+    file_limit,
+    flood,
+    renewing_connections,
+)
+from tests.support.limited_server import limited_server
+from tests.support.protocol_server import LIVEZ
+from tests.support.review_load import WHOLE, sending_reviews
+from tests.support.waiting import await_that
+from webhook.server.limits import DEFAULT_LIMITS
+
+CONNECTIONS = 10_000
+FILES = CONNECTIONS + 1000
+"""The limit on the test's own open files."""
+USUAL_FILES = 1024
+"""The limit with which many systems start a process. The server has to raise it."""
+OTHERS = 2
+"""The connections of the clients that send reviews meanwhile."""
+
+
+def test_idle_connections_are_ended_by_the_connection_limit(tmp_path: Path) -> None:
+    """The connection whose last answer is the oldest is closed for a new one."""
+    limit = DEFAULT_LIMITS.max_connections
+    with ExitStack() as stack:
+        with file_limit(USUAL_FILES):
+            server = stack.enter_context(limited_server(tmp_path))
+        stack.enter_context(file_limit(FILES))
+        others = stack.enter_context(sending_reviews(server))
+        idle = stack.enter_context(flood(server))
+        idle.open_tls(CONNECTIONS, WHOLE)
+        idle.await_open(limit)
+        left = idle.open()
+        assert len(left) >= limit - OTHERS
+        assert left[0] >= CONNECTIONS - limit
+        others.await_answers()
+
+
+def test_connections_that_clients_do_not_close_are_ended_by_their_limit(tmp_path: Path) -> None:
+    with (
+        limited_server(tmp_path) as server,
+        sending_reviews(server) as others,
+        flood(server) as closing,
+    ):
+        closing.open_tls(2 * DEFAULT_LIMITS.max_closing, LIVEZ)
+        closing.await_open(DEFAULT_LIMITS.max_closing)
+        others.await_answers()
+
+
+def test_idle_connections_are_ended_by_the_idle_timeout(tmp_path: Path) -> None:
+    with (
+        limited_server(tmp_path, idle_timeout_seconds=1) as server,
+        sending_reviews(server) as others,
+        flood(server) as idle,
+    ):
+        idle.open_tls(200)
+        idle.open_tls(200, WHOLE)
+        others.await_answers()
+        idle.await_open(0)
+
+
+# Handshakes
+
+
+FIRST = pytest.mark.parametrize(
+    "first", [b"", b"\x16\x03\x01\x40\x00", client_hello()], ids=["silent", "record", "hello"]
+)
+
+
+@FIRST
+def test_half_open_handshakes_are_limited_by_their_number(tmp_path: Path, first: bytes) -> None:
+    with (
+        limited_server(tmp_path) as server,
+        file_limit(FILES),
+        sending_reviews(server) as others,
+        flood(server) as half_open,
+    ):
+        half_open.open_plain(CONNECTIONS // 2, first)
+        half_open.await_open(DEFAULT_LIMITS.handshakes)
+        others.await_answers()
+
+
+@FIRST
+def test_half_open_handshakes_are_ended_by_the_handshake_timeout(
+    tmp_path: Path, first: bytes
+) -> None:
+    with (
+        limited_server(tmp_path, handshake_timeout_seconds=0.5) as server,
+        sending_reviews(server) as others,
+        flood(server) as half_open,
+    ):
+        half_open.open_plain(200, first)
+        half_open.await_open(0)
+        others.await_answers()
+
+
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello"])
+def test_bytes_that_are_not_tls_end_their_connection(tmp_path: Path, garbage: bytes) -> None:
+    with (
+        limited_server(tmp_path) as server,
+        sending_reviews(server) as others,
+        flood(server) as clients,
+    ):
+        clients.open_plain(1000, garbage)
+        clients.await_open(0)
+        others.await_answers()
+
+
+def test_garbage_after_the_handshake_ends_its_connection(tmp_path: Path) -> None:
+    with (
+        limited_server(tmp_path) as server,
+        sending_reviews(server) as others,
+        flood(server) as clients,
+    ):
+        clients.open_tls(200)
+        for found in clients.sockets:
+            found.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+        clients.await_open(0)
+        others.await_answers()
+
+
+def test_handshakes_without_end_do_not_keep_out_reviews(tmp_path: Path) -> None:
+    with (
+        limited_server(tmp_path) as server,
+        sending_reviews(server) as others,
+        renewing_connections(server, clients=4) as counts,
+    ):
+        await_that(lambda: sum(counts) > 1000, "a thousand handshakes are complete")
+        others.await_answers()
