@@ -20,13 +20,17 @@ log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 0.02
 """Maximum delay of a line. With a longer delay, batches would grow and delay reviews."""
 _MAX_LINE_CHARACTERS = 2400
-"""Maximum length of a line, because a client chooses the uid and the names."""
+"""Maximum length of a line as text, because the reasons contain names from the pod."""
+_MAX_NAME_CHARACTERS = 256
+"""Maximum length of the uid and of each name, because a client chooses them. The API server accepts
+names of up to 253 characters."""
 
 
 def printable(text: str, max_characters: int = 128) -> str:
     """Return untrusted text as one line of limited length, so that it cannot forge log lines."""
     shortened = text[:max_characters]
-    return shortened if shortened.isprintable() else ascii(shortened)
+    # An escape takes up to ten characters, so escaped text is shortened again.
+    return shortened if shortened.isprintable() else ascii(shortened)[:max_characters]
 
 
 # A plain tuple, because each review makes one: uid, namespace, pod, the reasons as text, and the
@@ -69,7 +73,7 @@ class ReviewLog:
         if not log.isEnabledFor(level):
             return
         # Long names are cut here and not in `flush`, because they would occupy memory until then.
-        limit = _MAX_LINE_CHARACTERS
+        limit = _MAX_NAME_CHARACTERS
         entry = (
             request.uid[:limit],
             (request.namespace or "")[:limit],

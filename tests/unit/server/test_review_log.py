@@ -178,6 +178,30 @@ async def test_long_name_is_cut_and_cannot_forge_a_line(
     assert len(line) < 3_000
 
 
+@pytest.mark.parametrize("character", ["y", "\n", "\U000e0001"])
+@pytest.mark.parametrize("field", ["uid", "namespace", "name"])
+async def test_line_has_a_maximum_length_even_if_each_character_is_escaped(
+    source: ManifestsSource,
+    logged: Logged,
+    caplog: pytest.LogCaptureFixture,
+    field: str,
+    character: str,
+) -> None:
+    caplog.set_level("INFO")
+    text = character * 10_000
+    metadata = TEKTON["metadata"] | ({"name": text} if field == "name" else {})
+    names = {} if field == "name" else {field: text}
+    named = answer_to(source, TEKTON | {"metadata": metadata}, **names).request
+    assert named is not None
+    review_log = ReviewLog()
+    review_log.record(named, answer_to(source, TEKTON).decision)
+    review_log.flush()
+    (line,) = logged.lines
+    assert len(line) <= 2400
+    # Container runtimes split lines of more than 16 KiB, and half a line is no JSON.
+    assert len(JsonFormatter().format(logged.records[0])) < 16 * 1024
+
+
 @pytest.mark.parametrize("field", ["uid", "namespace", "name"])
 async def test_long_name_does_not_occupy_memory_until_the_flush(
     source: ManifestsSource, caplog: pytest.LogCaptureFixture, field: str
