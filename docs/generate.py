@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 
 from docs import defects_page, limits_page
 from webhook.cli import main
+from webhook.cluster.source import Check
 from webhook.core.patch.edits import Edit
 from webhook.core.policy.crd import crd, editor_schema
 from webhook.core.policy.model import SettlePolicySpec
@@ -214,22 +215,22 @@ def metrics_page() -> str:
         "| metric | labels | meaning |",
         "|---|---|---|",
     ]
-    registry = Metrics("0").registry
-    for family in registry.collect():
+    for family in _example_metrics().registry.collect():
         suffix = "_total" if family.type == "counter" else ""
-        source = family if hasattr(family, "_labelnames") else _collector(registry, family.name)
-        labels = getattr(source, "_labelnames", ())
+        # `le` is part of each histogram, and not a label that podsettle chooses.
+        labels = [label for label in family.samples[0].labels if label != "le"]
         names = ", ".join(f"`{label}`" for label in labels) or "none"
         lines.append(f"| `{family.name}{suffix}` | {names} | {family.documentation} |")
     return _finish_page(lines)
 
 
-def _collector(registry: Any, name: str) -> Any:
-    """Return the collector of a metric.
-
-    prometheus_client has no public interface for the label names of a metric.
-    """
-    return registry._names_to_collectors[name]
+def _example_metrics() -> Metrics:
+    """Return metrics in which each metric has a sample, because only samples show the labels."""
+    metrics = Metrics("0")
+    metrics.count_refused(400)
+    metrics.count_preview("answered")
+    metrics.set_checks([Check("shutdown", ready=True)])
+    return metrics
 
 
 def commands_page() -> str:
