@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 import ssl
@@ -59,10 +58,10 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server(
             (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack
         )
-    except socket.gaierror as error:
-        raise AddressError(f"cannot listen on {host}: {error.strerror}") from None
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        # The message of `create_server` repeats the address in brackets. The error of a host name
+        # that cannot be resolved has a number that `os.strerror` does not know.
+        reason = (error.strerror or str(error)).partition(" (")[0]
         raise AddressError(f"cannot listen on {host} port {port}: {reason}") from None
     # Accepted connections inherit these options.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)

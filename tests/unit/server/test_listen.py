@@ -26,3 +26,9 @@ def test_wildcard_address_without_ipv6_includes_ipv4(monkeypatch: pytest.MonkeyP
 def test_address_of_another_machine_is_an_error() -> None:
     with pytest.raises(AddressError, match=r"cannot listen on 192\.0\.2\.1 port 0: Cannot assign"):
         listen("192.0.2.1", 0)
+
+
+def test_host_that_cannot_be_resolved_is_an_error_with_its_cause() -> None:
+    with pytest.raises(AddressError, match=r"^cannot listen on no host port 0: .*[Nn]ame") as error:
+        listen("no host", 0)
+    assert "Unknown" not in str(error.value)
