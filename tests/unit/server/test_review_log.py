@@ -190,7 +190,7 @@ async def test_line_has_a_maximum_length_even_if_each_character_is_escaped(
     caplog.set_level("INFO")
     text = character * 10_000
     metadata = TEKTON["metadata"] | ({"name": text} if field == "name" else {})
-    names = {} if field == "name" else {field: text}
+    names: dict[str, Any] = {} if field == "name" else {field: text}
     named = answer_to(source, TEKTON | {"metadata": metadata}, **names).request
     assert named is not None
     review_log = ReviewLog()
