@@ -471,8 +471,12 @@ def test_text_has_enough_contrast(page: Chromium, scheme: str, workload: str) ->
     [_WARNED, _UNCHANGED, _BROKEN, _MIXED],
     ids=["warned", "unchanged", "broken", "mixed"],
 )
-def test_narrow_window_needs_no_horizontal_scrolling(page: Chromium, workload: str) -> None:
-    page.emulate(width=400, height=800)
+@pytest.mark.parametrize("width", [320, 400])
+def test_narrow_window_needs_no_horizontal_scrolling(
+    page: Chromium, workload: str, width: int
+) -> None:
+    """WCAG requires this down to 320 pixels (success criterion 1.4.10)."""
+    page.emulate(width=width, height=800)
     preview(page, re.sub(r"\b(warned|unchanged|wrapped|bare|registry)\b", "long" * 40, workload))
     root = "document.documentElement"
     assert page.run(f"return {root}.scrollWidth - {root}.clientWidth") == 0
