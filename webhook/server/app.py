@@ -5,18 +5,28 @@ from __future__ import annotations
 import platform
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import Depends, FastAPI, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from webhook import __version__
-from webhook.server.auth import guard
+from webhook.server.auth import BEARER, guard
 from webhook.server.components import Components
 from webhook.server.drain import CloseWhileDraining
 from webhook.server.health import probes_router
 from webhook.server.mutate import add_mutate_route
 from webhook.server.page import page_router
 from webhook.server.preview.route import preview_router
+
+_PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+# With `model`, the document would give these answers the content type of the metrics.
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    401: {"description": "The request has no valid token.", "content": _PROBLEM},
+    403: {"description": "The account may not use this path.", "content": _PROBLEM},
+    503: {"description": "The API server could not check the token.", "content": _PROBLEM},
+}
 
 
 def create_app(components: Components) -> FastAPI:
@@ -48,7 +58,8 @@ def create_app(components: Components) -> FastAPI:
         needs_certificate=components.needs_certificate,
         limits=components.limits,
     )
-    authorized = [Depends(guard(components.authorizer))]
+    authorizer = components.authorizer
+    authorized = [] if authorizer is None else [Depends(BEARER), Depends(guard(authorizer))]
     app.include_router(
         preview_router(components.previewer, components.preview_budget, components.limits.preview),
         dependencies=authorized,
@@ -63,7 +74,8 @@ def create_app(components: Components) -> FastAPI:
     @app.get(
         "/metrics",
         summary="Prometheus metrics",
-        response_class=Response,
+        response_class=PlainTextResponse,
+        responses=_REFUSED,
         dependencies=authorized,
     )
     async def get_metrics() -> Response:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from fastapi import HTTPException, Request
+from fastapi.security import HTTPBearer
 
 from webhook.cluster.authorizer import Access, Authorizer
 
@@ -24,18 +25,19 @@ _GRANT_HINT = (
 # With a Basic challenge, browsers would open a password dialog, also for requests of a script.
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="podsettle"'}
 
+BEARER = HTTPBearer(
+    description="A token of the cluster: `kubectl create token SERVICEACCOUNT -n NAMESPACE`.",
+    auto_error=False,
+)
+"""A dependency that adds tokens to the OpenAPI document. It refuses nothing."""
+
 Guard: TypeAlias = Callable[[Request], Awaitable[None]]
 
 
-def guard(authorizer: Authorizer | None) -> Guard:
-    """Return a FastAPI dependency that answers 401, 403 or 503 to unauthorized requests.
-
-    If `authorizer` is None, the dependency allows every request.
-    """
+def guard(authorizer: Authorizer) -> Guard:
+    """Return a FastAPI dependency that answers 401, 403 or 503 to unauthorized requests."""
 
     async def check(request: Request) -> None:
-        if authorizer is None:
-            return
         token = _parse_token(request.headers.get("Authorization", ""))
         if token is None:
             raise HTTPException(401, _BEARER_HINT, _CHALLENGE)

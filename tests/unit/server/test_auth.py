@@ -77,6 +77,29 @@ async def test_all_routes_except_the_open_ones_need_a_token(
         assert (status == 401) is (path not in OPEN), (method, path, status)
 
 
+def test_openapi_document_names_the_routes_that_need_a_token(app: FastAPI) -> None:
+    document = app.openapi()
+    (scheme,) = document["components"]["securitySchemes"].values()
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    guarded = {
+        path: operation
+        for path, methods in document["paths"].items()
+        for operation in methods.values()
+        if "security" in operation
+    }
+    assert set(guarded) == {"/metrics", "/preview"}
+    problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for operation in guarded.values():
+        for status in ("401", "403", "503"):
+            assert operation["responses"][status]["content"] == problem
+    assert "Problem" in document["components"]["schemas"]
+
+
+def test_openapi_document_demands_no_token_if_none_is_checked(source: ManifestsSource) -> None:
+    document = create_app(make_components(source)).openapi()
+    assert "securitySchemes" not in document["components"]
+
+
 async def test_reviews_probes_and_page_do_not_call_the_authorizer(
     closed: httpx.AsyncClient, known: Known
 ) -> None:
