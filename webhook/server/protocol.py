@@ -621,6 +621,8 @@ class ReviewProtocol(asyncio.Protocol):
 
     def _close(self, seconds: float) -> None:
         """Close the connection. Abort it if the client does not close its side in time."""
+        if self._inner is not None:
+            self._take_over()
         self._connections.pop(self, None)
         self._drop_buffer()
         self._enter(State.CLOSING, seconds)
@@ -860,16 +862,19 @@ class ReviewProtocol(asyncio.Protocol):
         self._loop.call_soon(self._end_delegation)
 
     def _end_delegation(self) -> None:
-        """Take over the connection from the inner protocol, which has answered its request."""
-        if self._inner is None:
-            return
+        """Continue after the inner protocol, which has answered its request."""
+        if self._inner is not None:
+            self._take_over()
+            self._last = True
+            self._continue()
+
+    def _take_over(self) -> None:
+        """End the inner protocol, but not the connection."""
         self._lose_inner(None)
         self._server.delegated.discard(self)
         self._server_state.connections.add(self)  # type: ignore[arg-type]
         # The inner protocol may have paused reading.
         self._transport.resume_reading()
-        self._last = True
-        self._continue()
 
     def _lose_inner(self, exc: Exception | None) -> None:
         """End the inner protocol. Free both objects without a garbage collection."""

@@ -865,6 +865,20 @@ async def test_connections_whose_clients_wait_are_closed_last() -> None:
     assert new.answers[0] == (200, b"echo:" + LOOKUP, False)
 
 
+async def test_delegated_connection_that_is_closed_for_another_stays_closed() -> None:
+    server = MemoryServer(max_connections=1)
+    delegated = server.connect()
+    in_delegated(delegated)
+    server.connect()
+    assert delegated.transport.closed
+    delegated.send(b"y" * 7)
+    await server.run()
+    assert server.app.disconnects == 1
+    assert delegated.is_in(State.CLOSING)
+    assert server.loop.timers.count(CLOSE) == 1
+    assert len(server.uvicorn.connections) == 2
+
+
 # Certificates
 
 
