@@ -123,9 +123,10 @@ _HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Some releases of httptools accept spaces. Other servers read such names differently."""
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]+")
+_LEADING_ZEROS = re.compile(rb"\A0+(?=[0-9A-Fa-f])")
 _CHUNK_SIZE_BYTES = 20
 """Maximum number of characters that are kept of the line with the size of a chunk. The parser
-refuses a size of more than 16 digits."""
+refuses a size of more than 16 digits behind leading zeros."""
 
 _HTTP_VERSIONS = ("1.0", "1.1")
 """httptools accepts HTTP/0.9 and HTTP/2.0, too. With them, `Connection: keep-alive` overrides the
@@ -331,7 +332,7 @@ class ChunkedBody:
             line = data[position : end or len(data)]
             position += len(line)
             # A chunk extension has no maximum length, and the parser ignores it.
-            self._size = (self._size + line)[:_CHUNK_SIZE_BYTES]
+            self._size = _LEADING_ZEROS.sub(b"", self._size + line)[:_CHUNK_SIZE_BYTES]
             if end:
                 size = _CHUNK_SIZE.match(self._size)
                 self._size = b""

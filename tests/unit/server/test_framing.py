@@ -229,6 +229,14 @@ def test_chunk_extension_without_end_occupies_no_memory() -> None:
     assert not body.complete
 
 
+@given(st.integers(0, 40), CUTS)
+def test_chunk_size_with_leading_zeros_is_read_as_by_the_parser(
+    zeros: int, cuts: list[int]
+) -> None:
+    body = b"0" * zeros + b"5\r\nabcde\r\n" + b"0" * zeros + b"0\r\n\r\n"
+    assert take(cut(body + b"more", cuts)) == (body, True)
+
+
 @pytest.mark.parametrize("line", [b"\r\n", b"no length\r\n", b"-5\r\n", b"0x5\r\n", b" 5\r\n"])
 def test_malformed_chunk_ends_the_forwarding(line: bytes) -> None:
     data = b"3\r\nabc\r\n" + line
