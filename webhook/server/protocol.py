@@ -31,9 +31,9 @@ when its head is complete. Empty lines before a head are ignored.
 | head                                                                      | action            |
 |---------------------------------------------------------------------------|-------------------|
 | longer than the limit, or more headers in a delegated request             | 400, discard      |
-| refused by httptools; a line feed without a carriage return; two          | 400, close        |
-| Content-Lengths, or one with a Transfer-Encoding; neither HTTP/1.0 nor    |                   |
-| HTTP/1.1                                                                  |                   |
+| refused by httptools; a line feed or carriage return without the other; a | 400, close        |
+| continued line; two Content-Lengths, or one with a Transfer-Encoding;     |                   |
+| neither HTTP/1.0 nor HTTP/1.1                                             |                   |
 | an Upgrade header, or CONNECT (uvicorn would ignore the body, or parse it | 400, discard body |
 | as the next request: request smuggling)                                   |                   |
 | POST of JSON to /mutate in origin-form, HTTP/1.1, Content-Length of at    | review: exactly   |
@@ -121,7 +121,9 @@ _DECIDING_HEADERS = frozenset(
 )
 _HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Some releases of httptools accept spaces. Other servers read such names differently."""
-_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+_INVALID_LINE_END = re.compile(rb"(?<!\r)\n|\r(?!\n)|\n[ \t]")
+"""A line feed or carriage return alone, or a continued line. Some releases of httptools take a
+carriage return alone for the end of the head, and other servers do not."""
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]+")
 _LEADING_ZEROS = re.compile(rb"\A0+(?=[0-9A-Fa-f])")
 _CHUNK_SIZE_BYTES = 20
@@ -194,18 +196,19 @@ class HeadParser:
         # The parser refers to the callbacks only, so there is no reference cycle.
         self._callbacks = _ParserCallbacks()
         self._parser = httptools.HttpRequestParser(self._callbacks)
-        self._carriage_return = b""
-        """The end of the data so far, if a line feed has to follow."""
+        self._line_end = b""
+        """The line feeds and carriage returns at the end of the data so far."""
         self._is_invalid = False
         self._is_upgrade = False
 
     def feed(self, data: bytes) -> None:
         """Parse a part of the head. The last part ends with the first HEAD_END."""
-        lines = self._carriage_return + data
-        if _BARE_LINE_FEED.search(lines):
+        lines = self._line_end + data
+        self._line_end = lines[len(lines.rstrip(b"\r\n")) :]
+        # A line feed can follow a carriage return at the end.
+        if _INVALID_LINE_END.search(lines.removesuffix(b"\r")):
             self._is_invalid = True
             return
-        self._carriage_return = b"\r" if lines.endswith(b"\r") else b""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
