@@ -180,7 +180,8 @@ def test_unread_delegated_answer_is_ended_by_the_write_timeout(tmp_path: Path) -
     with abused(tmp_path, write_timeout_seconds=0.5) as (_, clients, others):
         clients.connect(2, post("/preview", f"Content-Length: {len(body)}", body))
         others.await_answers()
-        clients.await_end()
+        # A preview takes seconds if the machine is busy.
+        clients.await_end(60)
 
 
 def test_unread_answers_stop_the_reading_of_further_reviews(tmp_path: Path) -> None:
@@ -211,7 +212,7 @@ def test_delegated_requests_are_limited_by_their_number(tmp_path: Path, request_
     [(WHOLE, WHOLE), (WHOLE[:-100], b" "), (WHOLE[:60], b"x"), (CHUNKS, CHUNK), (LIVEZ, LIVEZ)],
     ids=["reviews", "slow body", "slow head", "chunks", "delegated requests"],
 )
-def test_data_behind_a_delegated_request_is_not_read(
+def test_data_behind_a_delegated_request_ends_with_its_connection(
     tmp_path: Path, behind: bytes, piece: bytes
 ) -> None:
     """A delegated connection serves one request. Then the client has the write timeout to close."""
