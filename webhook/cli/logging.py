@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 LogFormat: TypeAlias = Literal["text", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -21,6 +21,13 @@ class PrefixEachLineFormatter(logging.Formatter):
         """Return the message with time and level in front of each line."""
         prefix = f"{record.asctime} {record.levelname} "
         return prefix + record.message.replace("\n", f"\n{prefix}")
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 (logging's name)
+        """Return a traceback with indented lines.
+
+        The text of an exception can contain text from a pod. Indented, it cannot forge a line.
+        """
+        return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())
 
     def usesTime(self) -> bool:  # noqa: N802 (logging's name)
         """Return True, because `formatMessage` needs `asctime`."""

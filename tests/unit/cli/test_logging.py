@@ -98,6 +98,19 @@ def test_text_format_prefixes_each_line_and_leaves_fields_out() -> None:
     assert second.endswith(" WARNING b")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028"])
+def test_text_of_an_exception_cannot_forge_a_line(end: str) -> None:
+    try:
+        raise ValueError(f"x{end}2026-01-01 00:00:00,000 INFO forged")
+    except ValueError:
+        entry = record("failed", exc_info=sys.exc_info())
+    first, *others = PrefixEachLineFormatter().format(entry).splitlines()
+    assert first.endswith(" WARNING failed")
+    assert others[0] == "  Traceback (most recent call last):"
+    assert others[-1].endswith("INFO forged")
+    assert all(line.startswith("  ") for line in others)
+
+
 LOG_EVERYTHING = """
 import logging, sys
 from webhook.cli.logging import set_up_server_logging
