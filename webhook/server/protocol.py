@@ -232,7 +232,7 @@ class HeadParser:
             return _INVALID_HEAD
         length = int(digits)
         if self._is_upgrade or b"upgrade" in headers:
-            return RequestHead(_UPGRADE_ERROR, length)
+            return RequestHead(_UPGRADE_ERROR, length, is_chunked)
         query = None
         if (
             length
@@ -666,11 +666,11 @@ class ReviewProtocol(asyncio.Protocol):
         received_bytes = end if is_complete else len(self._buffer)
         limit = self._limits.max_header_bytes
         if received_bytes > limit:
-            self._refuse(400, f"The headers are longer than {limit} bytes.", _UNKNOWN_BYTES)
+            self._refuse(400, f"The headers are longer than {limit} bytes.")
             return
         guaranteed_bytes = self._limits.guaranteed_body_bytes
         if not is_complete and received_bytes > guaranteed_bytes and self._budget.exhausted:
-            self._refuse(503, "Other requests occupy the memory.", _UNKNOWN_BYTES)
+            self._refuse(503, "Other requests occupy the memory.")
             return
         if is_complete and not parsed and end <= MAX_CACHED_HEAD_BYTES:
             head: RequestHead | None = _cached_head(bytes(self._buffer[:end]))
@@ -687,7 +687,7 @@ class ReviewProtocol(asyncio.Protocol):
         head = head or _INVALID_HEAD
         text = self._take(received_bytes)
         if head.error is not None:
-            self._refuse(400, head.error, head.length)
+            self._refuse(400, head.error, head)
         elif head.is_review and self._serves_reviews:
             self._begin_review(head)
         else:
@@ -804,29 +804,35 @@ class ReviewProtocol(asyncio.Protocol):
         if self._sent_bytes >= len(self._unsent):
             self._release_answer()
 
-    def _refuse(self, status: int, message: str, body_bytes: int = 0) -> None:
-        """Send an HTTP error and close the connection, after the rest of the body was received."""
+    def _refuse(self, status: int, message: str, head: RequestHead | None = None) -> None:
+        """Send an HTTP error and close the connection, after the rest of the request was received.
+
+        Without a head, the end of the request is not known.
+        """
         self._last = True
-        self._missing_bytes = max(body_bytes - len(self._buffer), 0)
-        self._drop_buffer()
+        if head is None:
+            self._missing_bytes = _UNKNOWN_BYTES
+            self._drop_buffer()
+        else:
+            self._expect_body(head)
+            self._discard(self._take(len(self._buffer)))
         self._send(status, TEXT_TYPE, message.encode())
 
     # Delegated requests
 
     def _delegate(self, text: bytes, head: RequestHead) -> None:
         """Construct uvicorn's protocol, and forward the head of a request to it."""
-        body_bytes = _UNKNOWN_BYTES if head.is_chunked else head.length
-        if body_bytes and len(self._server.delegated) >= self._limits.max_delegated:
-            self._refuse(503, "Too many requests are in progress.", body_bytes)
+        has_body = head.is_chunked or head.length > 0
+        if has_body and len(self._server.delegated) >= self._limits.max_delegated:
+            self._refuse(503, "Too many requests are in progress.", head)
             return
         max_headers = self._limits.max_headers
         if text.count(b"\r\n") - 2 > max_headers:
-            self._refuse(400, f"There are more than {max_headers} headers.", body_bytes)
+            self._refuse(400, f"There are more than {max_headers} headers.", head)
             return
-        if body_bytes:
+        if has_body:
             self._server.delegated.add(self)
-        self._missing_bytes = body_bytes
-        self._chunks = ChunkedBody() if head.is_chunked else None
+        self._expect_body(head)
         app_state = self._app_state | {RECEIVED_AT_KEY: self._received_at}
         certificate = self._transport.get_extra_info("peercert")
         if certificate:
@@ -847,6 +853,10 @@ class ReviewProtocol(asyncio.Protocol):
         request_line, line_end, headers = text.partition(b"\r\n")
         inner.data_received(b"%b\r\nConnection: close%b%b" % (request_line, line_end, headers))
         self._forward(self._take(len(self._buffer)))
+
+    def _expect_body(self, head: RequestHead) -> None:
+        self._missing_bytes = _UNKNOWN_BYTES if head.is_chunked else head.length
+        self._chunks = ChunkedBody() if head.is_chunked else None
 
     def _forward(self, data: bytes) -> None:
         """Forward the part of the data that belongs to the body. The rest is discarded."""
@@ -913,7 +923,7 @@ class ReviewProtocol(asyncio.Protocol):
     def _discard(self, data: bytes) -> bytes:
         """Discard the part of the data that belongs to the current request's body. Return the rest.
 
-        A chunked body is delegated. No request follows it, so the rest is discarded, too.
+        No request follows a chunked body, so the rest is discarded, too.
         """
         if self._chunks is not None:
             self._chunks.take(data)

@@ -222,17 +222,17 @@ async def test_requests_with_bodies_above_the_limit_are_refused_and_probes_are_n
     chunked: bool,
 ) -> None:
     server = MemoryServer(max_delegated=2)
-    request = CHUNKED if chunked else post(b"be", path="/preview", length=9)
+    whole = CHUNKED if chunked else post(b"be1234567", path="/preview")
+    request, rest = whole[:-3], whole[-3:]
     holding = [server.connect() for _ in range(2)]
     for client in holding:
-        client.send(request[:-3] if chunked else request)
+        client.send(request)
     late, probe, review = (server.connect() for _ in range(3))
     late.send(request)
     assert late.answers == [(503, b"Too many requests are in progress.", True)]
     assert late.is_in(State.DISCARDING)
-    if not chunked:
-        late.send(b"1234567")
-        assert late.transport.closed
+    late.send(rest)
+    assert late.transport.closed
     probe.send(LIVEZ)
     review.send(REVIEW)
     await server.run()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from itertools import count, pairwise
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -791,6 +791,23 @@ async def test_refusal_of_the_handler_keeps_the_connection_unless_it_says_otherw
     client.send(post(LOOKUP))
     await server.run()
     assert client.answers == [(200, b"{}", True)]
+
+
+@pytest.mark.parametrize(
+    ("header", "limits"),
+    [(b"Upgrade: h2c", {}), (b"X: y", {"max_delegated": 0}), (b"X: y", {"max_headers": 1})],
+    ids=["upgrade", "too many requests", "too many headers"],
+)
+async def test_refused_chunked_request_is_discarded_up_to_its_end(
+    header: bytes, limits: dict[str, Any]
+) -> None:
+    client = MemoryServer(**limits).connect()
+    head = b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n%b\r\n\r\n" % header
+    client.send(head + b"5\r\nab")
+    assert client.is_in(State.DISCARDING)
+    assert client.answers[0][0] in (400, 503)
+    client.send(b"cde\r\n0\r\n\r\n")
+    assert client.is_in(State.CLOSING)
 
 
 # Number of connections
