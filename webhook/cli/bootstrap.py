@@ -110,7 +110,11 @@ def run_server(options: ServeOptions) -> None:
         log.info("%s", message.partition("\n")[0])
     else:
         click.echo(message)
-    serve(create_app(components), components, context, listener)
+    try:
+        serve(create_app(components), components, context, listener)
+    finally:
+        # The interpreter does that too, but first it waits for threads, such as stuck look-ups.
+        logging.shutdown()
 
 
 def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components:
