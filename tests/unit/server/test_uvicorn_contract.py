@@ -149,13 +149,20 @@ async def test_exit_waits_for_tasks() -> None:
             await found.running
 
 
-async def test_forced_exit_waits_for_nothing() -> None:
+async def test_forced_exit_waits_for_neither_connections_nor_tasks() -> None:
+    # Both belong to no socket of the server, as after `Handshakes`. From Python 3.12 on, asyncio
+    # itself waits for connections that its server has accepted.
     async with serving() as found:
-        connection = await found.connect()
+        state = found.server.server_state
+        connection = Connection(server_state=state)
+        state.connections.add(connection)  # type: ignore[arg-type]
+        task = asyncio.create_task(asyncio.Event().wait())
+        state.tasks.add(task)  # type: ignore[arg-type]
         found.server.should_exit = found.server.force_exit = True
         async with asyncio.timeout(30):
             await found.running
-        connection.transport.abort()
+        assert connection.shutdowns == 1
+        task.cancel()
 
 
 async def test_signal_handlers_are_set_before_serve_first_waits() -> None:
