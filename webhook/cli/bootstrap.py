@@ -110,11 +110,7 @@ def run_server(options: ServeOptions) -> None:
         log.info("%s", message.partition("\n")[0])
     else:
         click.echo(message)
-    try:
-        serve(create_app(components), components, context, listener)
-    finally:
-        # The interpreter does that too, but first it waits for threads, such as stuck look-ups.
-        logging.shutdown()
+    serve(create_app(components), components, context, listener)
 
 
 def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components:

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import time
 from datetime import UTC, datetime
-from functools import lru_cache
-from logging.handlers import MemoryHandler
-from typing import Any, Literal, TextIO, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 LogFormat: TypeAlias = Literal["text", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 LOG_FORMATS: tuple[LogFormat, ...] = ("text", "json")
 LOG_LEVELS: tuple[LogLevel, ...] = ("debug", "info", "warning", "error")
-
-
-_FLUSH_SECONDS = 0.02
-"""Maximum delay of a review's line. With a longer delay, batches would grow and delay reviews."""
-_MAX_WAITING_RECORDS = 200
-"""Maximum number of records that wait. Clients choose names, so a record can take 20 KB."""
-
-
-@lru_cache(maxsize=1)
-def _local_time(seconds: int) -> str:
-    """Return a time as text. The last one is cached, because a time takes longer than a line."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 class PrefixEachLineFormatter(logging.Formatter):
@@ -45,86 +29,47 @@ class PrefixEachLineFormatter(logging.Formatter):
         """
         return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())
 
-    def formatTime(  # noqa: N802 (logging's name)
-        self, record: logging.LogRecord, datefmt: str | None = None
-    ) -> str:
-        """Return the time of a record as logging does, but format each second once."""
-        if datefmt is not None:
-            return super().formatTime(record, datefmt)
-        return f"{_local_time(int(record.created))},{int(record.msecs):03}"
-
     def usesTime(self) -> bool:  # noqa: N802 (logging's name)
         """Return True, because `formatMessage` needs `asctime`."""
         return True
 
 
+@runtime_checkable
+class StructuredLines(Protocol):
+    """A message object that consists of lines, each of which has fields of its own."""
+
+    def with_fields(self) -> list[tuple[str, dict[str, str]]]:
+        """Return the text and the fields of each line."""
+        ...
+
+
 class JsonFormatter(logging.Formatter):
-    """A formatter that writes each record as one line of JSON."""
+    """A formatter that writes each message as one line of JSON.
+
+    A message of several StructuredLines becomes as many lines of JSON.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a JSON object with time, level, logger, message, and the record's `fields`."""
-        created = datetime.fromtimestamp(record.created, UTC)
+        """Return JSON objects with time, level, logger, message, and the message's own fields."""
+        message: object = record.msg
+        if isinstance(message, StructuredLines):
+            return "\n".join(self._object(record, *line) for line in message.with_fields())
+        return self._object(record, record.getMessage(), {})
+
+    def _object(self, record: logging.LogRecord, message: str, fields: dict[str, str]) -> str:
+        time = datetime.fromtimestamp(record.created, UTC)
         line = {
-            "time": created.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
+            "message": message,
+            **fields,
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         # Clients choose names in reviews. All characters beyond ASCII are escaped, because some of
         # them end a line or reverse the text in a terminal.
         return json.dumps(line)
-
-
-class BatchHandler(MemoryHandler):
-    """A handler that writes the records of many reviews together, because each write takes 2 µs.
-
-    A record of a review has the attribute `fields`. It waits for at most 20 ms on the event loop.
-    Any other record, and a warning or an error, is written at once, after the records that wait.
-    `logging.shutdown` writes all records that wait.
-    """
-
-    def __init__(self, target: logging.StreamHandler[TextIO]) -> None:
-        super().__init__(_MAX_WAITING_RECORDS, logging.WARNING, target)
-        self._target = target
-
-    def shouldFlush(self, record: logging.LogRecord) -> bool:  # noqa: N802 (logging's name)
-        """Return whether no record may wait any longer. The first record starts a timer."""
-        if super().shouldFlush(record) or not hasattr(record, "fields"):
-            return True
-        if len(self.buffer) == 1:
-            try:
-                asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
-            except RuntimeError:
-                # Without a loop, no timer would write the record.
-                return True
-        return False
-
-    def flush(self) -> None:
-        """Write all records that wait with one write."""
-        self.acquire()
-        try:
-            records, self.buffer = self.buffer, []
-            if records:
-                self._write(records)
-        finally:
-            self.release()
-
-    def _write(self, records: list[logging.LogRecord]) -> None:
-        try:
-            lines = [self._target.format(record) + self._target.terminator for record in records]
-        except Exception:
-            # The target writes each record alone, and reports the one that cannot be formatted.
-            for record in records:
-                self._target.handle(record)
-            return
-        try:
-            self._target.stream.write("".join(lines))
-            self._target.flush()
-        except Exception:
-            self._target.handleError(records[-1])
 
 
 def set_up_server_logging(log_format: LogFormat, level: LogLevel) -> None:
@@ -134,9 +79,9 @@ def set_up_server_logging(log_format: LogFormat, level: LogLevel) -> None:
     Kubernetes client contain Secrets.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
-    target = logging.StreamHandler()
-    target.setFormatter(JsonFormatter() if log_format == "json" else PrefixEachLineFormatter())
-    logging.basicConfig(level=max(number, logging.INFO), handlers=[BatchHandler(target)])
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format == "json" else PrefixEachLineFormatter())
+    logging.basicConfig(level=max(number, logging.INFO), handlers=[handler])
     logging.getLogger("webhook").setLevel(number)
 
 

@@ -27,7 +27,7 @@ from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
 from webhook.server.review_body import ReviewBody
-from webhook.server.review_log import log_review, printable
+from webhook.server.review_log import ReviewLog, printable
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,7 @@ class ReviewHandler:
         settings: OperatorSettings,
         *,
         metrics: Metrics,
+        review_log: ReviewLog,
         drain: Drain,
         in_flight: InFlight,
         budget: MemoryBudget,
@@ -75,6 +76,7 @@ class ReviewHandler:
         self._source = source
         self._settings = settings
         self._metrics = metrics
+        self._review_log = review_log
         self._drain = drain
         self._in_flight = in_flight
         self._budget = budget
@@ -195,7 +197,7 @@ class ReviewHandler:
             if answer.error is not None:
                 self._log_error(answer, review)
             elif answer.request is not None and answer.decision.policies:
-                log_review(answer.request, answer.decision)
+                self._review_log.record(answer.request, answer.decision)
         except Exception:
             log.exception("internal error: an answer was not counted or not logged")
 

@@ -25,6 +25,7 @@ from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
 from webhook.server.preview.previewer import Previewer
 from webhook.server.protocol import ReviewServer
+from webhook.server.review_log import ReviewLog
 from webhook.tasks import supervise
 
 
@@ -90,6 +91,7 @@ def build_components(
 
     in_flight = InFlight(limits.max_waiting_reviews, limits.max_queue_share)
     review_budget = MemoryBudget(limits.memory_bytes)
+    review_log = ReviewLog()
     metrics = Metrics(__version__)
     metrics.certificate_expiry.set_function(lambda: certificate_expires().timestamp())
     metrics.policies.set_function(lambda: len(source.view.policies))
@@ -125,12 +127,16 @@ def build_components(
             aclosing(previewer),
             supervise(lambda: log_check_changes(all_checks)),
         ):
-            yield
+            try:
+                yield
+            finally:
+                review_log.flush()
 
     handler = ReviewHandler(
         source,
         settings,
         metrics=metrics,
+        review_log=review_log,
         drain=drain,
         in_flight=in_flight,
         budget=review_budget,

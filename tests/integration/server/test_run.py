@@ -7,8 +7,6 @@ import resource
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -177,54 +175,6 @@ def test_json_log_has_an_object_on_each_line(tmp_path: Path) -> None:
     assert any(message.startswith("podsettle serves https://") for message in messages)
     assert any("can use /preview and /metrics without a token" in message for message in messages)
     assert any(message.startswith("shutting down: exit after") for message in messages)
-
-
-SERVE_ONE_LINE = """
-import asyncio, logging, os, sys
-from webhook.cli import main
-from webhook.server import run
-
-async def log_a_review():
-    logging.getLogger("webhook.x").info("a line that waits", extra={"fields": {}})
-
-run.serve = lambda *_: asyncio.run(log_a_review())
-main(sys.argv[1:], standalone_mode=False)
-os._exit(0)
-"""
-
-
-def test_lines_that_wait_are_written_before_the_interpreter_waits_for_threads(
-    tmp_path: Path,
-) -> None:
-    podsettle("certs", "--certs-dir", tmp_path)
-    command = [sys.executable, "-c", SERVE_ONE_LINE, "serve", "--certs-dir", str(tmp_path)]
-    command += ["--manifests", str(EXAMPLES), "--port", str(free_port())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stderr.endswith(" INFO a line that waits\n")
-
-
-@pytest.mark.parametrize("signals", [1, 2])
-def test_line_of_each_answered_review_is_in_the_log_after_a_signal(
-    tmp_path: Path, signals: int
-) -> None:
-    quiet = "0s" if signals == 1 else "1h"
-    slow = ("--drain-quiet", quiet, "--drain-limit", "1h", "--log-format", "json")
-    with start_server(EXAMPLES, tmp_path, *slow) as server, server.client() as client:
-        for number in range(20):
-            answer = client.post("/mutate", json=review(TEKTON, uid=f"{UID}-{number}"))
-            assert patch_of(answer.json())
-            if number == 9:
-                server.process.terminate()
-                if signals == 1:
-                    break
-                await_that(lambda: client.get("/readyz").status_code == 503, "it drains")
-        answered = number + 1
-        if signals == 2:
-            server.process.terminate()
-        assert server.process.wait(30) == 0
-    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
-    logged = [line["uid"] for line in lines if "uid" in line]
-    assert logged == [f"{UID}-{number}" for number in range(answered)]
 
 
 def test_missing_certificates_are_an_error_with_the_command_to_create_them(tmp_path: Path) -> None:

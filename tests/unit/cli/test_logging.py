@@ -2,64 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import json
 import logging
 import re
 import subprocess
 import sys
-from typing import Any, TextIO
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.waiting import eventually
-from webhook.cli.logging import (
-    LOG_FORMATS,
-    LOG_LEVELS,
-    BatchHandler,
-    JsonFormatter,
-    PrefixEachLineFormatter,
-)
+from webhook.cli.logging import LOG_FORMATS, LOG_LEVELS, JsonFormatter, PrefixEachLineFormatter
 
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+class Lines:
+    """A message of several lines, each with fields."""
+
+    def __init__(self, *lines: tuple[str, dict[str, str]]) -> None:
+        self._lines = list(lines)
+
+    def __str__(self) -> str:
+        return "\n".join(text for text, _ in self._lines)
+
+    def with_fields(self) -> list[tuple[str, dict[str, str]]]:
+        return self._lines
 
 
 def record(message: object, *arguments: object, **attributes: Any) -> logging.LogRecord:
     values = {"name": "webhook.x", "levelno": logging.WARNING, "levelname": "WARNING"}
     return logging.makeLogRecord(values | {"msg": message, "args": arguments} | attributes)
-
-
-def review(message: object, *arguments: object, **attributes: Any) -> logging.LogRecord:
-    """A record of a review."""
-    values = {"fields": {}, "levelno": logging.INFO, "levelname": "INFO"}
-    return record(message, *arguments, **(values | attributes))
-
-
-class Writes(io.StringIO):
-    """A stream that keeps each written text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def write(self, text: str) -> int:
-        self.texts.append(text)
-        return len(text)
-
-
-def new_handler(formatter: logging.Formatter | None = None) -> tuple[Writes, BatchHandler]:
-    stream = Writes()
-    target: logging.StreamHandler[TextIO] = logging.StreamHandler(stream)
-    target.setFormatter(formatter)
-    return stream, BatchHandler(target)
-
-
-async def handle(handler: BatchHandler, *entries: logging.LogRecord) -> None:
-    for entry in entries:
-        handler.handle(entry)
 
 
 def formatted(entry: logging.LogRecord) -> dict[str, Any]:
@@ -84,21 +58,17 @@ def test_json_time_has_milliseconds_even_at_a_full_second() -> None:
     assert RFC_3339.fullmatch(formatted(record("x", created=1_700_000_000.0))["time"])
 
 
-def test_json_line_has_the_fields_of_its_record() -> None:
+def test_json_line_has_the_fields_of_its_message() -> None:
     fields = {"uid": "1", "namespace": "ci", "pod": "p", "applied": "a/postInitSleep=Applied"}
-    found = formatted(record("uid 1", fields=fields))
+    found = formatted(record(Lines(("uid 1", fields))))
     assert fields.items() <= found.items()
     assert found["message"] == "uid 1"
 
 
-def test_batch_of_several_records_is_as_many_lines_of_json() -> None:
+def test_message_of_several_lines_is_as_many_lines_of_json() -> None:
     lines = [(f"uid {number}", {"uid": str(number)}) for number in range(3)]
-    stream, handler = new_handler(JsonFormatter())
-    with asyncio.Runner() as runner:
-        runner.run(handle(handler, *(review(text, fields=fields) for text, fields in lines)))
-    handler.close()
-    (text,) = stream.texts
-    found = [json.loads(line) for line in text.splitlines()]
+    text = JsonFormatter().format(record(Lines(*lines)))
+    found = [json.loads(line) for line in text.split("\n")]
     assert [(each["message"], {"uid": each["uid"]}) for each in found] == lines
     assert all(RFC_3339.fullmatch(each["time"]) for each in found)
 
@@ -106,7 +76,7 @@ def test_batch_of_several_records_is_as_many_lines_of_json() -> None:
 @given(st.text(st.characters()), st.text(st.characters()))
 def test_json_line_of_any_text_is_one_line_of_ascii(message: str, name: str) -> None:
     assert formatted(record("%s", message))["message"] == message
-    found = formatted(record(message, fields={"pod": name}))
+    found = formatted(record(Lines((message, {"pod": name}))))
     assert (found["message"], found["pod"]) == (message, name)
 
 
@@ -121,18 +91,11 @@ def test_json_line_has_the_traceback_of_an_exception() -> None:
 
 
 def test_text_format_prefixes_each_line_and_leaves_fields_out() -> None:
-    text = PrefixEachLineFormatter().format(record("a\nb", fields={"uid": "1"}))
+    lines = Lines(("a", {"uid": "1"}), ("b", {"uid": "2"}))
+    text = PrefixEachLineFormatter().format(record(lines))
     first, second = text.splitlines()
     assert first.endswith(" WARNING a")
     assert second.endswith(" WARNING b")
-
-
-@given(st.floats(0, 4e9))
-def test_text_format_shows_times_as_logging_does(created: float) -> None:
-    entry = record("x")
-    entry.created, entry.msecs = created, created % 1 * 1000 // 1
-    standard = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    assert PrefixEachLineFormatter().format(entry) == standard.format(entry)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028"])
@@ -146,96 +109,6 @@ def test_text_of_an_exception_cannot_forge_a_line(end: str) -> None:
     assert others[0] == "  Traceback (most recent call last):"
     assert others[-1].endswith("INFO forged")
     assert all(line.startswith("  ") for line in others)
-
-
-async def test_records_of_reviews_wait_and_each_keeps_its_own_time() -> None:
-    stream, handler = new_handler(PrefixEachLineFormatter())
-    times = [1_700_000_000.25, 1_700_000_001.5]
-    entries = [review("a", created=time, msecs=time % 1 * 1000) for time in times]
-    await handle(handler, *entries)
-    assert not stream.texts
-    await eventually(lambda: stream.texts)
-    (text,) = stream.texts
-    assert [line.split()[1][-6:] for line in text.splitlines()] == ["20,250", "21,500"]
-
-
-@pytest.mark.parametrize(
-    "urgent",
-    [
-        record("x", levelno=logging.DEBUG),
-        record("x", levelno=logging.INFO),
-        record("x", levelno=logging.ERROR),
-        review("x", levelno=logging.WARNING),
-    ],
-)
-async def test_other_record_is_written_at_once_after_those_that_wait(
-    urgent: logging.LogRecord,
-) -> None:
-    stream, handler = new_handler()
-    await handle(handler, review("a"), review("b"), urgent, review("c"))
-    assert stream.texts == ["a\nb\nx\n"]
-    handler.close()
-    assert stream.texts == ["a\nb\nx\n", "c\n"]
-
-
-async def test_full_buffer_is_written_at_once() -> None:
-    stream, handler = new_handler()
-    await handle(handler, *(review(str(number)) for number in range(1001)))
-    assert len(stream.texts) == 5
-    handler.close()
-    assert "".join(stream.texts).split() == [str(number) for number in range(1001)]
-
-
-def test_record_of_a_review_without_an_event_loop_is_written_at_once() -> None:
-    stream, handler = new_handler()
-    handler.handle(review("a"))
-    assert stream.texts == ["a\n"]
-
-
-async def test_record_that_cannot_be_formatted_costs_no_other_record(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    stream, handler = new_handler()
-    await handle(handler, review("a"), record("%d", "no number"), review("b"))
-    handler.close()
-    assert "".join(stream.texts) == "a\nb\n"
-    assert "--- Logging error ---" in capsys.readouterr().err
-
-
-async def test_stream_that_cannot_be_written_raises_no_error(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    stream = io.StringIO()
-    handler = BatchHandler(logging.StreamHandler(stream))
-    await handle(handler, review("a"))
-    stream.close()
-    handler.flush()
-    assert "I/O operation on closed file" in capsys.readouterr().err
-
-
-LOG_AND_EXIT = """
-import asyncio, logging, sys
-from webhook.cli.logging import set_up_server_logging
-set_up_server_logging("text", "info")
-async def main():
-    for number in range(3):
-        logging.getLogger("webhook.x").info("line %d", number, extra={"fields": {}})
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("exit_code", [0, 3])
-def test_records_that_wait_are_written_when_the_process_exits(exit_code: int) -> None:
-    script = f"{LOG_AND_EXIT}sys.exit({exit_code})"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == exit_code
-    assert [line.split(" INFO ")[1] for line in done.stderr.splitlines()] == [
-        "line 0",
-        "line 1",
-        "line 2",
-    ]
 
 
 LOG_EVERYTHING = """

@@ -22,6 +22,7 @@ from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.handler import Answer
 from webhook.core.cluster.view import Namespace
+from webhook.server.review_log import ReviewLog
 
 INITLESS = {"metadata": {}, "spec": {"containers": [container("main", "/x")]}}
 SLEEPING = policy("sleep", remedies={"postInitSleep": {}})
@@ -135,7 +136,7 @@ def test_answer_that_cannot_be_logged_is_sent(
     def fail(*_: object) -> None:
         raise UnexpectedError("of the log")
 
-    monkeypatch.setattr("webhook.server.admission.log_review", fail)
+    monkeypatch.setattr(ReviewLog, "record", fail)
     caplog.set_level(logging.INFO)
     service.source.view = view(SLEEPING, namespaces=KNOWN)
     service.review(INITLESS)

@@ -28,6 +28,7 @@ from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
 from webhook.server.review_body import ReviewBody
+from webhook.server.review_log import ReviewLog
 
 QUICK = pod(containers=[container("main", "/x")], restartPolicy="Never")
 UNKNOWN_IMAGE = pod(
@@ -51,6 +52,7 @@ class Handling:
             source,
             SETTINGS,
             metrics=self._metrics,
+            review_log=ReviewLog(),
             drain=self.drain,
             in_flight=InFlight(),
             budget=self.budget,

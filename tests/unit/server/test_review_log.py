@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import asyncio
 import json
 import logging
 import tracemalloc
-from collections.abc import Iterator
 from typing import Any
 
 import jsonpatch
@@ -16,12 +15,12 @@ from msgspec.structs import replace
 from tests.support.factories import SETTINGS
 from tests.support.reviews import PODS, UID, load_pod, review
 from tests.support.waiting import eventually
-from webhook.cli.logging import BatchHandler, JsonFormatter
+from webhook.cli.logging import JsonFormatter
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.handler import Answer, admit
 from webhook.core.admission.review import make_request
-from webhook.server.review_log import log_review
+from webhook.server.review_log import ReviewLog
 
 TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
 
@@ -41,33 +40,6 @@ class Logged:
         return [line for record in self.records for line in record.getMessage().split("\n")]
 
 
-class Writes(io.StringIO):
-    """A stream that keeps each written text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def write(self, text: str) -> int:
-        self.texts.append(text)
-        return len(text)
-
-    @property
-    def lines(self) -> list[str]:
-        return "".join(self.texts).splitlines()
-
-
-@pytest.fixture
-def batched() -> Iterator[Writes]:
-    """What the handler of a server writes of the review log."""
-    stream = Writes()
-    handler = BatchHandler(logging.StreamHandler(stream))
-    logger = logging.getLogger("webhook.server.review_log")
-    logger.addHandler(handler)
-    yield stream
-    logger.removeHandler(handler)
-
-
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Logged:
     return Logged(caplog)
@@ -80,9 +52,9 @@ def answer_to(
     return admit(body, source.view.policies, source.view, SETTINGS, cache=cache)
 
 
-def record(answer: Answer) -> None:
+def record(review_log: ReviewLog, answer: Answer) -> None:
     assert answer.request is not None
-    log_review(answer.request, answer.decision)
+    review_log.record(answer.request, answer.decision)
 
 
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
@@ -95,14 +67,16 @@ async def test_settled_pod_has_one_line_and_its_reinvocation_one_at_debug_level(
     cached: bool,
 ) -> None:
     caplog.set_level(level)
+    review_log = ReviewLog()
     cache = DecisionCache() if cached else None
     for _ in range(2):
         first = answer_to(source, TEKTON, cache)
         settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
         second = answer_to(source, settled, cache)
         assert "AlreadySettled" in second.decision.log_summary
-        record(first)
-        record(second)
+        record(review_log, first)
+        record(review_log, second)
+    review_log.flush()
     lines = {
         name: [
             line
@@ -128,34 +102,40 @@ async def test_pod_that_gets_another_remedy_when_reviewed_again_has_a_line(
     settled["spec"]["initContainers"].append({"name": "late", "image": "x", "command": ["/late"]})
     again = answer_to(source, settled)
     assert again.decision.patch
-    record(again)
+    review_log = ReviewLog()
+    record(review_log, again)
+    review_log.flush()
     (line,) = logged.lines
     assert "AlreadySettled" in line
     assert "[late]=Applied" in line
 
 
 async def test_lines_of_one_moment_are_written_together_and_in_order(
-    source: ManifestsSource, batched: Writes, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    for number in range(100):
-        record(answer_to(source, TEKTON, uid=f"{UID}-{number}"))
-    assert not batched.texts
-    await eventually(lambda: batched.texts)
-    assert len(batched.texts) == 1
-    assert [line.split()[1] for line in batched.lines] == [f"{UID}-{n}" for n in range(100)]
-    # The next line starts the time again.
-    record(answer_to(source, TEKTON, uid="later"))
-    await eventually(lambda: len(batched.texts) == 2)
-
-
-def test_line_in_json_has_the_fields_of_its_review(
     source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
+    review_log = ReviewLog()
+    for number in range(100):
+        record(review_log, answer_to(source, TEKTON, uid=f"{UID}-{number}"))
+    assert not logged.records
+    await eventually(lambda: logged.records)
+    assert len(logged.records) == 1
+    assert [line.split()[1] for line in logged.lines] == [f"{UID}-{n}" for n in range(100)]
+    # The next line starts the time again.
+    record(review_log, answer_to(source, TEKTON, uid="later"))
+    await eventually(lambda: len(logged.records) == 2)
+
+
+async def test_line_in_json_has_the_fields_of_its_review(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    review_log = ReviewLog()
     for uid in ("first", "second"):
-        record(answer_to(source, TEKTON, uid=uid))
-    found = [json.loads(JsonFormatter().format(entry)) for entry in logged.records]
+        record(review_log, answer_to(source, TEKTON, uid=uid))
+    review_log.flush()
+    (entry,) = logged.records
+    found = [json.loads(line) for line in JsonFormatter().format(entry).split("\n")]
     assert [line["uid"] for line in found] == ["first", "second"]
     for line, text in zip(found, logged.lines, strict=True):
         assert line["message"] == text
@@ -164,12 +144,14 @@ def test_line_in_json_has_the_fields_of_its_review(
         assert "postInitSleep[prepare]=Applied" in line["applied"]
 
 
-def test_nothing_is_kept_if_the_level_excludes_the_lines(
+async def test_nothing_is_kept_if_the_level_excludes_the_lines(
     source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
-    record(answer_to(source, TEKTON))
+    review_log = ReviewLog()
+    record(review_log, answer_to(source, TEKTON))
     caplog.set_level("INFO")
+    review_log.flush()
     assert not logged.records
 
 
@@ -186,7 +168,10 @@ async def test_long_name_is_cut_and_cannot_forge_a_line(
     )
     named = answer_to(source, pod, **request).request
     assert named is not None
-    log_review(named, decision)
+    review_log = ReviewLog()
+    review_log.record(named, decision)
+    await asyncio.sleep(0)
+    review_log.flush()
     (line,) = logged.lines
     assert line.isprintable()
     assert r"x\nforged\r\x1b[31m" in line
@@ -208,7 +193,9 @@ async def test_line_has_a_maximum_length_even_if_each_character_is_escaped(
     names: dict[str, Any] = {} if field == "name" else {field: text}
     named = answer_to(source, TEKTON | {"metadata": metadata}, **names).request
     assert named is not None
-    log_review(named, answer_to(source, TEKTON).decision)
+    review_log = ReviewLog()
+    review_log.record(named, answer_to(source, TEKTON).decision)
+    review_log.flush()
     (line,) = logged.lines
     assert len(line) <= 2400
     # Container runtimes split lines of more than 16 KiB, and half a line is no JSON.
@@ -221,7 +208,8 @@ async def test_long_name_does_not_occupy_memory_until_the_flush(
 ) -> None:
     caplog.set_level("INFO")
     decision = answer_to(source, TEKTON).decision
-    log_review(make_request(TEKTON, "ci"), decision)
+    review_log = ReviewLog()
+    review_log.record(make_request(TEKTON, "ci"), decision)
     tracemalloc.start()
     try:
         text = "y" * 1_000_000
@@ -229,7 +217,7 @@ async def test_long_name_does_not_occupy_memory_until_the_flush(
         named = make_request(pod, text if field == "namespace" else "ci")
         if field == "uid":
             named = replace(named, uid=text)
-        log_review(named, decision)
+        review_log.record(named, decision)
         del text, pod, named
         used_bytes, _ = tracemalloc.get_traced_memory()
     finally:
