@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 JSON_TYPE = b"application/json"
 TEXT_TYPE = b"text/plain; charset=utf-8"
+PIECE_BYTES = 64 * 1024
+"""Longer answers are written in pieces, so that back-pressure applies. A longer answer in one piece
+would occupy the write buffers twice, as plain text and as encrypted data."""
 
 
 class HttpAnswer(NamedTuple):

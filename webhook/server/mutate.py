@@ -19,15 +19,12 @@ from starlette.types import Receive, Scope, Send
 from webhook.server.admission import RECEIVED_AT_KEY, ReviewHandler, ReviewTiming
 from webhook.server.admission_review import AdmissionReview
 from webhook.server.client_certs import require_client_certificate
-from webhook.server.http_answer import HttpAnswer, RefusedError, refusal
+from webhook.server.http_answer import PIECE_BYTES, HttpAnswer, RefusedError, refusal
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.review_body import ReviewBody
 from webhook.server.review_request import ADMISSION_PATHS, answer_seconds, is_json
 
-_CHUNK_BYTES = 64 * 1024
-"""Longer answers are sent in chunks, so that back-pressure applies. A longer answer in one chunk
-would occupy the write buffers twice, as plain text and as encrypted data."""
 _OTHER_METHODS = [str(method) for method in HTTPMethod if method is not HTTPMethod.POST]
 
 _ERRORS = {
@@ -173,8 +170,8 @@ class _Response(Response):
             add(len(self.body))
             start = {"type": "http.response.start", "status": self.status_code}
             await send(start | {"headers": self.raw_headers})
-            last = max(len(self.body) - 1, 0) // _CHUNK_BYTES * _CHUNK_BYTES
-            for begin in range(0, last, _CHUNK_BYTES):
-                chunk = self.body[begin : begin + _CHUNK_BYTES]
+            last = max(len(self.body) - 1, 0) // PIECE_BYTES * PIECE_BYTES
+            for begin in range(0, last, PIECE_BYTES):
+                chunk = self.body[begin : begin + PIECE_BYTES]
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": self.body[last:]})

@@ -88,7 +88,7 @@ from webhook.server.admission import (
 )
 from webhook.server.client_certs import CLIENT_CERTIFICATE_KEY
 from webhook.server.drain import Drain
-from webhook.server.http_answer import JSON_TYPE, TEXT_TYPE, HttpAnswer, should_close
+from webhook.server.http_answer import JSON_TYPE, PIECE_BYTES, TEXT_TYPE, HttpAnswer, should_close
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.review_body import ReviewBody
@@ -107,9 +107,6 @@ MAX_CACHED_HEAD_BYTES = 1024
 bytes."""
 _CACHED_HEADS = 512
 
-_PIECE_BYTES = 64 * 1024
-"""Longer answers are written in pieces, so that back-pressure applies. A longer answer in one piece
-would occupy the write buffers twice, as plain text and as encrypted data."""
 _PAUSED_BYTES = 512 * 1024
 """What uvloop may have received of a connection whose reading is paused. It does not pause reading
 from the socket before it has 256 KiB."""
@@ -777,7 +774,7 @@ class ReviewProtocol(asyncio.Protocol):
         """Send the answer to a review, usually in one piece, and continue."""
         if self._drain.started or should_close(self._limits.goaway_chance):
             self._last = True
-        if self._last or self._write_paused or len(body) > _PIECE_BYTES:
+        if self._last or self._write_paused or len(body) > PIECE_BYTES:
             self._send(200, JSON_TYPE, body)
             return
         self._transport.write(b"%b%d\r\n\r\n%b" % (self._clock.json_head, len(body), body))
@@ -798,7 +795,7 @@ class ReviewProtocol(asyncio.Protocol):
     def _write_unsent(self) -> None:
         """Write the answer as far as the client reads it."""
         while self._sent_bytes < len(self._unsent) and not self._write_paused:
-            end = self._sent_bytes + _PIECE_BYTES
+            end = self._sent_bytes + PIECE_BYTES
             self._transport.write(self._unsent[self._sent_bytes : end])
             self._sent_bytes = end
         if self._sent_bytes >= len(self._unsent):
