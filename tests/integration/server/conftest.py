@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.chromium import Chromium, start_chromium
 from tests.support.server_fixtures import (
     client,
     serve,
@@ -15,3 +20,9 @@ __all__ = [
     "server",
     "source",
 ]
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with start_chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser

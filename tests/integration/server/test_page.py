@@ -24,7 +24,6 @@ from tests.support.chromium import (
     SHIFT,
     TAB,
     Chromium,
-    start_chromium,
 )
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer
@@ -70,12 +69,6 @@ _BROKEN = "apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {a: b: c}\n"
 def http(server: RunningServer) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with start_chromium(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
 
 
 @pytest.fixture

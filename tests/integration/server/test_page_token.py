@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.authorizer import Known
-from tests.support.chromium import ENTER, SHIFT, TAB, Chromium, start_chromium
+from tests.support.chromium import ENTER, SHIFT, TAB, Chromium
 from tests.support.http_client import in_process
 from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_source import ManifestsSource
@@ -15,12 +15,6 @@ from webhook.cluster.manifest_source import ManifestsSource
 pytestmark = pytest.mark.xdist_group("chromium")
 
 _POD = "{apiVersion: v1, kind: Pod, metadata: {name: pod}, spec: {containers: []}}"
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with start_chromium(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
 
 
 @pytest.fixture
