@@ -36,7 +36,7 @@ Long because it contains every defect. Change the YAML files, not this module.
 
 from __future__ import annotations
 
-from webhook.core.defects.defect import Affected, Defect, Evidence, Fix, Partly, Symptom
+from webhook.core.defects.defect import Affected, Defect, Evidence, Fix, Partly, Sign, Symptom
 from webhook.core.defects.versions import Version
 
 DEFECTS: tuple[Defect, ...] = (

@@ -21,7 +21,15 @@ ANNOTATION_APPLIED = f"{GROUP}/applied"
 """On a settled pod: a comma-separated list of `policy/remedy`."""
 ANNOTATION_SETTLED = f"{GROUP}/settled"
 """On a settled pod: its fingerprint (`PodPatch.settled_fingerprint`). While it matches, the match
-condition `not-settled` keeps the API server from calling podsettle again for the pod."""
+condition `not-settled` keeps the API server from calling a cluster webhook for the pod."""
+ANNOTATION_SUMMARY = f"{GROUP}/summary"
+"""On a pod that a policy concerns: a sentence for people on what was done and what was left out."""
+ANNOTATION_SKIPPED = f"{GROUP}/skipped"
+"""On such a pod: a comma-separated list of `container/remedy=Reason`, or `remedy=Reason` for the
+whole pod, for remedies that a policy wanted and the pod could not get."""
+MAX_NOTE_BYTES = {ANNOTATION_SUMMARY: 1280, ANNOTATION_SKIPPED: 768}
+"""The maximum size of each annotation for people, key and value together in UTF-8. Every pod of a
+cluster may carry both, so together they take at most 2 KiB in etcd."""
 ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 """On a mirror pod, which the kubelet creates to represent a static pod."""
 
@@ -33,7 +41,9 @@ SKIP_RELABEL_ANNOTATIONS = (
 1.35.0 (cri-o PR 9537). podsettle writes both, because a release ignores the name that it does not
 know."""
 
-OWN_ANNOTATIONS = frozenset({ANNOTATION_APPLIED, ANNOTATION_SETTLED, *SKIP_RELABEL_ANNOTATIONS})
+OWN_ANNOTATIONS = frozenset(
+    {ANNOTATION_APPLIED, ANNOTATION_SETTLED, *MAX_NOTE_BYTES, *SKIP_RELABEL_ANNOTATIONS}
+)
 """The annotations that podsettle sets on pods."""
 
 SYSTEM_NAMESPACE_PREFIXES = ("kube-", "openshift-")

@@ -246,7 +246,11 @@ class PodSpec(SpecFields):
 class OwnerReference(WireStruct):
     """One entry of `ownerReferences`."""
 
+    api_version: str = ""
     kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
 
 
 class ObjectMeta(WireStruct):

@@ -20,9 +20,11 @@ from msgspec.structs import astuple
 
 from webhook.core.constants import (
     ANNOTATION_SKIP,
+    ANNOTATION_SKIPPED,
     HELPER,
     HELPER_MOUNT,
     HELPER_PATH,
+    MAX_NOTE_BYTES,
     OWN_ANNOTATIONS,
     OWN_CONTAINERS,
     SYSTEM_NAMESPACE_PREFIXES,
@@ -40,6 +42,8 @@ from webhook.core.pod import (
 _HELPER_MOUNT_NAME = HELPER_MOUNT.strip("/").encode()
 _BRACKET, _BACKSLASH = b"[\\"
 _READ_ANNOTATIONS = OWN_ANNOTATIONS | {ANNOTATION_SKIP}
+_READ_TEXTS = _READ_ANNOTATIONS - MAX_NOTE_BYTES.keys()
+"""The annotations whose values are read whole."""
 
 
 class EntrypointImage(WireStruct):
@@ -85,7 +89,10 @@ class PodFacts(SpecFields):
     has_metadata: bool = False
     label_count: int = 0
     annotations: Mapping[str, str] | None = None
-    """The annotations that podsettle reads. None if the pod does not set `annotations`."""
+    """The annotations that podsettle reads. None if the pod does not set `annotations`.
+
+    The text of ANNOTATION_SUMMARY decides nothing, so it is empty here. So is that of
+    ANNOTATION_SKIPPED if it is longer than podsettle writes it."""
     owner_kinds: tuple[str, ...] = ()
 
 
@@ -128,7 +135,9 @@ def facts_of(pod: Pod) -> PodFacts:
             label_count = len(metadata.labels)
         if metadata.annotations is not None:
             annotations = {
-                key: text for key, text in metadata.annotations.items() if key in _READ_ANNOTATIONS
+                key: text if key in _READ_TEXTS else _note_fact(key, text)
+                for key, text in metadata.annotations.items()
+                if key in _READ_ANNOTATIONS
             }
         if metadata.owner_references:
             owner_kinds = tuple([owner.kind for owner in metadata.owner_references])
@@ -147,6 +156,12 @@ def facts_of(pod: Pod) -> PodFacts:
             owner_kinds,
         )
     )
+
+
+def _note_fact(key: str, text: str) -> str:
+    """Return what a decision may read of an annotation for people. Bounded in length."""
+    max_characters = MAX_NOTE_BYTES[key] - len(key)
+    return text if key == ANNOTATION_SKIPPED and len(text) <= max_characters else ""
 
 
 def namespace_facts_of(name: str, *, fixed_selinux_level: bool) -> NamespaceFacts:

@@ -30,6 +30,12 @@ class Reason(StrEnum):
 
     __hash__ = str.__hash__  # `Enum.__hash__` is slower, and each review hashes several.
 
+    @classmethod
+    def of(cls, code: str) -> Reason | None:
+        """Return the reason with a code, in any case. Return None for any other text."""
+        wanted = code.lower()
+        return next((reason for reason in cls if reason.lower() == wanted), None)
+
     APPLIED = "Applied", "The remedy is in the patch."
     WOULD_APPLY = (
         "WouldApply",
@@ -85,8 +91,8 @@ class Reason(StrEnum):
 
     NO_COMMAND = (
         "NoCommand",
-        "The container has no `command`, and the pod does not contain the entrypoint of its "
-        "image. Set `command` to the image's entrypoint.",
+        "The container has no `command`, so podsettle does not know which program it starts. Set "
+        "`command` to the image's entrypoint.",
         True,
     )
     IMAGE_CONFIG_UNAVAILABLE = (
@@ -160,6 +166,12 @@ class Reason(StrEnum):
         "The RuntimeClass does not exist. The API server refuses a pod that names a missing one.",
         True,
     )
+    RUNTIME_CLASS_UNHANDLED = (
+        "RuntimeClassUnhandled",
+        "None of the nodes that the pod could land on lists the handler of the RuntimeClass in "
+        "`status.runtimeHandlers`. A pod with the class would never start there.",
+        True,
+    )
     RUNTIME_CLASS_CONFLICT = (
         "RuntimeClassConflict",
         "The RuntimeClass conflicts with the pod's overhead, nodeSelector or node, or with "
@@ -227,6 +239,10 @@ class Reason(StrEnum):
     )
 
 
+NO_DECISION = frozenset({Reason.INTERNAL_ERROR, Reason.MALFORMED_POD})
+"""The reasons of a decision that was not made. It says nothing about what the policies want."""
+
+
 class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A reason, together with the remedy, the policy and the container to which it applies.
 
@@ -243,3 +259,14 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Whether the patch contains an edit for this outcome."""
     message: str = ""
     """Details that the reason code alone does not give."""
+    effect: str = ""
+    """What the remedy does to the pod or container, as a phrase after `is` or `are`.
+
+    Empty for a remedy that has no effect there."""
+
+    @property
+    def sentence(self) -> str:
+        """The explanation for warnings, logs and previews: the details, or else the meaning.
+
+        It may contain texts of the pod, so Events have only the meaning."""
+        return self.message or self.reason.meaning

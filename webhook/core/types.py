@@ -56,14 +56,14 @@ def parse_duration(text: object) -> int:
     return int(sum(Decimal(number) * _UNIT_MILLISECONDS[unit] for number, unit in parts))
 
 
-def format_duration(milliseconds: int) -> str:
-    """Return a duration as text.
+def format_duration(milliseconds: int, *, separator: str = "") -> str:
+    """Return a duration as text. Sentences put a space between the number and the unit.
 
     Whole seconds are written in seconds: 2000 gives `2s`, and 1500 gives `1500ms`.
     """
     if milliseconds and milliseconds % 1_000 == 0:
-        return f"{milliseconds // 1_000}s"
-    return f"{milliseconds}ms"
+        return f"{milliseconds // 1_000}{separator}s"
+    return f"{milliseconds}{separator}ms"
 
 
 def _parse_delay(value: object) -> int:
@@ -101,6 +101,8 @@ Delay = Annotated[
 MAX_CONTAINER_NAME_CHARACTERS = 63
 """The maximum length of a DNS label. The API server rejects longer names, but only after it has
 called the webhooks."""
+CONTAINER_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+"""The pattern of a container's name, a DNS label."""
 
 CONTAINER_GLOB_PATTERN = r"^[-a-z0-9*?]{1,63}$"
 _CONTAINER_GLOB = re.compile(CONTAINER_GLOB_PATTERN, re.ASCII)

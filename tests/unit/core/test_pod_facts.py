@@ -199,3 +199,27 @@ def test_mounts_that_are_no_list_are_refused(mounts: Any) -> None:
 def test_of_the_name_of_a_namespace_only_the_prefix_is_a_fact(name: str, is_system: bool) -> None:
     found = namespace_facts_of(name, fixed_selinux_level=False)
     assert found == NamespaceFacts(fixed_selinux_level=False, is_system=is_system)
+
+
+@pytest.mark.parametrize("key", ["podsettle.dev/summary", "podsettle.dev/skipped"])
+def test_text_for_people_is_not_part_of_the_facts_but_its_presence_is(key: str) -> None:
+    with_text = facts(pod(annotations={key: "x" * 1_000, "theirs": "y"}))
+    assert with_text.annotations == {key: ""}
+    assert with_text == facts(pod(annotations={key: ""}))
+    assert with_text != facts(pod(annotations={}))
+
+
+def test_list_of_skipped_remedies_is_a_fact_while_it_is_as_short_as_podsettle_writes_it() -> None:
+    key = "podsettle.dev/skipped"
+    longest = "x" * (768 - len(key))
+    assert facts(pod(annotations={key: longest})).annotations == {key: longest}
+    assert facts(pod(annotations={key: longest + "x"})).annotations == {key: ""}
+
+
+def test_facts_have_only_the_kinds_of_owners() -> None:
+    document = pod()
+    document["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "a", "uid": "1"}]
+    found = facts(document)
+    document["metadata"]["ownerReferences"][0] |= {"name": "b", "uid": "2", "controller": True}
+    assert found == facts(document)
+    assert found.owner_kinds == ("Job",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.core.reasons import Reason
+from webhook.core.reasons import Outcome, Reason
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -20,8 +20,27 @@ def test_every_reason_has_a_camel_case_code_and_a_sentence(reason: Reason) -> No
     [
         "Applied", "NoPolicy", "NamespaceDisabled", "PodOptedOut", "MirrorPod", "WindowsPod",
         "NoCommand", "NativeSidecar", "RuntimeClassMissing", "RuntimeClassConflict",
-        "RuntimeClassPreset", "UnstableSELinuxLevel", "ServerTooOld", "NotNeeded", "InternalError",
+        "RuntimeClassPreset", "RuntimeClassUnhandled", "UnstableSELinuxLevel", "ServerTooOld",
+        "NotNeeded", "InternalError", "Overloaded",
     ],
 )  # fmt: skip
 def test_the_reasons_of_the_contract_exist(reason: str) -> None:
     assert reason in list(Reason)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_reason_is_found_by_its_code_in_any_case(reason: Reason) -> None:
+    assert Reason.of(reason.value) is reason
+    assert Reason.of(reason.value.lower()) is reason
+    assert Reason.of(reason.value.upper()) is reason
+    assert Reason.of(reason.name) in (None, reason)
+
+
+@pytest.mark.parametrize("text", ["", "NoCommand ", "no-command", "Missing"])
+def test_text_that_is_no_code_has_no_reason(text: str) -> None:
+    assert Reason.of(text) is None
+
+
+def test_sentence_of_an_outcome_is_its_message_or_the_meaning_of_its_reason() -> None:
+    assert Outcome(Reason.NO_COMMAND).sentence == Reason.NO_COMMAND.meaning
+    assert Outcome(Reason.NO_COMMAND, message="no such image").sentence == "no such image"

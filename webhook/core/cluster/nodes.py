@@ -40,13 +40,22 @@ class Node:
     labels: Mapping[str, str]
     runtime: Runtime
     kubelet: Version | None
+    handlers: frozenset[str] | None = None
+    """The runtime handlers that the node lists. The default handler is the empty text. None if the
+    node lists none, as before Kubernetes 1.30: its handlers are then unknown."""
 
     @classmethod
     def read(
-        cls, name: str, labels: Mapping[str, str], runtime_version: str, kubelet_version: str
+        cls,
+        name: str,
+        labels: Mapping[str, str],
+        runtime_version: str,
+        kubelet_version: str,
+        handlers: frozenset[str] | None = None,
     ) -> Node:
-        """Return a node from the texts of its `metadata` and `status.nodeInfo`."""
-        return cls(name, labels, parse_runtime(runtime_version), parse_version(kubelet_version))
+        """Return a node from the texts of its `metadata` and `status`."""
+        runtime, kubelet = parse_runtime(runtime_version), parse_version(kubelet_version)
+        return cls(name, labels, runtime, kubelet, handlers or None)
 
     def status_for(self, defect: Defect) -> DefectStatus:
         """Return whether the node has a defect."""
@@ -79,6 +88,10 @@ class Nodes:
     needing_restart_rules: tuple[Node, ...] = field(init=False, compare=False)
     """The nodes without restart rules that have a defect that retryInitExit255 cures."""
     newest_kubelet: Version | None = field(init=False, compare=False)
+    _by_handlers: Mapping[frozenset[str] | None, tuple[Node, ...]] = field(
+        init=False, compare=False, repr=False
+    )
+    """The nodes without Windows by the runtime handlers that they list."""
 
     def __init__(self, nodes: Iterable[Node] = (), defects: tuple[Defect, ...] = DEFECTS) -> None:
         known = tuple(nodes)
@@ -101,6 +114,10 @@ class Nodes:
         object.__setattr__(self, "needing_restart_rules", needing_rules)
         kubelets = (n.kubelet for n in known if n.kubelet is not None)
         object.__setattr__(self, "newest_kubelet", max(kubelets, default=None))
+        by_handlers: dict[frozenset[str] | None, list[Node]] = {}
+        for each in (n for n in known if n.labels.get(_OS_LABELS[0]) != "windows"):
+            by_handlers.setdefault(each.handlers, []).append(each)
+        object.__setattr__(self, "_by_handlers", {k: tuple(v) for k, v in by_handlers.items()})
 
     def needing(self, remedy: str) -> tuple[Node, ...]:
         """Return the nodes that have a defect that the remedy cures."""
@@ -116,6 +133,20 @@ class Nodes:
         """
         affected = self._by_remedy.get(remedy)
         return affected is None or any_node_fits(affected, pod) or not any_node_fits(self.all, pod)
+
+    def lacks_handler(self, handler: str, pod: SpecFields) -> bool:
+        """Return whether every known node that the pod could land on lacks a runtime handler.
+
+        Nodes with Windows do not count. A node that lists no handlers may have any. If no known
+        node fits, return False: the pod waits for a node that podsettle does not know.
+        """
+        lacking = others = tuple[Node, ...]()
+        for handlers, nodes in self._by_handlers.items():
+            if handlers is None or not handler or handler in handlers:
+                others += nodes
+            else:
+                lacking += nodes
+        return bool(lacking) and any_node_fits(lacking, pod) and not any_node_fits(others, pod)
 
     def mount_image_volumes(self, pod: SpecFields) -> bool:
         """Return whether every node that the pod could land on certainly mounts image volumes.

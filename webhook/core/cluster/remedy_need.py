@@ -74,6 +74,14 @@ def remedy_need(
     if partly:
         message = "; ".join(f"on {count} of {total}, {rest.message}" for rest, count in partly)
         return Need("Unknown", partly[0][0].reason, message)
+    unreported = [node for node in nodes if not node.runtime.name]
+    if unreported and any(defect.component != "kubelet" for defect in cured):
+        verb = "reports" if len(unreported) == 1 else "report"
+        names = sorted(node.name for node in unreported)
+        left = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        listed = ", ".join(names[:_MAX_NAMED]) + left
+        message = f"{len(unreported)} of {total} {verb} no runtime: {listed}"
+        return Need("Unknown", "RuntimeNotReported", message)
     software = " or ".join(dict.fromkeys(defect.runs for defect in cured))
     message = f"none of {total} runs {software}"
     # Defects of one runtime often have the same nodes.

@@ -8,7 +8,7 @@ Long because it contains every defect. Change the YAML files, not this module.
 
 from __future__ import annotations
 
-from webhook.core.defects.defect import Affected, Defect, Evidence, Fix, Partly, Symptom
+from webhook.core.defects.defect import Affected, Defect, Evidence, Fix, Partly, Sign, Symptom
 from webhook.core.defects.versions import Version
 
 DEFECTS: tuple[Defect, ...] = (
@@ -141,6 +141,11 @@ DEFECTS: tuple[Defect, ...] = (
                 date='2026-11-21',
             ),
             Evidence(
+                figure='0 of 4,000 init containers with postInitSleep (at least 1,000 with each delivery) and 115 of 120 without it got exit code 255; 0 of 558 containers on CRI-O 1.33.13 and 0 of 579 containers on containerd 2.1.9.',
+                how='`make race`: the state query was made to fail, and the exit code was handed over 400 ms late. Kubernetes 1.36.2, CRI-O 1.33.12, 2 cores, load average before the run 4.2.',
+                date='2026-11-22',
+            ),
+            Evidence(
                 figure='0 of 1,725 init containers with postInitSleep and 167 of 224 without it got exit code 255; 0 of 100 and 27 of 100 Tekton TaskRuns failed.',
                 how='The state query was made to fail, and conmon wrote the exit file 400 ms late, in some runs under load. Kubernetes 1.36.2, CRI-O 1.33.12, Tekton 1.15.0, podsettle installed by its chart.',
                 date='2026-11-22',
@@ -160,6 +165,23 @@ DEFECTS: tuple[Defect, ...] = (
             Symptom(
                 where='the events of the pod, after that',
                 message='Error: kubelet may be retrying requests that are timing out in CRI-O due to system load. Currently at stage container volume configuration: ... error reserving ctr name ...: name is reserved',
+            ),
+        ),
+        signs=(
+            Sign(
+                reason='Failed',
+                contains=(
+                    'Currently at stage container volume configuration',
+                ),
+                certainty='certain',
+            ),
+            Sign(
+                reason='Failed',
+                contains=(
+                    'error reserving ctr name',
+                    'name is reserved',
+                ),
+                certainty='likely',
             ),
         ),
         cause="Where SELinux is enforcing, the runtime sets the pod's label on every file of a volume before a container starts. With millions of files that takes many minutes. CRI-O compares only the label of the top directory if the pod has the annotation `TrySkipVolumeSELinuxLabel`, and the handler or workload allows it.",
@@ -205,6 +227,26 @@ DEFECTS: tuple[Defect, ...] = (
             Symptom(
                 where='the events of the pod, with the reason VolumePermissionChangeInProgress, on newer kubelets',
                 message='Setting volume ownership for <pod-uid>/volumes/... is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods',
+            ),
+        ),
+        signs=(
+            Sign(
+                reason='VolumePermissionChangeInProgress',
+                certainty='certain',
+            ),
+            Sign(
+                reason='FailedMount',
+                contains=(
+                    'timed out waiting for the condition',
+                ),
+                certainty='possible',
+            ),
+            Sign(
+                reason='FailedMount',
+                contains=(
+                    'context deadline exceeded',
+                ),
+                certainty='possible',
             ),
         ),
         cause='If a pod sets `fsGroup`, the kubelet by default changes the group and the permissions of every file of its volumes each time that it mounts them.',

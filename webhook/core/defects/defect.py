@@ -86,6 +86,24 @@ class Symptom(StrictModel):
     message: Text = Field(description="The exact text, for people who search for it.")
 
 
+Certainty: TypeAlias = Literal["certain", "likely", "possible"]
+"""How sure it is that something was caused by a defect."""
+
+
+class Sign(StrictModel):
+    """An event of a pod that shows the defect."""
+
+    reason: Annotated[str, _matcher(r"[A-Z][A-Za-z]+", "a reason in CamelCase")] = Field(
+        description="The event's reason."
+    )
+    contains: tuple[Text, ...] = Field(
+        default=(),
+        strict=False,
+        description="Texts that the event's message contains, all of them. Omitted: any message.",
+    )
+    certainty: Certainty
+
+
 class Fix(StrictModel):
     """The first release of a minor line that has the fix."""
 
@@ -154,6 +172,15 @@ class Affected(StrictModel):
         is_after_last_fix = bool(self.fixed) and line > self.fixed[-1].line
         return DefectStatus.NOT_AFFECTED if is_after_last_fix else DefectStatus.AFFECTED
 
+    def first_fix_for(self, version: Version | None) -> Version | None:
+        """Return the fixed release to which a node upgrades: of its line, or of the next one.
+
+        For an unreadable version (None), return the last fix. Return None if no release is fixed.
+        """
+        if version is None:
+            return self.fixed[-1].release if self.fixed else None
+        return next((fix.release for fix in self.fixed if fix.line >= version[:2]), None)
+
     @cached_property
     def _fix_by_line(self) -> dict[tuple[int, int], Version]:
         return {fix.line: fix.release for fix in self.fixed}
@@ -190,6 +217,9 @@ class Defect(StrictModel):
         description="What an affected node runs, for messages such as `2 of 4 nodes still run …`."
     )
     symptom: Annotated[tuple[Symptom, ...], _NOT_EMPTY] = Field(strict=False)
+    signs: tuple[Sign, ...] = Field(
+        default=(), strict=False, description="Events that show the defect, the surest first."
+    )
     cause: Text
     affected: Annotated[tuple[Affected, ...], _NOT_EMPTY] = Field(strict=False)
     partly: Partly | None = None
@@ -220,14 +250,10 @@ class Defect(StrictModel):
 
     def status_on(self, runtime: Runtime, kubelet: Version | None) -> DefectStatus:
         """Return whether a node with this runtime and kubelet has the defect."""
-        by_component = self._by_component
-        entry = by_component.get("kubelet")
-        if entry is not None:
-            return entry.status_of(kubelet)
-        entry = by_component.get(runtime.name) or by_component.get("any runtime")
+        entry, version = self._releases_on(runtime, kubelet)
         if entry is None:
             return DefectStatus.NOT_AFFECTED
-        status = entry.status_of(runtime.version)
+        status = entry.status_of(version)
         if (
             status is DefectStatus.AFFECTED
             and self.partly is not None
@@ -236,6 +262,27 @@ class Defect(StrictModel):
         ):
             return DefectStatus.PARTLY_AFFECTED
         return status
+
+    def cure_for(self, runtime: Runtime, kubelet: Version | None) -> Version | None:
+        """Return the release that cures an affected node with this runtime and kubelet.
+
+        It is the first fixed release of the node's minor line, or else of the next line that has
+        one. Return None for a node that is not affected, and if no release is fixed.
+        """
+        entry, version = self._releases_on(runtime, kubelet)
+        if entry is None or not self.status_on(runtime, kubelet).needs_remedy:
+            return None
+        return entry.first_fix_for(version)
+
+    def _releases_on(
+        self, runtime: Runtime, kubelet: Version | None
+    ) -> tuple[Affected | None, Version | None]:
+        """Return the entry for a node's component, if it may have the defect, and its version."""
+        by_component = self._by_component
+        if "kubelet" in by_component:
+            return by_component["kubelet"], kubelet
+        entry = by_component.get(runtime.name) or by_component.get("any runtime")
+        return entry, runtime.version
 
     @property
     def can_end(self) -> bool:

@@ -57,8 +57,8 @@ def parse_runtime(text: str) -> Runtime:
 
 # KEP-4639: from Kubernetes 1.36 on, no feature gate can switch image volumes off.
 IMAGE_VOLUMES_LOCKED_ON = Version(1, 36)
-# KEP-4639: in Kubernetes 1.35 image volumes are on by default. An older API server drops the field
-# and then rejects the pod, because the volume has no source.
+# KEP-4639: in Kubernetes 1.35 image volumes are on by default. An API server without the feature
+# admits the pod without the volume and its mounts, so a wrapped command would not be found.
 IMAGE_VOLUMES_ON_BY_DEFAULT = Version(1, 35)
 
 # KEP-5307: `restartPolicyRules` of a container, beta and on by default from 1.35. An API server

@@ -35,6 +35,9 @@ def escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
+_ANNOTATION_PATHS = {key: f"/metadata/annotations/{escape(key)}" for key in OWN_ANNOTATIONS}
+
+
 class PodPatch:
     """The edits to one received pod, and the operations that make them.
 
@@ -74,6 +77,17 @@ class PodPatch:
     def runtime_class_name(self) -> str | None:
         """The RuntimeClass that the patched pod names, if any."""
         return self._fields.get("/spec/runtimeClassName") or self._pod.runtime_class_name or None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no edit was made."""
+        return not (
+            self._annotations
+            or self._edits
+            or self._placement
+            or self._first_init_container
+            or self._moved_first is not None
+        )
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -317,7 +331,7 @@ class PodPatch:
         if self._pod.annotations is None:
             return (_add("/metadata/annotations", self._annotations),)
         return [
-            _add(f"/metadata/annotations/{escape(key)}", value)
+            {"op": "add", "path": _ANNOTATION_PATHS[key], "value": value}
             for key, value in self._annotations.items()
         ]
 

@@ -64,6 +64,8 @@ class Step(NamedTuple):
     remedy: Remedy[Any]
     policy: CompiledPolicy
     settings: Any
+    effect: str
+    """What the remedy does with these settings (`Remedy.effect`)."""
 
 
 class Plan(NamedTuple):
@@ -148,5 +150,7 @@ def _steps(policies: Iterable[CompiledPolicy]) -> tuple[Step, ...]:
     first: dict[str, Step] = {}
     for policy in policies:
         for remedy, settings in policy.remedies:
-            first.setdefault(remedy.name, Step(remedy, policy, settings))
+            if remedy.name not in first:
+                step = Step(remedy, policy, settings, remedy.effect(settings))
+                first[remedy.name] = step
     return tuple(first[name] for name in REMEDIES if name in first)

@@ -134,6 +134,46 @@ def compile_selector(selector: LabelSelector) -> Matcher:
     return lambda labels: all(test(labels) for test in tests)
 
 
+_MAX_QUOTED_CHARACTERS = 63
+"""The longest valid value of a label. Clients may send longer ones, which messages cut."""
+_MAX_QUOTED_VALUES = 5
+"""The maximum number of a requirement's values in a message, because people read it."""
+
+
+def first_unmet(selector: LabelSelector, labels: Labels) -> str:
+    """Return the first requirement that labels do not meet, such as `has no label team=build`.
+
+    The result is a clause without its subject. It is empty if the selector matches.
+    """
+    for key, value in selector.match_labels.items():
+        if labels.get(key) != value:
+            return _unmet(key, (value,), labels)
+    for requirement in selector.match_expressions:
+        key, values = requirement.key, requirement.values
+        if not compile_requirement(requirement.operator, key, values)(labels):
+            return _unmet(key, values if requirement.operator == "In" else (), labels)
+    return ""
+
+
+def _unmet(key: str, wanted: tuple[str, ...], labels: Labels) -> str:
+    """Return how the label with a key differs from what a requirement wants.
+
+    `wanted` holds the possible values. It is empty if the presence of the label, or its value,
+    decides.
+    """
+    present = labels.get(key)
+    if present is not None:
+        label = f"{key}={present[:_MAX_QUOTED_CHARACTERS]}"
+        return f"has the label {label}" + (f", not {_one_of(wanted)}" if wanted else "")
+    return f"has no label {key}" + (f"={_one_of(wanted)}" if wanted else "")
+
+
+def _one_of(values: tuple[str, ...]) -> str:
+    left = len(values) - _MAX_QUOTED_VALUES
+    listed = " or ".join(values[:_MAX_QUOTED_VALUES])
+    return f"{listed} or {left} more" if left > 0 else listed
+
+
 def required_label(selector: LabelSelector) -> tuple[str, frozenset[str] | None] | None:
     """Return a label that an object must have for the selector to match it, if there is one.
 

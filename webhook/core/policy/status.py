@@ -127,13 +127,13 @@ def runtime_classes_found(policy: SettlePolicy, view: ClusterView) -> Condition:
     return Condition("RuntimeClassesFound", "True", "Found", message)
 
 
-def still_needed(policy: SettlePolicy, view: ClusterView) -> Condition:
+def still_needed(policy: SettlePolicy, nodes: PolicyNodes) -> Condition:
     """Return the condition StillNeeded: whether a node still has a problem that the policy cures.
 
     A remedy whose problem no release fixes keeps the policy needed. The remedies are judged by the
-    nodes even with `when: Always`.
+    nodes even with `when: Always`. `nodes` is the result of `all_nodes`.
     """
-    needs = _needs(policy, view)
+    needs = _grouped(remedy_needs(policy, nodes))
     # The policy is needed if one remedy is. It may be removed only if every remedy may be.
     for status in ("True", "Unknown", "False"):
         deciding = [need for need in needs if need.status == status]
@@ -145,22 +145,37 @@ def still_needed(policy: SettlePolicy, view: ClusterView) -> Condition:
     return Condition("StillNeeded", deciding[0].status, deciding[0].reason, message)
 
 
-def _needs(policy: SettlePolicy, view: ClusterView) -> dict[Need, list[str]]:
-    """Return the needs of a policy, each with the remedies that have it.
+def all_nodes(view: ClusterView) -> PolicyNodes:
+    """Return all nodes of a cluster, for the needs of several policies."""
+    return PolicyNodes(view.nodes.all, view.nodes.defects, view.runtime_classes)
 
-    The order is that of the remedies' names, but a need that no release ends comes last.
+
+def remedy_needs(policy: SettlePolicy, nodes: PolicyNodes) -> dict[str, Need | None]:
+    """Return for each remedy of a policy whether nodes still need it, by the remedies' names.
+
+    `nodes` is the result of `all_nodes`. The need is None if no release that podsettle knows makes
+    the remedy unnecessary.
     """
     settings = policy.spec.settings()
-    nodes = PolicyNodes(view.nodes.all, view.nodes.defects, view.runtime_classes)
     for name, remedy in REMEDIES.items():
         setting = remedy.runtime_class
         if setting and name in settings and setting.moves_every_pod(settings[name]):
             nodes = nodes.of_class(remedy.class_name(settings[name]) or "")
-    needs: dict[Need, list[str]] = {}
-    incurable = []
+    needs: dict[str, Need | None] = {}
     for name in sorted(settings):
         still_needed = REMEDIES[name].still_needed
-        need = still_needed(settings[name], nodes) if still_needed else nodes.need(name)
+        needs[name] = still_needed(settings[name], nodes) if still_needed else nodes.need(name)
+    return needs
+
+
+def _grouped(by_remedy: Mapping[str, Need | None]) -> dict[Need, list[str]]:
+    """Return the needs of a policy, each with the remedies that have it.
+
+    The order is that of the remedies, but a need that no release ends comes last.
+    """
+    needs: dict[Need, list[str]] = {}
+    incurable = []
+    for name, need in by_remedy.items():
         if need is None:
             incurable.append(name)
         else:

@@ -67,6 +67,14 @@ _NOT_SETTLED = (
     f"{_lacks_annotation(ANNOTATION_SETTLED)}"
     f' || object.metadata.annotations["{ANNOTATION_SETTLED}"] != {_FINGERPRINT}'
 )
+_CONDITIONS = {
+    "not-mirror": _NOT_MIRROR,
+    "not-windows": _NOT_WINDOWS,
+    "not-settled": _NOT_SETTLED,
+}
+_NOT_PROTECTED_NAME = "not-protected"
+OWN_MATCH_CONDITIONS = frozenset({*_CONDITIONS, _NOT_PROTECTED_NAME})
+"""The names of the match conditions that podsettle writes."""
 
 
 def cluster_webhooks(opt_in: Mapping[str, Any], selectors: WebhookSelectors) -> list[Json]:
@@ -173,12 +181,7 @@ def _match_conditions(opt_in: Mapping[str, Any], named: frozenset[str]) -> list[
     Earlier charts gave the opt-in webhook three conditions with podsettle's names. They are left
     out, because the API server refuses two conditions with one name.
     """
-    expressions = {
-        "not-mirror": _NOT_MIRROR,
-        "not-windows": _NOT_WINDOWS,
-        "not-settled": _NOT_SETTLED,
-        "not-protected": _not_protected(named),
-    }
+    expressions = {**_CONDITIONS, _NOT_PROTECTED_NAME: _not_protected(named)}
     inherited = [
         condition
         for condition in opt_in.get("matchConditions") or ()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from webhook.core.constants import GROUP, LABEL_NAMESPACE_NAME
+from webhook.core.constants import GROUP, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector
 
@@ -88,12 +88,8 @@ def webhook_selectors(policies: Iterable[SettlePolicy]) -> WebhookSelectors:
     """
     names_by_pair: dict[SelectorPair, str] = {}
     for policy in sorted(policies, key=lambda each: each.metadata.name):
-        selector = policy.spec.namespace_selector
-        if selector is not None:
-            named_namespaces = selector.listed_values(LABEL_NAMESPACE_NAME)
-            pods = frozenset(_requirements(policy.spec.pod_selector))
-            pair = SelectorPair(frozenset(_requirements(selector)), pods, named_namespaces)
-            names_by_pair.setdefault(pair, policy.metadata.name)
+        if policy.spec.namespace_selector is not None:
+            names_by_pair.setdefault(selector_pair(policy), policy.metadata.name)
     needed_pairs: list[SelectorPair] = []
     # Pairs with few requirements come first, because no later pair can include an earlier one.
     # Each pair takes at most MAX_WEBHOOKS comparisons.
@@ -115,6 +111,21 @@ def webhook_selectors(policies: Iterable[SettlePolicy]) -> WebhookSelectors:
         for n, each in enumerate(needed_pairs)
     )
     return WebhookSelectors(dict(zip(names, needed_pairs, strict=True)))
+
+
+def selector_pair(policy: SettlePolicy) -> SelectorPair:
+    """Return the requirements of a policy on the labels of namespaces and pods.
+
+    A policy without a namespaceSelector covers the namespaces that name it by label.
+    """
+    selector = policy.spec.namespace_selector
+    if selector is None:
+        by_label = LabelRequirement(LABEL_POLICY, "In", (policy.metadata.name,))
+        namespaces, named = frozenset({by_label}), frozenset[str]()
+    else:
+        namespaces = frozenset(_requirements(selector))
+        named = selector.listed_values(LABEL_NAMESPACE_NAME)
+    return SelectorPair(namespaces, frozenset(_requirements(policy.spec.pod_selector)), named)
 
 
 def _merge_into_one(pairs: Iterable[SelectorPair], reason: str) -> WebhookSelectors:

@@ -112,6 +112,10 @@ class Remedy(Generic[S]):
     """
     reasons: frozenset[Reason]
     """The reasons that `apply` gives, without those that every remedy can have."""
+    effect: Callable[[S], str]
+    """Return what the remedy does, as a phrase after `is` or `are`, for the pod's summary.
+
+    Examples are `kept alive for at least 500 ms` and `put under RuntimeClass kata`."""
     edits: frozenset[Edit] = frozenset()
     """The kinds of edits that `apply` may make."""
     fields: frozenset[str] = frozenset()

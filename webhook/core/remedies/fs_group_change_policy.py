@@ -64,5 +64,6 @@ REMEDY = Remedy(
             Reason.NO_PERSISTENT_VOLUME,
         }
     ),
+    effect=lambda settings: f"set to fsGroupChangePolicy {settings}",
     fields=frozenset({_FIELD}),
 )

@@ -77,7 +77,7 @@ def apply(
         (i for i, container in enumerate(inits) if container.name == KUBELET_GATE), None
     )
     mesh_index = service_mesh.intercepting_index(inits)
-    if _is_needed_before_certificate(pod, context.namespace):
+    if is_needed_before_certificate(pod, context.namespace):
         yield Outcome(Reason.SYSTEM_POD)
     elif _is_name_taken(pod, inits):
         yield Outcome(Reason.NAME_CONFLICT)
@@ -101,7 +101,7 @@ def apply(
         yield Outcome(Reason.APPLIED, changed=True, message=message)
 
 
-def _is_needed_before_certificate(pod: PodFacts, namespace: NamespaceFacts) -> bool:
+def is_needed_before_certificate(pod: PodFacts, namespace: NamespaceFacts) -> bool:
     """Return whether a node may need the pod before its kubelet has a serving certificate."""
     return (
         "DaemonSet" in pod.owner_kinds
@@ -147,6 +147,12 @@ def _gate_container(
     }
 
 
+def effect(settings: KubeletGate) -> str:
+    """Return what the remedy does to a pod."""
+    timeout = format_duration(settings.timeout, separator=" ")
+    return f"held until its node's kubelet has a serving certificate, for at most {timeout}"
+
+
 REMEDY = Remedy(
     name="kubeletGate",
     description="Keep the pod Pending until its node's kubelet has a serving certificate. Then "
@@ -163,5 +169,6 @@ REMEDY = Remedy(
             Reason.HELPER_IMAGE_MISSING,
         }
     ),
+    effect=effect,
     edits=frozenset({Edit.INIT_CONTAINER}),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.remedy_need import Need, remedy_need
@@ -13,7 +13,10 @@ from webhook.core.defects.defect import Defect
 
 @dataclass(frozen=True, slots=True)
 class PolicyNodes:
-    """The nodes that the pods of a policy could land on."""
+    """The nodes that the pods of a policy could land on.
+
+    Many policies have the same remedies, so each answer about all nodes is computed once.
+    """
 
     all: tuple[Node, ...]
     defects: tuple[Defect, ...]
@@ -21,6 +24,12 @@ class PolicyNodes:
     runtime_classes: Mapping[str, RuntimeClassInfo]
     description: str = ""
     """A phrase for messages that names the set of nodes. Empty for all nodes of the cluster."""
+    _by_class: dict[str, PolicyNodes] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _by_remedy: dict[str, Need | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def of_class(self, name: str) -> PolicyNodes:
         """Return the nodes that a RuntimeClass's nodeSelector matches.
@@ -30,13 +39,19 @@ class PolicyNodes:
         runtime_class = self.runtime_classes.get(name)
         if runtime_class is None or not runtime_class.node_selector:
             return self
-        required_labels = runtime_class.node_selector.items()
-        nodes = tuple(node for node in self.all if required_labels <= node.labels.items())
-        return PolicyNodes(nodes, self.defects, self.runtime_classes, f" of RuntimeClass {name}")
+        if name not in self._by_class:
+            required_labels = runtime_class.node_selector.items()
+            nodes = tuple(node for node in self.all if required_labels <= node.labels.items())
+            self._by_class[name] = PolicyNodes(
+                nodes, self.defects, self.runtime_classes, f" of RuntimeClass {name}"
+            )
+        return self._by_class[name]
 
     def need(self, remedy: str) -> Need | None:
         """Return whether the nodes need a remedy, by the catalogue of defects.
 
         Return None if no known release makes the remedy unnecessary.
         """
-        return remedy_need(remedy, self.all, self.defects, self.description)
+        if remedy not in self._by_remedy:
+            self._by_remedy[remedy] = remedy_need(remedy, self.all, self.defects, self.description)
+        return self._by_remedy[remedy]

@@ -21,12 +21,11 @@ from webhook.core.pod import RestartRule, is_sidecar
 from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
-from webhook.core.types import StrictModel
+from webhook.core.types import CONTAINER_NAME_PATTERN, StrictModel
 
 EXIT_CODE = 255
 RESTART_RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [EXIT_CODE]}}]
 
-CONTAINER_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _NAME = re.compile(CONTAINER_NAME_PATTERN, re.ASCII)
 
 
@@ -160,5 +159,6 @@ REMEDY = Remedy(
             Reason.SERVER_TOO_OLD,
         }
     ),
+    effect=lambda _settings: f"started again after exit code {EXIT_CODE}",
     edits=frozenset({Edit.RESTART_RULES}),
 )

@@ -40,7 +40,7 @@ class RuntimeClassRemedy(StrictModel):
 def apply(
     pod: PodFacts, settings: RuntimeClassRemedy, context: Context, patch: PodPatch
 ) -> Iterator[Outcome]:
-    """Set `spec.runtimeClassName` if the API server will accept it."""
+    """Set `spec.runtimeClassName` if the pod can run under the class."""
     if pod.runtime_class_name == settings.name:
         yield Outcome(Reason.ALREADY_SETTLED)
         return
@@ -55,9 +55,7 @@ def apply(
         )
         yield Outcome(Reason.NOT_NEEDED, message=message)
         return
-    rejection = rejection_reason(
-        settings.name, context.cluster.runtime_classes.get(settings.name), pod, patch
-    )
+    rejection = rejection_reason(settings.name, pod, context, patch)
     if rejection:
         yield Outcome(rejection[0], message=rejection[1])
         return
@@ -82,6 +80,7 @@ REMEDY = Remedy(
         Reason.ALREADY_SETTLED,
         Reason.NOT_NEEDED,
     },
+    effect=lambda settings: f"put under RuntimeClass {settings.name}",
     fields=frozenset({"/spec/runtimeClassName"}),
     still_needed=still_needed,
     # Pods that name another class stay where they are. They do not matter for StillNeeded, because

@@ -1,9 +1,12 @@
-"""The reasons for which the API server would reject a pod because of its RuntimeClass.
+"""The reasons for which a pod cannot run under a RuntimeClass.
 
 The in-tree RuntimeClass plugin runs again after a webhook changed the pod. It merges the class's
 nodeSelector and tolerations into the pod and sets its overhead. It rejects the pod if the pod and
 the class disagree (kubernetes `plugin/pkg/admission/runtimeclass/admission.go`). podsettle makes
 the same checks first, and skips the remedy instead.
+
+The API server does not check the class's handler. A kubelet cannot start a pod whose handler its
+runtime lacks. From Kubernetes 1.30 on, nodes list their handlers (KEP-3857).
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.patch.builder import PodPatch
-from webhook.core.pod import SpecFields
+from webhook.core.pod_facts import PodFacts
 from webhook.core.reasons import Reason
+from webhook.core.remedies.base import Context
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _MAX_QUANTITY_CHARACTERS = 100
@@ -45,19 +48,20 @@ REJECTION_REASONS = frozenset(
         Reason.RUNTIME_CLASS_PRESET,
         Reason.RUNTIME_CLASS_CONFLICT,
         Reason.RUNTIME_CLASS_MISSING,
+        Reason.RUNTIME_CLASS_UNHANDLED,
     }
 )
 """The reasons that `rejection_reason` gives."""
 
 
 def rejection_reason(
-    class_name: str, runtime_class: RuntimeClassInfo | None, pod: SpecFields, patch: PodPatch
+    class_name: str, pod: PodFacts, context: Context, patch: PodPatch
 ) -> tuple[Reason, str] | None:
     """Return why the pod cannot get a RuntimeClass, as a reason and a message, or None if it can.
 
-    `runtime_class` is the class in the cluster, or None if the cluster has no class of this name.
     `patch` has the class that an earlier remedy has set, if any.
     """
+    runtime_class = context.cluster.runtime_classes.get(class_name)
     if pod.runtime_class_name:
         message = f"the pod already names RuntimeClass {pod.runtime_class_name!r}"
         return Reason.RUNTIME_CLASS_PRESET, message
@@ -84,6 +88,13 @@ def rejection_reason(
             "chooses nodes"
         )
         return Reason.RUNTIME_CLASS_CONFLICT, message
+    handler, spec = runtime_class.handler, context.spec_with_runtime_class(pod, patch, class_name)
+    if context.cluster.nodes.lacks_handler(handler, spec):
+        message = (
+            f"no node that the pod could land on lists the handler {handler!r} of RuntimeClass "
+            f"{class_name!r}"
+        )
+        return Reason.RUNTIME_CLASS_UNHANDLED, message
     return None
 
 

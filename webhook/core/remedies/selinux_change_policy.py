@@ -57,5 +57,6 @@ REMEDY = Remedy(
             Reason.SERVER_TOO_OLD,
         }
     ),
+    effect=lambda settings: f"set to seLinuxChangePolicy {settings}",
     fields=frozenset({"/spec/securityContext/seLinuxChangePolicy"}),
 )

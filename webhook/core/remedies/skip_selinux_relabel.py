@@ -83,9 +83,7 @@ def apply(
         yield Outcome(Reason.NOT_NEEDED, message=message)
         return
     if class_name is not None and class_missing:
-        rejection = rejection_reason(
-            class_name, context.cluster.runtime_classes.get(class_name), pod, patch
-        )
+        rejection = rejection_reason(class_name, pod, context, patch)
         if rejection:
             yield Outcome(rejection[0], message=rejection[1])
             return
@@ -126,6 +124,13 @@ def still_needed(settings: SkipSELinuxRelabel, nodes: PolicyNodes) -> Need | Non
     return (nodes.of_class(class_name) if class_name else nodes).need("skipSELinuxRelabel")
 
 
+def effect(settings: SkipSELinuxRelabel) -> str:
+    """Return what the remedy does to a pod."""
+    name = settings.runtime_class_name
+    under = f" under RuntimeClass {name}" if name else ""
+    return f"started{under} without relabelling volumes that have the right label"
+
+
 REMEDY = Remedy(
     name="skipSELinuxRelabel",
     description="Let CRI-O skip the relabelling of a volume whose top directory already has the "
@@ -141,6 +146,7 @@ REMEDY = Remedy(
         Reason.ANNOTATION_PRESET,
         Reason.UNSTABLE_SELINUX_LEVEL,
     },
+    effect=effect,
     edits=frozenset({Edit.ANNOTATION}),
     fields=frozenset({"/spec/runtimeClassName"}),
     still_needed=still_needed,

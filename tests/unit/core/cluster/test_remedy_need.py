@@ -78,6 +78,24 @@ def test_later_releases_do_not_need_the_remedy_and_are_named() -> None:
     )
 
 
+def test_need_is_unknown_while_a_node_reports_no_runtime() -> None:
+    assert remedy_need("postInitSleep", nodes(NEW, ""), [crio()], " of RuntimeClass x") == (
+        "Unknown",
+        "RuntimeNotReported",
+        "1 of 2 nodes of RuntimeClass x reports no runtime: n1",
+    )
+    many = remedy_need("postInitSleep", nodes(NEW, *[""] * 7), [crio()])
+    assert many is not None
+    assert many.message == "7 of 8 nodes report no runtime: n1, n2, n3, n4, n5 and 2 more"
+    affected = remedy_need("postInitSleep", nodes(OLD, ""), [crio()])
+    assert affected is not None
+    assert affected.status == "True"
+    # The kubelet's defects do not depend on the runtime.
+    fixed = remedy_need("postInitSleep", nodes("", kubelet="v1.34.2"), [KUBELET])
+    assert fixed is not None
+    assert fixed.status == "False"
+
+
 def test_remedy_for_two_defects_is_needed_while_nodes_have_one_of_them() -> None:
     both = [crio(), CONTAINERD]
     assert remedy_need("postInitSleep", nodes(OLD, "containerd://2.0.0", NEW), both) == (

@@ -229,3 +229,33 @@ def test_components_that_contradict_each_other_are_refused(
     (error,) = caught.value.errors()
     assert error["ctx"]["at"] == (at,)
     assert message in error["msg"]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "cure"),
+    [
+        ("cri-o://1.20.7", "1.33.13"),
+        ("cri-o://1.33.12", "1.33.13"),
+        ("cri-o://1.33.13-rc.1", "1.33.13"),
+        ("cri-o://1.34.0", "1.35.3"),  # The line has no fix, the next one has.
+        ("cri-o://1.35.2", "1.35.3"),
+        ("cri-o://broken", "1.35.3"),
+        ("cri-o://1.33.13", None),
+        ("cri-o://1.36.0", None),
+        ("cri-o://1.99.0", None),
+        ("containerd://2.0.0", None),
+    ],
+)
+def test_affected_node_is_cured_by_the_first_fix_of_its_line_or_a_later_one(
+    runtime: str, cure: str | None
+) -> None:
+    found = defect(entry("1.33.13", "1.35.3", newest="1.37.2")).cure_for(*software(runtime))
+    assert found == (parse_version(cure) if cure else None)
+
+
+def test_node_with_a_defect_that_no_release_fixes_has_no_cure() -> None:
+    assert defect(entry()).cure_for(*software("cri-o://1.33.12")) is None
+    of_kubelet = defect(entry("1.36.4", component="kubelet", newest="1.37.0"))
+    assert of_kubelet.cure_for(*software("cri-o://1.33.12", "v1.36.1")) == Version(1, 36, 4)
+    assert of_kubelet.cure_for(*software("cri-o://1.33.12", "broken")) == Version(1, 36, 4)
+    assert defect(entry(component="kubelet")).cure_for(*software("cri-o://1.33.12")) is None

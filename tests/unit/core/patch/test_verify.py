@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,13 @@ def last(name: str) -> Edit:
 VOLUME = volume("podsettle-linger")
 MOUNT = mount("podsettle-linger")
 ONE = pod(container("a", "x"))
+SUMMARY, SKIPPED = "podsettle.dev/summary", "podsettle.dev/skipped"
+
+
+def note(key: str, text: str) -> Edit:
+    return lambda patch: patch.annotate(key, text)
+
+
 HELPED = pod(container("podsettle-linger", "/linger"))
 
 
@@ -110,6 +118,38 @@ def test_a_foreign_annotation_is_rejected(annotations: dict[str, str]) -> None:
             pod(container("a", "x"), annotations=annotations),
             lambda patch: patch.annotate("theirs", "x"),
         )
+
+
+@pytest.mark.parametrize(
+    ("key", "longest"),
+    [(SUMMARY, 1_280 - len(SUMMARY)), (SKIPPED, 768 - len(SKIPPED))],
+)
+@pytest.mark.parametrize("annotations", [None, {}, {SUMMARY: "old", SKIPPED: ""}])
+def test_note_above_its_bound_is_rejected(
+    key: str, longest: int, annotations: dict[str, str] | None
+) -> None:
+    document = pod(annotations=annotations)
+    check(document, note(key, "x" * longest))
+    check(document, note(key, "é" * (longest // 2)))
+    for text in ("x" * (longest + 1), "é" * (longest // 2 + 1)):
+        with pytest.raises(PatchError, match=f"{key} exceeds"):
+            check(document, note(key, text))
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (SKIPPED, "a\nb"),
+        *itertools.product([SUMMARY, SKIPPED], ["\x1b[31m", "a\rb", "\u202e", "\x85", "\u2028"]),
+    ],
+)
+def test_note_with_control_characters_is_rejected(key: str, text: str) -> None:
+    with pytest.raises(PatchError, match=f"{key} has control characters"):
+        check(ONE, note(key, text))
+
+
+def test_summary_of_several_lines_is_accepted() -> None:
+    check(ONE, note(SUMMARY, "a is b;\nc is d.\nWhy: https://docs.example"))
 
 
 def test_two_mounts_in_one_container_are_rejected() -> None:

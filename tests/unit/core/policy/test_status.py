@@ -20,13 +20,16 @@ from webhook.core.policy.selectors import LabelSelector
 from webhook.core.policy.status import (
     Condition,
     accepted,
+    all_nodes,
     crd_current,
     merge_conditions,
+    remedy_needs,
     runtime_classes_found,
     still_needed,
     webhook_scoped,
 )
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
+from webhook.core.remedies.policy_nodes import PolicyNodes
 
 
 def policy(**remedies: Any) -> SettlePolicy:
@@ -40,16 +43,12 @@ def policy(**remedies: Any) -> SettlePolicy:
     )
 
 
-def nodes(*runtimes: str, kubelet: str = "v1.34.0") -> Snapshot:
-    return Snapshot(
-        nodes=Nodes(
-            (
-                Node.read(f"n{number}", {}, runtime, kubelet)
-                for number, runtime in enumerate(runtimes)
-            ),
-            PINNED,
-        )
+def nodes(*runtimes: str, kubelet: str = "v1.34.0") -> PolicyNodes:
+    found = Nodes(
+        (Node.read(f"n{number}", {}, runtime, kubelet) for number, runtime in enumerate(runtimes)),
+        PINNED,
     )
+    return all_nodes(Snapshot(nodes=found))
 
 
 def test_valid_policy_is_accepted() -> None:
@@ -252,8 +251,9 @@ POOL = Nodes(
 )
 
 
-def pool(selector: dict[str, str], nodes: Nodes = POOL) -> Snapshot:
-    return Snapshot(runtime_classes={"ci": RuntimeClassInfo("ci", "ci", {}, selector)}, nodes=nodes)
+def pool(selector: dict[str, str], nodes: Nodes = POOL) -> PolicyNodes:
+    classes = {"ci": RuntimeClassInfo("ci", "ci", {}, selector)}
+    return all_nodes(Snapshot(runtime_classes=classes, nodes=nodes))
 
 
 def test_need_of_skip_relabel_counts_only_nodes_of_its_class() -> None:
@@ -263,7 +263,7 @@ def test_need_of_skip_relabel_counts_only_nodes_of_its_class() -> None:
         "ci-1 (cri-o 1.36.0)."
     )
     everywhere = "2 of 3 nodes still run CRI-O below Kubernetes 1.37: "
-    for seen in (pool({}), Snapshot(nodes=POOL)):
+    for seen in (pool({}), all_nodes(Snapshot(nodes=POOL))):
         assert still_needed(relabel, seen).message.startswith(everywhere)
     found = still_needed(relabel, pool({"pool": "new"}))
     assert found[1:] == ("Unknown", "NoNodes", "No node of RuntimeClass ci is known.")
@@ -310,3 +310,22 @@ def test_condition_keeps_its_transition_time_while_its_status_stays() -> None:
     assert [c["lastTransitionTime"] for c in merged] == ["then", "now"]
     assert {c["observedGeneration"] for c in merged} == {7}
     assert merge_conditions(wanted, (), 7, "now")[0]["lastTransitionTime"] == "now"
+
+
+def test_needs_are_told_apart_by_remedy() -> None:
+    found = remedy_needs(
+        policy(
+            kubeletGate={},
+            postInitSleep={},
+            retryInitExit255={"initContainers": ["a"]},
+            skipSELinuxRelabel={},
+        ),
+        nodes("cri-o://1.33.13"),
+    )
+    statuses = {name: need and need.status for name, need in found.items()}
+    assert statuses == {
+        "kubeletGate": None,
+        "postInitSleep": "False",
+        "retryInitExit255": "False",
+        "skipSELinuxRelabel": "True",
+    }

@@ -50,6 +50,8 @@ def test_pod_with_group_and_persistent_volume_gets_the_policy_and_keeps_all_else
     assert after["metadata"].pop("annotations") == {
         "podsettle.dev/applied": "p/fsGroupChangePolicy",
         "podsettle.dev/settled": "1/0/2/0",
+        "podsettle.dev/summary": "The pod is set to fsGroupChangePolicy OnRootMismatch, by policy "
+        "p.",
     }
     assert after["spec"].pop("securityContext") == {
         **before["spec"].pop("securityContext"),

@@ -26,6 +26,7 @@ from tests.support.factories import (
 )
 from tests.support.factories import patched as patched_pod
 from tests.support.kubelet_expansion import kubelet_expands
+from tests.support.patches import changes
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.admission.decision import Decision
@@ -133,7 +134,7 @@ def test_unavailable_image_skips_only_its_container(
     found, decision = started(init, config)
     assert found == init
     assert [(o.reason, o.message) for o in decision.outcomes] == [(reason, message)]
-    assert decision.operations == ()
+    assert changes(decision) == []
 
 
 def test_excluded_container_causes_no_image_query() -> None:
@@ -187,10 +188,11 @@ def test_audit_reports_the_wrap_and_leaves_args_unchanged() -> None:
 def test_review_outcome_lists_missing_images() -> None:
     body = review(pod(container("a")))
     first = admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS)
-    assert json.loads(first.body)["response"].get("patch") is None
+    assert changes(first.decision) == []
     known = dict.fromkeys(first.decision.missing_images, ImageConfig(("/e",), ()))
     second = admit_both_ways(json.dumps(body).encode(), SEEN, SETTINGS, known)
     assert json.loads(second.body)["response"]["patch"]
+    assert changes(second.decision)
 
 
 def test_image_result_is_not_used_for_another_query() -> None:
@@ -198,7 +200,7 @@ def test_image_result_is_not_used_for_another_query() -> None:
     known = {query: ImageConfig(("/e",), ())}
     other = pod(container("a"), imagePullSecrets=[{"name": "x"}])
     for new, namespace in ((pod(container("a")), "other"), (other, "ci")):
-        assert decide_pod(new, SEEN, namespace=namespace, images=known).operations == ()
+        assert changes(decide_pod(new, SEEN, namespace=namespace, images=known)) == []
 
 
 TEXTS = st.lists(st.text("$()Aa/ ", max_size=4) | st.sampled_from(["sh", "/bin/bash"]), max_size=3)

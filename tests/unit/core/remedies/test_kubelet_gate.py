@@ -30,6 +30,7 @@ from tests.support.kubelet_gate import (
     make_view,
     sidecar,
 )
+from tests.support.patches import changes
 from webhook.core.admission.decide import OperatorSettings
 
 # The gate's container.
@@ -44,6 +45,8 @@ def test_gate_runs_the_helper_and_passes_pod_security_restricted(fields: Json) -
     assert after["metadata"].pop("annotations") == {
         "podsettle.dev/applied": "p/kubeletGate",
         "podsettle.dev/settled": "1/1/0/0",
+        "podsettle.dev/summary": "The pod is held until its node's kubelet has a serving "
+        "certificate, for at most 30 s, by policy p.",
     }
     assert after["spec"].pop("initContainers") == [
         {
@@ -176,7 +179,7 @@ def test_gate_is_skipped_if_the_mesh_blocks_init_containers(name: str) -> None:
     before = pod(container(name, "/x"), containers=[container("main"), container("istio-proxy")])
     decision = decide_pod(before, make_view())
     assert reasons(decision) == ["MeshTraffic"]
-    assert decision.operations == ()
+    assert changes(decision) == []
     assert len(decision.warnings) == 1
 
 
@@ -232,7 +235,7 @@ def test_host_network_pod_in_a_system_namespace_gets_no_gate(
 def test_gate_is_skipped_without_a_helper_image() -> None:
     decision = decide_pod(pod(), make_view(), settings=OperatorSettings())
     assert reasons(decision) == ["HelperImageMissing"]
-    assert decision.operations == ()
+    assert changes(decision) == []
 
 
 @pytest.mark.parametrize(
@@ -248,4 +251,4 @@ def test_gate_is_skipped_without_a_helper_image() -> None:
 def test_gate_is_skipped_if_its_name_is_taken(before: Json) -> None:
     decision = decide_pod(before, make_view())
     assert reasons(decision) == ["NameConflict"]
-    assert decision.operations == ()
+    assert changes(decision) == []

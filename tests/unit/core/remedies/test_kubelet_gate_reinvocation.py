@@ -26,6 +26,7 @@ from tests.support.kubelet_gate import (
     make_view,
     sidecar,
 )
+from tests.support.patches import changes
 
 
 @pytest.mark.parametrize("node_", [MODERN, node()])
@@ -49,7 +50,7 @@ def test_gate_moves_before_a_mesh_container_added_before_it(position: int) -> No
     init_containers(once).insert(position, container("istio-init"))
     decision = decide_pod(once, make_view())
     assert reasons(decision) == ["Applied"]
-    assert [operation["op"] for operation in decision.operations] == ["add", "add", "move"]
+    assert [operation["op"] for operation in changes(decision)] == ["add", "add", "move"]
     after = patched(once, decision)
     assert (
         init_container_names(after).index(GATE)

@@ -23,6 +23,7 @@ from tests.support.factories import (
     qos,
     reasons,
 )
+from tests.support.patches import changes
 from tests.support.post_init_sleep import (
     EQUAL,
     HELPER,
@@ -275,7 +276,7 @@ def test_init_containers_of_a_long_running_pod_are_wrapped() -> None:
 def test_excluded_container_is_unchanged(never: Json, reason: str) -> None:
     decision = decide_pod(pod(never), make_view())
     assert reasons(decision) == [f"{never['name']}: {reason}"]
-    assert decision.operations == ()
+    assert changes(decision) == []
 
 
 def test_excluded_container_does_not_prevent_others_from_being_wrapped() -> None:

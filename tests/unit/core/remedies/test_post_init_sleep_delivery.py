@@ -16,6 +16,7 @@ from tests.support.factories import (
     pod,
     reasons,
 )
+from tests.support.patches import changes
 from tests.support.post_init_sleep import (
     HELPER,
     HELPER_VOLUME,
@@ -83,7 +84,7 @@ def test_delivery_decides_how_the_wrapper_is_injected(delivery: str, found: Json
 def test_shell_delivery_never_injects_the_helper(found: Json, reason: str) -> None:
     decision = decide_pod(pod(found), make_view(delivery="Shell"))
     assert reasons(decision) == [f"{found['name']}: {reason}"]
-    assert decision.operations == ()
+    assert changes(decision) == []
     assert len(decision.warnings) == 1
 
 
@@ -145,13 +146,13 @@ def test_image_volume_needs_nodes_that_support_it(old: Json) -> None:
     look = make_view(old, server=Version(1, 36), delivery="ImageVolume", when="Always")
     decision = decide_pod(pod(QUICK), look)
     assert reasons(decision) == ["prepare: ServerTooOld"]
-    assert decision.operations == ()
+    assert changes(decision) == []
 
 
 @pytest.mark.parametrize("delivery", ["Auto", "Binary", "ImageVolume"])
 def test_only_shells_are_wrapped_without_a_helper_image(delivery: str) -> None:
     decision = decide_pod(pod(QUICK), make_view(delivery=delivery), settings=OperatorSettings())
     assert reasons(decision) == ["prepare: HelperImageMissing"]
-    assert decision.operations == ()
+    assert changes(decision) == []
     shell = decide_pod(pod(SHELL), make_view(delivery="Auto"), settings=OperatorSettings())
     assert reasons(shell) == ["script: Applied"]

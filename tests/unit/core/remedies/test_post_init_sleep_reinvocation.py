@@ -19,6 +19,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.patches import changes
 from tests.support.post_init_sleep import (
     HELPER,
     MOUNT,
@@ -55,7 +56,7 @@ from webhook.core.remedies import shell_wrapper
 def test_helper_is_not_injected_if_its_name_is_taken(before: Json) -> None:
     decision = decide_pod(before, make_view())
     assert reasons(decision) == ["prepare: NameConflict"]
-    assert decision.operations == ()
+    assert changes(decision) == []
     assert len(decision.warnings) == 1
 
 
@@ -69,7 +70,7 @@ def test_duplicate_helper_container_is_left_unchanged(wrapped_first: bool) -> No
     before["spec"]["initContainers"] = [*inits, late]
     decision = decide_pod(before, make_view())
     assert reasons(decision)[-1] == "late: NameConflict"
-    assert decision.operations == ()
+    assert changes(decision) == []
 
 
 def test_mount_path_with_the_same_prefix_is_no_conflict() -> None:
@@ -129,7 +130,7 @@ def test_helper_moves_before_a_reordered_wrapped_container() -> None:
     init_containers(once).reverse()
     decision = decide_pod(once, make_view())
     assert container_names(init_containers(patched(once, decision))) == [HELPER, "prepare"]
-    assert [operation["op"] for operation in decision.operations] == ["move"]
+    assert [operation["op"] for operation in changes(decision)] == ["move"]
 
 
 @pytest.mark.parametrize(

@@ -234,6 +234,42 @@ def test_value_without_a_strategy_is_named() -> None:
         settings=Settings,
         apply=lambda *_: iter(()),
         reasons=frozenset(),
+        effect=lambda _settings: "",
     )
     with pytest.raises(LookupError, match=r"^odd\.amount: no strategy for .*number"):
         settings_of(remedy, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "effect"),
+    [
+        ("postInitSleep", {}, "kept alive for at least 500 ms"),
+        ("postInitSleep", {"minLifetime": "2s"}, "kept alive for at least 2 s"),
+        ("postInitSleep", {"minLifetime": "0s"}, "kept alive for 10 ms after the command ends"),
+        ("retryInitExit255", {"initContainers": ["a"]}, "started again after exit code 255"),
+        ("kubeletGate", {},
+         "held until its node's kubelet has a serving certificate, for at most 30 s"),
+        ("skipSELinuxRelabel", {},
+         "started without relabelling volumes that have the right label"),
+        ("skipSELinuxRelabel", {"runtimeClassName": "fast"},
+         "started under RuntimeClass fast without relabelling volumes that have the right label"),
+        ("runtimeClass", {"name": "fast"}, "put under RuntimeClass fast"),
+        ("seLinuxChangePolicy", "Recursive", "set to seLinuxChangePolicy Recursive"),
+        ("fsGroupChangePolicy", "OnRootMismatch", "set to fsGroupChangePolicy OnRootMismatch"),
+    ],
+)  # fmt: skip
+def test_effect_of_a_remedy_is_a_phrase_for_the_summary(
+    name: str, settings: Any, effect: str
+) -> None:
+    parsed = policy(remedies={name: settings}).spec.settings()[name]
+    assert REMEDIES[name].effect(parsed) == effect
+
+
+@given(chosen=st.fixed_dictionaries(SETTINGS_BY_REMEDY))
+def test_every_effect_is_short_and_has_no_capital_and_no_period(chosen: dict[str, Any]) -> None:
+    for name, value in chosen.items():
+        effect = REMEDIES[name].effect(policy(remedies={name: value}).spec.settings()[name])
+        assert effect[0].islower()
+        assert effect.isprintable()
+        assert not effect.endswith(".")
+        assert len(effect.encode()) <= 350

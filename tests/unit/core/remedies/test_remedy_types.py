@@ -38,7 +38,9 @@ def apply(
         yield Outcome(Reason.APPLIED, changed=True)
 
 
-GOOD = Remedy(name="good", description="", settings=Any, apply=apply, reasons=frozenset())
+GOOD = Remedy(
+    name="good", description="", settings=Any, apply=apply, reasons=frozenset(), effect=str
+)
 
 
 def reads_too_much(
@@ -82,7 +84,14 @@ def takes_the_pod(
     yield from ()
 
 
-Remedy(name="", description="", settings=Any, apply=takes_the_pod, reasons=frozenset())  # refused
+Remedy(
+    name="",
+    description="",
+    settings=Any,
+    apply=takes_the_pod,  # refused
+    reasons=frozenset(),
+    effect=str,
+)
 """
 
 

@@ -19,6 +19,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.patches import changes
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.defects.versions import Version
 
@@ -44,7 +45,10 @@ def test_only_the_named_container_gets_the_rule() -> None:
     after = patched(before, decision)
     annotations = after["metadata"].pop("annotations")
     assert annotations.pop("podsettle.dev/settled")
-    assert annotations == {"podsettle.dev/applied": "p/retryInitExit255"}
+    assert annotations == {
+        "podsettle.dev/applied": "p/retryInitExit255",
+        "podsettle.dev/summary": "prepare is started again after exit code 255, by policy p.",
+    }
     changed = after["spec"]["initContainers"][1]
     assert changed.pop("restartPolicy") == "Never"
     assert changed.pop("restartPolicyRules") == [RULE]
@@ -159,7 +163,7 @@ def test_rule_needs_a_server_that_supports_it(server: Version | None, reason: st
     decision = decide_pod(finished(QUICK), make_view(server=server))
     assert reasons(decision) == [f"prepare: {reason}"]
     assert len(decision.warnings) == (reason == "ServerTooOld")
-    assert bool(decision.operations) is (reason == "Applied")
+    assert bool(changes(decision)) is (reason == "Applied")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def test_class_is_set_and_only_the_annotations_are_added() -> None:
     assert after["metadata"].pop("annotations") == {
         "podsettle.dev/applied": "p/runtimeClass",
         "podsettle.dev/settled": "1/0/0/0",
+        "podsettle.dev/summary": "The pod is put under RuntimeClass fast, by policy p.",
     }
     assert after == before
 

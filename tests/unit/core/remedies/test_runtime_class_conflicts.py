@@ -8,7 +8,6 @@ from tests.support.factories import (
     Json,
     container,
     decide_pod,
-    mutate_pod,
     node,
     patched,
     pod,
@@ -17,6 +16,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.patches import changes
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decision import Decision
 
@@ -34,7 +34,7 @@ def test_class_without_conflict_is_set() -> None:
 def test_missing_class_is_not_set() -> None:
     seen = view(POLICY)
     assert reasons(decide_pod(pod(), seen)) == ["RuntimeClassMissing"]
-    assert mutate_pod(pod(), seen) == pod()
+    assert changes(decide_pod(pod(), seen)) == []
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_class_with_a_node_selector_is_not_set_on_a_bound_pod() -> None:
 def test_class_of_the_pod_is_never_replaced() -> None:
     preset = decision(runtimeClassName="kata")
     assert reasons(preset) == ["RuntimeClassPreset"]
-    assert preset.operations == ()
+    assert changes(preset) == []
     assert "'kata'" in preset.outcomes[0].message
 
 

@@ -38,6 +38,7 @@ def test_missing_value_is_set_and_other_fields_are_kept(security: Any) -> None:
     applied = {
         "podsettle.dev/applied": "p/seLinuxChangePolicy",
         "podsettle.dev/settled": "1/0/0/0",
+        "podsettle.dev/summary": "The pod is set to seLinuxChangePolicy Recursive, by policy p.",
     }
     assert after["metadata"].pop("annotations") == applied
     had = security if isinstance(security, dict) else {}

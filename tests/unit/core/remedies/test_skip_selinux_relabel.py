@@ -18,6 +18,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.patches import changes
 from webhook.cluster.snapshot import Snapshot
 
 OLD = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
@@ -39,6 +40,9 @@ def test_both_annotations_are_set_to_true() -> None:
     after = patched(before, decision)
     annotations = after["metadata"].pop("annotations")
     assert annotations.pop("podsettle.dev/settled") == "1/0/1/0"
+    assert annotations.pop("podsettle.dev/summary") == (
+        "The pod is started without relabelling volumes that have the right label, by policy p."
+    )
     assert annotations == {**BOTH, APPLIED: "p/skipSELinuxRelabel"}
     assert after == before
 
@@ -72,7 +76,7 @@ def test_annotations_are_not_set_if_the_class_is_not(
 ) -> None:
     decision = decide_pod(pod(**CLAIM, **spec), make_view(*classes, runtimeClassName="relabel"))
     assert reasons(decision) == [reason]
-    assert decision.operations == ()
+    assert changes(decision) == []
 
 
 @pytest.mark.parametrize("present", [{OLD: "true"}, {NEW: "true"}, BOTH])
