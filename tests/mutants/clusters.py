@@ -110,6 +110,7 @@ _NODES: tuple[list[Json], ...] = (
     [node("n1", labels={"disk": "ssd"}), node("n2", "cri-o://1.36.0", "v1.36.0")],
     [MODERN],
     [node("n3", "containerd://1.7.2", "v1.37.0", {"kubernetes.io/arch": "arm64"})],
+    [node("n4", labels={"disk": "ssd"}, handlers=["", "other"]), node("n5", handlers=[""])],
     [],
 )
 FACTS: tuple[Snapshot, ...] = (

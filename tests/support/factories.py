@@ -80,11 +80,12 @@ def node(
     runtime: str = "cri-o://1.33.12",
     kubelet: str = "v1.33.12",
     labels: Json | None = None,
+    handlers: Iterable[str] | None = None,
 ) -> Json:
-    return {
-        "metadata": {"name": name, "labels": labels},
-        "status": {"nodeInfo": {"containerRuntimeVersion": runtime, "kubeletVersion": kubelet}},
-    }
+    status: Json = {"nodeInfo": {"containerRuntimeVersion": runtime, "kubeletVersion": kubelet}}
+    if handlers is not None:
+        status["runtimeHandlers"] = [{"name": handler} for handler in handlers]
+    return {"metadata": {"name": name, "labels": labels}, "status": status}
 
 
 MODERN = node("modern", "containerd://2.1.5", "v1.36.0")

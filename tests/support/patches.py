@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from copy import deepcopy
 
 import jsonpatch
 
 from tests.support.factories import Json, container
+from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import make_request
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod_facts import facts_of
@@ -28,3 +30,37 @@ def applied(
 ) -> Json:
     after: Json = jsonpatch.apply_patch(document, list(patch.verified_operations(settable_fields)))
     return after
+
+
+NOTES = frozenset({"podsettle.dev/summary", "podsettle.dev/skipped"})
+"""The annotations that say to people what podsettle did."""
+
+
+def without_notes(operations: Iterable[Json]) -> list[Json]:
+    """Return the operations of a version of podsettle that does not know the notes for people."""
+    kept = []
+    for operation in deepcopy([*operations]):
+        path = operation["path"]
+        if path in ("/metadata", "/metadata/annotations"):
+            value = operation["value"]
+            annotations = value["annotations"] if path == "/metadata" else value
+            for note in NOTES & annotations.keys():
+                del annotations[note]
+            if annotations:
+                kept.append(operation)
+        elif path.removeprefix("/metadata/annotations/").replace("~1", "/") not in NOTES:
+            kept.append(operation)
+    return kept
+
+
+def without_pod_notes(pod: Json) -> Json:
+    """Return a pod without the annotations that say to people what podsettle did."""
+    metadata = pod["metadata"]
+    kept = {key: text for key, text in metadata.get("annotations", {}).items() if key not in NOTES}
+    rest = {key: value for key, value in metadata.items() if key != "annotations"}
+    return pod | {"metadata": rest | ({"annotations": kept} if kept else {})}
+
+
+def changes(decision: Decision) -> list[Json]:
+    """Return the operations of a decision that change more than the notes for people."""
+    return without_notes(decision.operations)

@@ -13,8 +13,7 @@ from tests.support.factories import Json
 from tests.support.remedy_settings import settings_of
 from webhook.core import remedies as registry
 from webhook.core.cluster.runtime_classes import RUNTIME_CLASS_NAME_PATTERN
-from webhook.core.remedies.retry_init_exit_255 import CONTAINER_NAME_PATTERN
-from webhook.core.types import CONTAINER_GLOB_PATTERN, DURATION_PATTERN
+from webhook.core.types import CONTAINER_GLOB_PATTERN, CONTAINER_NAME_PATTERN, DURATION_PATTERN
 
 JUNK = st.sampled_from([5, 1.5, True, "", "x", [], {}, [5], ["x"], {"a": "b"}, {"a": 5}])
 

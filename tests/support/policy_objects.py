@@ -13,8 +13,11 @@ from tests.support.paths import CRD
 POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
 
 
-def install_crd(cluster: KubeCluster) -> None:
+def install_crd(cluster: KubeCluster, schema: dict[str, Any] | None = None) -> None:
+    """Create the CRD, with another schema if one is given, and wait until it is served."""
     crd = yaml.safe_load(CRD.read_text())
+    if schema is not None:
+        crd["spec"]["versions"][0]["schema"] = schema
     cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
     deadline = time.monotonic() + 30
     while cluster.request("GET", POLICIES).status != 200:

@@ -29,8 +29,7 @@ from webhook.core.defects.versions import Version
 from webhook.core.pod import ContainerFields, SecurityContext, SpecFields
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.remedies.retry_init_exit_255 import CONTAINER_NAME_PATTERN
-from webhook.core.types import CONTAINER_GLOB_PATTERN, DURATION_PATTERN
+from webhook.core.types import CONTAINER_GLOB_PATTERN, CONTAINER_NAME_PATTERN, DURATION_PATTERN
 
 HELPER = "podsettle-linger"
 GATE = "podsettle-kubelet-gate"
@@ -38,6 +37,8 @@ HELPER_PATH = "/podsettle/linger"
 OWN_ANNOTATIONS = {
     "podsettle.dev/applied",
     "podsettle.dev/settled",
+    "podsettle.dev/summary",
+    "podsettle.dev/skipped",
     "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel",
     "try-skip-volume-selinux-label.crio.io",
 }
@@ -363,6 +364,8 @@ NODES = st.lists(
         [
             node("n1", "cri-o://1.33.12", labels={"disk": "ssd"}),
             node("n2", "cri-o://1.36.0", "v1.36.0", {"n": "6"}),
+            node("n3", "cri-o://1.33.12", labels={"disk": "ssd"}, handlers=["", "fast"]),
+            node("n4", "containerd://2.1.5", "v1.36.0", handlers=["", "slow"]),
             MODERN,
         ]
     ),
@@ -398,4 +401,8 @@ VIEWS = st.builds(
     NAMESPACE_LABELS,
     NAMESPACE_LABELS,
 )
-SETTINGS = st.sampled_from([IMAGE, IMAGE, None]).map(lambda image: OperatorSettings("own", image))
+SETTINGS = st.builds(
+    lambda image, url: OperatorSettings("own", image, url),
+    st.sampled_from([IMAGE, IMAGE, None]),
+    st.sampled_from([None, "https://docs.example/why"]),
+)

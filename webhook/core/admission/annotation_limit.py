@@ -10,12 +10,17 @@ _MAX_CHARACTER_BYTES = 4
 """The maximum number of bytes of one character in UTF-8."""
 
 
-def annotations_fit(received: Mapping[str, str] | None, added: Mapping[str, str]) -> bool:
-    """Return whether the annotations stay below the limit after some are added or replaced."""
+def annotations_fit(
+    received: Mapping[str, str] | None, added: Mapping[str, str], added_characters: int
+) -> bool:
+    """Return whether the annotations stay below the limit after some are added or replaced.
+
+    `added_characters` is the number of characters in all keys and values of `added`.
+    """
     if not added:
         return True
     received = received or {}
-    characters = len("".join([*received, *received.values(), *added, *added.values()]))
+    characters = added_characters + len("".join([*received, *received.values()]))
     return characters * _MAX_CHARACTER_BYTES <= _MAX_ANNOTATIONS_BYTES or _fits(
         {**received, **added}
     )

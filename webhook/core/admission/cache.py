@@ -104,6 +104,7 @@ class DecisionCache:
     def _put(self, namespace: str, key: bytes, decision: Decision) -> None:
         size = _ENTRY_OVERHEAD_BYTES + len(key) + len(decision.patch) + len(decision.texts_json)
         size += _OUTCOME_BYTES * len(decision.outcomes)
+        size += sum(map(len, decision.annotations.values()))
         if size > min(_MAX_ENTRY_BYTES, self._max_bytes):
             return
         while self._bytes + size > self._max_bytes:

@@ -35,6 +35,8 @@ class OperatorSettings:
     """The namespace in which podsettle itself runs. Its pods are never changed."""
     linger_image: str | None = None
     """The image of the helper, which some deliveries need."""
+    docs_url: str | None = None
+    """The URL of the page that explains podsettle to a developer whose pod it changed."""
 
 
 def decide(
@@ -91,7 +93,11 @@ def decide(
         namespace_facts_of(namespace.name, fixed_selinux_level=namespace.fixed_selinux_level),
     )
     cluster = ClusterFacts(
-        view.nodes, view.runtime_classes, view.server_version, settings.linger_image
+        view.nodes,
+        view.runtime_classes,
+        view.server_version,
+        settings.linger_image,
+        settings.docs_url,
     )
     if cache is not None and not images:
         decision = cache.get_or_decide(namespace.name, decision_input, plan, cluster)
@@ -99,8 +105,12 @@ def decide(
         known = Images(images, _pull_identity(pod, namespace.name))
         decision = decide_input(decision_input, plan, cluster, known)
     # The rest depends on the request, so no cached decision contains it.
-    if not annotations_fit(pod.annotations, decision.annotations):
-        return _pod_decision(Reason.ANNOTATIONS_FULL)
+    if not annotations_fit(pod.annotations, *decision.needed_space):
+        # A remedy is worth more than the sentences about it.
+        known = Images(images, _pull_identity(pod, namespace.name))
+        decision = decide_input(decision_input, plan, cluster, known, with_notes=False)
+        if not annotations_fit(pod.annotations, *decision.needed_space):
+            return _pod_decision(Reason.ANNOTATIONS_FULL)
     if decision.missing_images:
         identity = _pull_identity(pod, namespace.name)
         missing = tuple([identity.complete(query) for query in decision.missing_images])

@@ -12,8 +12,15 @@ from msgspec.structs import replace
 
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.response import encode_patch
+from webhook.core.admission.summary import kept_entries, notes_for, unmet_outcomes
 from webhook.core.cluster.view import ClusterFacts
-from webhook.core.constants import ANNOTATION_APPLIED, ANNOTATION_SETTLED, ANNOTATION_SKIP
+from webhook.core.constants import (
+    ANNOTATION_APPLIED,
+    ANNOTATION_SETTLED,
+    ANNOTATION_SKIP,
+    ANNOTATION_SKIPPED,
+    ANNOTATION_SUMMARY,
+)
 from webhook.core.images import Images
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod_facts import DecisionInput, PodFacts
@@ -31,8 +38,12 @@ def decide_input(
     plan: Plan,
     cluster: ClusterFacts,
     images: Images | None = None,
+    *,
+    with_notes: bool = True,
 ) -> Decision:
     """Decide about a pod that policies cover. Without `images`, no image is known.
+
+    `with_notes` says whether the patch may set the annotations for people.
 
     The result does not consider the length of annotations that the pod has of others. Its missing
     images are incomplete queries (see `PullIdentity.complete`).
@@ -44,12 +55,17 @@ def decide_input(
     images = images or Images()
     context = Context(cluster, decision_input.namespace, images)
     skipped = _skipped_remedies(pod)
-    outcomes = list(_unknown_remedies(skipped)) if skipped else []
+    outcomes: list[Outcome] = []
     patch = PodPatch(pod)
     _run_steps(plan.mutating, pod, context, patch, skipped, outcomes)
     changed = [outcome for outcome in outcomes if outcome.changed]
     if changed:
         _annotate_applied(pod, patch, changed)
+    unmet = unmet_outcomes(outcomes)
+    if with_notes:
+        _annotate_notes(pod, patch, outcomes, unmet, cluster.docs_url)
+    if skipped:
+        outcomes = [*_unknown_remedies(skipped), *outcomes]
     if plan.audited:
         audited: list[Outcome] = []
         _run_steps(plan.audited, pod, context, PodPatch(pod), skipped, audited)
@@ -60,6 +76,7 @@ def decide_input(
         plan.policies,
         tuple(images.missing),
         patch.annotations,
+        unmet,
     )
 
 
@@ -92,7 +109,7 @@ def _run_steps(
     outcomes: list[Outcome],
 ) -> None:
     """Apply the remedies of the steps in order, and append their outcomes to `outcomes`."""
-    for remedy, policy, settings in steps:
+    for remedy, policy, settings, effect in steps:
         if remedy.name in skipped:
             outcomes.append(Outcome(Reason.POD_OPTED_OUT, remedy.name, policy.name))
             continue
@@ -106,6 +123,7 @@ def _run_steps(
                 outcome.container,
                 outcome.changed,
                 outcome.message,
+                effect if outcome.changed or outcome.reason is Reason.ALREADY_SETTLED else "",
             )
             for outcome in remedy.apply(pod, settings, context, patch)
         ]
@@ -123,6 +141,41 @@ def _annotate_applied(pod: PodFacts, patch: PodPatch, changed: list[Outcome]) ->
         applied[f"{outcome.policy}/{outcome.remedy}"] = None
     patch.annotate(ANNOTATION_APPLIED, ",".join(applied))
     patch.annotate(ANNOTATION_SETTLED, patch.settled_fingerprint)
+
+
+def _annotate_notes(
+    pod: PodFacts,
+    patch: PodPatch,
+    outcomes: list[Outcome],
+    unmet: tuple[Outcome, ...],
+    docs_url: str | None,
+) -> None:
+    """Annotate the pod with what people should know of the outcomes.
+
+    With another edit, both annotations are written from the outcomes alone. No edit removes an
+    annotation, so one that no longer says anything becomes empty.
+
+    Without another edit, they are written only if ANNOTATION_SKIPPED then gains an entry, and they
+    keep the entries of earlier calls. Such a call may have been that of a replica of another
+    version, whose codes differ. If entries could disappear, two versions would replace each other's
+    annotations for ever.
+    """
+    received = pod.annotations or {}
+    kept: list[str] = []
+    only_notes = patch.is_empty
+    if only_notes:
+        if not unmet:
+            return
+        names = {each.name for each in (*(pod.init_containers or ()), *(pod.containers or ()))}
+        kept = kept_entries(received.get(ANNOTATION_SKIPPED, ""), names)
+    notes = notes_for(outcomes, unmet, received.get(ANNOTATION_APPLIED, ""), docs_url, kept)
+    if only_notes and ANNOTATION_SKIPPED in received:
+        entries = kept_entries(notes.skipped, names)
+        if len(entries) <= len(kept):
+            return
+    for key, text in ((ANNOTATION_SUMMARY, notes.summary), (ANNOTATION_SKIPPED, notes.skipped)):
+        if text or key in received:
+            patch.annotate(key, text)
 
 
 def _audit_outcome(outcome: Outcome) -> Outcome:

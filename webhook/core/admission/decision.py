@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from webhook.core.admission.response import (
-    audit_annotations_for,
-    decode_patch,
-    encode_texts,
-    warnings_for,
-)
+from webhook.core.admission.outcome_texts import OutcomeTexts, ReasonCounts, texts_of
+from webhook.core.admission.response import decode_patch, warnings_for
+from webhook.core.constants import MAX_NOTE_BYTES
 from webhook.core.images import ImageQuery
 from webhook.core.patch.verify import Operation
 from webhook.core.reasons import Outcome, Reason
 
-ReasonCounts: TypeAlias = tuple[tuple[tuple[str, Reason], int], ...]
-"""The number of outcomes for each pair of a remedy and a reason."""
-
+_LONGEST_NOTES = {key: "x" * (size - len(key)) for key, size in MAX_NOTE_BYTES.items()}
 
 T = TypeVar("T")
 
@@ -57,6 +52,23 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     """The images that must be looked up before a better decision is possible."""
     annotations: Mapping[str, str] = {}
     """The annotations that the patch sets."""
+    unmet: tuple[Outcome, ...] = ()
+    """The outcomes for remedies that policies with `action: Mutate` wanted, and the pod could not
+    get. Each has a reason that warns."""
+
+    @_lazy
+    def needed_space(self) -> tuple[Mapping[str, str], int]:
+        """What the pod must have space for: annotations, and the number of their characters.
+
+        An earlier call can have left out the notes for lack of space. The notes of this call may be
+        shorter. If they were added now, a second call would change a settled pod. So notes without
+        another edit need the space of the longest ones.
+        """
+        added = self.annotations
+        if added and added.keys() <= MAX_NOTE_BYTES.keys():
+            added = _LONGEST_NOTES
+        # To add up the lengths takes longer.
+        return added, len("".join([*added, *added.values()]))
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -69,24 +81,28 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
         return warnings_for(self.outcomes)
 
     @_lazy
+    def _texts(self) -> OutcomeTexts:
+        return texts_of(self.outcomes)
+
+    @_lazy
     def audit_annotations(self) -> dict[str, str]:
         """The annotations for the API server's audit log."""
-        return audit_annotations_for(self.outcomes)
+        return self._texts.audit_annotations
 
     @_lazy
     def log_summary(self) -> str:
         """The audit annotations in one line, for the log."""
-        return "; ".join([f"{key}: {text}" for key, text in self.audit_annotations.items()])
+        return self._texts.log_summary
 
     @_lazy
     def reason_counts(self) -> ReasonCounts:
         """The number of outcomes by remedy and reason, for the metrics."""
-        # A Counter is four times as slow for so few outcomes.
-        counts: dict[tuple[str, Reason], int] = {}
-        for outcome in self.outcomes:
-            key = outcome.remedy, outcome.reason
-            counts[key] = counts.get(key, 0) + 1
-        return tuple(counts.items())
+        return self._texts.reason_counts
+
+    @_lazy
+    def applied_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of a policy and a remedy that the patch applies, for the metrics."""
+        return self._texts.applied_pairs
 
     @_lazy
     def already_settled(self) -> bool:
@@ -108,4 +124,4 @@ class Decision(msgspec.Struct, frozen=True, dict=True):
     @_lazy
     def texts_json(self) -> bytes:
         """A JSON fragment with the members that follow the patch in the response."""
-        return encode_texts(self.warnings, self.audit_annotations)
+        return self._texts.texts_json

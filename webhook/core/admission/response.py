@@ -31,14 +31,14 @@ class _Texts(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 def warnings_for(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the warnings that `kubectl` prints: one line per remedy, reason and message.
+    """Return the warnings that `kubectl` prints: one line per remedy, reason and sentence.
 
     Only reasons that a person should act on give a warning.
     """
     groups: dict[tuple[str, Reason, str], list[str]] = {}
     for outcome in outcomes:
         if outcome.reason.warns:
-            key = (outcome.remedy, outcome.reason, outcome.message)
+            key = (outcome.remedy, outcome.reason, outcome.sentence)
             groups.setdefault(key, []).append(outcome.container)
     if not groups:
         return []
@@ -114,12 +114,12 @@ def _response_prefix(api_version: str) -> bytes:
 _RESPONSE_PREFIX = _response_prefix(REVIEW_API_VERSION)
 
 
-def _warning(remedy: str, reason: Reason, message: str, containers: list[str]) -> str:
+def _warning(remedy: str, reason: Reason, sentence: str, containers: list[str]) -> str:
     """Return the text of one warning, which names at most three of the containers."""
     named = [name for name in containers if name]
     names = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
     subject = ": ".join(part for part in ("podsettle", remedy, str(reason), names) if part)
-    text = f"{subject}: {message or reason.meaning}"
+    text = f"{subject}: {sentence}"
     if len(text) <= MAX_WARNING_CHARACTERS:
         return text
     return text[: MAX_WARNING_CHARACTERS - 3] + "..."

@@ -38,6 +38,8 @@ class Request(WireStruct, Generic[T]):
     namespace: str | None = None
     operation: str = ""
     object: T = msgspec.field(default=None)  # type: ignore[assignment]
+    dry_run: bool | None = None
+    """Whether the API server stores nothing, so that side effects would be wrong."""
 
     @property
     def pod(self) -> Pod:

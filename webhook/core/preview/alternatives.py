@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from webhook.core.constants import GROUP, KIND
-
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 """Names of objects (DNS subdomains). They are safe in a command line."""
 
@@ -38,8 +36,6 @@ _POD_LABELS: dict[tuple[str, str], tuple[str, str, str]] = {
 _PROCESS_TEMPLATE = "preview its output: oc process -f FILE -o yaml | podsettle preview -"
 # By group and kind: the advice for other objects.
 _ALTERNATIVES: dict[tuple[str, str], str] = {
-    (GROUP, KIND): "a policy, not a pod: podsettle check FILE validates it, and preview reads "
-    "policies from the directory of --manifests",
     ("template.openshift.io", "Template"): _PROCESS_TEMPLATE,
     ("", "Template"): _PROCESS_TEMPLATE,
     ("kustomize.config.k8s.io", "Kustomization"): "preview its output: kubectl kustomize DIR | "
@@ -50,8 +46,8 @@ _ALTERNATIVES: dict[tuple[str, str], str] = {
 def alternative_to(group: str, kind: str, name: str, namespace: str) -> str | None:
     """Return what to preview instead of an object, or None if podsettle knows no alternative.
 
-    podsettle knows one for kinds whose pods another system creates, for policies, and for templates
-    that another program renders.
+    podsettle knows one for kinds whose pods another system creates, and for templates that another
+    program renders.
     """
     if (group, kind) in _ALTERNATIVES:
         return _ALTERNATIVES[group, kind]
@@ -64,6 +60,16 @@ def alternative_to(group: str, kind: str, name: str, namespace: str) -> str | No
         f"{system} creates the pods of {with_article(kind)}; preview one of them: "
         f"kubectl get pod{namespace_option} -l {label}={value} -o yaml"
     )
+
+
+def pods_selector(group: str, kind: str, name: str) -> str:
+    """Return the label selector of the pods that another system creates for an object.
+
+    The result is empty if podsettle does not know the system, or if the object's name is not the
+    value of the label.
+    """
+    _, label, fixed_value = _POD_LABELS.get((group, kind), ("", "", ""))
+    return f"{label}={name}" if label and not fixed_value and _NAME.fullmatch(name) else ""
 
 
 def with_article(kind: str) -> str:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from webhook.core.policy.errors import json_path
+from webhook.core.policy.matching import MAX_MATCHES, Verdict
 from webhook.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -31,6 +32,30 @@ class PreviewOutcome(_CamelCaseModel):
     changed: bool = Field(description="Whether the patch contains a change for this outcome.")
     warns: bool = Field(description="Whether the operator should act on it.")
     message: str = Field(description="The explanation of the reason, in a sentence.")
+    meaning: str = Field(description="What the reason means for any pod.")
+    explanation: str | None = Field(
+        description="The address of the reason's explanation. Null if the operator has set none."
+    )
+
+
+class ShadowedRemedy(_CamelCaseModel):
+    """A remedy that the pod gets from another policy."""
+
+    remedy: str
+    by: str = Field(description="The policy that sets the remedy first.")
+
+
+class PolicyMatch(_CamelCaseModel):
+    """What one policy does about the pod."""
+
+    policy: str
+    verdict: Verdict = Field(
+        description="`Shadowed`: other policies set all of its remedies first. `Audits`: it only "
+        "reports what it would do."
+    )
+    acting: list[str] = Field(description="The remedies that the pod gets from the policy.")
+    shadowed: list[ShadowedRemedy]
+    why: str = Field(description="The first requirement that the pod does not meet, if any.")
 
 
 class PodPreview(_CamelCaseModel):
@@ -40,7 +65,16 @@ class PodPreview(_CamelCaseModel):
     name: str
     namespace: str
     path: str = Field(description="The pod's path in the document. Empty for a Pod.")
+    namespace_known: bool = Field(
+        description="Whether the namespace exists in the cluster or in the manifests."
+    )
+    summary: str = Field(description="The decision in one sentence.")
+    notes: list[str] = Field(description="What the preview assumes.")
     policies: list[str] = Field(description="Policies that cover the pod. The first one wins.")
+    policy_matches: list[PolicyMatch] = Field(
+        description="What each policy does about the pod, at most "
+        f"{MAX_MATCHES} policies. Empty if the namespace is unknown."
+    )
     outcomes: list[PreviewOutcome]
     warnings: list[str] = Field(description="The warnings that `kubectl` would print.")
     patch: list[dict[str, Any]] = Field(description="The JSON Patch (RFC 6902) for the API server.")
@@ -99,12 +133,26 @@ def render_passed_over(passed_over: PassedOver, document: Document) -> ObjectWit
 def render(preview: Preview) -> PodPreview:
     """Return the JSON form of a preview."""
     workload, decision = preview.workload, preview.decision
+    docs_url = preview.settings.docs_url
     return PodPreview(
         kind=workload.kind,
         name=workload.name,
         namespace=preview.namespace,
         path=workload.path,
+        namespace_known=preview.namespace_known,
+        summary=preview.summary,
+        notes=list(preview.notes),
         policies=list(decision.policies),
+        policy_matches=[
+            PolicyMatch(
+                policy=match.policy,
+                verdict=match.verdict,
+                acting=list(match.acting),
+                shadowed=[ShadowedRemedy(remedy=remedy, by=by) for remedy, by in match.shadowed],
+                why=match.why,
+            )
+            for match in preview.policy_matches
+        ],
         outcomes=[
             PreviewOutcome(
                 reason=outcome.reason,
@@ -113,7 +161,9 @@ def render(preview: Preview) -> PodPreview:
                 container=outcome.container,
                 changed=outcome.changed,
                 warns=outcome.reason.warns,
-                message=outcome.message or outcome.reason.meaning,
+                message=outcome.sentence,
+                meaning=outcome.reason.meaning,
+                explanation=f"{docs_url}#{outcome.reason.lower()}" if docs_url else None,
             )
             for outcome in decision.outcomes
         ],

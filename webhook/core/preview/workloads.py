@@ -9,18 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from webhook.core.policy.errors import json_path
-from webhook.core.preview.alternatives import alternative_to, with_article
+from webhook.core.policy.errors import InvalidPolicyError, json_path
+from webhook.core.policy.model import is_policy, parse_policy
+from webhook.core.preview.alternatives import alternative_to, pods_selector, with_article
 from webhook.core.preview.controller_fields import (
     add_controller_fields,
     fill_in_nulls,
     with_generated_fields,
 )
+from webhook.core.preview.objects import Steps, find_objects
 
-Steps: TypeAlias = tuple[str | int, ...]
-"""The keys and indices that lead from a document to a value."""
+NODE_NAME_NOTE = (
+    "the pod runs already, so spec.nodeName is left out: a new pod may be scheduled to any node"
+)
 
 _TEMPLATE_PATHS: dict[str, tuple[str, ...]] = {
     "Pod": (),
@@ -54,6 +57,8 @@ class Workload:
     created_pod: dict[str, Any]
     """The pod as its controller would create it. It also has the reference to its owner and the
     labels whose values only a cluster knows, such as hashes."""
+    notes: tuple[str, ...] = ()
+    """What differs between the object and the pod, for people."""
 
     @property
     def title(self) -> str:
@@ -75,7 +80,10 @@ class PassedOver:
     """Why there is no pod, and what to preview instead."""
     malformed: bool
     """Whether the object cannot be read. An object is malformed if it has no kind, lacks the pod
-    template of its kind, or has a pod template at a path that podsettle does not know."""
+    template of its kind, has a pod template at a path that podsettle does not know, or is a policy
+    with an error."""
+    pods_selector: str = ""
+    """The label selector of the pods that another system creates for the object."""
 
 
 def pods_of(document: object, template_path: str | None = None) -> Iterator[Workload | PassedOver]:
@@ -84,60 +92,55 @@ def pods_of(document: object, template_path: str | None = None) -> Iterator[Work
     `template_path` is the path of the pod template in kinds that podsettle does not know, such as
     `spec.workers.template`. Raises nothing.
     """
-    return _find_pods(document, template_path, ())
+    for value, steps in find_objects(document):
+        if not isinstance(value, Mapping):
+            message = f"{_subject(steps)} is not a Kubernetes object"
+            yield PassedOver("", "", None, steps, message, True)
+        elif is_policy(value):
+            yield from _find_policy_errors(value, steps)
+        else:
+            yield _find_pod(value, template_path, steps)
 
 
-def _find_pods(
-    document: object, template_path: str | None, object_steps: Steps
-) -> Iterator[Workload | PassedOver]:
-    if not isinstance(document, Mapping):
-        yield PassedOver(
-            "", "", None, object_steps, f"{_subject(object_steps)} is not a Kubernetes object", True
-        )
-        return
-    kind = document.get("kind")
-    if not isinstance(kind, str) or not kind:
-        message = (
-            f"{_subject(object_steps)} has no kind, so it is not a Kubernetes object; for a Helm "
-            "chart or a Kustomize overlay, preview the output of helm template or kubectl kustomize"
-        )
-        yield PassedOver(
-            "", _name_of(document), _namespace_of(document), object_steps, message, True
-        )
-        return
-    if kind == "List" or (kind.endswith("List") and isinstance(document.get("items"), list)):
-        yield from _find_pods_in_list(document, kind, template_path, object_steps)
-        return
-    yield _find_pod(document, kind, template_path, object_steps)
-
-
-def _find_pods_in_list(
-    document: Mapping[str, Any], kind: str, template_path: str | None, object_steps: Steps
-) -> Iterator[Workload | PassedOver]:
-    items = document.get("items")
-    if not isinstance(items, list | None):
-        message = f"{json_path((*object_steps, 'items'))} of this List is not a list"
-        yield PassedOver(kind, "", None, object_steps, message, True)
-        return
-    inner_kind = kind.removesuffix("List")
-    for index, item in enumerate(items or ()):
-        if isinstance(item, Mapping) and inner_kind and "kind" not in item:
-            # Items of a typed list, such as a PodList, omit their kind.
-            item = {"apiVersion": document.get("apiVersion"), "kind": inner_kind, **item}
-        yield from _find_pods(item, template_path, (*object_steps, "items", index))
+def _find_policy_errors(document: Mapping[str, Any], object_steps: Steps) -> Iterator[PassedOver]:
+    """Yield one object for each error in a policy, or one for a policy that the preview uses."""
+    name = _name_of(document)
+    try:
+        parse_policy(document)
+    except InvalidPolicyError as error:
+        for each in error.errors:
+            steps = (*object_steps, *each.path)
+            yield PassedOver("SettlePolicy", name, None, steps, str(each), True)
+    else:
+        message = "a policy: this preview uses it in place of the one with its name"
+        yield PassedOver("SettlePolicy", name, None, object_steps, message, False)
 
 
 def _find_pod(
-    document: Mapping[str, Any], kind: str, template_path: str | None, object_steps: Steps
+    document: Mapping[str, Any], template_path: str | None, object_steps: Steps
 ) -> Workload | PassedOver:
-    """Return the pod of one object that is not a list."""
+    """Return the pod of one object, or why there is none."""
     group = str(document.get("apiVersion") or "").rpartition("/")[0]
     built_in = "." not in group or group.endswith(".k8s.io")
+    kind = document.get("kind")
 
     def passed_over(message: str, malformed: bool = False) -> PassedOver:
         name, namespace = _name_of(document), _namespace_of(document)
-        return PassedOver(kind, name, namespace, object_steps, message, malformed)
+        shown_kind = kind if isinstance(kind, str) else ""
+        selector = pods_selector(group, shown_kind, name)
+        return PassedOver(shown_kind, name, namespace, object_steps, message, malformed, selector)
 
+    if not isinstance(kind, str) or not kind:
+        return passed_over(
+            f"{_subject(object_steps)} has no kind, so it is not a Kubernetes object; for a Helm "
+            "chart or a Kustomize overlay, preview the output of helm template or kubectl "
+            "kustomize",
+            malformed=True,
+        )
+    if kind == "List":
+        return passed_over(
+            f"{json_path((*object_steps, 'items'))} of this List is not a list", malformed=True
+        )
     alternative = alternative_to(group, kind, _name_of(document), _namespace_of(document) or "")
     if alternative is not None:
         return passed_over(alternative)
@@ -276,8 +279,13 @@ def _make_workload(
     document: Mapping[str, Any], kind: str, object_steps: Steps, pod: dict[str, Any]
 ) -> Workload:
     """Add the fields of the pod's controller, and return the pod as a workload."""
+    notes = []
+    if _metadata_of(pod).get("uid") and pod["spec"].get("nodeName"):
+        pod["spec"] = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+        notes.append(NODE_NAME_NOTE)
     fill_in_nulls(pod)
     name = _name_of(document)
     add_controller_fields(document, kind, name, pod)
     created_pod = with_generated_fields(document, kind, name, pod)
-    return Workload(kind, name, _namespace_of(document), json_path(object_steps), pod, created_pod)
+    path = json_path(object_steps)
+    return Workload(kind, name, _namespace_of(document), path, pod, created_pod, tuple(notes))

@@ -29,6 +29,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
+from tests.support.patches import NOTES
 from tests.support.strategies import NAMESPACES, PODS, VARIED_FIELDS, VIEWS, with_fields
 from tests.support.strategies import SETTINGS as SOME_SETTINGS
 from webhook.cluster.snapshot import Snapshot
@@ -286,7 +287,8 @@ def test_the_annotation_limit_counts_the_annotations_that_a_cached_decision_sets
         return [outcome.reason for outcome in decided.outcomes]
 
     cached = decide_cached(cache, pod(container("a", "sh"), annotations={"of": ""}))
-    added = sum(len(key) + len(value) for key, value in cached.annotations.items())
+    needed = {k: v for k, v in cached.annotations.items() if k not in NOTES}
+    added = sum(len(key) + len(value) for key, value in needed.items())
     longest = 2**18 - len("of") - added
     assert reasons(longest) == ["Applied"]
     assert reasons(longest + 1) == ["AnnotationsFull"]
@@ -340,6 +342,20 @@ def test_distinct_pods_do_not_grow_the_cache_beyond_its_limit() -> None:
         decide_cached(cache, changed(TASK, "spec.initContainers.0.command", ["a", str(number)]))
         assert 0 < cache.size_bytes <= 3 * size + 100
         assert len(cache) <= 3
+
+
+def test_annotations_of_a_cached_decision_count_for_its_size() -> None:
+    sizes = []
+    for name in ("x", "x" * 60):
+        cache = DecisionCache()
+        # A name of the policy is part of the annotations, but not of the key.
+        seen = view(policy(name))
+        decision = decide(request(TASK), seen.policies, seen, SETTINGS, cache=cache)
+        texts = sum(map(len, decision.annotations.values()))
+        sizes.append(cache.size_bytes - len(decision.patch) - len(decision.texts_json) - texts)
+        assert texts > 0
+    # The number of the plan in the key may have one digit more.
+    assert abs(sizes[0] - sizes[1]) <= 1
 
 
 def test_thousands_of_small_decisions_take_no_more_memory_than_twice_the_limit() -> None:

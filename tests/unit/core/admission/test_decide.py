@@ -315,12 +315,6 @@ def test_a_settled_pod_carries_its_fingerprint() -> None:
     )
 
 
-def test_a_pod_without_an_applied_remedy_gets_no_annotation() -> None:
-    decision = decide_pod(pod(container("a")), view(policy()))
-    assert reasons(decision) == ["a: NoCommand"]
-    assert decision.operations == ()
-
-
 def test_a_patch_applies_to_a_pod_without_metadata() -> None:
     """The API server always sends metadata. A pod in a preview may have none."""
     before = pod(QUICK)

@@ -66,7 +66,11 @@ def test_decide_input_depends_on_its_arguments_alone(
     assume(plan is not None)
     assert plan is not None
     cluster = ClusterFacts(
-        seen.nodes, seen.runtime_classes, seen.server_version, settings.linger_image
+        seen.nodes,
+        seen.runtime_classes,
+        seen.server_version,
+        settings.linger_image,
+        settings.docs_url,
     )
     level = namespace.fixed_selinux_level
     decision_input = DecisionInput(facts, namespace_facts_of("ci", fixed_selinux_level=level))

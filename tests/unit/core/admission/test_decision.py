@@ -132,6 +132,14 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.RUNTIME_CLASS_CONFLICT: lambda: classed(
         pod(overhead={"cpu": "1"}), runtime_class("fast")
     ),
+    Reason.RUNTIME_CLASS_UNHANDLED: lambda: ask(
+        pod(),
+        view(
+            policy(remedies={"runtimeClass": {"name": "fast"}}),
+            classes=[runtime_class("fast")],
+            nodes=[node(handlers=["", "kata"])],
+        ),
+    ),
     Reason.RUNTIME_CLASS_PRESET: lambda: classed(pod(runtimeClassName="kata")),
     Reason.NO_PERSISTENT_VOLUME: lambda: relabel(pod()),
     Reason.ANNOTATION_PRESET: lambda: relabel(

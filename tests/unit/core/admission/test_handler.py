@@ -86,13 +86,6 @@ def test_a_covered_pod_without_outcomes_is_allowed() -> None:
     assert json.loads(found.body)["response"] == {"uid": UID, "allowed": True}
 
 
-def test_the_answer_has_one_warning_for_many_containers() -> None:
-    _, found = unpatched(review(pod(*(container(f"c{n}") for n in range(40)))))
-    (warning,) = found["response"]["warnings"]
-    assert "c0, c1, c2 and 37 more" in warning
-    assert len(warning) <= 256
-
-
 @pytest.mark.parametrize(
     "body",
     [

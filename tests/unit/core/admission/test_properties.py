@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
@@ -27,6 +28,7 @@ from tests.support.factories import (
     review,
     view,
 )
+from tests.support.patches import NOTES, without_notes
 from tests.support.strategies import (
     GATE,
     HELPER,
@@ -220,6 +222,62 @@ def test_a_container_added_between_two_calls_keeps_the_changes_allowed(
     assert list(forbidden(between, second.after)) == []
     assert unserved(between, second.after) == []
     assert ask(second.after, seen, options).operations == []
+
+
+@examples(300)
+@given(
+    document=PODS,
+    replicas=st.lists(st.sampled_from(["old", "new"]), min_size=3, max_size=6),
+    seen=VIEWS,
+    options=SETTINGS,
+)
+def test_old_and_new_replicas_in_any_order_change_a_pod_once_each(
+    document: Json, replicas: list[str], seen: Snapshot, options: OperatorSettings
+) -> None:
+    called: set[str] = set()
+    for replica in replicas:
+        operations = ask(document, seen, options).operations
+        if replica == "old":
+            operations = without_notes(operations)
+        if replica in called:
+            assert operations == []
+        elif called:
+            event(f"{replica} replica after the other one: {bool(operations)}")
+            # Only a pod that has nothing but warnings gets notes from the first new replica.
+            assert without_notes(operations) == []
+        called.add(replica)
+        document = jsonpatch.apply_patch(document, operations)
+
+
+@examples(300)
+@given(document=PODS, seen=VIEWS, options=SETTINGS)
+def test_notes_are_written_for_policies_that_mutate_and_stay_within_their_bounds(
+    document: Json, seen: Snapshot, options: OperatorSettings
+) -> None:
+    before = (document.get("metadata") or {}).get("annotations") or {}
+    answer = admit_both_ways(json.dumps(review(document, uid="u")).encode(), seen, options)
+    after = ask(document, seen, options).after
+    annotations = (after.get("metadata") or {}).get("annotations") or {}
+    written = {key: annotations[key] for key in NOTES if annotations.get(key) != before.get(key)}
+    event("notes" if written else "no notes")
+    assert sum(len(f"{key}{text}".encode()) for key, text in written.items()) <= 2_048
+    mutating = {
+        each.metadata.name for each in seen.policies.documents if each.spec.action == "Mutate"
+    }
+    if written:
+        assert any(
+            each.policy in mutating and (each.changed or each.reason.warns or each.effect)
+            for each in answer.decision.outcomes
+        )
+    assert {each.policy for each in answer.decision.unmet} <= mutating
+    listed = annotations.get("podsettle.dev/skipped", "").split(",")
+    for each in answer.decision.unmet:
+        subject = f"{each.container}/{each.remedy}" if each.container else each.remedy
+        is_listed = f"{subject}={each.reason}" in listed
+        assert is_listed or not NAME.fullmatch(each.container or "a")
+
+
+NAME = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.support.factories import Json, container, pod
-from webhook.core.admission.review import make_request
-from webhook.core.pod import DECODE_ERRORS, Container
+from tests.support.factories import Json, container, pod, review
+from webhook.core.admission.review import decode_review, make_request
+from webhook.core.pod import DECODE_ERRORS, Container, OwnerReference
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,28 @@ def test_a_malformed_undecoded_field_raises_when_it_is_read(field: str, value: o
     (found,) = received.spec.init_containers or [Container()]
     with pytest.raises(DECODE_ERRORS):
         _ = found.mounts, found.devices
+
+
+@pytest.mark.parametrize("sent", [True, False, None])
+def test_review_says_whether_it_is_a_dry_run(sent: bool | None) -> None:
+    assert decode_review(json.dumps(review(pod(), dryRun=sent)).encode()).request.dry_run is sent
+    assert make_request(pod(), "ci").dry_run is None
+
+
+def test_pod_names_the_controller_that_owns_it() -> None:
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "build",
+        "uid": "705ab4f5",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    document = pod()
+    document["metadata"]["ownerReferences"] = [owner, {"kind": "Other", "controller": None}]
+    metadata = make_request(document, "ci").pod.metadata
+    assert metadata is not None
+    assert metadata.owner_references == [
+        OwnerReference("batch/v1", "Job", "build", "705ab4f5", True),
+        OwnerReference(kind="Other"),
+    ]

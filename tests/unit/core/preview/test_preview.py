@@ -205,6 +205,8 @@ def test_rendered_preview_is_complete_json() -> None:
         "changed": True,
         "warns": False,
         "message": found.decision.outcomes[0].message,
+        "meaning": Reason.APPLIED.meaning,
+        "explanation": None,
     }
     assert rendered["outcomes"][1]["warns"] is True
     assert rendered["outcomes"][1]["message"] == Reason.NO_COMMAND.meaning
@@ -212,3 +214,82 @@ def test_rendered_preview_is_complete_json() -> None:
     assert rendered["patch"] == list(found.decision.operations)
     assert (rendered["before"], rendered["after"]) == (found.before, found.after)
     assert rendered["diff"] == found.diff
+
+
+def test_pod_of_a_cluster_is_previewed_without_its_node() -> None:
+    """`kubectl get pod -o yaml` prints the node, to which a new pod would not be bound."""
+    live = pod(QUICK, nodeName="worker-1")
+    live["metadata"]["uid"] = "8e4cd2bf"
+    seen = view(policy(), namespaces=[namespace("ci")])
+    found = preview(live, seen)
+    assert "nodeName" not in found.before["spec"] | found.after["spec"]
+    assert live["spec"]["nodeName"] == "worker-1"
+    (note,) = found.notes
+    assert "spec.nodeName is left out" in note
+    written = preview(pod(QUICK, nodeName="worker-1"), seen)
+    assert written.before["spec"]["nodeName"] == "worker-1"
+    assert written.notes == ()
+
+
+@pytest.mark.parametrize("invents", [True, False])
+def test_unknown_namespace_is_a_note_and_does_not_change_the_decision(invents: bool) -> None:
+    seen = replace(SEEN, invents_namespaces=invents)
+    found = preview(pod(QUICK), seen, namespace="no-such")
+    assert found.decision == decide_pod(pod(QUICK), seen, namespace="no-such")
+    assert not found.namespace_known
+    (note,) = found.notes
+    assert note.startswith("namespace 'no-such' is not in the ")
+    assert found.policy_matches == () or invents
+    known = replace(seen, namespaces={"no-such": Namespace("no-such", {})})
+    assert preview(pod(QUICK), known, namespace="no-such").notes == ()
+    labelled = preview(pod(QUICK), seen, namespace="no-such", namespace_labels={"a": "b"})
+    assert labelled.namespace_known
+
+
+def test_default_namespace_is_that_of_pods_that_name_none() -> None:
+    nameless = pod(QUICK)
+    del nameless["metadata"]["namespace"]
+    assert preview(nameless, default_namespace="mine").namespace == "mine"
+    assert preview(pod(QUICK), default_namespace="mine").namespace == "ci"
+
+
+def test_rendered_preview_says_which_policies_match_and_why_others_do_not() -> None:
+    seen = view(
+        policy("acts", priority=1),
+        policy("never"),
+        policy("other", podSelector={"matchLabels": {"app": "x"}}),
+    )
+    rendered = json.loads(render(preview(pod(QUICK), seen)).model_dump_json(by_alias=True))
+    matches = {match.pop("policy"): match for match in rendered["policyMatches"]}
+    assert matches["acts"] | {"shadowed": []} == matches["acts"]
+    assert (matches["acts"]["verdict"], matches["acts"]["acting"]) == ("Acts", ["postInitSleep"])
+    assert matches["never"]["shadowed"] == [{"remedy": "postInitSleep", "by": "acts"}]
+    assert (matches["other"]["verdict"], matches["other"]["why"][:8]) == ("NotMatched", "the pod ")
+    assert rendered["summary"].startswith("prepare is kept alive for at least 500 ms")
+
+
+def test_rendered_outcome_links_to_its_explanation_if_the_operator_gave_an_address() -> None:
+    settings = replace(SETTINGS, docs_url="https://docs.example/why")
+    (found,) = preview_all(pod(QUICK), SEEN.policies, SEEN, settings)
+    assert isinstance(found, Preview)
+    (outcome,) = render(found).outcomes
+    assert outcome.explanation == "https://docs.example/why#applied"
+    assert outcome.meaning == Reason.APPLIED.meaning
+    assert render(preview(pod(QUICK))).outcomes[0].explanation is None
+
+
+@pytest.mark.parametrize("labels", [["a"], {"a": 5}, "text", None])
+def test_malformed_labels_are_no_error_in_a_namespace_that_is_switched_off(labels: Any) -> None:
+    document = pod(QUICK)
+    document["metadata"]["labels"] = labels
+    off = {"podsettle.dev/enabled": "false"}
+    rendered = render(preview(document, namespace_labels=off))
+    assert [str(each.verdict) for each in rendered.policy_matches] in ([], ["NotMatched"])
+
+
+def test_malformed_pod_has_no_policy_matches() -> None:
+    document = pod(QUICK)
+    document["metadata"]["labels"] = {"a": 5}
+    found = preview(document)
+    assert reasons(found.decision) == [Reason.MALFORMED_POD]
+    assert found.policy_matches == ()

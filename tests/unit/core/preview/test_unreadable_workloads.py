@@ -85,11 +85,6 @@ UNKNOWN = "podsettle does not know where a {} keeps its pod template; give the t
             "kubectl get pod -n ns -l workflows.argoproj.io/workflow=WORKFLOW -o yaml",
         ),
         (
-            custom("podsettle.dev/v1alpha1", "SettlePolicy"),
-            "a policy, not a pod: podsettle check FILE validates it, and preview reads policies "
-            "from the directory of --manifests",
-        ),
-        (
             custom("v1", "Template"),
             "preview its output: oc process -f FILE -o yaml | podsettle preview -",
         ),

@@ -1,0 +1,64 @@
+"""Tests of what channels derive from outcomes, which may come from a cache."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from webhook.core.admission.outcome_texts import OutcomeTexts, texts_of
+from webhook.core.admission.response import audit_annotations_for, encode_texts, warnings_for
+from webhook.core.reasons import Outcome, Reason
+
+OUTCOMES = st.builds(
+    Outcome,
+    st.sampled_from([Reason.APPLIED, Reason.ALREADY_SETTLED, Reason.NOT_NEEDED, Reason.NO_SHELL]),
+    remedy=st.sampled_from(["", "postInitSleep", "kubeletGate"]),
+    policy=st.sampled_from(["", "p", "q"]),
+    container=st.sampled_from(["", "a", "b", "x" * 300]),
+    changed=st.booleans(),
+    message=st.sampled_from(["", "m", "n"]),
+    effect=st.sampled_from(["", "kept alive"]),
+)
+
+
+@given(st.lists(OUTCOMES, max_size=25))
+def test_texts_are_those_of_the_outcomes(outcomes: list[Outcome]) -> None:
+    for _ in range(2):
+        found = texts_of(outcomes)
+        annotations = audit_annotations_for(outcomes)
+        assert found.audit_annotations == annotations
+        assert found.texts_json == encode_texts(warnings_for(outcomes), annotations)
+        assert found.log_summary == "; ".join(f"{k}: {v}" for k, v in annotations.items())
+        pairs = {(each.policy, each.remedy) for each in outcomes if each.changed}
+        assert sorted(found.applied_pairs) == sorted(pairs)
+        counted = [(each.remedy, each.reason) for each in outcomes]
+        assert dict(found.reason_counts) == {pair: counted.count(pair) for pair in counted}
+
+
+def test_outcomes_that_differ_in_one_field_have_texts_of_their_own() -> None:
+    first = Outcome(Reason.APPLIED, "postInitSleep", "p", "a", changed=True)
+    others = [
+        replace(first, reason=Reason.ALREADY_SETTLED),
+        replace(first, remedy="kubeletGate"),
+        replace(first, policy="q"),
+        replace(first, container="b"),
+        replace(first, changed=False),
+        Outcome(Reason.NO_SHELL, "postInitSleep", "p", "a", message="one"),
+        Outcome(Reason.NO_SHELL, "postInitSleep", "p", "a", message="two"),
+    ]
+    found: list[OutcomeTexts] = [texts_of([each]) for each in (first, *others)]
+    assert all(each not in found[:index] for index, each in enumerate(found))
+
+
+def test_texts_of_any_pods_occupy_little_memory() -> None:
+    tracemalloc.start()
+    for number in range(1000):
+        for count, length in ((20, 10_000), (50, 10), (20, 10)):
+            names = (f"{number}-{index}-" + "x" * length for index in range(count))
+            texts_of([Outcome(Reason.APPLIED, "postInitSleep", "p", name, True) for name in names])
+    used_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used_bytes < 4 * 1024 * 1024
