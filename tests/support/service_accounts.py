@@ -27,11 +27,13 @@ def await_grant(cluster: KubeCluster, account: str, asked: dict[str, Any]) -> No
     )
 
 
-@asynccontextmanager
-async def connected_as_an_account_with(
+def kubeconfig_of_an_account_with(
     cluster: KubeCluster, namespace: str, rules: list[dict[str, Any]], directory: Path
-) -> AsyncIterator[ApiServer]:
-    """A connection that may do what `rules` say in one namespace, and nothing else."""
+) -> Path:
+    """A kubeconfig of an account that may do what `rules` say in one namespace, and nothing else.
+
+    The namespace is also that of its context.
+    """
     token = cluster.token_for("default", namespace)
     name, group = namespace, "rbac.authorization.k8s.io"
     role = {"metadata": {"name": name}, "rules": rules}
@@ -48,8 +50,18 @@ async def connected_as_an_account_with(
         await_grant(cluster, f"{namespace}:default", {"resourceAttributes": asked})
     configuration = json.loads(cluster.kubeconfig.read_text())
     configuration["users"][0]["user"] = {"token": token}
+    configuration["contexts"][0]["context"]["namespace"] = namespace
     kubeconfig = directory / f"kubeconfig-{namespace}"
     kubeconfig.write_text(json.dumps(configuration))
+    return kubeconfig
+
+
+@asynccontextmanager
+async def connected_as_an_account_with(
+    cluster: KubeCluster, namespace: str, rules: list[dict[str, Any]], directory: Path
+) -> AsyncIterator[ApiServer]:
+    """A connection that may do what `rules` say in one namespace, and nothing else."""
+    kubeconfig = kubeconfig_of_an_account_with(cluster, namespace, rules, directory)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", str(kubeconfig))
         server = await ApiServer.connect()

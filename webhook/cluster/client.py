@@ -8,30 +8,26 @@ take much memory, and they drop fields that are newer than the library.
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
 import msgspec
-import yaml
 
+from webhook.cluster.answers import Page, RawAnswer, decode_page
+from webhook.cluster.client_configuration import from_kubeconfig, from_the_cluster_around
 from webhook.cluster.errors import (
     ApiError,
     NoClusterError,
+    TooLargeError,
     Unreachable,
     describe,
     status_message,
 )
-from webhook.cluster.in_cluster import in_cluster, own_namespace
-from webhook.cluster.rest_client import (
-    Configuration,
-    RestClient,
-    load_incluster_config,
-    load_kube_config,
-)
+from webhook.cluster.in_cluster import in_cluster
+from webhook.cluster.kubeconfig import kubeconfig_paths
+from webhook.cluster.rest_client import Configuration, RestClient
 from webhook.cluster.watch import WatchLimits, lines_until_silent
 
 Json = dict[str, Any]
@@ -42,47 +38,28 @@ _TIMEOUT_SECONDS = 10.0
 # aiohttp needs this time to close TLS connections. The number is from the section "Graceful
 # Shutdown" of its client documentation.
 _CLOSE_SECONDS = 0.25
-
-
-class PageMetadata(msgspec.Struct, rename="camel"):
-    """The metadata of a page of a list."""
-
-    resource_version: str
-    next: str = msgspec.field(default="", name="continue")
-    """The token for the next page. It is empty on the last page."""
-
-
-class Page(msgspec.Struct):
-    """A page of a list."""
-
-    metadata: PageMetadata
-    raw_items: list[msgspec.Raw] | None = msgspec.field(default=None, name="items")
-
-    @property
-    def items(self) -> Iterator[Json]:
-        """The objects, decoded one at a time. Raises Unreachable.
-
-        To decode all objects of a page together would take much memory and fragment the heap.
-        """
-        for raw_item in self.raw_items or ():
-            try:
-                yield _decode(raw_item)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise Unreachable(f"list: an object is not valid JSON: {error}") from None
-
-
-_decode_page = msgspec.json.Decoder(Page).decode
+# The default limit for a response of `fetch`. /metrics of an API server has up to about 10 MiB.
+_MAX_FETCH_BYTES = 32 * 1024 * 1024
 
 
 class ApiServer:
     """A client for one API server. Use it with `async with`, which closes its connections."""
 
-    def __init__(self, configuration: Configuration, namespace: str = "default") -> None:
+    def __init__(
+        self, configuration: Configuration, namespace: str = "default", context: str = ""
+    ) -> None:
         self.namespace = namespace
         """The default namespace of commands."""
+        self.context = context
+        """The kubeconfig's context. Empty if there is no kubeconfig."""
         self._configuration = configuration
         self._rest = RestClient(configuration)
         self.url: str = configuration.host
+
+    @property
+    def title(self) -> str:
+        """The context and the address of the API server, for messages."""
+        return f"{self.context} ({self.url})" if self.context else self.url
 
     @classmethod
     async def connect(
@@ -110,54 +87,26 @@ class ApiServer:
 
         Raises NoClusterError if no cluster is configured, or if the configuration is not valid.
         """
-        configuration = Configuration()
-        # The client must not retry, because callers retry and have deadlines. The value None
-        # disables retries. The client would convert False to 0, and 0 means unlimited retries of
-        # 5xx responses.
-        configuration.retries = None
-        # kubectl accepts CAs that VERIFY_X509_STRICT rejects; see `webhook.tls_verification`.
-        configuration.disable_strict_ssl_verification = True
-        # podsettle reads KUBECONFIG itself, because the library reads it only when it is imported.
-        kubeconfig_env = os.environ.get("KUBECONFIG")
-        if (
-            in_cluster()
-            and (in_cluster_first or not kubeconfig_env)
-            and not (kubeconfig or context)
-        ):
-            try:
-                load_incluster_config(configuration)
-                # HTTPS_PROXY is for registries. A company's proxy cannot reach the address of a
-                # Service, and aiohttp does not support CIDRs in NO_PROXY.
-                configuration.client_session_kwargs = {"trust_env": False}
-                return cls(configuration, own_namespace())
-            except Exception as error:
-                raise NoClusterError(f"no cluster found: {error}") from None
-        path = kubeconfig or kubeconfig_env or _default_kubeconfig()
-        if not _any_exists(path):
-            if kubeconfig:
-                raise NoClusterError(f"{path} (--kubeconfig) does not exist")
-            origin = " (KUBECONFIG)" if kubeconfig_env else ""
-            raise NoClusterError(
-                f"no cluster found: {path}{origin} does not exist; set KUBECONFIG, or run in a pod"
-            )
+        paths = kubeconfig_paths(kubeconfig)
+        if in_cluster() and (in_cluster_first or not paths.chosen) and not (kubeconfig or context):
+            chosen, where = from_the_cluster_around(), ""
+        elif paths.exist:
+            chosen, where = await from_kubeconfig(paths.text, context), f"{paths.text}: "
+        else:
+            raise NoClusterError(paths.missing_message)
         try:
-            loader = await load_kube_config(
-                config_file=path, context=context, client_configuration=configuration
-            )
-            current = loader.current_context["context"]
-            namespace = current.get("namespace") or "default"
-        except yaml.YAMLError as error:
-            # The parser's message has several lines.
-            reason = " ".join(str(error).split())
-            raise NoClusterError(f"{path}: no cluster found: not YAML: {reason}") from None
-        except Exception as error:  # The library has no common error for invalid kubeconfigs.
-            raise NoClusterError(f"{path}: no cluster found: {error}") from None
-        return cls(configuration, namespace)
+            return cls(*chosen)
+        except Exception as error:  # Those of OpenSSL, and of files that cannot be read.
+            message = f"{where}no cluster found: a certificate or key is not valid: {error}"
+            raise NoClusterError(message) from None
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
         """Close all connections, and wait until they are closed."""
         await self._rest.close()
         # aiohttp closes TLS connections in the background, and the event loop must not end first.
@@ -184,13 +133,44 @@ class ApiServer:
             raise Unreachable(f"{method} {path}: the response is not JSON") from None
         return answer
 
-    async def page(self, path: str, accept: str) -> Page:
-        """Request one page of a list. Raises ApiError and Unreachable."""
-        content = await self._request_bytes(
-            "GET", path, None, "application/json", accept, _TIMEOUT_SECONDS
-        )
+    async def fetch(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        accept: str = "*/*",
+        content_type: str = "application/json",
+        timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
+        max_bytes: int = _MAX_FETCH_BYTES,
+    ) -> RawAnswer:
+        """Send one request and return the response, whatever its status and content type.
+
+        It is for callers that read headers, or bodies that are not JSON. Raises Unreachable if
+        there is no response, and TooLargeError if its body has more than `max_bytes`.
+        """
         try:
-            return _decode_page(content)
+            response = await self._send(method, path, body, content_type, accept, timeout)
+            async with response:
+                content = bytearray()
+                while chunk := await response.content.readany():
+                    content += chunk
+                    if len(content) > max_bytes:
+                        raise TooLargeError(f"{method} {path}: more than {max_bytes} bytes")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{method} {path}: {describe(error)}") from None
+        return RawAnswer(response.status, response.headers, bytes(content))
+
+    async def page(
+        self,
+        path: str,
+        accept: str,
+        timeout: float = _TIMEOUT_SECONDS,  # noqa: ASYNC109
+    ) -> Page:
+        """Request one page of a list. Raises ApiError and Unreachable."""
+        content = await self._request_bytes("GET", path, None, "application/json", accept, timeout)
+        try:
+            return decode_page(content)
         except msgspec.DecodeError:
             raise Unreachable(f"GET {path}: the response is not a list") from None
 
@@ -277,13 +257,3 @@ class ApiServer:
         )
         response: aiohttp.ClientResponse = wrapper.response
         return response
-
-
-def _default_kubeconfig() -> str:
-    """Return the kubeconfig that kubectl uses by default."""
-    return str(Path("~/.kube/config").expanduser())
-
-
-def _any_exists(paths: str) -> bool:
-    """Return whether at least one file exists in a list of paths, as in KUBECONFIG."""
-    return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path)

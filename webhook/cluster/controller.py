@@ -1,8 +1,8 @@
 """The components of a replica that runs in a cluster, except the HTTP server.
 
-Each replica watches the cluster and answers reviews. Only the leader writes to the cluster. It
-writes the Secret of certificates, podsettle's part of the webhook configuration, and the status of
-policies. Answers to reviews never depend on these writes.
+Each replica watches the cluster and answers reviews. Only the leader writes the Secret of
+certificates, podsettle's part of the webhook configuration, and the status of policies. Events are
+written by the replica that answered the review. Answers to reviews never depend on these writes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from webhook.cluster.client import ApiServer
+from webhook.cluster.event_writer import EventWriter
 from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.leader_election import LeaderElector
@@ -30,7 +31,7 @@ class Controller:
 
     All replicas of an installation share the namespace, the Lease and the webhook configuration.
     If `webhook_configuration_name` is None, podsettle neither reads nor writes a webhook
-    configuration.
+    configuration. `writes_events` says whether Events report what podsettle could not do.
     """
 
     def __init__(
@@ -40,9 +41,12 @@ class Controller:
         lease_name: str,
         webhook_configuration_name: str | None,
         certificates: CertificateSource | StoredCertificates,
+        *,
+        writes_events: bool = False,
     ) -> None:
         self._server = server
         self.source = KubernetesSource(server)
+        self.events = EventWriter(server) if writes_events else None
         self._crd = InstalledCrd(server)
         # The random suffix makes the identity unique. Two processes with the same identity would
         # both act as the leader.
@@ -80,12 +84,20 @@ class Controller:
     def checks(self) -> Iterator[Check]:
         """Return all readiness checks of the replica."""
         yield from self.source.checks()
-        yield Check("certificate", self.certificates.ready, self.certificates.problem)
+        certificates = self.certificates
+        yield Check(
+            "certificate",
+            certificates.ready,
+            certificates.problem,
+            certificates.problem_is_logged,
+        )
         if self.webhook_configuration is not None:
             yield _registration_check(self.webhook_configuration, self._trust_check)
         yield self._crd.check()
-        yield Check("lease", True, self.elector.problem)
-        yield Check("status", True, self.status.problem)
+        yield _logged_check("lease", self.elector.problem)
+        yield _logged_check("status", self.status.problem)
+        if self.events is not None:
+            yield _logged_check("events", self.events.problem)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -101,6 +113,8 @@ class Controller:
             if self.webhook_configuration is not None:
                 await stack.enter_async_context(self.webhook_configuration.running())
             await stack.enter_async_context(self.status.running())
+            if self.events is not None:
+                await stack.enter_async_context(self.events.running())
             yield
 
     def _may_write(self) -> bool:
@@ -114,6 +128,11 @@ class Controller:
         return [(webhook.host, webhook.bundle) for webhook in webhooks]
 
 
+def _logged_check(name: str, problem: str) -> Check:
+    """Return a check that always passes, with the problem that a component logs."""
+    return Check(name, True, problem, logged=bool(problem))
+
+
 def _registration_check(configuration: WebhookConfiguration, trust_check: TrustCheck) -> Check:
     """Return the check that fails if the API server cannot call a registered webhook."""
     name = "registration"
@@ -124,4 +143,4 @@ def _registration_check(configuration: WebhookConfiguration, trust_check: TrustC
         return Check(name, True, note)
     errors = trust_check.errors(configuration.webhooks)
     note = "; ".join((*errors, *filter(None, (configuration.problem,))))
-    return Check(name, not errors, note)
+    return Check(name, not errors, note, logged=not errors and bool(note))

@@ -6,6 +6,7 @@ with the JSON path of the field.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
@@ -63,8 +64,14 @@ class _NodeInfo(msgspec.Struct, rename="camel"):
     kubelet_version: str = ""
 
 
+class _RuntimeHandler(msgspec.Struct):
+    name: str = ""
+    """The empty text is the default handler."""
+
+
 class _NodeStatus(msgspec.Struct, rename="camel"):
     node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
+    runtime_handlers: list[_RuntimeHandler] | None = None
 
 
 class _Node(msgspec.Struct):
@@ -108,7 +115,14 @@ def read_node(document: object) -> Node:
         _SHARED_VALUES.share(node.metadata.labels),
         info.container_runtime_version,
         info.kubelet_version,
+        _shared_set(tuple([each.name for each in node.status.runtime_handlers or ()])),
     )
+
+
+@lru_cache(1_000)
+def _shared_set(handlers: tuple[str, ...]) -> frozenset[str]:
+    """Return a set that all nodes with these handlers share, because few nodes differ in them."""
+    return frozenset(handlers)
 
 
 def read_runtime_class(document: object) -> RuntimeClassInfo:

@@ -22,6 +22,10 @@ class Unreachable(Exception):  # noqa: N818
     """A request that got no usable response, or a missing configuration of the API server."""
 
 
+class TooLargeError(Unreachable):
+    """A response with more bytes than the caller accepts."""
+
+
 class NoClusterError(Unreachable):
     """A configuration that names no API server. To retry would not help."""
 
@@ -44,5 +48,5 @@ def status_message(content: bytes) -> str:
     try:
         status = msgspec.json.decode(content)
     except msgspec.DecodeError:
-        return content[:200].decode(errors="replace")
+        return content[:200].decode(errors="replace").strip()
     return str(status.get("message", status)) if isinstance(status, Mapping) else str(status)

@@ -48,7 +48,8 @@ class InstalledCrd:
 
     def check(self) -> Check:
         """Return a check that always passes, with a note if the CRD differs."""
-        return Check("crd", True, self._note() or self._reflector.problem)
+        note = self._note() or self._reflector.problem
+        return Check("crd", True, note, logged=bool(note))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -63,6 +64,8 @@ class InstalledCrd:
         note = self._note()
         if note and note != self._logged_note:
             log.warning("%s", note)
+        elif self._logged_note and not note:
+            log.info("crd: ok again")
         self._logged_note = note
         for observer in self.observers:
             observer()

@@ -7,12 +7,13 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from webhook.cluster.client import ApiServer, Json
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.cluster.policy_object import PolicyObject, policy_problems, read_policy
 from webhook.cluster.reflector import METADATA_ONLY, Reflector
 from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
@@ -21,8 +22,8 @@ from webhook.core.cluster.view import Namespace
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.defects.versions import Version, parse_version
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.errors import FieldError, InvalidPolicyError, ManifestProblem, json_path
-from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.policy.errors import ManifestProblem
+from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.status import accepted
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 from webhook.tasks import supervise
@@ -45,17 +46,6 @@ _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Only polling detects an upgrade of the API server, because no event announces it.
 _VERSION_POLL_SECONDS = 300
 _VERSION_RETRY_SECONDS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyObject:
-    """A SettlePolicy object of the API server. `policy` is None if the object has problems."""
-
-    name: str
-    uid: str
-    generation: int
-    policy: SettlePolicy | None
-    problems: tuple[FieldError, ...]
 
 
 class KubernetesSource:
@@ -87,8 +77,10 @@ class KubernetesSource:
         self.policies = Reflector(
             server,
             f"/apis/{API_VERSION}/settlepolicies",
-            self._decode_policy,
+            self._read_policy,
             self._on_policies_changed,
+            not_found_hint="the CRD is not installed; run: "
+            "kubectl apply --server-side -f charts/podsettle/crds",
         )
         self.runtime_classes = Reflector(
             server,
@@ -126,17 +118,15 @@ class KubernetesSource:
         """
         for name, reflector in self.reflectors.items():
             synced = reflector.synced.is_set()
-            yield Check(name, synced, reflector.problem or "not read yet" * (not synced))
-        yield Check("policies in force", ready=True, note="; ".join(map(str, self.problems)))
+            note = reflector.problem or "not read yet" * (not synced)
+            yield Check(name, synced, note, logged=bool(reflector.problem))
+        note = "; ".join(map(str, self.problems))
+        yield Check("policies in force", ready=True, note=note, logged=bool(note))
 
     @property
     def problems(self) -> tuple[ManifestProblem, ...]:
         """The current problems of policies. The last valid state of each policy is in force."""
-        return tuple(
-            ManifestProblem(f"{KIND}/{policy.name}", 0, problem.message, json_path(problem.path))
-            for policy in self.policies.objects.values()
-            for problem in policy.problems
-        )
+        return policy_problems(self.policies.objects.values())
 
     @property
     def policies_in_force(self) -> Mapping[str, SettlePolicy]:
@@ -253,6 +243,8 @@ class KubernetesSource:
                 self._valid[name], self._uids_of_valid[name] = valid, policy.uid
         self.statuses = {name: self.statuses[name] for name in policies if name in self.statuses}
         invalid = {name: policy for name, policy in policies.items() if policy.problems}
+        for name in self._invalid.keys() - invalid.keys():
+            log.info("%s/%s: %s", KIND, name, "valid again" if name in policies else "deleted")
         for name, policy in invalid.items():
             if self._invalid.get(name) != policy:
                 condition = accepted(policy.problems, name in self._valid)
@@ -271,17 +263,7 @@ class KubernetesSource:
                 continue
             await asyncio.sleep(_VERSION_POLL_SECONDS)
 
-    def _decode_policy(self, document: Json) -> PolicyObject:
+    def _read_policy(self, document: Json) -> PolicyObject:
         """Convert a SettlePolicy document, and record its status in `statuses`."""
-        metadata = document["metadata"]
-        name, uid = metadata["name"], metadata.get("uid", "")
-        self.statuses[name] = document.get("status") or {}
-        generation = metadata.get("generation", 0)
-        try:
-            # The API server omits apiVersion and kind in the items of a list. The status is
-            # removed, because it is not part of the policy.
-            document = {"apiVersion": API_VERSION, "kind": KIND, **document, "status": None}
-            policy = parse_policy(document)
-        except InvalidPolicyError as error:
-            return PolicyObject(name, uid, generation, None, error.errors)
-        return PolicyObject(name, uid, generation, policy, ())
+        self.statuses[document["metadata"]["name"]] = document.get("status") or {}
+        return read_policy(document)

@@ -94,6 +94,8 @@ class LeaderElector:
             was_leader = self.is_leader
             try:
                 await self._acquire_or_renew()
+                if self.problem:
+                    log.info("leader election: %s: ok again", self._lease)
                 self.problem = ""
             except (ApiError, Unreachable) as error:
                 # A 409 only means that another replica has written the Lease first.

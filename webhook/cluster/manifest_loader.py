@@ -19,7 +19,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class ManifestsError(Exception):
-    """A directory that cannot be read."""
+    """A directory that cannot be read, or a path that does not exist."""
 
 
 class ManifestObject(NamedTuple):
@@ -47,6 +47,22 @@ def manifest_files(directory: Path) -> list[Path]:
         )
     except OSError as error:
         raise ManifestsError(f"{directory}: {error.strerror}") from None
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """Return the files at some paths, in their order and each once.
+
+    A directory stands for its manifests. A file that is named counts whatever its suffix is. Raises
+    ManifestsError for a path that does not exist.
+    """
+    files: dict[Path, None] = {}
+    for path in paths:
+        # A broken symbolic link that is named is an unreadable file, as in a directory.
+        if path.is_dir() or not (path.exists() or path.is_symlink()):
+            files |= dict.fromkeys(manifest_files(path))
+        else:
+            files[path] = None
+    return list(files)
 
 
 def read_manifest(path: Path) -> tuple[list[ManifestObject], tuple[ManifestProblem, ...]]:

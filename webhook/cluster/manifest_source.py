@@ -1,4 +1,4 @@
-"""The source that reads the cluster view from a directory of manifests.
+"""The source that reads the cluster view from files and directories of manifests.
 
 The source reads a file again when it changes. While a file has problems, its last valid objects
 stay in force, and the readiness check reports the problems.
@@ -17,8 +17,9 @@ from typing import Any, TypeAlias
 from webhook.cluster.manifest_loader import (
     READERS,
     ManifestObject,
+    ManifestsError,
     duplicates,
-    manifest_files,
+    files_of,
     read_manifest,
 )
 from webhook.cluster.snapshot import Snapshot
@@ -46,16 +47,17 @@ class _LoadedFile:
     signature: _Signature | None = None
     objects: list[ManifestObject] = field(default_factory=list)
     problems: tuple[ManifestProblem, ...] = ()
+    is_outdated: bool = False
+    """Whether the objects are those of earlier content, because the current one has problems."""
 
 
 class ManifestsSource:
-    """A source whose view of the cluster is kept up to date from the manifests of a directory."""
+    """A source whose view of the cluster is kept up to date from manifests."""
 
-    def __init__(
-        self, directory: Path, poll_interval_seconds: float = POLL_INTERVAL_SECONDS
-    ) -> None:
+    def __init__(self, *paths: Path, poll_interval_seconds: float = POLL_INTERVAL_SECONDS) -> None:
+        """Each of `paths` is a file or a directory. Of duplicate objects, the first counts."""
         self._poll_interval_seconds = poll_interval_seconds
-        self.directory = directory
+        self.paths = paths
         self.view = Snapshot()
         self.policies_in_force: Mapping[str, SettlePolicy] = {}
         """The last valid state of each policy, by name."""
@@ -64,28 +66,26 @@ class ManifestsSource:
         self._files: dict[Path, _LoadedFile] = {}
         self._duplicates: tuple[ManifestProblem, ...] = ()
         self._new_problems: list[ManifestProblem] = []
-        self._directory_problems: tuple[ManifestProblem, ...] = ()
+        self._path_problems: tuple[ManifestProblem, ...] = ()
 
     @property
     def problems(self) -> tuple[ManifestProblem, ...]:
-        """The current problems of the files and of the directory."""
+        """The current problems of the files and of the paths."""
         file_problems = tuple(p for file in self._files.values() for p in file.problems)
-        return file_problems + self._duplicates + self._directory_problems
+        return file_problems + self._duplicates + self._path_problems
 
     def refresh(self) -> bool:
         """Read the files that have changed, and return whether a file has changed.
 
         Raises ManifestsError.
         """
-        paths = manifest_files(self.directory)
+        paths = files_of(self.paths)
         previous_problems = set(self.problems)
         present = set(paths)
         changed = [path for path in self._files if path not in present]
-        for path in changed:
-            del self._files[path]
-        for path in paths:
+        self._files = {path: self._files.get(path) or _LoadedFile() for path in paths}
+        for path, file in self._files.items():
             signature = _signature(path)
-            file = self._files.setdefault(path, _LoadedFile())
             if signature is None or signature != file.signature:
                 file.signature = signature
                 _reload(path, file)
@@ -97,16 +97,18 @@ class ManifestsSource:
 
     @property
     def title(self) -> str:
-        """The path of the directory, for messages."""
-        return str(self.directory)
+        """The paths of the manifests, for messages."""
+        return ", ".join(map(str, self.paths))
 
     def checks(self) -> Iterable[Check]:
         """Return a check that always passes, because the last valid state stays in force."""
-        yield Check("manifests", ready=True, note="; ".join(map(str, self.problems)))
+        note = "; ".join(map(str, self.problems))
+        # The command that starts the server has printed the first problems.
+        yield Check("manifests", ready=True, note=note, logged=bool(note))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch the directory while the block runs."""
+        """Watch the files while the block runs."""
         async with supervise(self.watch):
             yield
 
@@ -115,7 +117,7 @@ class ManifestsSource:
         return
 
     async def watch(self) -> None:
-        """Poll the directory for changes until cancelled.
+        """Poll the files for changes until cancelled.
 
         inotify would miss changes. The kubelet updates a ConfigMap volume by replacing a symbolic
         link to the directory of the files, and network file systems send no notifications.
@@ -126,23 +128,35 @@ class ManifestsSource:
                 # To read thousands of files takes seconds, so a thread does it.
                 changed = await asyncio.to_thread(self.refresh)
             except Exception as error:  # The next poll may succeed.
-                if not self._directory_problems:
+                if not self._path_problems:
                     reason = str(error) or repr(error)
                     log.error("manifests: %s; the last valid state stays in force", reason)
-                self._directory_problems = (ManifestProblem(str(self.directory), 0, str(error)),)
+                # A ManifestsError names the path.
+                place = "" if isinstance(error, ManifestsError) else self.title
+                self._path_problems = (ManifestProblem(place, 0, str(error) or repr(error)),)
                 continue
-            if self._directory_problems:
-                log.info("manifests: %s can be read again", self.directory)
-            self._directory_problems = ()
+            if self._path_problems:
+                log.info("manifests: %s can be read again", self.title)
+            self._path_problems = ()
             if changed:
                 for problem in self._new_problems:
-                    log.error("manifests: %s; the file's last valid state stays in force", problem)
+                    log.error("manifests: %s%s", problem, self._effect(problem))
                 log.info("manifests: changed; %d policies in force", len(self.view.policies))
+
+    def _effect(self, problem: ManifestProblem) -> str:
+        """Return what the problem of a file means for the objects in the file."""
+        file = self._files.get(Path(problem.source))
+        if file is None or problem not in file.problems:
+            return ""  # A duplicate, whose message says which object counts.
+        if file.is_outdated:
+            return "; the file's last valid state stays in force"
+        rest = "the valid objects of the file are" if file.objects else "nothing of the file is"
+        return f"; {rest} in force"
 
     def _rebuild(self) -> None:
         """Create a new view from all files. Of duplicate objects, the first counts."""
         by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in (KIND, *READERS)}
-        objects = [item for _, file in sorted(self._files.items()) for item in file.objects]
+        objects = [item for file in self._files.values() for item in file.objects]
         for item in objects:
             by_kind[item.kind].setdefault(item.name, item.model)
         self._duplicates = duplicates(objects)
@@ -175,5 +189,6 @@ def _reload(path: Path, file: _LoadedFile) -> None:
         # The file may be empty only for a moment, because an editor is writing it.
         message = "is empty; its last content stays in effect until the file is deleted"
         file.problems = (ManifestProblem(str(path), 0, message),)
-    if not file.problems or not file.objects:
+    file.is_outdated = bool(file.problems and file.objects)
+    if not file.is_outdated:
         file.objects = objects

@@ -66,7 +66,7 @@ class Reflector(Generic[T]):
     `decode` converts an object to the value that is stored, or returns None if the object is to be
     ignored. If it raises msgspec.ValidationError, the object is logged and ignored. `on_change` is
     called after each change, and once after each list. `name` selects a single object, because RBAC
-    can grant list and watch for one name.
+    can grant list and watch for one name. `not_found_hint` says what to do after a 404.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Reflector(Generic[T]):
         *,
         metadata_only: bool = False,
         name: str | None = None,
+        not_found_hint: str = "",
         limits: WatchLimits = WatchLimits(),  # noqa: B008 (it is frozen)
     ) -> None:
         self.objects: dict[str, T] = {}
@@ -93,6 +94,7 @@ class Reflector(Generic[T]):
         self._on_change = on_change
         self._metadata_only = metadata_only
         self._field_selector = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        self._not_found_hint = not_found_hint
         self._limits = limits
         self._resource_version: str | None = None
 
@@ -112,11 +114,14 @@ class Reflector(Generic[T]):
                 log.info("watch %s: the resource version has expired; listing again", self._path)
                 self._resource_version = None
             except (ApiError, Unreachable) as error:
+                is_not_found = isinstance(error, ApiError) and error.status == 404
+                hint = f": {self._not_found_hint}" if is_not_found and self._not_found_hint else ""
+                problem = f"{error}{hint}"
                 if self.connected or not self.problem:
                     synced = self.synced.is_set()
                     effect = "the last state stays in force" if synced else "not ready"
-                    log.warning("watch %s: %s; %s", self._path, error, effect)
-                self.connected, self.problem = False, str(error)
+                    log.warning("watch %s: %s; %s", self._path, problem, effect)
+                self.connected, self.problem = False, problem
                 if time.monotonic() - attempt_started_at > backoff:
                     backoff = _MIN_BACKOFF_SECONDS  # The attempt did not fail immediately.
                 # Without jitter, all replicas would reconnect at the same moment.

@@ -5,12 +5,22 @@ from __future__ import annotations
 import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import load_incluster_config, load_kube_config
+from kubernetes.aio.config import (
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+)
 
 from webhook.aiohttp_resolver import ThreadResolver
 from webhook.dns_resolver import Resolver
 
-__all__ = ["Configuration", "RestClient", "load_incluster_config", "load_kube_config"]
+__all__ = [
+    "Configuration",
+    "RestClient",
+    "list_kube_config_contexts",
+    "load_incluster_config",
+    "load_kube_config",
+]
 
 # The maximum number of DNS look-ups in flight. While all of them hang, requests fail
 # immediately, and their callers retry.

@@ -32,6 +32,10 @@ class Snapshot:
             return Namespace(name, {LABEL_NAMESPACE_NAME: name})
         return namespace
 
+    def contains_namespace(self, name: str) -> bool:
+        """Return whether the view contains a namespace, and does not only assume that it exists."""
+        return self.namespaces.get(name) is not None
+
     def runtime_class(self, name: str) -> RuntimeClassInfo | None:
         """Return a RuntimeClass, or None if it does not exist."""
         return self.runtime_classes.get(name)

@@ -21,6 +21,8 @@ class Check(NamedTuple):
     name: str
     ready: bool
     note: str = ""
+    logged: bool = False
+    """Whether the component that has the problem logs it, and logs its end."""
 
 
 class Source(Protocol):

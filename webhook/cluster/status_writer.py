@@ -12,17 +12,20 @@ from datetime import UTC, datetime
 from webhook.cluster.client import ApiServer, Json
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.installed_crd import InstalledCrd
-from webhook.cluster.kube_source import KubernetesSource, PolicyObject
+from webhook.cluster.kube_source import KubernetesSource
+from webhook.cluster.policy_object import PolicyObject
 from webhook.cluster.webhook_configuration import APPLY, FIELD_MANAGER
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.policy.status import (
     accepted,
+    all_nodes,
     crd_current,
     merge_conditions,
     runtime_classes_found,
     still_needed,
     webhook_scoped,
 )
+from webhook.core.remedies.policy_nodes import PolicyNodes
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
@@ -86,16 +89,21 @@ class StatusWriter:
     async def _write_all(self) -> bool:
         """Write all statuses that have changed. Return whether every write succeeded."""
         namespace_counts = await self._count_namespaces()
+        nodes = all_nodes(self._source.view)
         problem = ""
         for policy_object in list(self._source.policies.objects.values()):
             try:
-                await self._write(policy_object, namespace_counts[policy_object.name])
+                await self._write(policy_object, namespace_counts[policy_object.name], nodes)
             except (ApiError, Unreachable) as error:
                 if isinstance(error, ApiError) and error.status == 404:
                     continue  # The policy has just been deleted.
                 problem = f"status of {KIND} {policy_object.name}: {error}"
+            # Reviews are answered in between.
+            await asyncio.sleep(0)
         if problem and problem != self.problem:
             log.error("%s", problem)
+        elif self.problem and not problem:
+            log.info("status of %s: ok again", KIND)
         self.problem = problem
         return not problem
 
@@ -110,9 +118,11 @@ class StatusWriter:
                 await asyncio.sleep(0)
         return namespace_counts
 
-    async def _write(self, policy_object: PolicyObject, namespace_count: int) -> None:
+    async def _write(
+        self, policy_object: PolicyObject, namespace_count: int, nodes: PolicyNodes
+    ) -> None:
         """Write the status of one policy, unless it is up to date."""
-        desired = self._desired_status(policy_object, namespace_count)
+        desired = self._desired_status(policy_object, namespace_count, nodes)
         if desired == self._source.statuses.get(policy_object.name):
             return
         body = {
@@ -125,14 +135,16 @@ class StatusWriter:
         query = f"fieldManager={FIELD_MANAGER}&force=true"
         await self._server.request("PATCH", f"{path}?{query}", body, content_type=APPLY)
 
-    def _desired_status(self, policy_object: PolicyObject, namespace_count: int) -> Json:
+    def _desired_status(
+        self, policy_object: PolicyObject, namespace_count: int, nodes: PolicyNodes
+    ) -> Json:
         policy_in_force = self._source.policies_in_force.get(policy_object.name)
         conditions = [accepted(policy_object.problems, policy_in_force is not None)]
         if policy_in_force is not None:
             view = self._source.view
             conditions += [
                 runtime_classes_found(policy_in_force, view),
-                still_needed(policy_in_force, view),
+                still_needed(policy_in_force, nodes),
             ]
             if self._owns_webhooks:
                 conditions.append(webhook_scoped(policy_in_force, self._source.webhook_selectors))

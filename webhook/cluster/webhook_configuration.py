@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from webhook.cluster.client import ApiServer, Json
@@ -80,7 +81,7 @@ class WebhookConfiguration:
         self._sync_requested = asyncio.Event()
         self._backoff = _ConflictBackoff()
         self._logged_merge = ""
-        self._reflector = Reflector(server, _PATH, _decode_webhooks, self._on_change, name=name)
+        self._reflector = Reflector(server, _PATH, _decode, self._on_change, name=name)
 
     @property
     def title(self) -> str:
@@ -108,7 +109,8 @@ class WebhookConfiguration:
         self._sync_requested.set()
 
     def _on_change(self) -> None:
-        self.webhooks = tuple(map(_registered_webhook, self._reflector.objects.get(self.name, ())))
+        found = self._reflector.objects.get(self.name)
+        self.webhooks = tuple(map(_registered_webhook, found.webhooks)) if found else ()
         self.request_sync()
 
     async def _reconcile_forever(self) -> None:
@@ -123,6 +125,8 @@ class WebhookConfiguration:
             problem = await self._sync()
             if problem and problem != self.problem:
                 log.error("%s: %s", self.title, problem)
+            elif self.problem and not problem:
+                log.info("%s: ok again", self.title)
             self.problem = problem
             if problem:
                 await asyncio.sleep(_SYNC_INTERVAL_SECONDS)
@@ -131,16 +135,19 @@ class WebhookConfiguration:
         """Update the configuration if necessary. Return why it failed, or an empty text."""
         if not self._may_write() or not self.exists or self._bundle() == b"":
             return ""
-        current = {webhook["name"]: webhook for webhook in self._reflector.objects[self.name]}
+        found = self._reflector.objects[self.name]
+        current = {webhook["name"]: webhook for webhook in found.webhooks}
         if OPT_IN_WEBHOOK not in current:
             return f"has no webhook {OPT_IN_WEBHOOK}, from which podsettle derives its webhooks"
         try:
-            return await self._reconcile(current)
+            return await self._reconcile(found.uid, current)
         except (ApiError, Unreachable) as error:
             return str(error)
 
-    async def _reconcile(self, current: dict[str, Json]) -> str:
+    async def _reconcile(self, uid: str, current: dict[str, Json]) -> str:
         """Patch the configuration if its webhooks are not as desired. `current` holds them by name.
+
+        `uid` is the configuration's `metadata.uid`.
 
         Return a text if another client keeps reverting the patches, else an empty text.
         """
@@ -156,7 +163,10 @@ class WebhookConfiguration:
             body: Json = {
                 "apiVersion": _API_VERSION,
                 "kind": _KIND,
-                "metadata": {"name": self.name},
+                # Server-side apply creates a missing object. The uid prevents this: an operator who
+                # has just deleted the configuration wants podsettle off. The API server answers 409
+                # (apiserver `endpoints/handlers/patch.go`).
+                "metadata": {"name": self.name, "uid": uid},
                 # Stale webhooks stay until their replacements exist. Otherwise the API server would
                 # not call podsettle for pods that are created in between.
                 "webhooks": [*desired.values(), *stale.values()],
@@ -251,10 +261,16 @@ def _is_up_to_date(current: Json | None, desired: Json) -> bool:
     return bool(current["clientConfig"].get("caBundle") == desired["clientConfig"]["caBundle"])
 
 
-def _decode_webhooks(configuration: Json) -> list[Json]:
-    """Return the webhooks of a configuration, for the reflector."""
-    webhooks: list[Json] = configuration.get("webhooks") or []
-    return webhooks
+class _Configuration(NamedTuple):
+    """The fields of a MutatingWebhookConfiguration that podsettle reads."""
+
+    uid: str
+    webhooks: list[Json]
+
+
+def _decode(configuration: Json) -> _Configuration:
+    """Return a configuration for the reflector."""
+    return _Configuration(configuration["metadata"]["uid"], configuration.get("webhooks") or [])
 
 
 def _registered_webhook(webhook: Json) -> RegisteredWebhook:

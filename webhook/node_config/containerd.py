@@ -15,9 +15,9 @@ from webhook.node_config.common import InvalidReleaseError, UnsupportedError, pa
 
 DROP_IN = "/etc/containerd/conf.d/99-podsettle-volatile.toml"
 
-# Version 2 suits a main file of any version. With a drop-in of version 3, containerd 2.1.9 does not
-# migrate a main file of version 2. It ignores the table `io.containerd.grpc.v1.cri`, and with it
-# SystemdCgroup, registries and CNI. containerd 2.4.2 migrates each file separately.
+# Version 2 suits a main file of version 2 and of version 3. With a drop-in of version 3, containerd
+# 2.1.9 does not migrate a main file of version 2. It ignores the table `io.containerd.grpc.v1.cri`,
+# and with it SystemdCgroup, registries and CNI. containerd 2.4.2 migrates each file separately.
 DEFAULT_CONFIG_VERSION = 2
 
 _CAVEATS = (
@@ -32,6 +32,10 @@ _CAVEATS = (
     "containerd 1.x replaces a table of the main configuration with the drop-in's table of the "
     "same name. If the main table has more keys, such as root_path, add these keys to the drop-in: "
     "containerd config dump | grep -A8 'snapshotter.v1.overlayfs'",
+    "The main configuration must begin with its version. Beside one without a version, containerd "
+    "1.x does not start if it has tables such as [plugins.cri], and containerd 2.1 begins to apply "
+    "its CRI tables. First write version = 2 into it, and whole names, such as "
+    '[plugins."io.containerd.grpc.v1.cri"].',
     "The main configuration must import the drop-in: "
     f'imports = ["{DROP_IN.rpartition("/")[0]}/*.toml"]',
     "Restart containerd to apply the drop-in. Running containers keep their mounts.",

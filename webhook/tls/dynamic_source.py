@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from cryptography import x509
+
 from webhook.tasks import supervise
 from webhook.tls.authority import Authority, Lifetimes, fingerprint, fingerprints, pem
 from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
@@ -134,7 +136,9 @@ class DynamicSource:
         # For each CA (fingerprint), the monotonic time since which all entries of the webhook
         # configuration contain it.
         self._registered_since: dict[str, float] = {}
-        self.expires = self._serve_placeholder()
+        placeholder = self._serve_placeholder()
+        self.expires = placeholder.not_valid_after_utc
+        self.fingerprint = fingerprint(placeholder)
 
     @property
     def ready(self) -> bool:
@@ -147,6 +151,11 @@ class DynamicSource:
         return "; ".join(
             filter(None, (self._store_error, self._trust_problem, self._leaf_problem()))
         )
+
+    @property
+    def problem_is_logged(self) -> bool:
+        """Whether the store has the only errors. The errors of the leaf are not logged."""
+        return bool(self._store_error) and self.problem == self._store_error
 
     @property
     def bundle(self) -> bytes:
@@ -184,6 +193,8 @@ class DynamicSource:
             self._synced_at = now
             try:
                 await self._read_and_renew(now)
+                if self._store_error:
+                    log.info("%s: ok again", self._store.title)
                 self._store_error = ""
             except StoreError as error:
                 if str(error) != self._store_error:
@@ -270,10 +281,11 @@ class DynamicSource:
         load_key_pair(self.context, leaf)
         self._served = leaf
         self.expires = leaf.certificate.not_valid_after_utc
+        self.fingerprint = fingerprint(leaf.certificate)
         log.info("serving a certificate that is valid until %s", self.expires)
 
-    def _serve_placeholder(self) -> datetime:
-        """Serve a certificate that no client trusts, and return the time at which it expires.
+    def _serve_placeholder(self) -> x509.Certificate:
+        """Serve a certificate that no client trusts, and return it.
 
         The server needs a certificate to answer probes before the store is read. Probes do not
         verify certificates.
@@ -281,7 +293,7 @@ class DynamicSource:
         ca = issue_ca("podsettle has no certificate yet", self._lifetimes.ca)
         leaf = issue_leaf(ca, self._names, self._lifetimes.leaf)
         load_key_pair(self.context, leaf)
-        return leaf.certificate.not_valid_after_utc
+        return leaf.certificate
 
     def _record_registered_cas(self) -> None:
         """Record since when all entries of the webhook configuration contain each CA."""

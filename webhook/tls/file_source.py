@@ -19,6 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from webhook.tasks import supervise
+from webhook.tls.authority import fingerprint
 from webhook.tls.certificates import issue_ca, issue_leaf
 from webhook.tls.context import server_context
 
@@ -71,13 +72,19 @@ class CertificateDirectory:
         context = server_context()
         try:
             context.load_cert_chain(self.certificate, self.key)
-        except ssl.SSLError:
+        except ssl.SSLError as error:
+            # The certificate itself has been read, so any other error is one of the key.
+            is_other_key = (error.reason or "").endswith("_MISMATCH")
+            problem = f"not the private key of {self.certificate.name}"
             raise CertificateError(
-                f"{self.key}: not the private key of {self.certificate.name}; remove both and "
-                f"create new ones with: podsettle certs --certs-dir {self.path}"
+                f"{self.key}: {problem if is_other_key else 'not a PEM private key'}; remove both "
+                f"and create new ones with: podsettle certs --certs-dir {self.path}"
             ) from None
         except OSError as error:
-            raise CertificateError(f"{self.key}: {error.strerror}") from None
+            raise CertificateError(
+                f"{self.key}: {error.strerror}; remove {self.certificate.name} and create new ones "
+                f"with: podsettle certs --certs-dir {self.path}"
+            ) from None
         return context
 
     def names(self) -> tuple[str, ...]:
@@ -98,7 +105,9 @@ class FileSource:
         """Load the certificate. Raises CertificateError."""
         self.directory = directory
         self.context = directory.ssl_context()
-        self.expires = directory.load().not_valid_after_utc
+        certificate = directory.load()
+        self.expires = certificate.not_valid_after_utc
+        self.fingerprint = fingerprint(certificate)
         self._load_error = ""
         self._loaded_versions: object = self._file_versions()
 
@@ -112,6 +121,11 @@ class FileSource:
         """The error of the current files, and of an expired certificate, or an empty text."""
         expired = "" if self.ready else f"{self.directory.certificate}: expired at {self.expires}"
         return "; ".join(filter(None, (self._load_error, expired)))
+
+    @property
+    def problem_is_logged(self) -> bool:
+        """Whether this source logs the problem. It does not log that the certificate expires."""
+        return self.ready and bool(self._load_error)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -137,7 +151,9 @@ class FileSource:
             # context in use.
             self.directory.ssl_context()
             self.context.load_cert_chain(self.directory.certificate, self.directory.key)
-            self.expires = self.directory.load().not_valid_after_utc
+            certificate = self.directory.load()
+            self.expires = certificate.not_valid_after_utc
+            self.fingerprint = fingerprint(certificate)
         except (CertificateError, OSError) as error:
             failure = f"{error} (the previous certificate is still served)"
             if failure != self._load_error:

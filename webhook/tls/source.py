@@ -26,6 +26,10 @@ class CertificateSource(Protocol):
         """The time at which the served certificate expires."""
 
     @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the served certificate in hex."""
+
+    @property
     def ready(self) -> bool:
         """Whether the source has loaded a certificate that has not expired.
 
@@ -35,6 +39,10 @@ class CertificateSource(Protocol):
     @property
     def problem(self) -> str:
         """The current errors, or an empty text. A source with errors may still serve."""
+
+    @property
+    def problem_is_logged(self) -> bool:
+        """Whether this source itself logs the current errors, and their end."""
 
     @property
     def bundle(self) -> bytes | None:

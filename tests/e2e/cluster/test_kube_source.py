@@ -17,23 +17,24 @@ import pytest
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.versions import MODULES, chosen, releases
 from tests.support.policy_objects import POLICIES, policy_object
 from tests.support.process import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
-from webhook.cluster import client
+from webhook.cluster import client_configuration
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.kube_source import KubernetesSource
 from webhook.cluster.reflector import Reflector
-from webhook.core.defects.versions import Version
 from webhook.tasks import supervise
 
 
 async def test_view_contains_all_objects_and_follows_their_changes(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
-    assert source.view.server_version == Version(1, 36, 2)
+    release = releases(MODULES[chosen()])["kubernetes"]
+    assert str(source.view.server_version) == release
     assert source.view.namespace("default") is not None
     assert source.view.namespace("none-such") is None
     name = own_cluster.namespace("seen-", labels={"a": "b"})
@@ -247,13 +248,13 @@ async def test_connection_to_the_own_cluster_uses_no_proxy(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     monkeypatch.setattr(
-        client,
+        client_configuration,
         "load_incluster_config",
         InClusterConfigLoader(  # type: ignore[no-untyped-call]
             str(token), str(own_cluster.ca_file)
         ).load_and_set,
     )
-    monkeypatch.setattr(client, "own_namespace", lambda: "default")
+    monkeypatch.setattr(client_configuration, "own_namespace", lambda: "default")
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
@@ -305,3 +306,26 @@ async def test_broken_watches_resume(own_cluster: KubeCluster, tcp_proxy: TcpPro
                 name = own_cluster.namespace("after-cut-")
                 await eventually(lambda: source.view.namespace(name))  # noqa: B023
             await eventually(lambda: all(r.connected for r in source.reflectors.values()))
+
+
+async def test_missing_crd_is_named_with_the_command_that_installs_it(
+    own_cluster: KubeCluster, api: ApiServer
+) -> None:
+    crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
+    document = own_cluster.request("GET", crd).body
+    own_cluster.request("DELETE", crd)
+    try:
+        found = KubernetesSource(api)
+        async with found.running():
+            await eventually(lambda: "404" in found.policies.problem)
+        checks = {check.name: check.note for check in found.checks()}
+        assert checks["settlepolicies"] == (
+            "404: 404 page not found: the CRD is not installed; run: "
+            "kubectl apply --server-side -f charts/podsettle/crds"
+        )
+    finally:
+        metadata = {"name": document["metadata"]["name"]}
+        own_cluster.create(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            {**document, "metadata": metadata, "status": None},
+        )

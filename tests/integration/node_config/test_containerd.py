@@ -15,6 +15,18 @@ from tests.support.process import podsettle
 
 OVERLAYFS = "io.containerd.snapshotter.v1.overlayfs"
 MAIN_FILES = {
+    1: """
+imports = ["{imports}/*.toml"]
+[plugins.cri.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins.cri.containerd.runtimes.runc.options]
+  SystemdCgroup = true
+[plugins.cri.registry]
+  config_path = "/etc/example/certs.d"
+[plugins.cri.cni]
+  bin_dir = "/opt/example/bin"
+  conf_dir = "/etc/example/net.d"
+""",
     2: """
 version = 2
 imports = ["{imports}/*.toml"]
@@ -47,6 +59,12 @@ BESIDE = pytest.mark.parametrize(
     [(1, 2), (2, 2), (2, 3)],
     ids=["1.7 beside version 2", "2.1 beside version 2", "2.1 beside version 3"],
 )
+
+
+class RefusedError(Exception):
+    """A configuration with which containerd does not start."""
+
+
 Config = dict[str, Any]
 Dump = Callable[[int, str, str], Config]
 
@@ -68,7 +86,8 @@ def dump(tmp_path: Path) -> Dump:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        if done.returncode:
+            raise RefusedError(done.stderr)
         found = tomllib.loads(done.stdout)
         del found["imports"]  # 1.7 lists the files that it read
         return found
@@ -122,6 +141,37 @@ def test_drop_in_adds_volatile_and_changes_no_other_setting(
     assert before["plugins"][OVERLAYFS].pop("mount_options") == []
     assert after["plugins"][OVERLAYFS].pop("mount_options") == ["volatile"]
     assert after == before
+
+
+def test_containerd_1_starts_beside_no_version_only_without_the_drop_in(dump: Dump) -> None:
+    """The printed notes and docs/node-config.md tell it."""
+    assert cri_settings(dump(1, MAIN_FILES[1], "")) == SET
+    with pytest.raises(RefusedError, match='invalid plugin key URI "cri"'):
+        dump(1, MAIN_FILES[1], printed())
+
+
+def test_containerd_2_reads_cri_tables_of_a_main_file_without_a_version_only_with_the_drop_in(
+    dump: Dump,
+) -> None:
+    """The printed notes and docs/node-config.md tell it."""
+    assert cri_settings(dump(2, MAIN_FILES[1], "")) != SET
+    with_drop_in = dump(2, MAIN_FILES[1], printed())
+    assert cri_settings(with_drop_in) == SET
+    assert with_drop_in["plugins"][OVERLAYFS]["mount_options"] == ["volatile"]
+
+
+@pytest.mark.parametrize(
+    ("main_version", "is_known"), [(1, True), (2, True), (3, False)], ids="beside {}".format
+)
+def test_containerd_2_ignores_a_handler_of_version_2_only_beside_a_main_file_of_version_3(
+    dump: Dump, main_version: int, is_known: bool
+) -> None:
+    """This is why docs/node-config.md warns of CRI tables in the drop-in."""
+    handler = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.added]\n'
+    found = dump(2, MAIN_FILES[main_version], f'{printed()}{handler}runtime_type = "x"\n')
+    runtimes = found["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]
+    assert ("added" in runtimes) == is_known
+    assert cri_settings(found) == SET
 
 
 def test_drop_in_of_version_3_works_only_with_a_main_file_of_version_3(dump: Dump) -> None:

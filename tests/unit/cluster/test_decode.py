@@ -1,11 +1,14 @@
-"""Shared label values of thousands of Kubernetes objects."""
+"""Tests of objects as podsettle keeps them, with values that thousands of objects share."""
 
 from __future__ import annotations
 
 import json
 
-from tests.support.factories import namespace
-from webhook.cluster.decode import SharedValues, read_namespace
+import msgspec
+import pytest
+
+from tests.support.factories import namespace, node
+from webhook.cluster.decode import SharedValues, read_namespace, read_node
 
 
 def value_of(label: str, shared_values: SharedValues, **labels: str) -> str:
@@ -27,3 +30,34 @@ def test_number_of_shared_label_values_is_bounded() -> None:
 
     assert len(shared) == 1_000
     assert value_of("tier", shared, tier="a tier") is first
+
+
+@pytest.mark.parametrize(
+    ("listed", "handlers"),
+    [
+        (None, None),
+        ([], None),
+        ([{"name": ""}], {""}),
+        ([{"name": ""}, {"name": "kata", "features": {"userNamespaces": True}}], {"", "kata"}),
+        ([{}, {"name": "kata"}, {"name": "kata"}], {"", "kata"}),
+    ],
+)
+def test_node_has_the_runtime_handlers_that_its_status_lists(
+    listed: object, handlers: set[str] | None
+) -> None:
+    document = node()
+    document["status"]["runtimeHandlers"] = listed
+    assert read_node(document).handlers == handlers
+
+
+def test_nodes_with_equal_runtime_handlers_share_one_set() -> None:
+    documents = [json.loads(json.dumps(node(f"n{n}", handlers=["", "kata"]))) for n in range(2)]
+    first, second = map(read_node, documents)
+    assert first.handlers is second.handlers
+
+
+def test_runtime_handlers_of_another_type_are_an_error() -> None:
+    document = node()
+    document["status"]["runtimeHandlers"] = [{"name": 5}]
+    with pytest.raises(msgspec.ValidationError, match=r"runtimeHandlers\[0\]\.name"):
+        read_node(document)

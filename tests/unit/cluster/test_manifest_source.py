@@ -1,9 +1,14 @@
-"""A directory of manifests as the source of the cluster view, while its files change."""
+"""A directory of manifests as the source of the cluster view, while its files change.
+
+Long because its tests share the directory and the policies in it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +17,7 @@ import yaml
 
 from tests.support.factories import namespace, node, policy_document, runtime_class
 from tests.support.paths import EXAMPLES
+from tests.support.waiting import eventually
 from webhook.cluster.manifest_loader import ManifestsError
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.defects.versions import Runtime, Version
@@ -221,11 +227,33 @@ def test_missing_directory_is_an_error_and_the_last_state_stays(
     assert not source.refresh()
 
 
-def test_file_instead_of_a_directory_is_an_error(tmp_path: Path) -> None:
-    file = tmp_path / "a.yaml"
-    file.write_text(document("a"))
-    with pytest.raises(ManifestsError, match="Not a directory"):
-        ManifestsSource(file).refresh()
+def test_paths_are_files_and_directories_in_their_order(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    directory.mkdir()
+    (directory / "a.yaml").write_text(document("a"))
+    (directory / "notes.txt").write_text("not a manifest")
+    file = tmp_path / "zero.policy"
+    file.write_text(document("zero"))
+    source = ManifestsSource(file, directory, directory / "a.yaml")
+    assert source.refresh()
+    assert list(source.policies_in_force) == ["zero", "a"]
+    assert source.problems == ()
+    assert source.title == f"{file}, {directory}, {directory / 'a.yaml'}"
+
+
+def test_first_path_counts_for_two_objects_with_one_name(tmp_path: Path) -> None:
+    for name in ("b.yaml", "a.yaml"):
+        (tmp_path / name).write_text(document("p"))
+    source = ManifestsSource(tmp_path / "b.yaml", tmp_path / "a.yaml")
+    source.refresh()
+    (problem,) = source.problems
+    assert problem.source == str(tmp_path / "a.yaml")
+    assert f"{tmp_path / 'b.yaml'}:" in problem.message
+
+
+def test_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ManifestsError, match=r"none\.yaml: No such file or directory"):
+        ManifestsSource(tmp_path, tmp_path / "none.yaml").refresh()
 
 
 async def test_watch_finds_a_change_after_the_directory_was_missing(tmp_path: Path) -> None:
@@ -246,3 +274,59 @@ async def test_watch_finds_a_change_after_the_directory_was_missing(tmp_path: Pa
     watching.cancel()
     with suppress(asyncio.CancelledError):
         await watching
+
+
+async def logged_after(source: ManifestsSource, change: Callable[[], object]) -> list[str]:
+    """The errors that a watch logs because of a change of the files."""
+    errors: list[str] = []
+
+    class Errors(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            errors.append(record.getMessage())
+
+    handler = Errors(logging.ERROR)
+    logger = logging.getLogger("webhook.cluster.manifest_source")
+    logger.addHandler(handler)
+    try:
+        async with source.running():
+            change()
+            await eventually(lambda: errors)
+    finally:
+        logger.removeHandler(handler)
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effect"),
+    [
+        (document("b"), INVALID, "the file's last valid state stays in force"),
+        ("", INVALID, "nothing of the file is in force"),
+        ("", f"{INVALID}---\n{document('b')}", "the valid objects of the file are in force"),
+    ],
+)
+async def test_new_problem_is_logged_with_what_it_means_for_its_file(
+    before: str, after: str, effect: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "b.yaml"
+    file.write_text(before)
+    source = ManifestsSource(tmp_path, poll_interval_seconds=0.01)
+    source.refresh()
+    errors = await logged_after(source, lambda: replace_file(file, after))
+    assert [line for line in errors if line.endswith(f"; {effect}")]
+
+
+async def test_deleted_directory_is_named_once_in_the_check(tmp_path: Path) -> None:
+    directory = tmp_path / "manifests"
+    directory.mkdir()
+    source = ManifestsSource(directory, poll_interval_seconds=0.01)
+    source.refresh()
+    await logged_after(source, directory.rmdir)
+    (check,) = source.checks()
+    assert check.note == f"{directory}: No such file or directory"
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file so that no reader sees a part of it."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)

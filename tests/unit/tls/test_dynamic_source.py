@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from webhook.tls.authority import Authority, Lifetimes
+from webhook.tls.authority import Authority, Lifetimes, fingerprint
 from webhook.tls.dynamic_source import (
     SYNC_INTERVAL,
     DynamicSource,
@@ -164,6 +164,7 @@ async def test_a_leaf_that_is_due_is_renewed_and_served() -> None:
     for replica in (writer, reader):
         await replica.sync()
         assert served(replica) != leaf(cluster.first)
+        assert replica.fingerprint == fingerprint(served(replica))
         assert replica.expires > datetime.now(UTC) + 29 * DAY
         assert replica.problem == ""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from webhook.tls.authority import fingerprint
 from webhook.tls.certificates import issue_ca, issue_leaf
 from webhook.tls.file_source import (
     CertificateDirectory,
@@ -93,6 +94,32 @@ def test_the_error_of_a_missing_certificate_names_the_command(
         directory.ssl_context()
 
 
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        (None, "No such file or directory"),
+        ("no key", "not a PEM private key"),
+        ("other", "not the private key of tls.crt"),
+    ],
+)
+def test_unusable_key_is_reported_with_its_problem_and_the_command(
+    key: str | None, problem: str, directory: CertificateDirectory, tmp_path: Path
+) -> None:
+    ensure_development_certificates(directory)
+    if key is None:
+        directory.key.unlink()
+    elif key == "other":
+        other = CertificateDirectory(tmp_path / "other")
+        ensure_development_certificates(other)
+        directory.key.write_bytes(other.key.read_bytes())
+    else:
+        directory.key.write_text(key)
+    with pytest.raises(CertificateError) as error:
+        directory.ssl_context()
+    assert str(error.value).startswith(f"{directory.key}: {problem}; ")
+    assert str(error.value).endswith(f"with: podsettle certs --certs-dir {directory.path}")
+
+
 def test_a_directory_that_is_not_writable_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CertificateError, match="file"):
@@ -132,6 +159,7 @@ async def test_new_files_are_served_without_a_restart(
     ca = write(directory, timedelta(days=3))
     await eventually(lambda: verify_error(source.context, "localhost", ca) == "")
     assert source.expires == directory.load().not_valid_after_utc
+    assert source.fingerprint == fingerprint(directory.load())
     assert source.problem == ""
 
 

@@ -1,0 +1,143 @@
+"""Kubeconfigs with faults: each is an error that names the file, and never an anonymous user."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import NoClusterError
+
+SERVER = "https://192.0.2.1:6443"
+
+
+def kubeconfig(
+    directory: Path,
+    *,
+    cluster: Any = None,
+    user: dict[str, Any] | None = None,
+    context: dict[str, Any] | None = None,
+) -> Path:
+    path = directory / "config"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", **(context or {})}}],
+        "clusters": [{"name": "k", "cluster": {"server": SERVER} if cluster is None else cluster}],
+        "users": [{"name": "u", "user": user or {"token": "t"}}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def error_of(path: Path) -> str:
+    with pytest.raises(NoClusterError) as caught:
+        await ApiServer.connect(kubeconfig=str(path))
+    text = str(caught.value)
+    assert text.startswith(f"{path}: ")
+    assert "\n" not in text
+    return text
+
+
+def plugin(directory: Path, script: str) -> dict[str, Any]:
+    path = directory / "plugin"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path)}}
+
+
+@pytest.mark.parametrize(
+    ("script", "cause"),
+    [
+        ("echo please log in >&2; exit 3", "process returned 3. b'please log in'"),
+        ("echo garbage", "failed to decode process output"),
+        ("echo '{}'", "missing key 'apiVersion'"),
+        (
+            """echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential","""
+            """ "status": {}}'""",
+            "missing token or clientCertificateData",
+        ),
+    ],
+    ids=["failure", "garbage", "empty", "no credentials"],
+)
+async def test_failed_credential_plugin_is_an_error_and_no_anonymous_user(
+    script: str, cause: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = await error_of(kubeconfig(tmp_path, user=plugin(tmp_path, script)))
+    assert "getting credentials: exec: " in text
+    assert cause in text
+    assert capfd.readouterr().err == "", "the cause is in the error alone"
+
+
+async def test_missing_credential_plugin_is_an_error(tmp_path: Path) -> None:
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/none/such"}}
+    assert "No such file" in await error_of(kubeconfig(tmp_path, user=user))
+
+
+async def test_token_of_a_credential_plugin_is_used(tmp_path: Path) -> None:
+    credential = (
+        '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", '
+        '"status": {"token": "t"}}'
+    )
+    path = kubeconfig(tmp_path, user=plugin(tmp_path, f"echo '{credential}'"))
+    async with await ApiServer.connect(kubeconfig=str(path)) as server:
+        assert server.url == SERVER
+
+
+async def test_certificate_that_is_none_is_an_error(tmp_path: Path) -> None:
+    data = base64.b64encode(b"no certificate").decode()
+    path = kubeconfig(tmp_path, cluster={"server": SERVER, "certificate-authority-data": data})
+    assert "certificate or key is not valid" in await error_of(path)
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a\x00b", "a\u202eb"])
+async def test_token_that_no_header_can_have_is_an_error(token: str, tmp_path: Path) -> None:
+    assert "the token has characters" in await error_of(kubeconfig(tmp_path, user={"token": token}))
+
+
+async def test_line_break_at_the_end_of_a_token_file_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t\n")
+    path = kubeconfig(tmp_path, user={"tokenFile": str(tmp_path / "token")})
+    async with await ApiServer.connect(kubeconfig=str(path)) as server:
+        assert server.url == SERVER
+
+
+async def test_namespace_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+    assert "namespace of context c" in await error_of(
+        kubeconfig(tmp_path, context={"namespace": 5})
+    )
+
+
+async def test_context_that_does_not_exist_is_an_error_that_names_the_others(
+    tmp_path: Path,
+) -> None:
+    path = kubeconfig(tmp_path)
+    with pytest.raises(NoClusterError) as caught:
+        await ApiServer.connect(kubeconfig=str(path), context="other")
+    assert str(caught.value) == f"{path}: there is no context 'other'; it has: c"
+
+
+@pytest.mark.parametrize("cluster", [{"insecure-skip-tls-verify": True}, {"server": ""}])
+async def test_cluster_without_a_server_is_an_error(
+    cluster: dict[str, Any], tmp_path: Path
+) -> None:
+    path = kubeconfig(tmp_path, cluster=cluster)
+    assert "the cluster of context c has no server" in await error_of(path)
+
+
+@pytest.mark.parametrize("content", ["", "5", "[]", "clusters: 5"])
+async def test_file_that_is_no_kubeconfig_is_an_error(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(content)
+    assert "no cluster found: " in await error_of(path)
+
+
+async def test_empty_device_is_an_error_without_words_of_python() -> None:
+    assert "NoneType" not in await error_of(Path(os.devnull))

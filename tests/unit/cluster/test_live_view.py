@@ -1,0 +1,58 @@
+"""Lists of several pages whose resource version expires. A real API server needs minutes for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError
+from webhook.cluster.live_view import read_view
+from webhook.cluster.rest_client import Configuration
+
+
+@asynccontextmanager
+async def cluster_whose_pages_expire(times: int) -> AsyncIterator[tuple[ApiServer, list[str]]]:
+    """Serve nodes in two pages. The second page is gone at the first `times` requests for it."""
+    requested: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/version":
+            return web.json_response({"gitVersion": "v1.36.2"})
+        token = request.query.get("continue", "")
+        requested.append(token)
+        if token and requested.count(token) <= times:
+            return web.json_response({"message": "the version is too old"}, status=410)
+        node = {"metadata": {"name": "b" if token else "a"}, "status": {}}
+        metadata = {"resourceVersion": "7", "continue": "" if token else "a/b&c"}
+        return web.json_response({"metadata": metadata, "items": [node]})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        configuration = Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}")
+        configuration.retries = None
+        async with ApiServer(configuration) as server:
+            yield server, requested
+    finally:
+        await runner.cleanup()
+
+
+async def test_list_begins_again_if_its_resource_version_expires() -> None:
+    async with cluster_whose_pages_expire(1) as (server, requested):
+        live = await read_view(server, kinds=["nodes"])
+    assert {node.name for node in live.view.nodes.all} == {"a", "b"}
+    assert requested == ["", "a/b&c", "", "a/b&c"]
+    assert live.unread == ()
+
+
+async def test_list_that_expires_again_is_an_error() -> None:
+    async with cluster_whose_pages_expire(2) as (server, _):
+        with pytest.raises(ApiError, match="410: the version is too old"):
+            await read_view(server, kinds=["nodes"])

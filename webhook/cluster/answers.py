@@ -1,0 +1,64 @@
+"""The responses of the API server that are not decoded at once: pages of lists, and raw bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from webhook.cluster.errors import Unreachable
+
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
+
+_decode = msgspec.json.Decoder().decode
+
+
+class PageMetadata(msgspec.Struct, rename="camel"):
+    """The metadata of a page of a list."""
+
+    resource_version: str
+    next: str = msgspec.field(default="", name="continue")
+    """The token for the next page. It is empty on the last page."""
+
+
+class Page(msgspec.Struct):
+    """A page of a list."""
+
+    metadata: PageMetadata
+    raw_items: list[msgspec.Raw] | None = msgspec.field(default=None, name="items")
+    """The objects as JSON. A caller that reads few fields decodes them with a type of its own."""
+
+    @property
+    def items(self) -> Iterator[dict[str, Any]]:
+        """The objects, decoded one at a time. Raises Unreachable.
+
+        To decode all objects of a page together would take much memory and fragment the heap.
+        """
+        for raw_item in self.raw_items or ():
+            try:
+                yield _decode(raw_item)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise Unreachable(f"list: an object is not valid JSON: {error}") from None
+
+
+decode_page = msgspec.json.Decoder(Page).decode
+
+
+class RawAnswer(NamedTuple):
+    """A response of any status, with its body as it was received."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    content: bytes
+
+    @property
+    def server_time(self) -> datetime | None:
+        """The time of the server by the header Date, or None if there is no valid one."""
+        try:
+            return parsedate_to_datetime(self.headers.get("Date", "")).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None

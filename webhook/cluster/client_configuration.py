@@ -1,0 +1,145 @@
+"""The configuration of the API client, from a kubeconfig or from the cluster around this process.
+
+Every fault of a kubeconfig is a NoClusterError that names the file. kubectl stops at a credential
+plugin that fails. `kubernetes.aio` only logs the failure, and goes on as an anonymous user, so that
+each request would fail for want of a right.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import yaml
+
+from webhook.cluster.errors import NoClusterError
+from webhook.cluster.in_cluster import own_namespace
+from webhook.cluster.rest_client import (
+    Configuration,
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+)
+
+_TOKEN = "BearerToken"  # noqa: S105 (a key of the client's settings)
+_LIBRARY_LOGGER = "kubernetes.aio.config"
+
+
+class Chosen(NamedTuple):
+    """The configuration of a client, and what it says besides."""
+
+    configuration: Configuration
+    namespace: str
+    """The default namespace of commands."""
+    context: str = ""
+    """The kubeconfig's context. Empty if there is no kubeconfig."""
+
+
+def from_the_cluster_around() -> Chosen:
+    """Return the configuration of a pod's service account. Raises NoClusterError."""
+    configuration = _new_configuration()
+    try:
+        load_incluster_config(configuration)
+        # HTTPS_PROXY is for registries. A company's proxy cannot reach the address of a
+        # Service, and aiohttp does not support CIDRs in NO_PROXY.
+        configuration.client_session_kwargs = {"trust_env": False}
+        return Chosen(configuration, own_namespace())
+    except Exception as error:
+        raise NoClusterError(f"no cluster found: {error}") from None
+
+
+async def from_kubeconfig(path: str, context: str | None) -> Chosen:
+    """Return the configuration of a kubeconfig. `context` None means its current context.
+
+    `path` names one file, or several as KUBECONFIG does. Raises NoClusterError.
+    """
+    configuration = _new_configuration()
+    try:
+        with _logged_errors() as errors:
+            loader = await load_kube_config(
+                config_file=path, context=context, client_configuration=configuration
+            )
+        chosen = loader.current_context
+        context_name, namespace = chosen["name"], chosen["context"].get("namespace") or "default"
+    except yaml.YAMLError as error:
+        # The parser's message has several lines.
+        reason = " ".join(str(error).split())
+        raise NoClusterError(f"{path}: no cluster found: not YAML: {reason}") from None
+    except (AttributeError, TypeError, KeyError):
+        message = f"{path}: no cluster found: it is empty, or a value in it has the wrong type"
+        raise NoClusterError(message) from None
+    except Exception as error:  # The library has no common error for invalid kubeconfigs.
+        names = _context_names(path)
+        if context is not None and names and context not in names:
+            message = f"{path}: there is no context {context!r}; it has: {', '.join(names)}"
+            raise NoClusterError(message) from None
+        raise NoClusterError(f"{path}: no cluster found: {error}") from None
+    if errors:
+        raise NoClusterError(f"{path}: getting credentials: {'; '.join(errors)}")
+    if not (isinstance(namespace, str) and isinstance(context_name, str)):
+        raise NoClusterError(f"{path}: the namespace of context {context_name} is not a text")
+    if not configuration.host:
+        raise NoClusterError(f"{path}: the cluster of context {context_name} has no server")
+    _clean_token(configuration, path)
+    return Chosen(configuration, namespace, context_name)
+
+
+def _context_names(path: str) -> list[str]:
+    """Return the names of the contexts in a kubeconfig. Empty if it cannot be read."""
+    try:
+        contexts, _ = list_kube_config_contexts(path)
+    except Exception:  # The library has no common error for invalid kubeconfigs.
+        return []
+    return [str(context["name"]) for context in contexts]
+
+
+def _new_configuration() -> Configuration:
+    configuration = Configuration()
+    # The client must not retry, because callers retry and have deadlines. The value None
+    # disables retries. The client would convert False to 0, and 0 means unlimited retries of
+    # 5xx responses.
+    configuration.retries = None
+    # kubectl accepts CAs that VERIFY_X509_STRICT rejects; see `webhook.tls_verification`.
+    configuration.disable_strict_ssl_verification = True
+    return configuration
+
+
+@contextmanager
+def _logged_errors() -> Iterator[list[str]]:
+    """Collect the errors that the library logs. It raises nothing when a plugin fails."""
+    texts: list[str] = []
+    handler = _Collector(texts)
+    logger = logging.getLogger(_LIBRARY_LOGGER)
+    logger.addHandler(handler)
+    try:
+        yield texts
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Collector(logging.Handler):
+    """A handler that keeps the messages of errors."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._texts = texts
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message as one line."""
+        self._texts.append(" ".join(record.getMessage().split()))
+
+
+def _clean_token(configuration: Configuration, path: str) -> None:
+    """Remove white space around the token, as kubectl does with that of a file.
+
+    Raises NoClusterError for a token that no HTTP header can have.
+    """
+    token = configuration.api_key.get(_TOKEN)
+    if token is None:
+        return
+    stripped = token.strip()
+    if not (stripped.isascii() and stripped.isprintable()):
+        raise NoClusterError(f"{path}: the token has characters that no token has, such as \\n")
+    configuration.api_key[_TOKEN] = stripped

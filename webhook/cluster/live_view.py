@@ -1,0 +1,241 @@
+"""A view of a cluster that is read once, for commands. The webhook watches instead.
+
+The user of a command may have fewer rights than podsettle. A kind that must not be read is empty in
+the view, and `LiveView.unread` says so, because "none found" and "not looked at" are different
+answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import urlencode
+
+import msgspec
+
+from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
+from webhook.cluster.errors import ApiError
+from webhook.cluster.policy_object import policy_problems, read_policy
+from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
+from webhook.cluster.rights import Right
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.cluster.view import Namespace
+from webhook.core.constants import API_VERSION, GROUP, OBJECT_NAME
+from webhook.core.defects.versions import parse_version
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.errors import ManifestProblem
+
+Kind: TypeAlias = Literal["settlepolicies", "namespaces", "runtimeclasses", "nodes"]
+
+ALL: tuple[Kind, ...] = ("settlepolicies", "namespaces", "runtimeclasses", "nodes")
+
+NOT_INSTALLED = "podsettle is not installed"
+
+_PAGE_ITEMS = 500
+
+
+class _Resource(NamedTuple):
+    """Where the objects of a kind are, and how they are read."""
+
+    path: str
+    group: str
+    read: Callable[[Json], Any]
+    effect: str
+    """What decisions do without the objects."""
+    metadata_only: bool = False
+
+
+_RESOURCES: dict[Kind, _Resource] = {
+    "settlepolicies": _Resource(
+        f"/apis/{API_VERSION}/settlepolicies",
+        GROUP,
+        read_policy,
+        "only the policies in the input count",
+    ),
+    "namespaces": _Resource(
+        "/api/v1/namespaces", "", read_namespace, "they count as unknown", metadata_only=True
+    ),
+    "runtimeclasses": _Resource(
+        "/apis/node.k8s.io/v1/runtimeclasses",
+        "node.k8s.io",
+        read_runtime_class,
+        "each one counts as missing",
+    ),
+    "nodes": _Resource(
+        "/api/v1/nodes", "", read_node, "remedies with `when: NodesNeedIt` are treated as needed"
+    ),
+}
+
+
+class Unread(NamedTuple):
+    """A kind of objects that could not be read."""
+
+    resource: Kind
+    right: Right
+    """The right that reading takes."""
+    why: str
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether the user lacks the right. Else the cluster has no objects of the kind."""
+        return self.why != NOT_INSTALLED
+
+    def __str__(self) -> str:
+        """Return a line for people, with the effect on decisions."""
+        return f"{self.resource} were not read: {self.why}; {_RESOURCES[self.resource].effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """What was read of a cluster."""
+
+    view: Snapshot
+    title: str
+    """The context and the address of the API server."""
+    unread: tuple[Unread, ...]
+    problems: tuple[ManifestProblem, ...]
+    """The problems of policies and other objects, which are not in the view."""
+    created: Mapping[str, datetime]
+    """When each policy was created, by name."""
+    lists_namespaces: bool = True
+    """Whether the view has all namespaces. Else it has only those that the caller named."""
+
+    def has_read(self, kind: Kind) -> bool:
+        """Return whether the view contains the objects of a kind.
+
+        Of namespaces, these may be only those that the caller needs.
+        """
+        return all(unread.resource != kind for unread in self.unread)
+
+
+async def read_view(
+    server: ApiServer,
+    *,
+    kinds: Collection[Kind] = ALL,
+    namespaces: Collection[str] = (),
+    timeout_seconds: float = 10.0,
+) -> LiveView:
+    """List the objects of some kinds once.
+
+    `namespaces` are those that the caller needs. If namespaces cannot be listed, these are read by
+    name. `timeout_seconds` is the limit for each request. Raises ApiError if the user is not
+    authenticated, and Unreachable.
+    """
+    # The first request shows whether there is an API server. Without one, all others would wait.
+    version = await server.request("GET", "/version", timeout=timeout_seconds)
+    reading = _Reading(server, namespaces, timeout_seconds)
+    lists = await asyncio.gather(*(reading.read(kind) for kind in kinds), return_exceptions=True)
+    found: dict[Kind, dict[str, Any]] = {kind: {} for kind in ALL}
+    for kind, result in zip(kinds, lists, strict=True):
+        if isinstance(result, BaseException):
+            raise result
+        found[kind] = result
+    policies = found["settlepolicies"].values()
+    return LiveView(
+        Snapshot(
+            policies=PolicySet(each.policy for each in policies if each.policy is not None),
+            namespaces=found["namespaces"],
+            runtime_classes=found["runtimeclasses"],
+            nodes=Nodes(found["nodes"].values()),
+            server_version=parse_version(str(version.get("gitVersion", ""))),
+            invents_namespaces=False,
+        ),
+        server.title,
+        tuple(sorted(reading.unread, key=lambda each: ALL.index(each.resource))),
+        # A list that began again may have found a problem twice.
+        tuple(dict.fromkeys((*policy_problems(policies), *reading.problems))),
+        reading.created,
+        reading.lists_namespaces,
+    )
+
+
+class _Reading:
+    """The requests of one view, and what they could not read."""
+
+    def __init__(
+        self, server: ApiServer, namespaces: Collection[str], timeout_seconds: float
+    ) -> None:
+        self._server = server
+        self._namespaces = namespaces
+        self._timeout_seconds = timeout_seconds
+        self.unread: list[Unread] = []
+        self.problems: list[ManifestProblem] = []
+        self.created: dict[str, datetime] = {}
+        self.lists_namespaces = True
+
+    async def read(self, kind: Kind) -> dict[str, Any]:
+        """Return the objects of a kind by name. If they may not be read, note that."""
+        try:
+            try:
+                return await self._list_pages(kind)
+            except ApiError as error:
+                if error.status != 410:
+                    raise
+                # The list took longer than etcd keeps old versions, so it begins again.
+                return await self._list_pages(kind)
+        except ApiError as error:
+            right = Right("list", _RESOURCES[kind].group, kind)
+            if error.status == 403:
+                if kind == "namespaces":
+                    self.lists_namespaces = False
+                    namespaces = await self._get_namespaces()
+                    if namespaces is not None:
+                        return namespaces
+                self.unread.append(Unread(kind, right, f"it needs the right to {right}"))
+            elif error.status == 404 and kind == "settlepolicies":
+                self.unread.append(Unread(kind, right, NOT_INSTALLED))
+            else:
+                raise
+            return {}
+
+    async def _list_pages(self, kind: Kind) -> dict[str, Any]:
+        resource = _RESOURCES[kind]
+        accept = METADATA_ONLY.format(list="List") if resource.metadata_only else FULL_OBJECTS
+        objects: dict[str, Any] = {}
+        path = f"{resource.path}?limit={_PAGE_ITEMS}"
+        while True:
+            page = await self._server.page(path, accept, self._timeout_seconds)
+            for item in page.items:
+                name = item["metadata"]["name"]
+                try:
+                    objects[name] = resource.read(item)
+                except msgspec.ValidationError as error:
+                    self.problems.append(ManifestProblem(f"{kind}/{name}", 0, str(error)))
+                if kind == "settlepolicies":
+                    self.created[name] = datetime.fromisoformat(
+                        item["metadata"]["creationTimestamp"]
+                    )
+            if not page.metadata.next:
+                return objects
+            query = urlencode({"limit": _PAGE_ITEMS, "continue": page.metadata.next})
+            path = f"{resource.path}?{query}"
+
+    async def _get_namespaces(self) -> dict[str, Namespace] | None:
+        """Return the named namespaces that exist, or None if there are none to read.
+
+        The user may lack the right to read them.
+        """
+        if not self._namespaces:
+            return None
+        namespaces = {}
+        for name in filter(OBJECT_NAME.fullmatch, self._namespaces):
+            try:
+                document = await self._server.request(
+                    "GET",
+                    f"/api/v1/namespaces/{name}",
+                    accept=METADATA_ONLY.format(list=""),
+                    timeout=self._timeout_seconds,
+                )
+            except ApiError as error:
+                if error.status == 403:
+                    return None
+                if error.status != 404:
+                    raise
+            else:
+                namespaces[name] = read_namespace(document)
+        return namespaces
