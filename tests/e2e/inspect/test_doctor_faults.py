@@ -1,0 +1,317 @@
+"""Planted faults of one installation: doctor finds each of them, and its advice mends it.
+
+The commands of the advice run as they are printed. Only the values that a user has to fill in are
+replaced (`DoctorRelease.follow`). What controllers would do then, `ReplicaController` does.
+
+Long because all faults are planted in turn in the same installation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+
+from tests.support.doctor_release import DoctorRelease
+from tests.support.e2e_pods import init_names, simple_pod
+from tests.support.helm import NAMESPACE
+from tests.support.helm_release import (
+    CONFIGURATION,
+    OPT_IN,
+    OWN,
+    POLICIES,
+    RELEASE,
+    ROUTING,
+    installed,
+    policy,
+)
+from tests.support.kube.cluster import KubeCluster
+from tests.support.paths import CHART
+from tests.support.waiting import await_that
+from webhook.tls.certificates import issue_ca
+
+# They share the release, and leave it healthy.
+pytestmark = pytest.mark.xdist_group("doctor-faults")
+
+Json: TypeAlias = dict[str, Any]
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
+CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoctorRelease]:
+    directory = tmp_path_factory.mktemp("release")
+    with KubeCluster.start(ROUTING) as cluster, installed(cluster, directory) as installation:
+        found = DoctorRelease(installation, directory)
+        found.install(*found.values)
+        assert found.faults("--wait", "30s") == []
+        yield found
+
+
+def patch(release: DoctorRelease, path: str, body: object) -> Json:
+    status, answer, _ = release.cluster.request("PATCH", path, body)
+    assert status == 200, answer
+    return answer
+
+
+def exclusions(release: DoctorRelease) -> str:
+    """The path of the names that the opt-in webhook excludes."""
+    (webhook,) = release.installation.get(CONFIGURATION)["webhooks"]
+    expressions = webhook["namespaceSelector"]["matchExpressions"]
+    (index,) = (
+        number
+        for number, each in enumerate(expressions)
+        if each["key"] == "kubernetes.io/metadata.name"
+    )
+    return f"/webhooks/0/namespaceSelector/matchExpressions/{index}/values"
+
+
+def include(release: DoctorRelease, namespace: str, *further: Json) -> None:
+    """Take a namespace out of the exclusions of the opt-in webhook."""
+    (webhook,) = release.installation.get(CONFIGURATION)["webhooks"]
+    names = next(
+        each["values"]
+        for each in webhook["namespaceSelector"]["matchExpressions"]
+        if each["key"] == "kubernetes.io/metadata.name"
+    )
+    remaining = [name for name in names if name != namespace]
+    assert remaining != names
+    operation = {"op": "replace", "path": exclusions(release), "value": remaining}
+    patch(release, CONFIGURATION, [operation, *further])
+
+
+def expired_certificate(release: DoctorRelease) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    release.new_certificate(yesterday, days=0.5)
+    release.write_secret()
+    release.controller.mount()
+    release.new_certificate()
+
+
+def wrong_bundle(release: DoctorRelease) -> None:
+    other = issue_ca("other", timedelta(days=1)).certificate_pem
+    release.write(other, "other.crt")
+    release.installation.helm(
+        "upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--server-side=true",
+        f"--set-file=webhook.caBundle={release.directory / 'other.crt'}",
+    )  # fmt: skip
+
+
+def deleted_configuration(release: DoctorRelease) -> None:
+    release.cluster.request("DELETE", CONFIGURATION)
+
+
+def own_namespace_in_scope(release: DoctorRelease) -> None:
+    include(release, NAMESPACE)
+
+
+def control_plane_in_scope(release: DoctorRelease) -> None:
+    fail = {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}
+    include(release, "kube-system", fail)
+
+
+def foreign_object_selector(release: DoctorRelease) -> None:
+    selector = {"matchLabels": {"a": "b"}}
+    patch(
+        release,
+        CONFIGURATION,
+        [{"op": "replace", "path": "/webhooks/0/objectSelector", "value": selector}],
+    )
+
+
+def covered_namespace_excluded(release: DoctorRelease) -> None:
+    patch(
+        release,
+        CONFIGURATION,
+        [{"op": "add", "path": f"{exclusions(release)}/-", "value": "ci"}],
+    )
+
+
+def rules_without_creation(release: DoctorRelease) -> None:
+    path = "/webhooks/0/rules/0/operations"
+    patch(release, CONFIGURATION, [{"op": "replace", "path": path, "value": ["UPDATE"]}])
+
+
+def foreign_match_condition(release: DoctorRelease) -> None:
+    condition = {"name": "never", "expression": "false"}
+    path = "/webhooks/0/matchConditions"
+    patch(release, CONFIGURATION, [{"op": "add", "path": path, "value": [condition]}])
+
+
+def wrong_path(release: DoctorRelease) -> None:
+    path = "/webhooks/0/clientConfig/service/path"
+    patch(release, CONFIGURATION, [{"op": "replace", "path": path, "value": "/other"}])
+
+
+def wrong_service(release: DoctorRelease) -> None:
+    path = "/webhooks/0/clientConfig/service/name"
+    patch(release, CONFIGURATION, [{"op": "replace", "path": path, "value": "nope"}])
+
+
+def cluster_scope(release: DoctorRelease) -> None:
+    path = "/webhooks/0/rules/0/scope"
+    patch(release, CONFIGURATION, [{"op": "replace", "path": path, "value": "Cluster"}])
+
+
+def old_crd(release: DoctorRelease) -> None:
+    schema = "/spec/versions/0/schema/openAPIV3Schema"
+    path = f"{schema}/properties/spec/properties/imageConfig"
+    patch(release, CRD, [{"op": "remove", "path": path}])
+
+
+def missing_class(release: DoctorRelease) -> None:
+    remedies = {"runtimeClass": {"name": "overlay-volatile"}}
+    release.cluster.create(POLICIES, policy("volatile", remedies=remedies))
+
+
+def missing_handler(release: DoctorRelease) -> None:
+    for name, handlers in (("a", ["", "runc"]), ("b", ["", "runc", "crun"])):
+        release.cluster.create("/api/v1/nodes", {"metadata": {"name": name}})
+        listed = [{"name": handler} for handler in handlers]
+        patch(release, f"/api/v1/nodes/{name}/status", {"status": {"runtimeHandlers": listed}})
+    release.cluster.create(CLASSES, {"metadata": {"name": "sandboxed"}, "handler": "kata"})
+    remedies = {"runtimeClass": {"name": "sandboxed"}}
+    release.cluster.create(POLICIES, policy("sandboxed", remedies=remedies))
+
+
+def missing_permission(release: DoctorRelease) -> None:
+    path = f"{RBAC}/clusterroles/{RELEASE}"
+    rules = release.installation.get(path)["rules"]
+    patch(release, path, {"rules": [rule for rule in rules if rule["resources"] != ["nodes"]]})
+
+
+def one_replica(release: DoctorRelease) -> None:
+    release.installation.shell(f"kubectl -n {NAMESPACE} scale deployment/{RELEASE} --replicas=1")
+    release.controller.reconcile()
+
+
+def lease_of_a_replica_that_is_gone(release: DoctorRelease) -> None:
+    """Of a duration after which no test would see another replica take over."""
+    held = {"holderIdentity": "podsettle-5d4f-gone_0123456789ab", "leaseDurationSeconds": 36_000}
+    patch(release, LEASE, {"spec": held})
+
+
+def deleted_service(release: DoctorRelease) -> None:
+    """And new replicas: the API server would go on using the connections that it has open."""
+    release.cluster.request("DELETE", f"{OWN}/services/{RELEASE}")
+    release.controller.restart()
+
+
+def crashed_replicas(release: DoctorRelease) -> None:
+    release.controller.crash()
+
+
+def no_helper_image(release: DoctorRelease) -> None:
+    release.installation.helm(
+        "upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--set=lingerImage=none"
+    )
+    release.controller.reconcile()
+
+
+def unpullable_helper(release: DoctorRelease) -> None:
+    """As the kubelet reports it for a pod that got the helper."""
+    pod = release.cluster.create_pod(simple_pod("waits", "ci")).body
+    assert "podsettle-linger" in init_names(pod)
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    status = {
+        "name": "podsettle-linger", "image": "", "imageID": "", "ready": False, "restartCount": 0,
+        "state": {"waiting": waiting},
+    }  # fmt: skip
+    patch(
+        release, "/api/v1/namespaces/ci/pods/waits/status",
+        {"status": {"phase": "Pending", "initContainerStatuses": [status]}},
+    )  # fmt: skip
+
+
+def unaccepted_policy(release: DoctorRelease) -> None:
+    """Stored while the CRD had no schema."""
+    versions = release.installation.get(CRD)["spec"]["versions"]
+    loose = deepcopy(versions)
+    properties = loose[0]["schema"]["openAPIV3Schema"]["properties"]
+    properties["spec"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    loose[0]["additionalPrinterColumns"] = []
+    patch(release, CRD, {"spec": {"versions": loose}})
+    bad = policy("bad", remedies={"postInitSleep": {"minLifetime": "soon"}})
+    await_that(
+        lambda: release.cluster.request("POST", POLICIES, bad).status == 201,
+        "the API server accepts a policy without validation",
+    )
+    patch(release, CRD, {"spec": {"versions": versions}})
+
+
+class Fault(NamedTuple):
+    """A fault, the check that finds it, and a part of what the check says."""
+
+    plant: Callable[[DoctorRelease], None]
+    check: str
+    says: str
+    clean_up: tuple[str, ...] = ()
+    """The objects that are deleted afterwards."""
+
+
+FAULTS = (
+    Fault(expired_certificate, "certificate", "the certificate expired at"),
+    Fault(wrong_bundle, "caBundle", "does not trust podsettle"),
+    Fault(deleted_configuration, "webhook configuration", "does not exist"),
+    Fault(own_namespace_in_scope, "own namespace", f"{OPT_IN} includes podsettle's own"),
+    Fault(control_plane_in_scope, "control plane", f"{OPT_IN} includes kube-system"),
+    Fault(foreign_object_selector, "reachability", "no objectSelector of podsettle"),
+    Fault(covered_namespace_excluded, "reachability", "excludes namespace ci by name"),
+    Fault(rules_without_creation, "reachability", "is for the creation of pods"),
+    Fault(foreign_match_condition, "reachability", "may leave them out: never"),
+    Fault(wrong_path, "reachability", "443/other instead of Service"),
+    Fault(wrong_service, "reachability", "/nope:443/mutate instead of Service"),
+    Fault(cluster_scope, "reachability", "is for the creation of pods"),
+    Fault(old_crd, "crd", "older than this release"),
+    Fault(missing_class, "runtime classes", "overlay-volatile", (f"{POLICIES}/volatile",)),
+    Fault(
+        missing_handler,
+        "handlers",
+        "has the handler kata",
+        (f"{POLICIES}/sandboxed", f"{CLASSES}/sandboxed", "/api/v1/nodes/a", "/api/v1/nodes/b"),
+    ),
+    Fault(missing_permission, "permissions", "lacks: list nodes, watch nodes"),
+    Fault(one_replica, "replicas", "one replica only"),
+    Fault(lease_of_a_replica_that_is_gone, "lease", "podsettle-5d4f-gone holds the Lease"),
+    Fault(deleted_service, "reachability", f"Service {NAMESPACE}/{RELEASE} does not exist"),
+    Fault(crashed_replicas, "readiness", "does not answer"),
+    Fault(no_helper_image, "helper image", "postInitSleep of opt-in"),
+    Fault(unpullable_helper, "helper pull", "Back-off pulling image"),
+    Fault(unaccepted_policy, "policies", "minLifetime", (f"{POLICIES}/bad",)),
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[each.plant.__name__ for each in FAULTS])
+def test_planted_fault_is_found_alone_and_mended_by_the_advice(
+    release: DoctorRelease, fault: Fault
+) -> None:
+    fault.plant(release)
+    found: list[Any] = []
+
+    def alone() -> bool:
+        # Replicas read the files of a Secret and the configuration with a short delay.
+        found[:] = release.faults()
+        return {line.check for line in found} == {fault.check}
+
+    try:
+        with suppress(AssertionError):
+            await_that(alone, "only the planted fault is found")
+        assert {line.check for line in found} == {fault.check}, found
+        assert all(fault.says in line.result for line in found), found
+        assert all(line.sentence and line.commands for line in found)
+        chosen = f"--kubeconfig={release.cluster.kubeconfig}"
+        assert all(chosen in command for line in found for command in line.commands)
+        for command in dict.fromkeys(command for line in found for command in line.commands):
+            # The message names the value of the policy, and how it is written.
+            release.follow(command, editor="sed -i s/soon/500ms/")
+        assert release.faults("--wait", "40s") == []
+    finally:
+        for path in fault.clean_up:
+            release.cluster.request("DELETE", path)

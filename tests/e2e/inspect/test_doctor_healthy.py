@@ -1,0 +1,270 @@
+"""Healthy installations, with each source of certificates: doctor finds no fault.
+
+And what doctor says with fewer rights, without podsettle, and while it waits.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import trustme
+import yaml
+
+from tests.support.doctor_release import DoctorRelease
+from tests.support.helm import CRDS, NAMESPACE
+from tests.support.helm_release import (
+    CONFIGURATION,
+    IMAGES,
+    OWN,
+    RELEASE,
+    ROUTING,
+    Installation,
+    installed,
+)
+from tests.support.kube.cluster import KubeCluster
+from tests.support.process import podsettle
+from tests.support.pull_secrets import docker_config
+from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
+from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
+from webhook.inspect.doctor.checks import CHECKS
+
+pytestmark = pytest.mark.xdist_group("doctor-healthy")
+
+Json: TypeAlias = dict[str, Any]
+
+CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FAIL = "--set=webhook.failurePolicy=Fail"
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[KubeCluster]:
+    with KubeCluster.start(ROUTING) as cluster:
+        for path in CRDS.values():
+            cluster.create(CRD_PATH, yaml.safe_load(path.read_text()))
+        cluster.namespace(NAMESPACE)
+        yield cluster
+
+
+@pytest.fixture
+def fresh(own: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
+    with installed(own, tmp_path) as installation:
+        yield installation
+        installation.helm("uninstall", RELEASE)
+        own.request("DELETE", f"{OWN}/pods?gracePeriodSeconds=0")
+
+
+def inject(release: DoctorRelease) -> None:
+    """Do the work of cert-manager's injector, or of OpenShift's service CA."""
+    bundle = base64.b64encode((release.directory / "ca.crt").read_bytes()).decode()
+    path = "/webhooks/0/clientConfig/caBundle"
+    operation = {"op": "add", "path": path, "value": bundle}
+    status, answer, _ = release.cluster.request("PATCH", CONFIGURATION, [operation])
+    assert status == 200, answer
+
+
+SOURCES = {
+    "self-managed": (),
+    "files and Fail": (FAIL,),
+    "cert-manager": ("--set=certificates.source=certManager",),
+    "OpenShift and Fail": ("--set=certificates.source=openshift", FAIL),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_healthy_installation_has_no_fault(
+    fresh: Installation, tmp_path: Path, source: str
+) -> None:
+    release = DoctorRelease(fresh, tmp_path, is_mounted=source != "self-managed")
+    values = (*(release.values if "files" in source else (IMAGES,)), *SOURCES[source])
+    is_injected = "certificates.source" in str(SOURCES[source])
+    release.install(*values, inject=inject if is_injected else None)
+    lines = release.doctor("--wait", "40s")
+    assert [line for line in lines if line.state == "fault"] == []
+    states = {line.check: line.state for line in lines}
+    assert set(states) == {check.name for check in CHECKS}
+    # The registry of the helper does not exist, and no node is known here.
+    not_ok = {check: state for check, state in states.items() if state != "ok"}
+    assert not_ok in (
+        {"helper pull": "unknown"},
+        {"helper pull": "unknown", "failed calls": "warning"},
+    )
+    text = release.run().stdout
+    assert f"podsettle doctor: {NAMESPACE}/{RELEASE} in tests ({release.cluster.url})" in text
+    assert text.splitlines()[-1].startswith("no fault; ")
+
+
+def test_missing_installation_is_a_fault_and_missing_rights_are_not_looked_at(
+    own: KubeCluster, tmp_path: Path
+) -> None:
+    done = podsettle("doctor", "--kubeconfig", own.kubeconfig)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "installation: there is no Deployment of podsettle" in done.stdout
+    done = podsettle("doctor", "--kubeconfig", as_account(own, "default", "default", tmp_path))
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "not looked at" in done.stdout
+    assert "needs the right to list deployments in all namespaces" in done.stdout
+
+
+def as_account(cluster: KubeCluster, account: str, namespace: str, directory: Path) -> Path:
+    """A kubeconfig with the rights of a ServiceAccount."""
+    kubeconfig: Json = json.loads(cluster.kubeconfig.read_text())
+    token = cluster.token_for(account, namespace)
+    kubeconfig["users"] = [{"name": "admin", "user": {"token": token}}]
+    path = directory / f"{account}.kubeconfig"
+    path.write_text(json.dumps(kubeconfig))
+    return path
+
+
+def reader_of_pods(cluster: KubeCluster, directory: Path) -> Path:
+    """A kubeconfig of a user who may only list the Deployment and the pods of the installation."""
+    namespace = cluster.namespace("users-", service_accounts=("reader",))
+    cluster.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles",
+        {
+            "metadata": {"name": namespace},
+            "rules": [
+                {"apiGroups": ["", "apps"], "resources": ["deployments", "pods"], "verbs": ["list"]}
+            ],
+        },
+    )
+    cluster.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings",
+        {
+            "metadata": {"name": namespace},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "Role",
+                "name": namespace,
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
+        },
+    )
+    return as_account(cluster, "reader", namespace, directory)
+
+
+def test_user_with_few_rights_gets_the_missing_ones_by_name(
+    fresh: Installation, tmp_path: Path
+) -> None:
+    """The user may only read the Deployment and the pods of the installation's namespace."""
+    release = DoctorRelease(fresh, tmp_path)
+    release.install(*release.values)
+    cluster = release.cluster
+    kubeconfig = reader_of_pods(cluster, tmp_path)
+    flags = ("doctor", "-n", NAMESPACE, "--kubeconfig", kubeconfig, "-o", "json", "--wait", "10s")
+    done = podsettle(*flags)
+    assert done.returncode == 0, done.stderr + done.stdout
+    report = json.loads(done.stdout)
+    rights = {each["check"]: each["right"] for each in report["checks"]}
+    in_namespace = f"in namespace {NAMESPACE}"
+    pod = cluster.request("GET", f"{OWN}/pods").body["items"][0]["metadata"]["name"]
+    assert rights["lease"] == f"get leases/{RELEASE} {in_namespace}"
+    assert rights["permissions"] == "create subjectaccessreviews"
+    assert rights["crd"] == "get customresourcedefinitions/settlepolicies.podsettle.dev"
+    assert rights["policies"] == "list settlepolicies"
+    assert rights["failed calls"] == "get /metrics"
+    assert rights["webhook configuration"] == f"get mutatingwebhookconfigurations/{RELEASE}"
+    assert rights["certificate"].startswith(f"get pods/{pod.rpartition('-')[0]}-")
+    assert rights["certificate"].endswith(f"/proxy {in_namespace}")
+    states = {each["check"]: each["state"] for each in report["checks"]}
+    assert "fault" not in states.values()
+    assert states["replicas"] == "ok"
+    assert states["helper image"] == "ok"
+
+
+def test_replicas_that_are_not_ready_are_found_without_the_right_to_ask_them(
+    fresh: Installation, tmp_path: Path
+) -> None:
+    release = DoctorRelease(fresh, tmp_path)
+    release.install(*release.values)
+    kubeconfig = reader_of_pods(release.cluster, tmp_path)
+
+    def readiness() -> list[tuple[str, str]]:
+        flags = ("doctor", "-n", NAMESPACE, "--kubeconfig", kubeconfig, "-o", "json")
+        checks = json.loads(podsettle(*flags).stdout)["checks"]
+        found = [each for each in checks if each["check"] == "readiness"]
+        assert found[-1]["right"].endswith(f"/proxy in namespace {NAMESPACE}")
+        return [(each["state"], each["result"].partition(";")[0]) for each in found[:-1]]
+
+    def set_ready(pod: Json, *, ready: bool) -> None:
+        conditions = [{"type": "Ready", "status": str(ready)}]
+        path = f"{OWN}/pods/{pod['metadata']['name']}/status"
+        release.cluster.request("PATCH", path, {"status": {"conditions": conditions}})
+
+    assert readiness() == []
+    first, second = release.cluster.request("GET", f"{OWN}/pods").body["items"]
+    set_ready(first, ready=False)
+    assert readiness() == [("warning", "1 of 2 replicas are ready")]
+    set_ready(second, ready=False)
+    assert readiness() == [("fault", "0 of 2 replicas are ready")]
+
+
+def test_helper_is_pulled_with_the_secrets_of_the_chosen_namespace(
+    fresh: Installation, tmp_path: Path
+) -> None:
+    release = DoctorRelease(fresh, tmp_path)
+    cluster, ca = release.cluster, trustme.CA()
+    trusted = tmp_path / "registry-ca.crt"
+    ca.cert_pem.write_to_path(trusted)
+    (tmp_path / "registry").mkdir()
+    with start_registry(
+        tmp_path / "registry", ca, authorize=basic, auth=htpasswd(tmp_path / "registry")
+    ) as registry:
+        registry.push("team/linger", "1", made_image(tmp_path, entrypoint=["/linger"]))
+        image = f"{registry.host}/team/linger:1"
+        release.install(*release.values, f"--set=lingerImage={image}")
+        labels = {"podsettle.dev/policy": "opt-in"}
+        with_secret, without = (cluster.namespace("pull-", labels=labels) for _ in range(2))
+        content = docker_config({registry.host: (USER, PASSWORD)}).content
+        secret = {
+            "metadata": {"name": "registry"},
+            "type": DOCKER_CONFIG_JSON,
+            "data": {".dockerconfigjson": base64.b64encode(content).decode()},
+        }
+        cluster.create(f"/api/v1/namespaces/{with_secret}/secrets", secret)
+        account = f"/api/v1/namespaces/{with_secret}/serviceaccounts/default"
+        cluster.request("PATCH", account, {"imagePullSecrets": [{"name": "registry"}]})
+
+        def pull(namespace: str) -> tuple[str, str]:
+            done = podsettle(
+                "doctor", "--kubeconfig", cluster.kubeconfig, "--in", namespace, "-o", "json",
+                env={**os.environ, "SSL_CERT_FILE": str(trusted)},
+            )  # fmt: skip
+            checks = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
+            return checks["helper pull"]["state"], checks["helper pull"]["result"]
+
+        state, result = pull(with_secret)
+        assert (state, result) == (
+            "ok",
+            f"pods of namespace {with_secret} can pull {image}, as seen from this machine",
+        )
+        assert pull(without)[0] == "unknown"
+        assert pull("kube-system") == (
+            "unknown",
+            "no policy covers namespace kube-system; choose a covered namespace with --in",
+        )
+
+
+def test_doctor_waits_until_a_fault_is_mended(fresh: Installation, tmp_path: Path) -> None:
+    release = DoctorRelease(fresh, tmp_path)
+    release.install(*release.values)
+    scale = f"kubectl -n {NAMESPACE} scale deployment/{RELEASE} --replicas="
+    fresh.shell(f"{scale}1")
+    release.controller.reconcile()
+    done: list[subprocess.CompletedProcess[str]] = []
+    waiting = threading.Thread(target=lambda: done.append(release.run("--wait", "50s")))
+    waiting.start()
+    # This run ends after the waiting one has begun.
+    assert [line.check for line in release.faults()] == ["replicas"]
+    assert not done
+    release.follow(f"{scale}2")
+    waiting.join()
+    assert done[0].returncode == 0, done[0].stdout
+    assert "FAULT" not in done[0].stdout

@@ -1,0 +1,122 @@
+"""Paged lists of a real API server whose versions expire between two pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC
+from itertools import pairwise
+
+import httpx
+import pytest
+
+from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.versions import server_minor
+from tests.support.waiting import TIMEOUT_SECONDS
+from webhook.cluster.client import ApiServer
+from webhook.core.pod import WireStruct
+from webhook.inspect.findings import Looked
+from webhook.inspect.objects import LiveMetadata
+from webhook.inspect.paged import PagedReader, Resource
+
+pytestmark = pytest.mark.xdist_group("scan")
+
+MANY = 600
+LARGE_BYTES = 900_000
+
+
+class ConfigMap(WireStruct):
+    metadata: LiveMetadata
+
+
+CONFIG_MAPS = Resource("configmaps", "ConfigMap", ConfigMap)
+
+
+@pytest.fixture(scope="module")
+def paging_cluster() -> Iterator[KubeCluster]:
+    """A cluster with more objects than a page has, in one namespace.
+
+    From Kubernetes 1.34 on, an API server answers later pages from memory. Without this gate it
+    reads etcd, as earlier ones do, and as a busy one does again.
+    """
+    from_etcd = ["--feature-gates=ListFromCacheSnapshot=false"] if server_minor() >= 34 else []
+    with KubeCluster.start(*from_etcd) as cluster:
+        cluster.namespace("many")
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda n: create(cluster, f"c-{n:03}"), range(MANY)))
+        yield cluster
+
+
+def create(cluster: KubeCluster, name: str) -> None:
+    cluster.create("/api/v1/namespaces/many/configmaps", {"metadata": {"name": name}})
+
+
+def compact(cluster: KubeCluster) -> None:
+    """Let etcd forget every version but the current one."""
+    answer = cluster.request("GET", "/api/v1/namespaces/many/configmaps?limit=1").body
+    revision = int(answer["metadata"]["resourceVersion"])
+    transport = httpx.HTTPTransport(uds=str(cluster.directory / "etcd-http.sock"))
+    with httpx.Client(transport=transport, timeout=TIMEOUT_SECONDS) as client:
+        body = {"revision": revision, "physical": True}
+        assert client.post("http://etcd/v3/kv/compaction", json=body).status_code == 200
+
+
+async def test_list_whose_version_expires_continues_without_a_duplicate(
+    paging_cluster: KubeCluster,
+) -> None:
+    progress: list[str] = []
+    names: list[str] = []
+    async with await ApiServer.connect(kubeconfig=str(paging_cluster.kubeconfig)) as server:
+        reader = PagedReader(server, progress.append)
+        async for each in reader.objects(CONFIG_MAPS, "many"):
+            if not names:
+                create(paging_cluster, "created-meanwhile")
+                compact(paging_cluster)
+            names.append(each.metadata.name)
+    assert sorted(names) == sorted({*(f"c-{n:03}" for n in range(MANY)), "created-meanwhile"})
+    # The clock of the API server: the header Date has no fraction of a second.
+    assert reader.now.microsecond == 0
+    assert reader.now.tzinfo is UTC
+    assert reader.areas.named("configmaps").looked is Looked.LOOKED_AT
+    assert len(progress) > 1
+    assert progress[-1] == f"configmaps: {MANY + 1}"
+
+
+async def test_page_of_large_objects_is_requested_again_with_fewer(
+    paging_cluster: KubeCluster,
+) -> None:
+    paging_cluster.namespace("large")
+    path = "/api/v1/namespaces/large/configmaps"
+    data = {"text": "x" * LARGE_BYTES}
+    for number in range(300):
+        paging_cluster.create(path, {"metadata": {"name": f"a-{number:03}"}})
+    for number in range(40):
+        paging_cluster.create(path, {"metadata": {"name": f"b-{number:03}"}, "data": data})
+    progress: list[str] = []
+    async with await ApiServer.connect(kubeconfig=str(paging_cluster.kubeconfig)) as server:
+        reader = PagedReader(server, progress.append)
+        names = [each.metadata.name async for each in reader.objects(CONFIG_MAPS, "large")]
+    expected = [f"a-{number:03}" for number in range(300)]
+    expected += [f"b-{number:03}" for number in range(40)]
+    assert [name for name in names if name != "kube-root-ca.crt"] == expected
+    assert reader.areas.named("configmaps").looked is Looked.LOOKED_AT
+    counts = [0, *(int(text.removeprefix("configmaps: ")) for text in progress)]
+    pages = [end - begin for begin, end in pairwise(counts)]
+    assert max(pages) == 80, "small objects come in large pages"
+    # The pages after the small objects.
+    assert max(pages[-2:]) * LARGE_BYTES <= 8 * 1024 * 1024
+
+
+async def test_list_that_is_refused_is_not_looked_at_and_names_the_right(
+    paging_cluster: KubeCluster,
+) -> None:
+    token = paging_cluster.token_for("default", "many")
+    configuration = paging_cluster.kubeconfig.read_text().replace(paging_cluster.token, token)
+    kubeconfig = paging_cluster.directory / "without-rights"
+    kubeconfig.write_text(configuration)
+    async with await ApiServer.connect(kubeconfig=str(kubeconfig)) as server:
+        reader = PagedReader(server, lambda _: None)
+        assert [each async for each in reader.objects(CONFIG_MAPS, "many")] == []
+    area = reader.areas.named("configmaps")
+    assert area.looked is Looked.NOT_LOOKED_AT
+    assert area.right == "list configmaps in namespace many"

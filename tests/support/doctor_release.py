@@ -1,0 +1,141 @@
+"""A release that `podsettle doctor` looks at, and the reports of its runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from tests.support.helm import NAMESPACE
+from tests.support.helm_release import HOST, IMAGES, OWN, POLICIES, RELEASE, Installation, policy
+from tests.support.kube.cluster import KubeCluster
+from tests.support.paths import CHART
+from tests.support.process import podsettle
+from tests.support.replica_controller import ReplicaController
+from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
+
+Json: TypeAlias = dict[str, Any]
+
+SECRET = "podsettle-certificate"
+DRAIN = "--set=drain.quiet=1s"
+"""A short time without reviews at shutdown, which only slows the tests down."""
+
+
+class Line(NamedTuple):
+    """A line of a report."""
+
+    check: str
+    state: str
+    result: str
+    sentence: str
+    commands: tuple[str, ...]
+
+
+class DoctorRelease:
+    """A release with certificates from files, its controllers, and doctor."""
+
+    def __init__(
+        self, installation: Installation, directory: Path, *, is_mounted: bool = True
+    ) -> None:
+        self.installation = installation
+        self.cluster: KubeCluster = installation.cluster
+        self.directory = directory
+        mounted = directory / "mounted" if is_mounted else None
+        self.controller = ReplicaController(installation, mounted)
+        past = datetime.now(UTC) - timedelta(days=2)
+        self.ca = issue_ca("tests", timedelta(days=365), past)
+        self.write(self.ca.certificate_pem, "ca.crt")
+        self.new_certificate()
+
+    def write(self, content: bytes, name: str) -> Path:
+        path = self.directory / name
+        path.write_bytes(content)
+        return path
+
+    def new_certificate(self, now: datetime | None = None, days: float = 100) -> KeyPair:
+        """Write tls.crt and tls.key, and return them."""
+        lifetime = timedelta(days=days)
+        leaf = issue_leaf(self.ca, [HOST], lifetime, now or datetime.now(UTC))
+        self.write(leaf.certificate_pem, "tls.crt")
+        self.write(leaf.key_pem, "tls.key")
+        return leaf
+
+    def write_secret(self, name: str = SECRET) -> None:
+        """Write tls.crt and tls.key into a Secret."""
+        data = {
+            key: base64.b64encode((self.directory / key).read_bytes()).decode()
+            for key in ("tls.crt", "tls.key")
+        }
+        secret = {"metadata": {"name": name}, "type": "kubernetes.io/tls", "data": data}
+        status, _, _ = self.cluster.request("POST", f"{OWN}/secrets", secret)
+        if status == 409:
+            self.cluster.request("PATCH", f"{OWN}/secrets/{name}", {"data": data})
+
+    def install(self, *values: str, inject: Callable[[DoctorRelease], None] | None = None) -> None:
+        """Install a release with two ready replicas, and a policy for a namespace `ci`.
+
+        `inject` writes the caBundle, if another component than podsettle does.
+        """
+        self.cluster.namespace(NAMESPACE)
+        self.write_secret()
+        if inject:
+            self.write_secret(f"{RELEASE}-tls")
+        self.installation.helm("install", RELEASE, CHART, DRAIN, *values)
+        if inject:
+            inject(self)
+        self.controller.reconcile()
+        self.cluster.request("POST", POLICIES, policy("opt-in"))
+        self.cluster.namespace("ci", labels={"podsettle.dev/policy": "opt-in"})
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values of the release."""
+        return (
+            IMAGES,
+            f"--set=certificates.source=files,certificates.files.secretName={SECRET}",
+            f"--set-file=webhook.caBundle={self.directory / 'ca.crt'}",
+        )
+
+    def doctor(self, *flags: str) -> list[Line]:
+        """Run doctor, and return its lines. The exit code must fit to them."""
+        done = self.run(*flags, "-o", "json")
+        assert done.returncode in (0, 1), done.stderr
+        report = json.loads(done.stdout)
+        lines = [_line(each) for each in report["checks"]]
+        assert done.returncode == int(any(line.state == "fault" for line in lines))
+        return lines
+
+    def run(self, *flags: str) -> subprocess.CompletedProcess[str]:
+        """Run the command with the rights of the administrator."""
+        return podsettle("doctor", "--kubeconfig", self.cluster.kubeconfig, *flags)
+
+    def faults(self, *flags: str) -> list[Line]:
+        return [line for line in self.doctor(*flags) if line.state == "fault"]
+
+    def follow(self, command: str, editor: str = "false") -> None:
+        """Run a command of an advice, with values for what its user has to fill in."""
+        for word, value in (
+            ("IMAGE", "registry.example/linger:1"),
+            ("tls.crt", str(self.directory / "tls.crt")),
+            ("tls.key", str(self.directory / "tls.key")),
+            ("ca.crt", str(self.directory / "ca.crt")),
+        ):
+            command = command.replace(f"={word}", f"={value}")
+        # `kubectl edit` starts this editor.
+        self.installation.shell(f"export KUBE_EDITOR='{editor}'\n{command}")
+        self.controller.reconcile()
+
+
+def _line(check: Json) -> Line:
+    advice = check["advice"] or {"sentence": "", "commands": []}
+    return Line(
+        check["check"],
+        check["state"],
+        check["result"],
+        advice["sentence"],
+        tuple(advice["commands"]),
+    )

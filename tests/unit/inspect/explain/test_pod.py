@@ -1,0 +1,311 @@
+"""Tests of the explanation of a pod: its record, its containers, and the decision of today.
+
+Long because each part of an explanation has cases of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.factories import (
+    IMAGE,
+    Json,
+    container,
+    mutate_pod,
+    namespace,
+    node,
+    pod,
+    policy,
+    view,
+)
+from webhook.cluster.live_view import NOT_INSTALLED, Unread
+from webhook.cluster.rights import Right
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import OperatorSettings
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.reasons import Reason
+from webhook.inspect.explain.known_cluster import KnownCluster
+from webhook.inspect.explain.model import PodExplanation
+from webhook.inspect.explain.pod import explain_pod
+from webhook.inspect.explain.text import as_text
+from webhook.inspect.webhook_calls import WebhookCalls
+
+SETTINGS = OperatorSettings(linger_image=IMAGE)
+POLICIES_RIGHT = Right("list", "podsettle.dev", "settlepolicies")
+TEKTON = policy("tekton", remedies={"postInitSleep": {}})
+
+
+def cluster(*policies: SettlePolicy, nodes: Iterable[Json] = (), **known: Any) -> KnownCluster:
+    seen = view(*policies, namespaces=[namespace("ci")], nodes=nodes)
+    return KnownCluster(seen, SETTINGS, **known)
+
+
+def without_policies() -> KnownCluster:
+    unread = Unread("settlepolicies", POLICIES_RIGHT, f"it needs the right to {POLICIES_RIGHT}")
+    return KnownCluster(Snapshot(invents_namespaces=False), SETTINGS, (unread,))
+
+
+def admitted(document: Json, *policies: SettlePolicy) -> Json:
+    """Return the pod as podsettle leaves it."""
+    return mutate_pod(document, view(*policies, namespaces=[namespace("ci")]))
+
+
+APPLIED = "tekton/postInitSleep"
+QUICK = pod(container("prepare", "/bin/prepare"), container("plugin"))
+
+
+def test_settled_pod_is_explained_container_by_container() -> None:
+    explained = explain_pod(admitted(QUICK, TEKTON), cluster(TEKTON), "ci")
+    assert explained.verdict == "podsettle changed this pod when it was created."
+    assert [(each.policy, each.remedy) for each in explained.applied] == [
+        ("tekton", "postInitSleep")
+    ]
+    assert [(each.container, each.remedy, each.reason) for each in explained.left_out] == [
+        ("plugin", "postInitSleep", "NoCommand")
+    ]
+    by_name = {each.name: each for each in explained.containers}
+    assert list(by_name) == ["podsettle-linger", "prepare", "plugin", "main"]
+    assert by_name["podsettle-linger"].changes[0].startswith("podsettle added this container.")
+    assert by_name["prepare"].changes[0].startswith("podsettle's wrapper runs the command")
+    assert by_name["plugin"].changes == []
+    assert [each.reason for each in by_name["plugin"].left_out] == ["NoCommand"]
+    assert by_name["main"].changes == []
+    assert by_name["main"].left_out == []
+    assert explained.summary.startswith("prepare is kept alive for at least 500 ms")
+
+
+def test_pod_alone_tells_what_was_done_without_the_right_to_read_policies() -> None:
+    with_right = explain_pod(admitted(QUICK, TEKTON), cluster(TEKTON), "ci")
+    without = explain_pod(admitted(QUICK, TEKTON), without_policies(), "ci")
+    assert without.verdict == with_right.verdict
+    assert without.summary == with_right.summary
+    assert without.applied == with_right.applied
+    assert without.left_out == with_right.left_out
+    assert without.containers == with_right.containers
+    assert without.today is None
+    (unknown,) = without.unknown
+    assert unknown.right == "list settlepolicies"
+    assert unknown.command == "kubectl auth can-i list settlepolicies.podsettle.dev"
+    assert unknown.command in as_text(without)
+
+
+def test_namespace_whose_labels_may_not_be_read_allows_no_decision() -> None:
+    right = Right("get", "", "namespaces", name="ci")
+    unread = (Unread("namespaces", right, f"it needs the right to {right}"),)
+    unseen = KnownCluster(replace(view(TEKTON), invents_namespaces=False), SETTINGS, unread)
+    explained = explain_pod(QUICK, unseen, "ci")
+    assert explained.today is None
+    assert explained.verdict == "This pod carries no sign of podsettle."
+    seen = explain_pod(QUICK, cluster(TEKTON, unread=unread), "ci")
+    assert seen.today is not None
+
+
+def test_decision_without_the_right_to_read_nodes_says_what_it_assumes() -> None:
+    right = Right("list", "", "nodes")
+    unread = (Unread("nodes", right, f"it needs the right to {right}"),)
+    explained = explain_pod(QUICK, cluster(TEKTON, unread=unread), "ci")
+    (unknown,) = explained.unknown
+    assert unknown.why == (
+        "it needs the right to list nodes; today's decision treats remedies with "
+        "`when: NodesNeedIt` as needed"
+    )
+
+
+def test_cluster_without_podsettle_names_no_missing_right() -> None:
+    unread = Unread("settlepolicies", POLICIES_RIGHT, NOT_INSTALLED)
+    explained = explain_pod(QUICK, KnownCluster(Snapshot(), SETTINGS, (unread,)), "ci")
+    (unknown,) = explained.unknown
+    assert (unknown.why, unknown.right, unknown.command) == (NOT_INSTALLED, "", "")
+    assert explained.verdict == "This pod carries no sign of podsettle."
+
+
+def test_decision_of_today_leaves_out_the_node_of_the_pod() -> None:
+    nodes = [node("fixed", "containerd://2.1.5"), node("affected")]
+    running = {**QUICK, "metadata": {**QUICK["metadata"], "uid": "u"}}
+    running["spec"] = {**QUICK["spec"], "nodeName": "fixed"}
+    explained = explain_pod(running, cluster(TEKTON, nodes=nodes), "ci")
+    assert explained.today is not None
+    assert explained.today.outcomes[0].reason is Reason.APPLIED
+    assert explained.node == (
+        "The pod's node fixed (containerd 2.1.5) is not affected: CRI-O reports exit code 255 for "
+        "containers that end within milliseconds (cri-o-9840)."
+    )
+    (need,) = explained.nodes
+    assert (need.policy, need.remedy, need.still_needed) == ("tekton", "postInitSleep", "True")
+    assert "affected (cri-o 1.33.12)" in need.sentence
+
+
+def test_remedy_of_a_policy_that_is_gone_is_said_not_to_be_applied_today() -> None:
+    other = policy("other", remedies={"fsGroupChangePolicy": "OnRootMismatch"})
+    explained = explain_pod(admitted(QUICK, TEKTON), cluster(other), "ci")
+    (applied,) = explained.applied
+    assert applied.today == "No policy that covers the pod sets this remedy."
+    none = explain_pod(admitted(QUICK, TEKTON), cluster(), "ci")
+    assert none.applied[0].today == f"NoPolicy: {Reason.NO_POLICY.meaning}"
+    same = explain_pod(admitted(QUICK, TEKTON), cluster(TEKTON), "ci")
+    assert same.applied[0].today == ""
+
+
+@pytest.mark.parametrize(
+    ("created", "note"),
+    [
+        ("2026-11-20T09:59:59Z", "The pod is older than policy tekton."),
+        ("2026-11-20T10:00:00Z", "The pod was created in the same second as policy tekton."),
+        ("2026-11-20T10:00:01Z", "The pod is younger than policy tekton. Either podsettle did"),
+    ],
+)
+def test_pod_that_was_not_changed_is_compared_with_the_age_of_the_policy(
+    created: str, note: str
+) -> None:
+    late = {**QUICK, "metadata": {**QUICK["metadata"], "creationTimestamp": created}}
+    times = {"tekton": datetime(2026, 11, 20, 10, tzinfo=UTC)}
+    explained = explain_pod(late, cluster(TEKTON, created=times), "ci")
+    assert "would change a new pod" in explained.verdict
+    assert " ".join(explained.notes).startswith(note)
+
+
+def test_annotations_that_were_copied_from_another_pod_are_noticed() -> None:
+    settled = admitted(QUICK, TEKTON)
+    copied = pod(containers=[container("main", "/bin/main")])
+    copied["metadata"]["annotations"] = settled["metadata"]["annotations"]
+    explained = explain_pod(copied, without_policies(), "ci")
+    assert len(explained.notes) == 2
+    assert all("copied from another pod" in each for each in explained.notes)
+    assert explain_pod(settled, without_policies(), "ci").notes == []
+
+
+def test_new_label_on_a_settled_pod_is_no_contradiction() -> None:
+    settled = admitted(QUICK, TEKTON)
+    settled["metadata"]["labels"] = {"added": "later"}
+    assert explain_pod(settled, without_policies(), "ci").notes == []
+
+
+def test_annotation_that_excludes_remedies_is_named() -> None:
+    explained = explain_pod({**QUICK, "metadata": {"annotations": {"podsettle.dev/skip": "true"}}},
+                            without_policies(), "ci")  # fmt: skip
+    assert explained.notes == ["The pod's annotation podsettle.dev/skip excludes every remedy."]
+
+
+def test_reason_of_another_version_is_shown_without_a_sentence_of_this_one() -> None:
+    notes = {"podsettle.dev/skipped": "plugin/postInitSleep=Unheard"}
+    explained = explain_pod({**QUICK, "metadata": {"annotations": notes}}, cluster(TEKTON), "ci")
+    (left_out,) = explained.left_out
+    assert left_out.reason == "Unheard"
+    assert explained.verdict == (
+        "podsettle did not change this pod, although a policy asked for it."
+    )
+
+
+def test_fields_that_a_remedy_sets_are_shown_with_their_values() -> None:
+    remedies = {"fsGroupChangePolicy": "OnRootMismatch"}
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    document = pod(securityContext={"fsGroup": 5}, volumes=[claim])
+    slow = policy("slow", remedies=remedies)
+    explained = explain_pod(admitted(document, slow), cluster(slow), "ci")
+    assert explained.applied[0].fields == [
+        "spec.securityContext.fsGroupChangePolicy: OnRootMismatch"
+    ]
+
+
+def test_annotations_without_a_sign_in_the_pod_are_only_quoted() -> None:
+    forged = pod(container("a", "/bin/a"), annotations={"podsettle.dev/applied": APPLIED})
+    for known in (cluster(TEKTON), without_policies()):
+        assert explain_pod(forged, known, "ci").verdict == (
+            "The annotations say that podsettle changed this pod when it was created, but the pod "
+            "shows no sign of postInitSleep."
+        )
+    newer = pod(annotations={"podsettle.dev/applied": "p/unheardOf"})
+    assert explain_pod(newer, without_policies(), "ci").verdict.startswith("The annotations say")
+
+
+def test_pod_that_a_later_policy_covers_too_is_said_to_lack_remedies() -> None:
+    gate = policy("gate", remedies={"kubeletGate": {}})
+    explained = explain_pod(admitted(QUICK, TEKTON), cluster(TEKTON, gate), "ci")
+    assert explained.verdict == (
+        "podsettle changed this pod when it was created. A policy asks for more than the pod has."
+    )
+    assert explained.applied[0].today == ""
+
+
+def test_remedy_that_another_policy_sets_today_names_that_policy() -> None:
+    other = policy("other", remedies={"postInitSleep": {}})
+    explained = explain_pod(admitted(QUICK, TEKTON), cluster(other), "ci")
+    assert explained.applied[0].today == "Policy other sets this remedy instead."
+
+
+@pytest.mark.parametrize(
+    ("calls", "called", "verdict"),
+    [
+        (WebhookCalls(), "False", "podsettle did not change this pod. A policy covers it, but the "
+         "API server does not call podsettle for a new pod like this one."),
+        (WebhookCalls(readable=False), "Unknown", "podsettle did not change this pod. It would "
+         "change a new pod like this one if the API server calls podsettle for it."),
+    ],
+)  # fmt: skip
+def test_explanation_promises_only_what_the_webhook_configuration_allows(
+    calls: WebhookCalls, called: str, verdict: str
+) -> None:
+    explained = explain_pod(QUICK, cluster(TEKTON, calls=calls), "ci")
+    assert (explained.called, explained.verdict) == (called, verdict)
+    assert bool(explained.advice) == (called != "False")
+    why = "no MutatingWebhookConfiguration is podsettle's"
+    assert any(why in note for note in explained.notes) == (called == "False")
+    rights = [each.right for each in explained.unknown]
+    assert rights == ([] if called == "False" else ["list mutatingwebhookconfigurations"])
+
+
+def test_remedy_of_a_settled_pod_would_not_be_applied_if_podsettle_is_not_called() -> None:
+    known = cluster(TEKTON, calls=WebhookCalls())
+    explained = explain_pod(admitted(QUICK, TEKTON), known, "ci")
+    assert explained.verdict == "podsettle changed this pod when it was created."
+    assert explained.applied[0].today == (
+        "The API server does not call podsettle: no MutatingWebhookConfiguration is podsettle's."
+    )
+
+
+def test_pod_that_would_only_be_annotated_is_not_promised_a_change() -> None:
+    plugin = pod(container("plugin"))
+    explained = explain_pod(plugin, cluster(TEKTON), "ci")
+    assert explained.today is not None
+    assert explained.today.patch
+    assert "would not change a new pod" in explained.verdict
+    assert explained.advice == []
+
+
+ANNOTATION_TEXTS = st.text("ab/=,\x1b\n+é", max_size=40) | st.sampled_from(
+    ["a" * 200_000, "a/" * 100_000, "a=b," * 100_000, "p/postInitSleep", "c/r=NoCommand"]
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["podsettle.dev/applied", "podsettle.dev/settled", "podsettle.dev/summary",
+             "podsettle.dev/skipped", "podsettle.dev/skip"]
+        ),
+        ANNOTATION_TEXTS,
+    )
+)  # fmt: skip
+def test_any_annotation_is_explained_in_bounded_printable_text(annotations: dict[str, str]) -> None:
+    document = pod(container("a", "/bin/a"), annotations=annotations)
+    explained = explain_pod(document, cluster(TEKTON), "ci")
+    assert PodExplanation.model_validate_json(explained.model_dump_json(by_alias=True)) == explained
+    text = as_text(explained)
+    assert len(text) < 120_000
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_decision_that_fails_is_not_known_and_no_policy_is_said_not_to_cover_the_pod() -> None:
+    broken = replace(cluster(TEKTON), settings=OperatorSettings(None, IMAGE, "https://e/\x1b[31m"))
+    explained = explain_pod(QUICK, broken, "ci")
+    assert "What podsettle would do to a new pod like this one is not known: InternalError: " in (
+        explained.verdict
+    )
+    assert "does not cover the pod" not in as_text(explained)

@@ -1,0 +1,511 @@
+"""Tests of a scan of a dump: its report, and the report's three formats.
+
+Long because every format and every limit of a report has cases of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, dump
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.decide import OperatorSettings
+from webhook.core.policy.model import parse_policy
+from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.findings import Answer, Area, Finding, Looked
+from webhook.inspect.scan.collect import ScannedCluster, scan
+from webhook.inspect.scan.dump import DumpReader
+from webhook.inspect.scan.html import render_html
+from webhook.inspect.scan.model import ScanReport, to_json
+from webhook.inspect.scan.text import format_time, render_text
+from webhook.inspect.webhook_calls import WebhookCalls
+
+NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
+VIEW_AREAS = ("nodes", "runtimeclasses", "namespaces", "settlepolicies")
+
+
+NO_FLAGS = ClusterFlags()
+
+
+def scan_dump(
+    directory: Path,
+    document: dict[str, Any],
+    *,
+    namespace: str | None = None,
+    created: dict[str, datetime] | None = None,
+    unread: Collection[str] = (),
+    assumes_image: bool = False,
+    calls: WebhookCalls | None = None,
+    flags: ClusterFlags = NO_FLAGS,
+    docs_url: str | None = None,
+    max_events_bytes: int = 1_000_000,
+) -> ScanReport:
+    """Scan a dump. The kinds in `unread` count as not looked at."""
+    path = directory / "dump.json"
+    path.write_text(json.dumps(document))
+    source = ManifestsSource(path)
+    source.refresh()
+    areas = tuple(
+        Area(name, Looked.NOT_LOOKED_AT if name in unread else Looked.LOOKED_AT)
+        for name in VIEW_AREAS
+    )
+    cluster = ScannedCluster(
+        "dump.json",
+        source.view,
+        areas,
+        source.view.policies.documents,
+        created or {},
+        OperatorSettings(linger_image="registry.example/linger:1", docs_url=docs_url),
+        assumes_image,
+        calls=calls,
+        flags=flags,
+    )
+    return asyncio.run(scan(DumpReader([path]), cluster, namespace, max_events_bytes))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> ScanReport:
+    return scan_dump(tmp_path_factory.mktemp("dump"), dump("ci", NOW))
+
+
+def without_kind(kind: str) -> dict[str, Any]:
+    document = dump("ci", NOW)
+    return {**document, "items": [each for each in document["items"] if each["kind"] != kind]}
+
+
+def test_scan_finds_every_planted_symptom_and_no_look_alike(report: ScanReport) -> None:
+    found = sorted(
+        (symptom.id, finding.certainty)
+        for symptom in report.symptoms
+        for finding in symptom.findings
+        for _ in range(finding.count)
+    )
+    assert found == sorted((plant.symptom, str(plant.certainty)) for plant in PLANTS)
+    assert report.pods == len(PLANTS) + len(LOOK_ALIKES)
+    assert report.found
+
+
+def test_scan_of_one_namespace_reads_only_its_pods(tmp_path: Path) -> None:
+    report = scan_dump(tmp_path, dump("ci", NOW), namespace="other")
+    assert report.pods == 0
+    assert not report.found
+
+
+def test_proposed_policies_are_valid_and_cover_the_namespace(report: ScanReport) -> None:
+    proposed = [symptom.policy for symptom in report.symptoms if symptom.policy]
+    assert len(proposed) == 5
+    for text in proposed:
+        spec = parse_policy(yaml.safe_load(text)).spec
+        assert spec.namespace_selector is not None
+        assert spec.namespace_selector.listed_values("kubernetes.io/metadata.name") == {"ci"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "symptoms"),
+    [
+        ("Pod", {"exit-255", "slow-umount", "selinux-relabel", "fs-group", "not-settled"}),
+        ("Event", {"selinux-relabel", "missing-handler", "fs-group"}),
+        ("CertificateSigningRequest", {"kubelet-certificate"}),
+    ],
+)
+def test_symptoms_of_a_kind_that_a_dump_lacks_are_not_looked_at(
+    kind: str, symptoms: set[str], tmp_path: Path
+) -> None:
+    report = scan_dump(tmp_path, without_kind(kind))
+    unread = {
+        each.id: each.verdict for each in report.symptoms if "not looked at" in each.verdict.text
+    }
+    assert symptoms <= unread.keys()
+    assert all(kind in verdict.text for verdict in unread.values())
+    assert not any(
+        each.verdict.answer is Answer.NONE for each in report.symptoms if each.id in unread
+    )
+
+
+def test_expired_events_are_unknown_and_never_none(tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["kind"] == "Event":
+            item["reason"] = "Scheduled"
+        if item["kind"] == "Pod":
+            item["status"] = {"phase": "Running"}
+    report = scan_dump(tmp_path, document)
+    verdicts = {each.id: each.verdict for each in report.symptoms}
+    for symptom in ("selinux-relabel", "missing-handler", "fs-group", "kubelet-certificate"):
+        assert verdicts[symptom].answer is Answer.UNKNOWN
+        assert "hour" in verdicts[symptom].text
+    assert verdicts["exit-255"].answer is Answer.NONE
+
+
+def test_approvals_of_a_dump_are_compared_with_the_time_of_the_dump(tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["kind"] == "Node":
+            item["status"]["conditions"] = [{"lastHeartbeatTime": "2026-11-22T11:30:00Z"}]
+    report = scan_dump(tmp_path, document)
+    (certificates,) = (each for each in report.symptoms if each.id == "kubelet-certificate")
+    assert {each.certainty for each in certificates.findings} == {"possible"}
+
+
+@pytest.mark.parametrize(
+    ("created", "words"),
+    [
+        (datetime(2026, 11, 22, 9, tzinfo=UTC), "missed: the pod is younger than policy covered"),
+        (NOW, "the pod was created in the same second as policy covered"),
+        (datetime(2026, 11, 22, 11, tzinfo=UTC), "the pod is older than policy covered"),
+        (None, "policy covered covers the pod"),
+    ],
+)
+def test_pod_that_is_not_settled_is_compared_with_the_age_of_its_policy(
+    created: datetime | None, words: str, tmp_path: Path
+) -> None:
+    times = {"covered": created} if created else {}
+    report = scan_dump(tmp_path, dump("ci", NOW), created=times)
+    (finding,) = report.symptoms[-1].findings
+    assert finding.sentence.startswith(words)
+    assert finding.workload == "Deployment/api"
+    assert finding.advice == "kubectl -n ci rollout restart deployment/api"
+
+
+def test_pod_is_only_likely_not_settled_if_nodes_were_not_looked_at(tmp_path: Path) -> None:
+    document = without_kind("Node")
+    report = scan_dump(tmp_path, document, unread={"nodes"})
+    (finding,) = report.symptoms[-1].findings
+    assert finding.certainty == "likely"
+    assert "not looked at" in report.symptoms[-1].verdict.text
+
+
+def test_scan_promises_nothing_to_pods_for_which_podsettle_is_not_called(tmp_path: Path) -> None:
+    report = scan_dump(tmp_path, dump("ci", NOW), calls=WebhookCalls())
+    unsettled = report.symptoms[-1]
+    (finding,) = unsettled.findings
+    assert finding.certainty == "certain"
+    assert finding.sentence.endswith(
+        "a new pod would get nothing, because the API server does not call podsettle for it: no "
+        "MutatingWebhookConfiguration is podsettle's"
+    )
+    for advice in (unsettled.advice, finding.advice):
+        assert advice == "`podsettle doctor` says how to make the API server call podsettle."
+
+
+def test_pod_is_only_likely_to_be_settled_if_the_webhook_configuration_is_not_readable(
+    tmp_path: Path,
+) -> None:
+    report = scan_dump(tmp_path, dump("ci", NOW), calls=WebhookCalls(readable=False))
+    (finding,) = report.symptoms[-1].findings
+    assert finding.certainty == "likely"
+    assert "not known (it needs the right to list mutating" in finding.sentence
+    assert finding.advice == "kubectl -n ci rollout restart deployment/api"
+
+
+@pytest.mark.parametrize(
+    ("applied", "certainty", "words"),
+    [
+        (
+            "other/kubeletGate,covered/postInitSleep",
+            "likely",
+            "the annotations say that podsettle applied covered/postInitSleep, but the pod does "
+            "not have it everywhere; a new pod would get postInitSleep: ",
+        ),
+        (
+            "other/kubeletGate",
+            "certain",
+            "the pod is older than policy covered; a new pod would get postInitSleep: ",
+        ),
+    ],
+)
+def test_annotation_on_what_was_applied_is_compared_with_the_decision_of_today(
+    applied: str, certainty: str, words: str, tmp_path: Path
+) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["metadata"]["name"] == "unsettled":
+            item["metadata"]["annotations"] = {"podsettle.dev/applied": applied}
+    later = {"covered": datetime(2026, 11, 22, 11, tzinfo=UTC)}
+    (finding,) = scan_dump(tmp_path, document, created=later).symptoms[-1].findings
+    assert finding.certainty == certainty
+    assert finding.sentence.startswith(words)
+    assert finding.evidence[0].value == applied
+
+
+@pytest.mark.parametrize(
+    ("command", "certainty"), [(["sh", "-c", "true"], "certain"), (["init"], "likely")]
+)
+def test_pod_that_needs_a_helper_is_only_likely_not_settled_if_the_helper_is_assumed(
+    command: list[str], certainty: str, tmp_path: Path
+) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["metadata"]["name"] == "unsettled":
+            item["spec"]["initContainers"][0]["command"] = command
+    report = scan_dump(tmp_path, document, assumes_image=True)
+    (finding,) = report.symptoms[-1].findings
+    assert finding.certainty == certainty
+
+
+def test_decisions_that_fail_are_named_and_never_count_as_none(tmp_path: Path) -> None:
+    found = scan_dump(tmp_path, dump("ci", NOW), docs_url="https://e/\x1b[31m")
+    unsettled = next(each for each in found.symptoms if each.id == "not-settled")
+    assert unsettled.verdict.answer is Answer.UNKNOWN
+    (area,) = (each for each in found.areas if each.name == "decisions")
+    assert area.looked is Looked.PARTLY
+    assert "podsettle made no decision: InternalError for " in unsettled.verdict.text
+    assert "the first is pod ci/" in unsettled.verdict.text
+
+
+def test_policy_for_more_namespaces_than_it_names_says_so(tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    (pod,) = (each for each in document["items"] if each["metadata"].get("uid") == "init-255")
+    for number in range(60):
+        copy = json.loads(json.dumps(pod))
+        copy["metadata"]["namespace"] = f"team-{number:02}"
+        document["items"].append(copy)
+    found = {each.id: each for each in scan_dump(tmp_path, document).symptoms}["exit-255"]
+    assert "to new pods of 50 of the 61 namespaces." in found.advice
+    assert found.policy.startswith("# Not among the names: 11 more namespaces, from team-49 on.")
+    spec = parse_policy(yaml.safe_load(found.policy)).spec
+    assert spec.namespace_selector is not None
+
+
+def test_policy_with_a_remedy_is_not_said_to_cure_nodes(report: ScanReport) -> None:
+    text = " ".join(render_text(report).split())
+    assert "policy covered has a remedy" in text
+    assert "cured by policy" not in text
+
+
+def test_findings_without_a_time_are_named_below_the_timeline(report: ScanReport) -> None:
+    text = render_html(report)
+    symptom = next(each for each in report.symptoms if each.id == "selinux-relabel")
+    untimed = sum(each.count for each in symptom.findings if each.first_seen is None)
+    assert untimed
+    assert f"no time is known: selinux-relabel {untimed} times" in text
+
+
+def test_nodes_are_counted_by_defect_with_the_release_that_cures_them(report: ScanReport) -> None:
+    defects = {each.defect: each for each in report.defects}
+    assert (defects["cri-o-9840"].affected, defects["cri-o-9840"].total) == (1, 8)
+    assert defects["cri-o-9840"].policies == ("covered",)
+    (group,) = (each for each in report.nodes if each.runtime == "cri-o 1.33.12")
+    cures = {each.defect: each.cured_by for each in group.defects}
+    assert cures["cri-o-9840"] == "cri-o 1.33.13"
+    assert cures["crio-selinux-relabel"] == ""
+    (need,) = report.needs
+    assert (need.policy, need.remedy, need.status) == ("covered", "postInitSleep", "True")
+    assert "crio-1" in need.message
+
+
+def test_text_names_findings_evidence_and_commands(report: ScanReport) -> None:
+    text = render_text(report)
+    assert all(len(line) <= 100 for line in text.splitlines() if "://" not in line)
+    for symptom in report.symptoms:
+        assert f"({symptom.id})" in " ".join(text.split())
+    assert "kubectl -n ci rollout restart deployment/api" in text
+    assert "status.initContainerStatuses[0].state.terminated.exitCode: 255" in text
+
+
+def test_command_has_the_flags_of_the_scan_and_stays_on_one_line(tmp_path: Path) -> None:
+    flags = ClusterFlags(f"/{'long/' * 20}a file", "two")
+    report = scan_dump(tmp_path, dump("ci", NOW), flags=flags)
+    (finding,) = report.symptoms[-1].findings
+    words = ["kubectl", "-n", "ci", "rollout", "restart", "deployment/api"]
+    words[1:1] = [f"--kubeconfig={flags.kubeconfig}", "--context=two"]
+    assert shlex.split(finding.advice) == words
+    assert f"> {finding.advice}\n" in render_text(report)
+
+
+def test_json_has_every_finding_in_camel_case(report: ScanReport) -> None:
+    decoded = json.loads(to_json(report))
+    finding = decoded["symptoms"][0]["findings"][0]
+    assert finding["firstSeen"].startswith("2026-11-22T10:00:0")
+    assert finding["evidence"][0]["field"].endswith("exitCode")
+    assert {area["looked"] for area in decoded["areas"]} == {"looked_at", "partly"}
+
+
+class _Links(HTMLParser):
+    """Collects what an HTML document would load or run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.targets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        named = ("src", "href", "style", "action")
+        self.targets += [value or "" for name, value in attrs if name in named]
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+
+def test_html_loads_nothing_and_allows_only_its_own_style_sheet(report: ScanReport) -> None:
+    text = render_html(report)
+    links = _Links()
+    links.feed(text)
+    assert not links.tags & {"script", "link", "img", "iframe", "form", "object"}
+    assert all(target.startswith("#") for target in links.targets)
+    style = re.search(r"<style>(.*)</style>", text, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"style-src &#x27;sha256-{digest}&#x27;" in text
+
+
+def test_html_has_a_bar_for_each_part_of_a_defect_and_a_column_for_each_time(
+    report: ScanReport,
+) -> None:
+    text = render_html(report)
+    titles = re.findall(r"<title>([^<]*)</title></rect>", text)
+    assert "cri-o-9840: 1 affected" in titles
+    assert "cri-o-9840: 7 not affected" in titles
+    assert "exit-255: 2 from 2026-11-22 10:00:00Z" in titles
+
+
+def test_html_escapes_texts_of_tenants(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(dump("ci", NOW)).replace("TaskRun", "<script>alert(1)"))
+    for item in document["items"]:
+        if item["kind"] == "Event":
+            item["message"] += " <img src=x onerror=alert(1)>"
+    text = render_html(scan_dump(tmp_path, document))
+    assert "&lt;script&gt;" in text
+    assert "<script" not in text
+    assert "<img" not in text
+
+
+def test_events_of_the_new_api_group_are_read_with_the_time_of_their_series(
+    tmp_path: Path,
+) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["kind"] == "Event":
+            item["apiVersion"] = "events.k8s.io/v1"
+            item["regarding"], item["note"] = item.pop("involvedObject"), item.pop("message")
+            del item["firstTimestamp"], item["lastTimestamp"]
+            item["eventTime"] = "2026-11-22T10:00:01.000001Z"
+            item["series"] = {"count": 3, "lastObservedTime": "2026-11-22T10:20:00.000002Z"}
+    report = scan_dump(tmp_path, document)
+    symptoms = {each.id: each for each in report.symptoms}
+    assert all(symptoms[each].findings for each in ("selinux-relabel", "fs-group"))
+    (handler,) = (f for f in symptoms["missing-handler"].findings if f.certainty == "certain")
+    assert handler.last_seen is not None
+    assert format_time(handler.last_seen) == "2026-11-22 10:20:00Z"
+    assert "could not be decoded" not in render_text(report)
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["2026-11-22T10:00:00", "2026-11-22 10:00:00", "2026-11-22T12:00:00+02:00"],
+)
+def test_times_of_a_dump_are_in_utc(time: str, tmp_path: Path, report: ScanReport) -> None:
+    text = json.dumps(dump("ci", NOW)).replace("2026-11-22T10:00:00Z", time)
+    found = scan_dump(tmp_path, json.loads(text))
+    assert found.symptoms == report.symptoms
+    assert render_text(found) == render_text(report)
+
+
+def hostile_dump() -> dict[str, Any]:
+    """A dump in which names of owners and messages contain what terminals and browsers act upon."""
+    document = dump("ci", NOW)
+    hostile = "x\x1b]0;forged\x07\u202e\r ;touch /tmp/forged #"
+    for item in document["items"]:
+        for owner in item["metadata"].get("ownerReferences", ()):
+            owner |= {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": hostile}
+        if item["kind"] == "Event":
+            item["message"] += f"\n{hostile}"
+    return document
+
+
+@pytest.mark.parametrize("render", [render_text, render_html])
+def test_report_has_no_control_character_of_a_tenant_and_no_command_with_one(
+    render: Callable[[ScanReport], str], tmp_path: Path
+) -> None:
+    report = scan_dump(tmp_path, hostile_dump())
+    text = render(report)
+    # The style sheet and the policies of a page have line breaks.
+    assert [each for each in text if not each.isprintable() and each != "\n"] == []
+    assert "\\u202e" in text
+    assert "rollout restart" not in text
+
+
+def test_html_of_many_findings_stays_below_500_kib(tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    pods = [each for each in document["items"] if each["metadata"].get("uid")]
+    for number in range(100):
+        for pod in pods:
+            copy = json.loads(json.dumps(pod))
+            copy["metadata"]["name"] += f"-{number}"
+            copy["metadata"]["ownerReferences"] = [
+                {
+                    "kind": "Job",
+                    "name": f"{copy['metadata']['name']}-{'x' * 200}",
+                    "controller": True,
+                }
+            ]
+            document["items"].append(copy)
+    report = scan_dump(tmp_path, document)
+    assert sum(len(symptom.findings) for symptom in report.symptoms) > 1_000
+    assert len(render_html(report).encode()) < 500 * 1024
+    assert "more at other workloads" in render_text(report)
+
+
+@pytest.mark.parametrize("time", ["0001-01-02T00:00:00Z", "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize("render", [render_text, render_html, to_json])
+def test_impossible_time_in_an_event_is_left_out(
+    render: Callable[[ScanReport], str], time: str, tmp_path: Path, report: ScanReport
+) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["kind"] == "Event":
+            item |= {"firstTimestamp": time, "lastTimestamp": time, "eventTime": time}
+            item["metadata"]["creationTimestamp"] = time
+    found = scan_dump(tmp_path, document)
+    assert {each.symptom for each in findings(found)} == {each.symptom for each in findings(report)}
+    assert time[:4] not in render(found)
+
+
+def test_event_of_the_future_is_forged(tmp_path: Path) -> None:
+    document = dump("ci", NOW)
+    for item in document["items"]:
+        if item["kind"] == "Event":
+            item["lastTimestamp"] = "2190-01-01T00:00:00Z"
+    found = scan_dump(tmp_path, document)
+    assert "fs-group" in {each.symptom for each in findings(found)}
+    assert "2190" not in to_json(found)
+
+
+def test_long_texts_of_tenants_are_cut_in_every_format(tmp_path: Path) -> None:
+    document, long = dump("ci", NOW), 100_000 * "\N{PILE OF POO}"
+    for item in document["items"]:
+        for owner in item["metadata"].get("ownerReferences", ()):
+            owner |= {"apiVersion": long, "kind": long, "name": long, "uid": long}
+        if item["kind"] == "Event":
+            item["message"] += long
+            item["metadata"]["annotations"] = {"long": long}
+            item["involvedObject"]["fieldPath"] += long
+    found = scan_dump(tmp_path, document)
+    assert findings(found)
+    for render in (render_text, render_html, to_json):
+        assert len(render(found)) < 200_000
+
+
+def test_events_beyond_the_limit_of_memory_are_not_looked_at(tmp_path: Path) -> None:
+    found = scan_dump(tmp_path, dump("ci", NOW), max_events_bytes=3_000)
+    (area,) = (each for each in found.areas if each.name == "events")
+    assert area.looked is Looked.PARTLY
+    assert "those with texts of symptoms take more than 3,000 bytes" in area.why
+    certain = [each for each in findings(found) if each.certainty == "certain"]
+    assert len(certain) < sum(plant.certainty == "certain" for plant in PLANTS)
+
+
+def findings(report: ScanReport) -> list[Finding]:
+    return [finding for symptom in report.symptoms for finding in symptom.findings]

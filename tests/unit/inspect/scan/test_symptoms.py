@@ -1,0 +1,493 @@
+"""Tests of the symptoms: each is found, and each of its look-alikes is not.
+
+Long because every symptom has cases of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support import planted_symptoms
+from tests.support.planted_symptoms import (
+    CRIO,
+    LISTS_HANDLER,
+    LOOK_ALIKES,
+    NEW,
+    NODE_HANDLERS,
+    NODE_RUNTIMES,
+    PLANTS,
+    REQUESTS,
+    RUNTIME_CLASS,
+    SERVING_SIGNER,
+    WAITING,
+    Plant,
+    PlantedEvent,
+)
+from webhook.cluster.decode import read_node, read_runtime_class
+from webhook.inspect.findings import Certainty, Finding
+from webhook.inspect.objects import (
+    Condition,
+    ContainerState,
+    ContainerStatus,
+    Event,
+    LivePod,
+    SigningRequest,
+    SigningRequestStatus,
+    Terminated,
+)
+from webhook.inspect.scan.certificates import FirstCertificate, first_certificates
+from webhook.inspect.scan.symptoms import SYMPTOMS, exit_255, slow_umount
+from webhook.inspect.scan.symptoms.base import ScanFacts
+
+Json = dict[str, Any]
+
+NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
+JUDGED = [plant for plant in PLANTS if plant.symptom != "not-settled"]
+JUDGED_LOOK_ALIKES = [plant for plant in LOOK_ALIKES if plant.symptom != "not-settled"]
+NODE_CREATED = dict.fromkeys(NODE_RUNTIMES, NOW)
+
+
+def decoded(type_: type[Any], document: Json) -> Any:
+    """The struct of an object, as the paged reader decodes it."""
+    return msgspec.json.decode(msgspec.json.encode(document), type=type_)
+
+
+def live_pod(plant: Plant) -> LivePod:
+    pod = plant.pod("ci")
+    pod["metadata"] |= {"uid": plant.name, "creationTimestamp": planted_symptoms.stamp(NOW)}
+    result: LivePod = decoded(LivePod, {**pod, "status": plant.with_state(NOW)})
+    return result
+
+
+def signing_request(node: str, *, created: datetime = NOW, approved: bool = True) -> SigningRequest:
+    request = planted_symptoms.request(node)
+    request["metadata"]["creationTimestamp"] = planted_symptoms.stamp(created)
+    if approved:
+        request["status"] = planted_symptoms.approval(created)
+    result: SigningRequest = decoded(SigningRequest, request)
+    return result
+
+
+def all_requests() -> list[SigningRequest]:
+    return [signing_request(node, approved=node != WAITING) for node in REQUESTS]
+
+
+def facts_for(
+    plant: Plant,
+    requests: list[SigningRequest] | None = None,
+    node_created: Mapping[str, datetime] = NODE_CREATED,
+) -> ScanFacts:
+    requests = all_requests() if requests is None else requests
+    events = [
+        decoded(Event, plant.event(index, "ci", plant.name, NOW))
+        for index in range(len(plant.events))
+    ]
+    nodes = [
+        read_node(planted_symptoms.node(name, runtime, NODE_HANDLERS.get(name)))
+        for name, runtime in NODE_RUNTIMES.items()
+    ]
+    return ScanFacts(
+        {node.name: node for node in nodes},
+        {RUNTIME_CLASS["metadata"]["name"]: read_runtime_class(RUNTIME_CLASS)},
+        first_certificates(requests, node_created, NOW),
+        {live_pod(plant).key: events},
+    )
+
+
+def judge(plant: Plant, facts: ScanFacts | None = None) -> list[Finding]:
+    facts = facts or facts_for(plant)
+    pod = live_pod(plant)
+    return [finding for symptom in SYMPTOMS for finding in symptom.judge(pod, facts)]
+
+
+def plant_named(name: str) -> Plant:
+    return next(plant for plant in (*PLANTS, *LOOK_ALIKES) if plant.name == name)
+
+
+@pytest.mark.parametrize("plant", JUDGED, ids=lambda plant: plant.name)
+def test_symptom_is_found_with_its_certainty_and_evidence(plant: Plant) -> None:
+    found = judge(plant)
+    assert [(each.symptom, each.certainty) for each in found] == [(plant.symptom, plant.certainty)]
+    assert found[0].evidence
+    assert found[0].sentence
+
+
+@pytest.mark.parametrize("plant", JUDGED_LOOK_ALIKES, ids=lambda plant: plant.name)
+def test_symptom_is_not_found_at_a_pod_that_differs_in_one_field(plant: Plant) -> None:
+    assert judge(plant) == []
+
+
+def test_every_symptom_is_planted_twice_and_has_two_look_alikes() -> None:
+    symptoms = {symptom.id for symptom in SYMPTOMS}
+    for plants in (JUDGED, JUDGED_LOOK_ALIKES):
+        names = [plant.symptom for plant in plants]
+        assert symptoms == set(names)
+        assert all(names.count(symptom) >= 2 for symptom in symptoms)
+
+
+@pytest.mark.parametrize(
+    ("name", "lowered"),
+    [
+        ("init-255", Certainty.POSSIBLE),
+        ("umount", Certainty.POSSIBLE),
+        ("relabel", Certainty.LIKELY),
+        ("create-error", Certainty.POSSIBLE),
+    ],
+)
+def test_finding_on_a_node_that_is_gone_is_less_certain(name: str, lowered: Certainty) -> None:
+    plant = plant_named(name)
+    facts = replace(facts_for(plant), nodes={})
+    (found,) = judge(plant, facts)
+    assert found.certainty is lowered
+    assert any("gone" in evidence.value for evidence in found.evidence)
+
+
+def test_exit_code_255_of_an_earlier_run_is_found_in_the_last_state() -> None:
+    plant = plant_named("init-255")
+    (ended,) = plant.status["initContainerStatuses"]
+    retried = {**ended, "state": {"running": {"startedAt": 5}}, "lastState": ended["state"]}
+    status = {**plant.status, "initContainerStatuses": [retried]}
+    (found,) = judge(replace(plant, status=status))
+    assert "lastState.terminated" in found.evidence[0].field
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"restartPolicy": "Always"},
+        {"command": ["/podsettle/linger", "--", "init"]},
+        {"command": ["sh", "-c", ": podsettle; script", "podsettle", "0.5", "0.01", "init"]},
+        {"name": "podsettle-linger"},
+    ],
+    ids=["native sidecar", "wrapped by the helper", "wrapped by a shell", "the helper"],
+)
+def test_exit_code_255_of_a_container_that_is_not_exposed_is_not_found(change: Json) -> None:
+    plant = plant_named("init-255")
+    (container,) = plant.spec["initContainers"]
+    container = {**container, **change}
+    (status,) = plant.status["initContainerStatuses"]
+    changed = replace(
+        plant,
+        spec={**plant.spec, "initContainers": [container]},
+        status={"initContainerStatuses": [{**status, "name": container["name"]}]},
+    )
+    assert judge(changed) == []
+
+
+def test_exit_code_255_by_a_signal_is_not_found() -> None:
+    plant = plant_named("init-255")
+    status = {"initContainerStatuses": [planted_symptoms.ended("prepare", 255, 0, 1, signal=9)]}
+    assert judge(replace(plant, status=status)) == []
+
+
+@pytest.mark.parametrize(
+    ("started", "finished"), [(0, -1), (-3_600, -3_600)], ids=["negative", "before the pod"]
+)
+def test_exit_code_255_with_impossible_times_is_not_found(started: int, finished: int) -> None:
+    ended = planted_symptoms.ended("prepare", 255, started, finished)
+    changed = replace(plant_named("init-255"), status={"initContainerStatuses": [ended]})
+    assert judge(changed) == []
+
+
+@pytest.mark.parametrize("created", [NOW, None])
+def test_exit_code_255_at_a_time_that_the_kubelet_does_not_know_is_not_found(
+    created: datetime | None,
+) -> None:
+    plant = plant_named("init-255")
+    pod = live_pod(plant)
+    unknown = datetime.fromtimestamp(0, UTC)
+    terminated = Terminated(exit_code=255, started_at=unknown, finished_at=unknown)
+    ended = ContainerStatus("prepare", ContainerState(terminated=terminated))
+    changed = msgspec.structs.replace(
+        pod,
+        metadata=msgspec.structs.replace(pod.metadata, creation_timestamp=created),
+        status=msgspec.structs.replace(pod.status, init_container_statuses=[ended]),
+    )
+    assert list(exit_255.judge(changed, facts_for(plant))) == []
+
+
+def test_gap_after_a_time_before_the_pod_is_not_found() -> None:
+    plant = plant_named("umount-unknown")
+    status = {
+        **plant.status,
+        "initContainerStatuses": [planted_symptoms.ended("init-proxy", 0, -3_601, -3_600)],
+    }
+    assert judge(replace(plant, status=status)) == []
+
+
+def test_start_before_the_pod_is_not_compared_with_the_certificate() -> None:
+    plant = plant_named("early")
+    status = {"containerStatuses": [planted_symptoms.running("main", -3_600)]}
+    assert judge(replace(plant, status=status)) == []
+
+
+def test_gap_before_a_container_with_an_image_that_is_there_is_only_possible_without_events() -> (
+    None
+):
+    # The kubelet may have begun with the container early, and waited for a ConfigMap.
+    plant = plant_named("umount-unknown")
+    image = "registry.example/app:1"
+    spec = {"initContainers": [planted_symptoms.init("init-proxy", image)]}
+    (found,) = judge(replace(plant, spec=spec))
+    assert found.certainty is Certainty.POSSIBLE
+
+
+def test_gap_between_two_init_containers_is_found() -> None:
+    plant = plant_named("umount-unknown")
+    spec = {"initContainers": [planted_symptoms.init("first"), planted_symptoms.init("second")]}
+    status = {
+        "initContainerStatuses": [
+            planted_symptoms.ended("first", 0, 0, 1),
+            planted_symptoms.running("second", 100),
+        ]
+    }
+    (found,) = judge(replace(plant, spec=spec, status=status))
+    assert found.sentence.startswith("second started 99 s after init container first had ended")
+
+
+@pytest.mark.parametrize("kind", ["restarted", "sidecar"])
+def test_gap_whose_length_is_not_known_is_not_found(kind: str) -> None:
+    plant = plant_named("umount-unknown")
+    if kind == "restarted":
+        status = {
+            **plant.status,
+            "containerStatuses": [planted_symptoms.running("main", 923, restarts=1)],
+        }
+        assert judge(replace(plant, status=status)) == []
+    else:
+        sidecar = {**planted_symptoms.init("init-proxy"), "restartPolicy": "Always"}
+        assert judge(replace(plant, spec={"initContainers": [sidecar]})) == []
+
+
+def test_gap_before_a_container_whose_neighbour_restarted_is_not_found() -> None:
+    # The neighbour may have started first: its first start is no longer in the status.
+    plant = plant_named("umount-unknown")
+    containers = [{"name": name, "image": "registry.example/app:1"} for name in ("main", "other")]
+    status = {
+        **plant.status,
+        "containerStatuses": [
+            planted_symptoms.running("main", 923),
+            planted_symptoms.running("other", 930, restarts=1),
+        ],
+    }
+    assert judge(replace(plant, spec={**plant.spec, "containers": containers}, status=status)) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "certainty"),
+    [
+        ('Container image "app" already present on machine', Certainty.LIKELY),
+        ('Container image "app" already present on machine and can be accessed', Certainty.LIKELY),
+        ('Successfully pulled image "app" in 1m2.5s', Certainty.LIKELY),
+        ('Successfully pulled image "app" in 850ms (1h2m3s including waiting)', None),
+        ('Successfully pulled image "app" in 7m41s (7m41s including waiting).', None),
+        ("a text that no kubelet writes", Certainty.POSSIBLE),
+        ('Successfully pulled image "app" in 99999999999999999999999h', Certainty.POSSIBLE),
+    ],
+)
+def test_event_about_the_pull_decides_how_certain_a_gap_is(
+    message: str, certainty: Certainty | None
+) -> None:
+    plant = plant_named("umount")
+    pulled = PlantedEvent("Pulled", message, "spec.containers{main}", 922, 922)
+    changed = replace(plant, events=(pulled,))
+    assert [each.certainty for each in judge(changed)] == ([certainty] if certainty else [])
+
+
+def test_event_about_the_pull_of_another_container_does_not_explain_a_gap() -> None:
+    plant = plant_named("umount")
+    pulled = PlantedEvent(*plant.events[0])
+    changed = replace(plant, events=(pulled._replace(path="spec.initContainers{init-proxy}"),))
+    assert [each.certainty for each in judge(changed)] == [Certainty.POSSIBLE]
+
+
+def test_events_are_looked_up_only_for_gaps_that_they_could_explain() -> None:
+    for name, needed in (("umount", True), ("umount-soon", False), ("umount-volatile", False)):
+        plant = plant_named(name)
+        assert slow_umount.needs_events(live_pod(plant), facts_for(plant)) is needed
+
+
+def test_reserved_name_without_a_persistent_volume_is_not_found() -> None:
+    plant = plant_named("relabel")
+    message = "Error: error reserving ctr name k8s_app for id 59ef: name is reserved"
+    event = (("Failed", message, "spec.containers{main}"),)
+    assert [each.certainty for each in judge(replace(plant, events=event))] == [Certainty.LIKELY]
+    assert judge(replace(plant, events=event, spec={})) == []
+
+
+def test_only_the_first_request_of_a_node_counts() -> None:
+    # A renewal half a year later: the kubelet serves with its old certificate meanwhile.
+    later = NOW + timedelta(days=180)
+    renewal = signing_request(NEW, created=later)
+    plant = plant_named("early")
+    assert judge(plant, facts_for(plant, [renewal])) == []
+    pod_after_renewal = replace(
+        plant, status={"containerStatuses": [planted_symptoms.running("main", 180 * 86_400 + 5)]}
+    )
+    assert judge(pod_after_renewal, facts_for(plant, [renewal])) == []
+    requests = [renewal, signing_request(NEW)]
+    assert [each.certainty for each in judge(plant, facts_for(plant, requests))] == ["certain"]
+    assert judge(plant, facts_for(plant, requests, {})) == []
+
+
+def test_certificate_is_the_one_that_was_approved_first() -> None:
+    # A kubelet makes another request if its first one is not approved in time.
+    later = NOW + timedelta(minutes=15)
+    pending = signing_request(NEW, approved=False)
+    second = signing_request(NEW, created=later)
+    approved_at = later + planted_symptoms.APPROVAL_DELAY
+    for requests in ([pending, second], [second, pending], [second, pending, second]):
+        found = first_certificates(requests, NODE_CREATED, NOW)[NEW]
+        assert found == FirstCertificate(f"csr-{NEW}", approved_at)
+    first = signing_request(NEW)
+    found = first_certificates([second, first], NODE_CREATED, NOW)[NEW]
+    assert found.approved_at == NOW + planted_symptoms.APPROVAL_DELAY
+
+
+@pytest.mark.parametrize(
+    ("age", "newest", "certainty"),
+    [
+        (timedelta(minutes=59), timedelta(), Certainty.CERTAIN),
+        (timedelta(hours=3), timedelta(hours=2, minutes=30), Certainty.POSSIBLE),
+        (timedelta(hours=3), timedelta(hours=2), None),
+        (timedelta(hours=3), timedelta(), None),
+    ],
+)
+@pytest.mark.parametrize("denied", [False, True], ids=["pending", "denied"])
+def test_request_without_approval_means_little_once_an_approved_one_may_be_deleted(
+    age: timedelta, newest: timedelta, certainty: Certainty | None, denied: bool
+) -> None:
+    requests = [
+        signing_request(NEW, created=NOW + each, approved=False) for each in {timedelta(), newest}
+    ]
+    if denied:
+        status = SigningRequestStatus([Condition(type="Denied", status="True")])
+        requests = [msgspec.structs.replace(each, status=status) for each in requests]
+    plant = plant_named("early")
+    found = first_certificates(requests, NODE_CREATED, NOW + age)
+    judged = judge(plant, replace(facts_for(plant), first_certificates=found))
+    assert [each.certainty for each in judged] == ([certainty] if certainty else [])
+
+
+def test_late_approval_is_only_possibly_the_first_on_a_node_older_than_an_hour() -> None:
+    approved = signing_request(NEW)
+    found = first_certificates([approved], NODE_CREATED, NOW + timedelta(hours=2))
+    plant = plant_named("early")
+    (judged,) = judge(plant, replace(facts_for(plant), first_certificates=found))
+    assert judged.certainty is Certainty.POSSIBLE
+    assert "an earlier request" in judged.sentence
+
+
+def test_request_of_an_earlier_node_of_the_same_name_is_ignored() -> None:
+    earlier = signing_request(NEW, created=NOW - timedelta(hours=1))
+    assert first_certificates([earlier], NODE_CREATED, NOW) == {}
+    pending = signing_request(NEW, approved=False)
+    assert first_certificates([earlier, pending], NODE_CREATED, NOW)[NEW].approved_at is None
+
+
+def test_approval_without_a_time_is_not_known() -> None:
+    request = signing_request(NEW)
+    assert request.approval is not None
+    approval = msgspec.structs.replace(request.approval, last_transition_time=None)
+    status = msgspec.structs.replace(request.status, conditions=[approval])
+    untimed = msgspec.structs.replace(request, status=status)
+    assert first_certificates([untimed], NODE_CREATED, NOW) == {}
+
+
+def test_start_one_second_before_the_approval_is_only_possible() -> None:
+    plant = plant_named("early")
+    status = {"containerStatuses": [planted_symptoms.running("main", 14)]}
+    (found,) = judge(replace(plant, status=status))
+    assert found.certainty is Certainty.POSSIBLE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metadata": planted_symptoms.owned_by("DaemonSet", "agent")},
+        {"spec": {"priorityClassName": "system-node-critical"}},
+        {"spec": {"initContainers": [planted_symptoms.init("podsettle-kubelet-gate")]}},
+    ],
+    ids=["DaemonSet", "critical", "gated"],
+)
+def test_pod_that_starts_before_the_certificate_on_purpose_is_not_found(changes: Json) -> None:
+    assert judge(replace(plant_named("early"), **changes)) == []
+
+
+def test_request_for_another_signer_or_by_another_user_is_ignored() -> None:
+    assert REQUESTS[NEW] == SERVING_SIGNER
+    request = signing_request(NEW)
+    by_person = msgspec.structs.replace(
+        request, spec=msgspec.structs.replace(request.spec, username=NEW)
+    )
+    assert first_certificates([by_person], NODE_CREATED, NOW) == {}
+
+
+def test_handler_in_an_event_must_be_that_of_the_class() -> None:
+    plant = plant_named("handler")
+    message = 'no runtime for "other" is configured'
+    assert judge(replace(plant, events=(("FailedCreatePodSandBox", message, ""),))) == []
+    message = "failed to find runtime handler overlay from runtime list map[runc:0xc0]"
+    crio = replace(plant, events=(("FailedCreatePodSandBox", message, ""),))
+    assert [each.certainty for each in judge(crio)] == [Certainty.CERTAIN]
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_event_about_a_handler_counts_no_longer_when_the_pod_has_started(phase: str) -> None:
+    assert judge(replace(plant_named("handler"), status={"phase": phase})) == []
+
+
+def test_event_about_a_handler_counts_no_longer_when_the_node_lists_it() -> None:
+    assert judge(replace(plant_named("handler"), node=LISTS_HANDLER)) == []
+
+
+def test_sentence_about_a_handler_in_an_event_is_in_the_past_tense() -> None:
+    (found,) = judge(plant_named("handler"))
+    assert "had no runtime handler overlay at the time of the event" in found.sentence
+
+
+@pytest.mark.parametrize("field", ["kind", "namespace", "name", "uid"])
+def test_event_that_names_another_object_in_one_field_says_nothing_about_a_pod(field: str) -> None:
+    plant = plant_named("handler")
+    event = plant.event(0, "ci", plant.name, NOW)
+    key = decoded(Event, event).involved_object.pod_key
+    assert key == live_pod(plant).key
+    event["involvedObject"][field] = "another"
+    assert decoded(Event, event).involved_object.pod_key != key
+
+
+def test_handler_in_an_event_is_likely_if_the_class_is_not_known() -> None:
+    plant = plant_named("handler")
+    facts = replace(facts_for(plant), runtime_classes={})
+    assert [each.certainty for each in judge(plant, facts)] == [Certainty.LIKELY]
+
+
+def test_node_that_lists_no_handlers_may_have_any() -> None:
+    assert judge(replace(plant_named("unlisted-handler"), node=CRIO)) == []
+
+
+def test_timeout_of_a_mount_is_possible() -> None:
+    plant = plant_named("fs-group")
+    for cause in ("timed out waiting for the condition", "context deadline exceeded"):
+        message = f"Unable to attach or mount volumes: unmounted volumes=[data]: {cause}"
+        changed = replace(plant, events=(("FailedMount", message, ""),))
+        assert [each.certainty for each in judge(changed)] == [Certainty.POSSIBLE]
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(119, 0), (120, 1)])
+def test_mount_is_slow_from_two_minutes_on(seconds: int, found: int) -> None:
+    plant = plant_named("slow-mount")
+    scheduled, ready = plant.status["conditions"]
+    changed = {"conditions": [scheduled, {**ready, "lastTransitionTime": seconds}]}
+    assert len(judge(replace(plant, status=changed))) == found
+
+
+def test_finding_advises_the_release_that_fixes_the_runtime_of_the_node() -> None:
+    (found,) = judge(plant_named("init-255"))
+    assert found.advice == f"Upgrade cri-o on node {CRIO} to 1.33.13 or later."

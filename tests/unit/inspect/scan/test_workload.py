@@ -1,0 +1,59 @@
+"""Tests of the workload that a pod belongs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from webhook.core.pod import OwnerReference
+from webhook.inspect.objects import LiveMetadata
+from webhook.inspect.scan.workload import workload_of
+
+
+def metadata(
+    kind: str = "", name: str = "", *, api_version: str = "apps/v1", **labels: str
+) -> LiveMetadata:
+    owner = OwnerReference(api_version=api_version, kind=kind, name=name, controller=True)
+    other = OwnerReference(kind="Node", name="n")
+    owners = [other, owner] if kind else None
+    labels = {key.replace("_", "-"): value for key, value in labels.items()}
+    return LiveMetadata(name="pod-1", namespace="ci", labels=labels, owner_references=owners)
+
+
+@pytest.mark.parametrize(
+    ("owned", "title", "command"),
+    [
+        (
+            metadata("ReplicaSet", "web-5d59", pod_template_hash="5d59"),
+            "Deployment/web",
+            "kubectl -n ci rollout restart deployment/web",
+        ),
+        (metadata("ReplicaSet", "web-5d59"), "ReplicaSet/web-5d59", ""),
+        (metadata("ReplicaSet", "web-5d59", pod_template_hash="7c9f"), "ReplicaSet/web-5d59", ""),
+        (
+            metadata("StatefulSet", "db"),
+            "StatefulSet/db",
+            "kubectl -n ci rollout restart statefulset/db",
+        ),
+        (
+            metadata("DaemonSet", "agent"),
+            "DaemonSet/agent",
+            "kubectl -n ci rollout restart daemonset/agent",
+        ),
+        (
+            metadata("StatefulSet", "db", api_version="apps.kruise.io/v1beta1"),
+            "StatefulSet/db",
+            "",
+        ),
+        (metadata("StatefulSet", "x;touch /tmp/x #"), "StatefulSet/x;touch /tmp/x #", ""),
+        (metadata("StatefulSet", "x\n"), "StatefulSet/x\n", ""),
+        (metadata("Job", "nightly"), "Job/nightly", ""),
+        (metadata("TaskRun", "build"), "TaskRun/build", ""),
+        (metadata(), "Pod/pod-1", ""),
+    ],
+)
+def test_workload_is_the_controller_and_has_a_command_if_kubectl_can_restart_it(
+    owned: LiveMetadata, title: str, command: str
+) -> None:
+    workload = workload_of(owned)
+    assert workload.title == title
+    assert workload.rollout_command == command

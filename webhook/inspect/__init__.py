@@ -1,0 +1,1 @@
+"""What the commands `scan`, `explain` and `doctor` find out about a live cluster."""

@@ -1,0 +1,90 @@
+"""Reads of the API server with the user's rights. Each object is read once for all checks."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError
+from webhook.cluster.rights import Right
+from webhook.core.constants import API_VERSION, GROUP
+from webhook.inspect.doctor.model import Advice, Result, State
+
+Json: TypeAlias = dict[str, Any]
+
+_ROOTS = {
+    "": "/api/v1",
+    "admissionregistration.k8s.io": "/apis/admissionregistration.k8s.io/v1",
+    "apiextensions.k8s.io": "/apis/apiextensions.k8s.io/v1",
+    "apps": "/apis/apps/v1",
+    "authorization.k8s.io": "/apis/authorization.k8s.io/v1",
+    "autoscaling": "/apis/autoscaling/v2",
+    "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
+    "discovery.k8s.io": "/apis/discovery.k8s.io/v1",
+    GROUP: f"/apis/{API_VERSION}",
+}
+
+
+class NotAllowedError(Exception):
+    """A request that the API server refused because the user lacks a right."""
+
+    def __init__(self, right: Right) -> None:
+        super().__init__(f"needs the right to {right}")
+        self.right = right
+
+
+def not_looked_at(error: NotAllowedError) -> Result:
+    """Return the result of a check that needs a right that the user lacks."""
+    advice = Advice("This command shows whether you have the right.", (error.right.command,))
+    return Result(State.NOT_LOOKED_AT, str(error), advice, str(error.right))
+
+
+def path_of(right: Right) -> str:
+    """Return the path of the API server that a right is about."""
+    parts = [_ROOTS[right.group]]
+    if right.namespace is not None:
+        parts += ["namespaces", quote(right.namespace, safe="")]
+    parts.append(right.resource)
+    if right.name is not None:
+        parts.append(quote(right.name, safe=""))
+    if right.subresource:
+        parts.append(right.subresource)
+    return "/".join(parts)
+
+
+class ClusterReader:
+    """A reader that keeps what it has read. Use a new one to read again."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+        self._read: dict[tuple[Right, str], Json | NotAllowedError | None] = {}
+
+    async def get(self, right: Right, query: str = "") -> Json | None:
+        """Return the object or the list that a right is about, or None if it does not exist.
+
+        Raises NotAllowedError, and ApiError and Unreachable for other failures.
+        """
+        key = (right, query)
+        if key not in self._read:
+            self._read[key] = await self._request(right, query)
+        found = self._read[key]
+        if isinstance(found, NotAllowedError):
+            raise found
+        return found
+
+    async def list(self, right: Right, query: str = "") -> list[Json]:
+        """Return the objects of a list. It is empty if the API server has no such resource."""
+        found = await self.get(right, query)
+        return [] if found is None else found.get("items") or []
+
+    async def _request(self, right: Right, query: str) -> Json | NotAllowedError | None:
+        path = path_of(right) + (f"?{query}" if query else "")
+        try:
+            return await self.server.request("GET", path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            if error.status == 403:
+                return NotAllowedError(right)
+            raise

@@ -1,0 +1,135 @@
+"""The rounds of checks of `podsettle doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import ApiError, Unreachable
+from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.doctor.checks import CHECKS
+from webhook.inspect.doctor.checks.check import DoctorCheck
+from webhook.inspect.doctor.installed import Installed, NewImageResolver
+from webhook.inspect.doctor.model import (
+    Advice,
+    CheckResult,
+    DoctorReport,
+    Result,
+    State,
+    unknown,
+)
+from webhook.inspect.doctor.reading import NotAllowedError, not_looked_at
+from webhook.inspect.installation import Absent, find_installation
+
+_PAUSE_SECONDS = 2.0
+
+
+async def diagnose(
+    server: ApiServer,
+    *,
+    namespace: str | None,
+    chosen_namespace: str | None,
+    new_image_resolver: NewImageResolver,
+    flags: ClusterFlags,
+) -> DoctorReport:
+    """Run every check once. Raises Unreachable if the API server does not answer.
+
+    `namespace` is the namespace of the installation, and `chosen_namespace` is that of the dry run.
+    The commands of the advice get `flags`.
+    """
+    report = await _diagnose(server, namespace, chosen_namespace, new_image_resolver)
+    return msgspec.structs.replace(
+        report, checks=tuple(_with_flags(line, flags) for line in report.checks)
+    )
+
+
+async def _diagnose(
+    server: ApiServer,
+    namespace: str | None,
+    chosen_namespace: str | None,
+    new_image_resolver: NewImageResolver,
+) -> DoctorReport:
+    try:
+        found = await find_installation(server, namespace)
+    except ApiError as error:
+        return _without_installation(server, unknown(f"the API server answered {error}"))
+    if isinstance(found, Absent):
+        return _without_installation(server, _absence(found))
+    installed = Installed(server, found, new_image_resolver, chosen_namespace)
+    lines: list[CheckResult] = []
+    for check in CHECKS:
+        results = await _run(check, installed)
+        installed.states[check.name] = [each.state for each in results]
+        lines += [_line(check.name, check.what, each) for each in results]
+    return DoctorReport(server.title, f"{found.namespace}/{found.name}", tuple(lines))
+
+
+async def repeat_until_healthy(
+    diagnose_once: Callable[[], Awaitable[DoctorReport]],
+    seconds: float,
+    pause_seconds: float = _PAUSE_SECONDS,
+) -> DoctorReport:
+    """Repeat all checks until none finds a fault, or until the time is over.
+
+    The API server may be restarting, so an answer that it does not give is no result either. Raises
+    Unreachable if the last round got none.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            report = await diagnose_once()
+        except Unreachable:
+            if time.monotonic() + pause_seconds > deadline:
+                raise
+        else:
+            is_settled = not report.faults and not report.is_unanswered
+            if is_settled or time.monotonic() + pause_seconds > deadline:
+                return report
+        await asyncio.sleep(pause_seconds)
+
+
+async def _run(check: DoctorCheck, installed: Installed) -> Sequence[Result]:
+    blocking = [name for name in check.blocked_by if installed.has_fault(name)]
+    if blocking:
+        return [unknown(f"it depends on {' and '.join(blocking)}, which has a fault")]
+    try:
+        return await check.run(installed)
+    except NotAllowedError as error:
+        return [not_looked_at(error)]
+    except ApiError as error:
+        return [unknown(f"the API server answered {error}")]
+    except Unreachable as error:
+        return [unknown(str(error))]
+
+
+def _with_flags(line: CheckResult, flags: ClusterFlags) -> CheckResult:
+    if line.advice is None:
+        return line
+    commands = tuple(map(flags.add_to, line.advice.commands))
+    return msgspec.structs.replace(
+        line, advice=msgspec.structs.replace(line.advice, commands=commands)
+    )
+
+
+def _without_installation(server: ApiServer, result: Result) -> DoctorReport:
+    what = "whether podsettle is installed"
+    return DoctorReport(server.title, "", (_line("installation", what, result),))
+
+
+def _absence(absent: Absent) -> Result:
+    if absent.rights:
+        rights = " and ".join(map(str, absent.rights))
+        sentence = "Name the namespace of the installation with -n, or ask for the right."
+        commands = tuple(right.command for right in absent.rights)
+        text = f"{absent.why}: needs the right to {rights}"
+        return Result(State.NOT_LOOKED_AT, text, Advice(sentence, commands), rights)
+    sentence = "Install podsettle, or name the namespace of the installation with -n."
+    return Result(State.FAULT, absent.why, Advice(sentence))
+
+
+def _line(check: str, what: str, result: Result) -> CheckResult:
+    return CheckResult(check, result.state, what, result.result, result.advice, result.right)

@@ -1,0 +1,186 @@
+"""What a pod alone tells of podsettle: its annotations, its containers and its fields.
+
+Any user may have written the annotations, so their text is bounded and never trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from webhook.core.admission.summary import Skipped, parse_skipped
+from webhook.core.constants import (
+    ANNOTATION_APPLIED,
+    ANNOTATION_SETTLED,
+    ANNOTATION_SKIP,
+    ANNOTATION_SKIPPED,
+    ANNOTATION_SUMMARY,
+    HELPER,
+    HELPER_PATH,
+    KUBELET_GATE,
+    SKIP_RELABEL_ANNOTATIONS,
+)
+from webhook.core.pod import Container, Pod, RestartRule
+from webhook.core.remedies import REMEDIES
+from webhook.core.remedies.retry_init_exit_255 import RESTART_RULES
+from webhook.core.remedies.shell_wrapper import is_wrapped
+
+_MAX_ANNOTATION_CHARACTERS = 4_096
+"""The maximum length of an annotation that is read. podsettle writes at most 2 KiB."""
+_MAX_PAIRS = 100
+"""The maximum number of remedies that are read from ANNOTATION_APPLIED."""
+_RESTART_RULES = msgspec.convert(RESTART_RULES, list[RestartRule])
+
+_OWN_CONTAINERS = {
+    HELPER: "podsettle added this container. It copies podsettle's helper into the pod, and ends.",
+    KUBELET_GATE: "podsettle added this container. It waits until the kubelet of the pod's node "
+    "can serve logs, or until its timeout, and ends.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """podsettle's annotations on a pod."""
+
+    summary: str
+    applied: tuple[tuple[str, str], ...]
+    """The policy and the name of each remedy that was applied."""
+    skipped: tuple[Skipped, ...]
+    opted_out: str
+    """The annotation `podsettle.dev/skip`, which the author of the pod writes."""
+    settled: str
+    unshown: tuple[str, ...]
+    """The applied remedies of which the pod shows no sign. Annotations can be copied or forged."""
+    unverifiable: tuple[str, ...]
+    """The applied remedies that this version of podsettle does not know."""
+
+    @property
+    def shown(self) -> frozenset[str]:
+        """The applied remedies of which the pod shows a sign."""
+        remedies = {remedy for _, remedy in self.applied}
+        return frozenset(remedies.difference(self.unshown, self.unverifiable))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether podsettle has written nothing on the pod."""
+        return not (self.applied or self.skipped or self.summary or self.settled)
+
+
+def record_of(pod: Pod) -> Record:
+    """Return podsettle's annotations on a pod."""
+    annotations = pod.annotations or {}
+
+    def text(key: str) -> str:
+        return annotations.get(key, "")[:_MAX_ANNOTATION_CHARACTERS]
+
+    pairs = [part.partition("/") for part in text(ANNOTATION_APPLIED).split(",") if "/" in part]
+    applied = tuple((policy, remedy) for policy, _, remedy in pairs[:_MAX_PAIRS])
+    remedies = dict.fromkeys(remedy for _, remedy in applied)
+    return Record(
+        summary=text(ANNOTATION_SUMMARY),
+        applied=applied,
+        skipped=parse_skipped(text(ANNOTATION_SKIPPED)),
+        opted_out=text(ANNOTATION_SKIP).strip(),
+        settled=text(ANNOTATION_SETTLED),
+        unshown=tuple(each for each in remedies if each in REMEDIES and not _shows(pod, each)),
+        unverifiable=tuple(each for each in remedies if each not in REMEDIES),
+    )
+
+
+def _shows(pod: Pod, remedy: str) -> bool:
+    """Return whether a pod has what a remedy leaves behind."""
+    inits = pod.spec.init_containers or ()
+    if remedy == "postInitSleep":
+        return any(map(_is_wrapped, _containers(pod)))
+    if remedy == "retryInitExit255":
+        return any(each.restart_policy_rules == _RESTART_RULES for each in inits)
+    if remedy == "kubeletGate":
+        return any(each.name == KUBELET_GATE for each in inits)
+    if remedy == "skipSELinuxRelabel":
+        return not set(SKIP_RELABEL_ANNOTATIONS).isdisjoint(pod.annotations or ())
+    spec = msgspec.structs.replace(pod.spec, containers=None, init_containers=None)
+    document = msgspec.json.decode(msgspec.json.encode(Pod(spec=spec, metadata=pod.metadata)))
+    return bool(remedy_fields(document, remedy))
+
+
+def record_notes(record: Record, pod: Pod) -> Iterator[str]:
+    """Yield a sentence for each contradiction between a pod and its annotations."""
+    if record.opted_out and record.opted_out != "false":
+        what = "every remedy" if record.opted_out == "true" else record.opted_out
+        yield f"The pod's annotation {ANNOTATION_SKIP} excludes {what}."
+    if record.settled and _counts(record.settled) != _counts_of(pod):
+        yield (
+            "The pod has other containers or volumes than podsettle has recorded. Another webhook "
+            "has changed the pod after podsettle, or podsettle's annotations were copied from "
+            "another pod."
+        )
+    for remedy in record.unshown:
+        yield (
+            f"The annotations name {remedy}, but the pod shows no sign of it. The annotations may "
+            "have been copied from another pod."
+        )
+
+
+def container_changes(container: Container, record: Record) -> list[str]:
+    """Return what podsettle changed in a container, in sentences."""
+    own = _OWN_CONTAINERS.get(container.name)
+    if own is not None:
+        return [own]
+    sentences = []
+    if _is_wrapped(container):
+        sentences.append(
+            "podsettle's wrapper runs the command, and keeps the container alive for a short time. "
+            "The command, its arguments and its exit code are the same."
+        )
+    remedies = {remedy for _, remedy in record.applied}
+    if "retryInitExit255" in remedies and container.restart_policy_rules == _RESTART_RULES:
+        sentences.append("The kubelet runs the container again if it ends with exit code 255.")
+    return sentences
+
+
+def remedy_fields(document: Mapping[str, Any], remedy: str) -> list[str]:
+    """Return the fields of a pod that a remedy may have set, as `PATH: VALUE`."""
+    found = []
+    known = REMEDIES.get(remedy)
+    for path in sorted(known.fields) if known else ():
+        value: Any = document
+        for step in path.strip("/").split("/"):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        if isinstance(value, str):
+            found.append(f"{path.strip('/').replace('/', '.')}: {value}")
+    if remedy == "skipSELinuxRelabel":
+        annotations = (document.get("metadata") or {}).get("annotations") or {}
+        found += [
+            f"annotation {key}: {annotations[key]}"
+            for key in SKIP_RELABEL_ANNOTATIONS
+            if key in annotations
+        ]
+    return found
+
+
+def _containers(pod: Pod) -> Iterator[Container]:
+    yield from pod.spec.init_containers or ()
+    yield from pod.spec.containers or ()
+
+
+def _is_wrapped(container: Container) -> bool:
+    command = container.command
+    return (
+        command is not None
+        and len(command) > 0
+        and (command[0] == HELPER_PATH or is_wrapped(command))
+    )
+
+
+def _counts(settled: str) -> list[str]:
+    """Return the numbers of ANNOTATION_SETTLED, without the number of labels, which may change."""
+    return settled.split("/")[:3]
+
+
+def _counts_of(pod: Pod) -> list[str]:
+    spec = pod.spec
+    lists = (spec.containers, spec.init_containers, spec.volumes)
+    return [str(len(each or ())) for each in lists]

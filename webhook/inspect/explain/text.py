@@ -1,0 +1,151 @@
+"""Explanations as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from webhook.core.preview.model import PodPreview, PreviewOutcome
+from webhook.core.printable import printable
+from webhook.inspect.explain.model import (
+    Called,
+    ContainerExplanation,
+    EventNote,
+    LeftOut,
+    NodeNeed,
+    PodExplanation,
+    ReasonExplanation,
+    Unknown,
+    WorkloadExplanation,
+)
+
+_MAX_LISTED = 50
+"""The maximum number of lines in a section, because people read them in a terminal."""
+
+
+def as_text(explanation: PodExplanation | WorkloadExplanation | ReasonExplanation) -> str:
+    """Return an explanation as lines, each with a line break.
+
+    The lines contain no control characters, because a terminal would execute them.
+    """
+    if isinstance(explanation, PodExplanation):
+        lines = _pod_lines(explanation)
+    elif isinstance(explanation, WorkloadExplanation):
+        lines = _workload_lines(explanation)
+    else:
+        lines = _reason_lines(explanation)
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _pod_lines(pod: PodExplanation) -> Iterator[str]:
+    yield f"Pod {pod.name} in namespace {pod.namespace}: {pod.verdict}"
+    yield from _section("The pod says", pod.summary.splitlines())
+    yield from _section("Applied", _applied_lines(pod))
+    yield from _section("Left out", map(_left_out_line, pod.left_out))
+    yield from _section("Containers", map(_container_line, pod.containers))
+    yield from _section("Events", map(_event_line, pod.events))
+    yield from _section("Notes", pod.notes)
+    yield from _section("Today", _today_lines(pod.today, pod.called))
+    needs = map(_need_line, pod.nodes)
+    yield from _section("Nodes", [*needs, *([pod.node] if pod.node else [])])
+    yield from _section("Not known", map(_unknown_line, pod.unknown))
+    yield from _section("What you can do", pod.advice)
+
+
+def _workload_lines(workload: WorkloadExplanation) -> Iterator[str]:
+    title = f"{workload.kind} {workload.name} in namespace {workload.namespace}"
+    yield f"{title}: {workload.verdict}"
+    yield from _section("Notes", workload.notes)
+    yield from _section("The next pod", _today_lines(workload.today, workload.called))
+    yield from _section(
+        "Its pods",
+        (f"{each.count} (such as {each.examples[0]}): {each.state}" for each in workload.pods),
+    )
+    yield from _section("Events", map(_event_line, workload.events))
+    yield from _section("Nodes", map(_need_line, workload.nodes))
+    yield from _section("Not known", map(_unknown_line, workload.unknown))
+    yield from _section("What you can do", workload.advice)
+
+
+def _reason_lines(reason: ReasonExplanation) -> Iterator[str]:
+    yield f"{reason.reason}: {reason.meaning}"
+    if reason.remedies:
+        yield f"Remedies that give it: {', '.join(reason.remedies)}."
+    yield f"Does kubectl warn? {'Yes' if reason.warns else 'No'}."
+    yield f"What you can do: {reason.advice}"
+    if reason.explanation:
+        yield f"More: {reason.explanation}"
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield a title with its lines. Yield nothing without lines."""
+    listed = list(lines)
+    if not listed:
+        return
+    yield ""
+    yield f"{title}:"
+    for line in listed[:_MAX_LISTED]:
+        yield f"  {line}"
+    if len(listed) > _MAX_LISTED:
+        yield f"  {len(listed) - _MAX_LISTED} more; see -o json"
+
+
+def _applied_lines(pod: PodExplanation) -> Iterator[str]:
+    for each in pod.applied:
+        purpose = f": {each.purpose}" if each.purpose else ""
+        yield f"{each.remedy}, by policy {each.policy}{purpose}"
+        if each.fields:
+            yield f"  sets {', '.join(each.fields)}"
+        if each.today:
+            yield f"  would not be applied today: {each.today}"
+
+
+def _left_out_line(left_out: LeftOut) -> str:
+    subject = " ".join(filter(None, (left_out.remedy, left_out.container)))
+    return f"{subject}: {left_out.reason}: {left_out.sentence}"
+
+
+def _container_line(container: ContainerExplanation) -> str:
+    kind = "init container" if container.init else "container"
+    parts = list(container.changes)
+    if container.left_out:
+        reasons = dict.fromkeys(f"{each.reason} ({each.remedy})" for each in container.left_out)
+        parts.append(f"Left as it was: {', '.join(reasons)}.")
+    return f"{container.name} ({kind}): {' '.join(parts) or 'podsettle did not change it.'}"
+
+
+def _event_line(event: EventNote) -> str:
+    return f"{event.about}: {event.reason}: {event.message}"
+
+
+def _today_lines(today: PodPreview | None, called: Called | None) -> Iterator[str]:
+    """Yield the decision of today, one line for each outcome."""
+    if today is None:
+        return
+    if called == "False":
+        yield "If the API server called podsettle, podsettle would decide:"
+    if today.summary:
+        yield today.summary
+    yield from map(outcome_line, today.outcomes)
+    if not today.policies:
+        for match in today.policy_matches:
+            # Without a decision, a policy that covers the pod is among them.
+            if match.why:
+                yield f"policy {match.policy} does not cover the pod: {match.why}"
+    yield from today.notes
+
+
+def outcome_line(outcome: PreviewOutcome) -> str:
+    """Return `REASON REMEDY CONTAINER: SENTENCE (by POLICY)`, as `podsettle preview` prints it."""
+    subject = " ".join(filter(None, (str(outcome.reason), outcome.remedy, outcome.container)))
+    by = f" (by {outcome.policy})" if outcome.policy else ""
+    return f"{subject}: {outcome.message}{by}"
+
+
+def _need_line(need: NodeNeed) -> str:
+    answer = {"True": "still needed", "False": "no longer needed", "Unknown": "not known"}
+    return f"{need.remedy}, by policy {need.policy}: {answer[need.still_needed]}. {need.sentence}"
+
+
+def _unknown_line(unknown: Unknown) -> str:
+    command = f" To check: {unknown.command}" if unknown.command else ""
+    return f"{unknown.what}: {unknown.why}.{command}"

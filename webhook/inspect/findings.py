@@ -1,0 +1,145 @@
+"""Findings about a cluster, with their evidence and certainty, and what was looked at.
+
+The absence of findings means something only if everything was looked at. `verdict` is the one
+function that says "none".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+MAX_EVIDENCE = 5
+"""The maximum number of pieces of evidence in a finding, because people read them."""
+
+
+class Certainty(StrEnum):
+    """How certain a finding is. The first member is the most certain one."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+    @property
+    def lowered(self) -> Certainty:
+        """The next lower certainty. The lowest one is its own."""
+        return Certainty.LIKELY if self is Certainty.CERTAIN else Certainty.POSSIBLE
+
+
+class Looked(StrEnum):
+    """Whether the objects of an area were read."""
+
+    LOOKED_AT = "looked_at"
+    """All objects were read."""
+    PARTLY = "partly"
+    """Some objects were not read, or the cluster keeps them for a limited time only."""
+    NOT_LOOKED_AT = "not_looked_at"
+    """The objects could not be read."""
+
+    @property
+    def phrase(self) -> str:
+        """The state for people, such as `not looked at`."""
+        return "partly looked at" if self is Looked.PARTLY else self.value.replace("_", " ")
+
+
+class Area(msgspec.Struct, frozen=True, rename="camel"):
+    """One kind of objects, and whether it was looked at."""
+
+    name: str
+    """The plural name of the resource, such as `pods`."""
+    looked: Looked
+    why: str = ""
+    """Why not everything was looked at. Empty if everything was."""
+    right: str = ""
+    """The missing right, such as `list pods in all namespaces`. Empty if none is missing."""
+
+    @property
+    def limit(self) -> str:
+        """A clause that says what was not looked at and why."""
+        details = [f"needs the right to {self.right}"] if self.right else []
+        details += [self.why] if self.why else []
+        return f"{self.name} ({'; '.join(details)})" if details else self.name
+
+
+class Evidence(msgspec.Struct, frozen=True, rename="camel"):
+    """The value of a field that supports a finding."""
+
+    object: str
+    """The object with the field, such as `pod ci/build-1`."""
+    field: str
+    value: str
+    time: datetime | None = None
+    """When the value came about, by the clock of the cluster."""
+
+
+class Finding(msgspec.Struct, frozen=True, rename="camel"):
+    """One symptom at one workload."""
+
+    symptom: str
+    """The identifier of the symptom."""
+    defect: str | None
+    """The identifier of the defect in the catalogue. None for a fault of configuration."""
+    namespace: str
+    workload: str
+    """The kind and name of the workload, such as `Deployment/web`."""
+    count: int
+    """The number of times that the symptom was found."""
+    certainty: Certainty
+    sentence: str
+    evidence: tuple[Evidence, ...]
+    first_seen: datetime | None
+    last_seen: datetime | None
+    advice: str
+    """What to do about the finding."""
+
+
+class Answer(StrEnum):
+    """The answer to the question whether a cluster has a symptom."""
+
+    FOUND = "found"
+    NONE = "none"
+    UNKNOWN = "unknown"
+    NOT_LOOKED_AT = "not_looked_at"
+
+
+class Verdict(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer to the question whether a cluster has a symptom, in words."""
+
+    answer: Answer
+    text: str
+
+
+def verdict(count: int, areas: Iterable[Area]) -> Verdict:
+    """Return the answer for a symptom that was found `count` times.
+
+    `areas` are all areas that the symptom could have been found in. If the symptom was not found,
+    the answer is "none" only if every one of them was looked at.
+    """
+    areas = tuple(areas)
+    unread = [area for area in areas if area.looked is Looked.NOT_LOOKED_AT]
+    limited = [area for area in areas if area.looked is Looked.PARTLY]
+    if count:
+        text = f"found {count}"
+        if unread:
+            text += f"; not looked at: {_limits(unread)}"
+        if limited:
+            text += f"; perhaps more: {_limits(limited)}"
+        return Verdict(Answer.FOUND, text)
+    if unread:
+        return Verdict(Answer.NOT_LOOKED_AT, f"not looked at: {_limits(unread)}")
+    if areas and all(area.looked is Looked.LOOKED_AT for area in areas):
+        names = ", ".join(area.name for area in areas)
+        return Verdict(Answer.NONE, f"none in what was looked at: {names}")
+    why = (
+        f"nothing was found, but objects may be missing: {_limits(limited)}"
+        if limited
+        else "nothing was looked at"
+    )
+    return Verdict(Answer.UNKNOWN, f"unknown: {why}")
+
+
+def _limits(areas: Iterable[Area]) -> str:
+    return ", ".join(area.limit for area in areas)

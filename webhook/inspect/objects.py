@@ -1,0 +1,256 @@
+"""The fields of live objects that the commands for a cluster read, as wire structs.
+
+Each object of a list is decoded alone, and all other fields are skipped. The spec of a pod is that
+of `webhook.core.pod`, so that a decision on a live pod needs no second decoding.
+
+Tenants write events, and the owners of pods. The API server limits neither their texts nor their
+times, so these structs do: they cut long texts, and a time that cannot be one is None.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from webhook.core.pod import ObjectMeta, OwnerReference, Pod, PodSpec, WireStruct
+
+MAX_NAME_CHARACTERS = 253
+"""The maximum length of a text that is no message. The API server allows no longer names."""
+MAX_MESSAGE_CHARACTERS = 1_024
+"""The maximum length of a message. The texts that symptoms read stand at its beginning."""
+_FIRST_TIME, _LAST_TIME = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+"""The times that can be meant. Arithmetic with others can leave the range of `datetime`."""
+
+
+class _Bounded(WireStruct):
+    """A struct whose texts and times are bounded."""
+
+    def __post_init__(self) -> None:
+        """Cut long texts, and discard impossible times."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, str):
+                limit = MAX_MESSAGE_CHARACTERS if name == "message" else MAX_NAME_CHARACTERS
+                if len(value) > limit:
+                    force_setattr(self, name, _cut(value, limit))
+            elif isinstance(value, datetime):
+                force_setattr(self, name, _possible(value))
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return the beginning of a text. Its last character shows that it is no name."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _possible(time: datetime | None) -> datetime | None:
+    """Return a time, or None if it cannot be meant. A time without a zone counts as UTC."""
+    if time is None:
+        return None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return time if _FIRST_TIME <= time <= _LAST_TIME else None
+
+
+class LiveMetadata(ObjectMeta):
+    """`metadata` of an object that the API server has stored."""
+
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Cut the long texts of owners, and discard an impossible time."""
+        force_setattr(self, "creation_timestamp", _possible(self.creation_timestamp))
+        if self.owner_references:
+            force_setattr(self, "owner_references", list(map(_bounded, self.owner_references)))
+
+
+def _bounded(owner: OwnerReference) -> OwnerReference:
+    """Return an owner with texts of bounded length."""
+    return OwnerReference(
+        api_version=_cut(owner.api_version, MAX_NAME_CHARACTERS),
+        kind=_cut(owner.kind, MAX_NAME_CHARACTERS),
+        name=_cut(owner.name, MAX_NAME_CHARACTERS),
+        uid=_cut(owner.uid, MAX_NAME_CHARACTERS),
+        controller=owner.controller,
+    )
+
+
+class Waiting(_Bounded):
+    """`waiting` of a container's state."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Running(_Bounded):
+    """`running` of a container's state."""
+
+    started_at: datetime | None = None
+
+
+class Terminated(_Bounded):
+    """`terminated` of a container's state."""
+
+    exit_code: int = 0
+    signal: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(WireStruct):
+    """The state of a container. At most one field is set."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the container started, if it runs or has ended."""
+        if self.running is not None:
+            return self.running.started_at
+        return self.terminated.started_at if self.terminated is not None else None
+
+
+class ContainerStatus(WireStruct):
+    """One entry of `initContainerStatuses` or `containerStatuses`."""
+
+    name: str = ""
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+    restart_count: int = 0
+
+
+class Condition(_Bounded):
+    """One entry of `status.conditions`."""
+
+    type: str = ""
+    status: str = ""
+    last_transition_time: datetime | None = None
+    last_update_time: datetime | None = None
+
+
+class PodStatus(WireStruct):
+    """`status` of a pod."""
+
+    conditions: list[Condition] | None = None
+    phase: str = ""
+    init_container_statuses: list[ContainerStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+
+    def condition(self, type_: str) -> Condition | None:
+        """Return the condition of a type, or None."""
+        return next((each for each in self.conditions or () if each.type == type_), None)
+
+
+class PodKey(NamedTuple):
+    """The identity of a pod. The uid alone is none, because an event can name any uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class LivePod(WireStruct):
+    """A pod that the API server has stored."""
+
+    metadata: LiveMetadata
+    spec: PodSpec
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    @property
+    def title(self) -> str:
+        """The pod for messages, such as `pod ci/build-1`."""
+        return f"pod {self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def key(self) -> PodKey:
+        """The identity of the pod."""
+        return PodKey(self.metadata.namespace, self.metadata.name, self.metadata.uid)
+
+    def before_scheduling(self) -> Pod:
+        """Return the pod for a decision, without its node: a new pod may land on another one."""
+        return Pod(spec=msgspec.structs.replace(self.spec, node_name=None), metadata=self.metadata)
+
+
+class ObjectReference(_Bounded):
+    """`involvedObject` of an event."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    field_path: str = ""
+
+    @property
+    def pod_key(self) -> PodKey | None:
+        """The identity of the pod, or None for another object."""
+        return PodKey(self.namespace, self.name, self.uid) if self.kind == "Pod" else None
+
+
+class EventSeries(_Bounded):
+    """`series` of an event that happened several times."""
+
+    last_observed_time: datetime | None = None
+
+
+class EventMetadata(_Bounded):
+    """`metadata` of an event, without the labels and annotations, which may be large."""
+
+    namespace: str = ""
+    creation_timestamp: datetime | None = None
+
+
+class Event(_Bounded):
+    """An event of core/v1."""
+
+    metadata: EventMetadata
+    involved_object: ObjectReference
+    reason: str = ""
+    message: str = ""
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    series: EventSeries | None = None
+
+    @property
+    def first_time(self) -> datetime | None:
+        """When the event first happened."""
+        return self.first_timestamp or self.event_time or self.metadata.creation_timestamp
+
+    @property
+    def time(self) -> datetime | None:
+        """When the event last happened."""
+        observed = self.series.last_observed_time if self.series is not None else None
+        return observed or self.last_timestamp or self.first_time
+
+
+class SigningRequestSpec(WireStruct):
+    """`spec` of a CertificateSigningRequest."""
+
+    signer_name: str = ""
+    username: str = ""
+
+
+class SigningRequestStatus(WireStruct):
+    """`status` of a CertificateSigningRequest."""
+
+    conditions: list[Condition] | None = None
+
+
+class SigningRequest(WireStruct):
+    """A CertificateSigningRequest."""
+
+    metadata: LiveMetadata
+    spec: SigningRequestSpec
+    status: SigningRequestStatus = msgspec.field(default_factory=SigningRequestStatus)
+
+    @property
+    def approval(self) -> Condition | None:
+        """The condition that says that the request was approved, or None while it is not."""
+        conditions = self.status.conditions or ()
+        return next((each for each in conditions if each.type == "Approved"), None)

@@ -1,0 +1,1 @@
+"""`podsettle scan`: which nodes have a defect, and which pods suffer from one."""

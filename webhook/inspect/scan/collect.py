@@ -1,0 +1,204 @@
+"""The scan: one pass over the objects of a cluster, and the report about them.
+
+Pods are decoded, judged and dropped one at a time. What is kept grows with nodes and workloads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.decide import OperatorSettings
+from webhook.core.policy.model import SettlePolicy
+from webhook.inspect.cluster_flags import ClusterFlags
+from webhook.inspect.findings import Area, Looked
+from webhook.inspect.objects import Event, LivePod, PodKey
+from webhook.inspect.paged import Areas
+from webhook.inspect.scan import resources
+from webhook.inspect.scan.certificates import SIGNER, first_certificates
+from webhook.inspect.scan.model import ScanReport
+from webhook.inspect.scan.nodes import defect_nodes, node_groups, policy_needs
+from webhook.inspect.scan.resources import ObjectReader
+from webhook.inspect.scan.summary import bin_length, symptom_reports
+from webhook.inspect.scan.symptoms import SYMPTOMS, slow_umount
+from webhook.inspect.scan.symptoms.base import ScanFacts, matches
+from webhook.inspect.scan.tally import Tally
+from webhook.inspect.scan.unsettled import UnsettledPods
+from webhook.inspect.webhook_calls import WebhookCalls
+
+_MAX_EVENTS_BYTES = 40 * 1024 * 1024
+"""The maximum memory for events. An event usually takes 2 KB."""
+_EVENT_BYTES = 1_200
+"""The memory of an event without its message: the structs, and their short texts."""
+_CLOCK_SKEW = timedelta(days=1)
+"""The time by which the clock that an event has can be ahead."""
+_MAX_EVENT_LOOKUPS = 200
+"""The maximum number of pods whose events are looked up, because each takes a request."""
+_MAX_POD_EVENTS = 500
+"""The maximum number of events of one of these pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedCluster:
+    """What a scan knows of a cluster before it reads pods."""
+
+    title: str
+    view: Snapshot
+    areas: tuple[Area, ...]
+    """Whether the objects of the view were looked at."""
+    policies: tuple[SettlePolicy, ...] = ()
+    created: Mapping[str, datetime] = field(default_factory=dict)
+    """When each policy was created, by its name."""
+    settings: OperatorSettings = field(default_factory=OperatorSettings)
+    assumes_image: bool = False
+    """Whether the image of the helper in `settings` is an assumption."""
+    notes: tuple[str, ...] = ()
+    calls: WebhookCalls | None = None
+    """For which pods the API server calls podsettle. None if there is no API server."""
+    flags: ClusterFlags = field(default_factory=ClusterFlags)
+    """The flags with which printed commands use this cluster."""
+
+
+async def scan(
+    reader: ObjectReader,
+    cluster: ScannedCluster,
+    namespace: str | None = None,
+    max_events_bytes: int = _MAX_EVENTS_BYTES,
+) -> ScanReport:
+    """Look for every symptom, and return the report. `namespace` None means all namespaces."""
+    areas = Areas()
+    for area in cluster.areas:
+        areas.record(area)
+    node_created: dict[str, datetime] = {}
+    async for node in reader.objects(resources.NODE_METADATA):
+        if node.metadata.creation_timestamp is not None:
+            node_created[node.metadata.name] = node.metadata.creation_timestamp
+    # A request of another signer may have large annotations, and there may be many.
+    requests = [
+        request
+        async for request in reader.objects(resources.SIGNING_REQUESTS)
+        if request.spec.signer_name == SIGNER
+    ]
+    facts = ScanFacts(
+        nodes={node.name: node for node in cluster.view.nodes.all},
+        runtime_classes=cluster.view.runtime_classes,
+        first_certificates=first_certificates(requests, node_created, reader.now),
+        events=await _read_events(reader, namespace, max_events_bytes),
+    )
+    del requests
+    tally = Tally()
+    pods = await _judge_pods(reader, cluster, areas, facts, tally, namespace)
+    for area in reader.areas.all:
+        areas.record(area)
+    seconds = bin_length(tally)
+    return ScanReport(
+        cluster=cluster.title,
+        namespace=namespace,
+        scanned_at=datetime.now(UTC).replace(microsecond=0),
+        server_version=str(cluster.view.server_version or ""),
+        pods=pods,
+        areas=areas.all,
+        nodes=node_groups(cluster.view.nodes.all),
+        defects=defect_nodes(cluster.view.nodes.all, cluster.policies),
+        needs=policy_needs(cluster.policies, cluster.view),
+        symptoms=symptom_reports(tally, areas, seconds),
+        bin_seconds=seconds,
+        notes=cluster.notes,
+    )
+
+
+async def _read_events(
+    reader: ObjectReader, namespace: str | None, max_bytes: int
+) -> dict[PodKey, tuple[Event, ...]]:
+    """Return the events that symptoms read, by pod. Of equal ones keep the first."""
+    signs = [sign for symptom in SYMPTOMS for sign in symptom.signs]
+    events: dict[PodKey, tuple[Event, ...]] = {}
+    size = 0
+    for reason in sorted({sign.reason for sign in signs}):
+        selector = f"reason={reason}"
+        async for event in _events(reader, namespace, selector):
+            matching = [sign for sign in signs if matches(sign, event)]
+            key = event.involved_object.pod_key
+            if not matching or event.reason != reason or key is None:
+                continue
+            kept = events.get(key, ())
+            if any(all(matches(sign, each) for sign in matching) for each in kept):
+                continue
+            size += _size(event)
+            if size > max_bytes:
+                why = f"those with texts of symptoms take more than {max_bytes:,} bytes"
+                reader.areas.record(Area(resources.EVENTS.name, Looked.PARTLY, why))
+                return events
+            events[key] = (*kept, event)
+    return events
+
+
+async def _events(
+    reader: ObjectReader, namespace: str | None, selector: str
+) -> AsyncIterator[Event]:
+    """Yield the events of a list, without those of the future: a tenant writes their times."""
+    latest = reader.now + _CLOCK_SKEW
+    async for event in reader.objects(resources.EVENTS, namespace, selector):
+        if event.time is None or event.time <= latest:
+            yield event
+
+
+def _size(event: Event) -> int:
+    """Return about how much memory an event takes. A single emoji multiplies that of its text."""
+    named = event.involved_object
+    texts = (event.message, event.reason, named.uid, named.field_path, named.name)
+    return _EVENT_BYTES + sum(map(sys.getsizeof, texts))
+
+
+async def _judge_pods(
+    reader: ObjectReader,
+    cluster: ScannedCluster,
+    areas: Areas,
+    facts: ScanFacts,
+    tally: Tally,
+    namespace: str | None,
+) -> int:
+    """Judge every pod, add the findings to the tally, and return the number of pods."""
+    unread = {area.name for area in areas.all if area.looked is not Looked.LOOKED_AT}
+    unsettled_pods = UnsettledPods(
+        cluster.view,
+        cluster.view.policies,
+        cluster.settings,
+        cluster.created,
+        cluster.calls,
+        doubtful=bool(unread & {"nodes", "runtimeclasses"}),
+        assumes_image=cluster.assumes_image,
+        flags=cluster.flags,
+    )
+    count = lookups = 0
+    async for pod in reader.objects(resources.PODS, namespace):
+        count += 1
+        known = facts
+        if lookups < _MAX_EVENT_LOOKUPS and slow_umount.needs_events(pod, facts):
+            # The pod is not kept for later, because it may take 1.5 MiB.
+            lookups += 1
+            known = await _with_events(reader, facts, pod)
+        for symptom in SYMPTOMS:
+            for finding in symptom.judge(pod, known if symptom is slow_umount.SYMPTOM else facts):
+                tally.add(finding)
+        for finding in unsettled_pods.judge(pod):
+            tally.add(finding)
+    if unsettled_pods.area is not None:
+        areas.record(unsettled_pods.area)
+    return count
+
+
+async def _with_events(reader: ObjectReader, facts: ScanFacts, pod: LivePod) -> ScanFacts:
+    """Return facts with the events about the containers of one pod."""
+    selector = f"involvedObject.uid={pod.metadata.uid}"
+    events: list[Event] = []
+    async for event in _events(reader, pod.metadata.namespace, selector):
+        if event.involved_object.pod_key == pod.key and event.involved_object.field_path:
+            events.append(event)
+        if len(events) >= _MAX_POD_EVENTS:
+            break
+    return dataclasses.replace(facts, events={pod.key: events})

@@ -1,0 +1,120 @@
+"""Exit code 255 of containers that ended quickly on a node with cri-o#9840.
+
+Only a container that ends within milliseconds is affected. The kubelet stores whole seconds, so a
+lifetime of up to two seconds counts. A program may end with 255 of its own accord, so the finding
+is never certain: CRI-O's log on the node has the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from webhook.core.constants import HELPER_PATH, OWN_CONTAINERS
+from webhook.core.pod import Container, is_sidecar
+from webhook.core.remedies.shell_wrapper import is_wrapped
+from webhook.inspect.findings import Certainty, Evidence, Finding
+from webhook.inspect.objects import ContainerStatus, LivePod, Terminated
+from webhook.inspect.scan.symptoms.base import (
+    NodeEvidence,
+    ScanFacts,
+    Symptom,
+    defect_named,
+    is_plausible,
+    make_finding,
+    node_evidence,
+)
+
+ID = "exit-255"
+_DEFECT = defect_named("cri-o-9840")
+_LOST_EXIT_CODE = 255
+_MAX_LIFETIME = timedelta(seconds=2)
+
+
+def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
+    """Yield a finding for each container whose exit code the runtime may have lost."""
+    status, spec = pod.status, pod.spec
+    inits = tuple(_ended(pod, status.init_container_statuses, spec.init_containers))
+    # A container of a pod that restarts always is not expected to end, and its exit code decides
+    # nothing.
+    runs_to_completion = spec.restart_policy in ("Never", "OnFailure")
+    regular = tuple(
+        _ended(pod, status.container_statuses, spec.containers) if runs_to_completion else ()
+    )
+    if not inits and not regular:
+        return
+    node = node_evidence(pod, facts, _DEFECT)
+    if node is None:
+        return
+    for path, name, terminated in inits:
+        yield _finding(
+            pod, f"status.initContainerStatuses{path}", f"init container {name}", terminated, node
+        )
+    for path, name, terminated in regular:
+        yield _finding(
+            pod, f"status.containerStatuses{path}", f"container {name}", terminated, node
+        )
+
+
+def _ended(
+    pod: LivePod, statuses: list[ContainerStatus] | None, containers: list[Container] | None
+) -> Iterator[tuple[str, str, Terminated]]:
+    """Yield the path, the name and the state of each container that ended quickly with 255."""
+    by_name: dict[str, Container] | None = None
+    for index, status in enumerate(statuses or ()):
+        for field, state in (("state", status.state), ("lastState", status.last_state)):
+            terminated = state.terminated if state is not None else None
+            if terminated is None or not _lost(pod, terminated):
+                continue
+            if by_name is None:
+                by_name = {container.name: container for container in containers or ()}
+            container = by_name.get(status.name)
+            if container is not None and _is_exposed(container):
+                yield f"[{index}].{field}.terminated", status.name, terminated
+                break
+
+
+def _lost(pod: LivePod, terminated: Terminated) -> bool:
+    started, finished = terminated.started_at, terminated.finished_at
+    return (
+        terminated.exit_code == _LOST_EXIT_CODE
+        and not terminated.signal
+        and started is not None
+        and finished is not None
+        and timedelta() <= finished - started <= _MAX_LIFETIME
+        and is_plausible(pod, started)
+    )
+
+
+def _is_exposed(container: Container) -> bool:
+    """Return whether a container can end within milliseconds, and its exit code matters."""
+    command = container.command or []
+    is_kept_alive = command[:1] == [HELPER_PATH] or is_wrapped(command)
+    return not (is_sidecar(container) or is_kept_alive or container.name in OWN_CONTAINERS)
+
+
+def _finding(
+    pod: LivePod, path: str, container: str, terminated: Terminated, node: NodeEvidence
+) -> Finding:
+    started, finished = terminated.started_at, terminated.finished_at
+    lifetime = round((finished - started).total_seconds()) if started and finished else 0
+    evidence = (
+        Evidence(pod.title, f"{path}.exitCode", str(terminated.exit_code), finished),
+        Evidence(pod.title, f"{path}.startedAt", f"{lifetime} s before finishedAt", started),
+    )
+    sentence = (
+        f"{container} ended with exit code 255 within {max(lifetime, 1)} s of its start on node "
+        f"{pod.spec.node_name}"
+    )
+    return make_finding(
+        ID, pod, Certainty.LIKELY, sentence, evidence, finished, defect=_DEFECT, node=node
+    )
+
+
+SYMPTOM = Symptom(
+    id=ID,
+    title=_DEFECT.title,
+    defect=_DEFECT,
+    areas=("pods", "nodes"),
+    judge=judge,
+)

@@ -1,0 +1,103 @@
+"""Pods whose node has no handler for their RuntimeClass. This is a fault of configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from webhook.core.defects.defect import Sign
+from webhook.inspect.findings import Certainty, Evidence, Finding
+from webhook.inspect.objects import LivePod
+from webhook.inspect.scan.symptoms.base import (
+    ScanFacts,
+    Symptom,
+    event_evidence,
+    first_event,
+    make_finding,
+)
+
+ID = "missing-handler"
+_REASON = "FailedCreatePodSandBox"
+_SIGNS = (
+    Sign(reason=_REASON, contains=("no runtime for",), certainty="certain"),  # containerd
+    Sign(reason=_REASON, contains=("failed to find runtime handler",), certainty="certain"),
+)
+_STARTED_PHASES = ("Running", "Succeeded")
+_HANDLER = re.compile(
+    r'no runtime for "([^"]+)" is configured|failed to find runtime handler "?([^\s"]+)"?'
+)
+
+
+def judge(pod: LivePod, facts: ScanFacts) -> Iterator[Finding]:
+    """Yield a finding if an event or the node says that the handler is missing.
+
+    An event says what was, for an hour. So it counts only while the pod does not run, and if the
+    node does not list the handler.
+    """
+    class_name = pod.spec.runtime_class_name
+    if not class_name or not pod.spec.node_name or pod.status.phase in _STARTED_PHASES:
+        return
+    runtime_class = facts.runtime_classes.get(class_name)
+    handler = runtime_class.handler if runtime_class is not None else ""
+    node = facts.nodes.get(pod.spec.node_name)
+    listed = node.handlers if node is not None else None
+    for sign in _SIGNS:
+        event = first_event(pod, facts, sign)
+        found = _HANDLER.search(event.message) if event is not None else None
+        if event is None or found is None:
+            continue
+        named = found[1] or found[2]
+        if (handler and named != handler) or named in (listed or ()):
+            continue
+        evidence = [event_evidence(event)]
+        if handler:
+            evidence.append(Evidence(f"runtimeclass {class_name}", "handler", handler))
+        yield make_finding(
+            ID,
+            pod,
+            Certainty.CERTAIN if handler else Certainty.LIKELY,
+            f"node {pod.spec.node_name} had no runtime handler {named} at the time of the event, "
+            "so the pod could not start",
+            evidence,
+            event.time,
+            advice=_advice(pod, class_name, named),
+        )
+        return
+    if not handler or node is None or listed is None or pod.status.phase != "Pending":
+        return
+    if handler not in listed:
+        evidence = [
+            Evidence(f"runtimeclass {class_name}", "handler", handler),
+            Evidence(
+                f"node {node.name}",
+                "status.runtimeHandlers",
+                ", ".join(sorted(filter(None, listed))),
+            ),
+            Evidence(pod.title, "status.phase", "Pending"),
+        ]
+        yield make_finding(
+            ID,
+            pod,
+            Certainty.LIKELY,
+            f"node {node.name} has no runtime handler {handler}, so the pod cannot start",
+            evidence,
+            None,
+            advice=_advice(pod, class_name, handler),
+        )
+
+
+def _advice(pod: LivePod, class_name: str, handler: str) -> str:
+    return (
+        f"Configure the handler {handler} on node {pod.spec.node_name}, or restrict RuntimeClass "
+        f"{class_name} by scheduling.nodeSelector to nodes that have it."
+    )
+
+
+SYMPTOM = Symptom(
+    id=ID,
+    title="The node of a pod has no handler for the pod's RuntimeClass",
+    defect=None,
+    areas=("pods", "nodes", "runtimeclasses", "events"),
+    judge=judge,
+    signs=_SIGNS,
+)
