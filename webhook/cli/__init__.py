@@ -11,16 +11,35 @@ if os.getpid() == 1:
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from webhook import __version__
+from webhook.cli.internal_errors import ReportingGroup
 from webhook.process_memory import imports_excluded_from_gc
 
-_COMMANDS = ("serve", "preview", "check", "wait", "logs", "node-config", "certs")
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
-class _LazyGroup(click.Group):
+# By name: a line for the list of commands. A line of click's own would be cut.
+_COMMANDS = {
+    "preview": "Show how podsettle would change the pods of workloads.",
+    "check": "Check policies and other manifests for errors.",
+    "scan": "Look for defects of nodes, and for pods that suffer from them.",
+    "explain": "Say what podsettle did to a pod, why, and what it would do today.",
+    "doctor": "Check an installation, and say what to do about each fault.",
+    "wait": "Wait until a container has ended, and exit with its exit code.",
+    "logs": "Print a container's log, byte for byte, and resume after a broken connection.",
+    "node-config": "Print configuration that nodes need for some policies.",
+    "serve": "Answer admission reviews and previews over TLS.",
+    "version": "Print the version of this program, and the image in the cluster.",
+    "certs": "Create a development CA and a server certificate.",
+}
+
+
+class _LazyGroup(ReportingGroup):
     """A group that imports a command when it is used, so that no command imports all others.
 
     click's documentation describes this under "Lazily Loading Subcommands".
@@ -39,15 +58,44 @@ class _LazyGroup(click.Group):
             command: click.Command = getattr(import_module(f"webhook.cli.{name}"), name)
         return command
 
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the list of commands without importing them. Long lines are wrapped, not cut."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin with a text, without importing them, and the options."""
+        from click.shell_completion import CompletionItem
+
+        commands = [
+            CompletionItem(name, help=short_help)
+            for name, short_help in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
 
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="podsettle")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Change new pods to avoid known races in container runtimes and the kubelet.
 
     Exit codes: 0 success; 1 a problem or a change was found; 2 an error. `wait` exits with the exit
     code of the container. The help of `wait` and `logs` lists their codes.
+
+    The output is coloured in a terminal. NO_COLOR in the environment switches colours off, and
+    FORCE_COLOR switches them on.
     """
+    # https://no-color.org and https://force-color.org: any value but the empty one counts.
+    if os.environ.get("NO_COLOR"):
+        context.color = False
+    elif os.environ.get("FORCE_COLOR"):
+        context.color = True

@@ -2,6 +2,8 @@
 
 A server reads manifests, reads a cluster without changing it (for development), or is one replica
 in a cluster. `_ClusterParts` holds what differs between the three.
+
+Long because this is the one place that composes all three.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from webhook.cluster.authorizer import Authorizer
     from webhook.cluster.client import ApiServer
     from webhook.server.components import Components
+    from webhook.server.events import EventReporter
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class ServeOptions:
     certs_dir: Path
     linger_image: str | None
     own_namespace: str | None
+    docs_url: str | None
+    events: bool
     tls: Literal["files", "self-managed"]
     tls_secret: str
     service: str
@@ -76,6 +81,8 @@ class ServeOptions:
         """The first given option that needs a cluster, or an empty text."""
         if self.tls == "self-managed":
             return "--tls self-managed"
+        if self.events:
+            return "--events"
         return "--webhook-configuration" if self.webhook_configuration else ""
 
     @property
@@ -103,7 +110,14 @@ def run_server(options: ServeOptions) -> None:
         raise InputError(str(error)) from None
     components = _build_components(options, parts)
     if options.manifests is not None:
-        message = banner(options.host, listener, options.certs_dir, parts.source, options.manifests)
+        message = banner(
+            options.host,
+            listener,
+            options.certs_dir,
+            parts.source,
+            options.manifests,
+            needs_certificate=options.client_ca is not None,
+        )
     else:
         message = listening_line(options.host, listener, parts.source, options.service_name)
     if options.log_format == "json":
@@ -124,8 +138,9 @@ def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components
         linger_image = linger_image or PLACEHOLDER_IMAGE
     return build_components(
         parts.source,
-        OperatorSettings(options.own_namespace, linger_image),
+        OperatorSettings(options.own_namespace, linger_image, options.docs_url),
         certificate_expires=lambda: parts.certificates.expires,
+        certificate_fingerprint=lambda: parts.certificates.fingerprint,
         drain=Drain(options.drain_quiet.total_seconds(), options.drain_limit.total_seconds()),
         new_image_resolver=new_image_resolver,
         checks=parts.checks,
@@ -133,6 +148,7 @@ def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components
         authorizer=parts.authorizer,
         needs_certificate=options.client_ca is not None,
         pull_secrets=parts.pull_secrets,
+        events=parts.events,
     )
 
 
@@ -144,7 +160,7 @@ def _tls_context(options: ServeOptions, certificates: CertificateSource) -> ssl.
         try:
             request_client_certificate(certificates.context, options.client_ca)
         except ClientCAError as error:
-            raise InputError(str(error)) from None
+            raise InputError(f"--client-ca: {error}") from None
     return certificates.context
 
 
@@ -157,10 +173,12 @@ class _ClusterParts(NamedTuple):
     """Returns the readiness checks."""
     running: Callable[[], AbstractAsyncContextManager[None]]
     """Returns a context manager. The components work while its block runs."""
-    authorizer: Authorizer | None
+    authorizer: Authorizer | None = None
     """Checks the tokens of clients, or None if clients need no token."""
-    pull_secrets: PullSecrets | None
+    pull_secrets: PullSecrets | None = None
     """Reads pull secrets, or None if there is no cluster."""
+    events: EventReporter | None = None
+    """Writes Events, or None without the option."""
 
 
 def _build_cluster_parts(options: ServeOptions) -> _ClusterParts:
@@ -178,7 +196,10 @@ def _build_cluster_parts(options: ServeOptions) -> _ClusterParts:
 
 def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
     """Build the components of a server that reads files instead of a cluster."""
-    source = load_manifests(manifests)
+    try:
+        source = load_manifests(manifests)
+    except InputError as error:
+        raise InputError(f"--manifests: {error.format_message()}") from None
     for problem in source.problems:
         _warn(options, str(problem))
     certificates = FileSource(CertificateDirectory(options.certs_dir))
@@ -190,9 +211,8 @@ def _build_offline(options: ServeOptions, manifests: Path) -> _ClusterParts:
 
     if options.listens_on_network:
         clients = f"any client of {options.host}:{options.port}"
-        _warn(options, f"warning: {clients} can use /preview and /metrics without a token")
-    checks = _combine_checks(source, certificates)
-    return _ClusterParts(source, certificates, checks, running, None, None)
+        _warn(options, f"warning: {clients} can use /preview, /view and /metrics without a token")
+    return _ClusterParts(source, certificates, _combine_checks(source, certificates), running)
 
 
 def _build_dev(options: ServeOptions) -> _ClusterParts:
@@ -231,13 +251,17 @@ def _build_in_cluster(options: ServeOptions, namespace: str) -> _ClusterParts:
 
     certificates: FileSource | StoredCertificates
     if options.tls == "self-managed":
-        lifetimes = _lifetimes(options)
-        certificates = StoredCertificates(options.service, options.tls_secret, lifetimes)
+        certificates = StoredCertificates(options.service, options.tls_secret, _lifetimes(options))
     else:
         certificates = FileSource(CertificateDirectory(options.certs_dir))
     server = _new_api_client()
     controller = Controller(
-        server, namespace, options.lease, options.webhook_configuration, certificates
+        server,
+        namespace,
+        options.lease,
+        options.webhook_configuration,
+        certificates,
+        writes_events=options.events,
     )
     return _ClusterParts(
         controller.source,
@@ -246,6 +270,7 @@ def _build_in_cluster(options: ServeOptions, namespace: str) -> _ClusterParts:
         controller.running,
         ClusterAuthorizer(server) if options.listens_on_network else None,
         ClusterPullSecrets(server),
+        controller.events,
     )
 
 
@@ -274,7 +299,8 @@ def _combine_checks(
 
     def checks() -> Iterator[Check]:
         yield from source.checks()
-        yield Check("certificate", certificates.ready, certificates.problem)
+        logged = certificates.problem_is_logged
+        yield Check("certificate", certificates.ready, certificates.problem, logged)
 
     return checks
 
@@ -282,6 +308,6 @@ def _combine_checks(
 def _warn(options: ServeOptions, message: str) -> None:
     """Print a message to standard error, or log it if all lines have to be JSON."""
     if options.log_format == "json":
-        log.warning("%s", message)
+        log.warning("%s", message.removeprefix("warning: "))
     else:
         click.echo(f"podsettle: {message}", err=True)

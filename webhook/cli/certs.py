@@ -46,6 +46,6 @@ def certs(certs_dir: Path, names: tuple[str, ...]) -> None:
         raise InputError(str(error)) from None
     verb = "made" if created else "kept"
     click.echo(f"{verb} {directory.certificate} for {hosts}, valid until {expiry:%Y-%m-%d}")
-    click.echo(f"clients trust {directory.ca}")
+    click.echo(f"let clients trust {directory.ca}")
     if created and had_ca:
         click.echo("the CA is new: copy it to clients and webhook configurations again")

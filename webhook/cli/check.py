@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
-from webhook.cli.hints import policy_hints, unknown_class_hints
-from webhook.cli.node_needs import node_need_lines
-from webhook.cli.options import InputError, paths_argument
+from webhook.cli.check_hints import by_kind, hints
+from webhook.cli.hints import named_namespaces
+from webhook.cli.open_view import open_view_if_any
+from webhook.cli.options import (
+    InputError,
+    ViewChoice,
+    namespace_option,
+    paths_argument,
+    view_options,
+)
 from webhook.cluster.manifest_loader import (
     SUFFIXES,
     ManifestObject,
@@ -24,11 +30,13 @@ from webhook.cluster.manifest_loader import (
 )
 from webhook.core.constants import KIND
 from webhook.core.policy.errors import ManifestProblem
-from webhook.core.policy.model import SettlePolicy
+from webhook.core.printable import printable
 
 
 @click.command()
 @paths_argument
+@view_options
+@namespace_option
 @click.option(
     "-o",
     "--output",
@@ -38,12 +46,22 @@ from webhook.core.policy.model import SettlePolicy
     help="text: one line for each problem, as FILE:LINE: PATH: PROBLEM. json: a list of problems.",
 )
 @click.pass_context
-def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
+def check(
+    context: click.Context,
+    paths: tuple[Path, ...],
+    view: ViewChoice,
+    namespace: str | None,
+    output: str,
+) -> None:
     """Check policies and other manifests for errors.
 
     Each PATH is a file, a directory, or - for standard input. The output names the file, the line
-    and the path of each problem. If the manifests contain Nodes, it also says which policies these
-    nodes still need. That does not change the exit code.
+    and the path of each problem.
+
+    Hints on standard error do not change the exit code. They name remedies that never act because
+    another policy sets them first, and the policies that the nodes still need. If the cluster of
+    the kubeconfig answers, they also name RuntimeClasses, runtime handlers and namespaces that the
+    cluster lacks. Without a cluster, only the manifests are checked.
 
     Exit codes: 0 no problem; 1 a problem was found; 2 another error.
     """
@@ -59,42 +77,19 @@ def check(context: click.Context, paths: tuple[Path, ...], output: str) -> None:
         kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         message = f"no SettlePolicy found ({kinds}; subdirectories are not read)"
         problems.append(ManifestProblem(where, 0, message))
-    for line in (*_hints(objects, policies), *_node_needs(objects, policies)):
-        click.echo(f"podsettle: {line}", err=True)
+    needed = {name for policy in policies.values() for name in named_namespaces(policy)}
+    needed |= {namespace} if namespace is not None else set()
+    with open_view_if_any(view, needed) as opened:
+        for line in hints(list(policies.values())[::-1], by_kind(objects), opened, namespace):
+            click.echo(f"podsettle: {printable(line)}", err=True)
     if output == "json":
         click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
     else:
         for problem in problems:
-            click.echo(str(problem))
+            click.echo(printable(str(problem)))
         click.echo(_summary(len(policies), len(problems)), err=True)
     if problems:
         context.exit(1)
-
-
-def _hints(
-    objects: Iterable[ManifestObject], policies: Mapping[str, SettlePolicy]
-) -> Iterator[str]:
-    """Yield hints about valid policies that may not have the effect that their author wants."""
-    in_file_order = list(policies.values())[::-1]
-    for policy in in_file_order:
-        yield from policy_hints(policy)
-    yield from unknown_class_hints(
-        in_file_order, {item.name for item in objects if item.kind == "RuntimeClass"}
-    )
-
-
-def _node_needs(
-    objects: Iterable[ManifestObject], policies: Mapping[str, SettlePolicy]
-) -> Iterator[str]:
-    """Yield lines that say which of the policies the nodes among the manifests need."""
-    by_kind: dict[str, dict[str, Any]] = {}
-    for item in reversed(list(objects)):  # The first object of a name counts.
-        by_kind.setdefault(item.kind, {})[item.name] = item.model
-    yield from node_need_lines(
-        list(policies.values())[::-1],
-        list(by_kind.get("Node", {}).values())[::-1],
-        by_kind.get("RuntimeClass", {}),
-    )
 
 
 def _read_manifests(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.constants import LABEL_NAMESPACE_NAME
+from webhook.core.pod import SpecFields
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.shadowing import shadowed_remedies
 from webhook.core.remedies import REMEDIES
 
 
@@ -22,16 +27,65 @@ def policy_hints(policy: SettlePolicy) -> Iterator[str]:
 
 
 def unknown_class_hints(
-    policies: Iterable[SettlePolicy], class_names: Collection[str]
+    policies: Iterable[SettlePolicy], class_names: Collection[str], where: str
 ) -> Iterator[str]:
     """Yield a hint for each RuntimeClass that a policy names and `class_names` does not contain.
 
-    If `class_names` is empty, yield no hint, because the manifests contain no RuntimeClasses.
+    `where` says where the RuntimeClasses were looked for, such as `in the cluster`.
     """
-    for policy in policies if class_names else ():
+    for policy in policies:
         for name in policy.spec.runtime_classes():
             if name not in class_names:
-                yield f"{policy.metadata.name}: RuntimeClass {name!r} is not among the manifests"
+                yield f"{policy.metadata.name}: RuntimeClass {name!r} is not {where}"
+
+
+def missing_handler_hints(
+    policies: Iterable[SettlePolicy], classes: Mapping[str, RuntimeClassInfo], nodes: Nodes
+) -> Iterator[str]:
+    """Yield a hint for each RuntimeClass whose handler no node of the class lists."""
+    for policy in policies:
+        for name in policy.spec.runtime_classes():
+            info = classes.get(name)
+            if info is None:
+                continue
+            pod = SpecFields(node_selector=dict(info.node_selector))
+            if nodes.lacks_handler(info.handler, pod):
+                yield (
+                    f"{policy.metadata.name}: none of the nodes of RuntimeClass {name!r} lists its "
+                    f"handler {info.handler!r}, so the remedy is skipped: podsettle node-config"
+                )
+
+
+def unknown_namespace_hints(
+    policies: Iterable[SettlePolicy], namespaces: Collection[str], where: str
+) -> Iterator[str]:
+    """Yield a hint for each namespace that a policy names and `namespaces` does not contain."""
+    for policy in policies:
+        for name in sorted(named_namespaces(policy).difference(namespaces)):
+            yield f"{policy.metadata.name}: namespace {name!r} is not {where}"
+
+
+def named_namespaces(policy: SettlePolicy) -> frozenset[str]:
+    """Return the namespaces that a policy's selector names."""
+    selector = policy.spec.namespace_selector
+    return selector.listed_values(LABEL_NAMESPACE_NAME) if selector else frozenset()
+
+
+def shadowed_hints(
+    policies: Iterable[SettlePolicy], among: Iterable[SettlePolicy]
+) -> Iterator[str]:
+    """Yield a hint for each remedy that never acts because another policy sets it first.
+
+    `among` are all policies that would be in force. Hints that concern none of `policies` are left
+    out.
+    """
+    names = {policy.metadata.name for policy in policies}
+    for policy, remedy, by in shadowed_remedies(among):
+        if policy in names or by in names:
+            yield (
+                f"{policy}: {remedy} never acts, because {by} sets it first for the same pods: "
+                "raise the priority of the policy, or narrow its selectors"
+            )
 
 
 def missing_node_hints(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
+from time import gmtime
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 LogFormat: TypeAlias = Literal["text", "json"]
@@ -16,6 +17,11 @@ LOG_LEVELS: tuple[LogLevel, ...] = ("debug", "info", "warning", "error")
 
 class PrefixEachLineFormatter(logging.Formatter):
     """A formatter that puts time and level in front of each line of a message."""
+
+    # In UTC and as in RFC 3339, like the time in a structured log.
+    converter = staticmethod(gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
         """Return the message with time and level in front of each line."""

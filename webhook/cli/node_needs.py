@@ -1,15 +1,15 @@
-"""The lines of `podsettle check` that say which policies the nodes in the manifests need."""
+"""The lines of `podsettle check` that say which policies the nodes need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.cluster.nodes import Node, Nodes
+from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.remedy_need import list_nodes, survey
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.policy.status import still_needed
+from webhook.core.policy.status import all_nodes, still_needed
 
 _ANSWERS = {
     "True": "still needed",
@@ -20,25 +20,25 @@ _ANSWERS = {
 
 def node_need_lines(
     policies: Sequence[SettlePolicy],
-    nodes: Iterable[Node],
+    nodes: Nodes,
     runtime_classes: Mapping[str, RuntimeClassInfo],
 ) -> Iterator[str]:
     """Yield a line for each policy, and one for each defect with nodes of unknown releases.
 
-    Without nodes, yield nothing, because the manifests are not of a cluster.
+    Without nodes, yield nothing, because it is not known what runs in the cluster.
     """
-    known = Nodes(nodes)
-    if not known.all:
+    if not nodes.all:
         return
-    cluster = Snapshot(runtime_classes=runtime_classes, nodes=known)
+    cluster = Snapshot(runtime_classes=runtime_classes, nodes=nodes)
+    all_of_cluster = all_nodes(cluster)
     for policy in policies:
-        need = still_needed(policy, cluster)
+        need = still_needed(policy, all_of_cluster)
         yield f"{policy.metadata.name}: {_ANSWERS[need.status]}: {need.message}"
     remedies = {name for policy in policies for name in policy.spec.settings()}
-    for defect in known.defects:
+    for defect in nodes.defects:
         if remedies.isdisjoint(defect.remedies):
             continue
-        unverified = survey(known.all, defect).unverified
+        unverified = survey(nodes.all, defect).unverified
         if unverified:
             yield (
                 f"{defect.id}: not affected, unverified: {list_nodes(unverified, defect)}; this "

@@ -5,22 +5,20 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypedDict
+from typing import IO, Any, NamedTuple, TypedDict
 
 import click
+from click.core import ParameterSource
 
 from webhook import __version__
 from webhook.cluster.manifest_loader import ManifestsError
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.constants import OBJECT_NAME
-from webhook.core.types import format_duration, parse_duration
-
-if TYPE_CHECKING:
-    from webhook.client import Backoff
+from webhook.core.printable import printable
+from webhook.core.types import parse_duration
 
 # RFC 2606 reserves the domain `example`, so an attacker cannot publish an image with this name.
 PLACEHOLDER_IMAGE = f"registry.example/podsettle/linger:{__version__}"
@@ -33,7 +31,9 @@ class InputError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message without the prefix and the usage that click adds."""
-        click.echo(f"podsettle: {self.format_message()}", file=file, err=True)
+        # A message of the API server may contain control characters, which a terminal executes.
+        message = "\n".join(map(printable, self.format_message().split("\n")))
+        click.echo(f"podsettle: {message}", file=file, err=True)
 
 
 _IMAGE_REFERENCE = re.compile(
@@ -91,16 +91,6 @@ paths_argument = click.argument(
     type=click.Path(allow_dash=True, path_type=Path),
     metavar="PATH...",
 )
-manifests_option = click.option(
-    "--manifests",
-    type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    envvar="PODSETTLE_MANIFESTS",
-    show_envvar=True,
-    metavar="DIR",
-    help="A directory of files that describes the cluster: SettlePolicy, Namespace, RuntimeClass "
-    "and Node documents.",
-)
 certs_dir_option = click.option(
     "--certs-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -111,21 +101,29 @@ certs_dir_option = click.option(
     metavar="DIR",
     help="The directory of ca.crt, tls.crt and tls.key.",
 )
+
+
+def _check_linger_image(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Return a valid image reference, or the value itself if it is empty or None."""
+    return check_image_reference(context, parameter, value) if value else value
+
+
 linger_image_option = click.option(
     "--linger-image",
-    default=PLACEHOLDER_IMAGE,
     envvar="PODSETTLE_LINGER_IMAGE",
     show_envvar=True,
-    show_default=True,
-    callback=check_image_reference,
+    show_default=f"that of the installation in the cluster, else {PLACEHOLDER_IMAGE}",
+    callback=_check_linger_image,
     metavar="IMAGE",
     help="The image of the helper, the program that wraps containers without a shell.",
 )
 
 
-def load_manifests(directory: Path) -> ManifestsSource:
-    """Read the manifests in a directory. Raise InputError if the directory cannot be read."""
-    source = ManifestsSource(directory)
+def load_manifests(*paths: Path) -> ManifestsSource:
+    """Read manifests. Raise InputError if a path cannot be read."""
+    source = ManifestsSource(*paths)
     try:
         source.refresh()
     except ManifestsError as error:
@@ -136,7 +134,7 @@ def load_manifests(directory: Path) -> ManifestsSource:
 _POD_PREFIX = re.compile(r"^(pods?|po)/")
 
 
-def _check_object_name(
+def check_object_name(
     _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
     """Return a valid object name, without the prefix `pod/` of the argument POD.
@@ -154,12 +152,12 @@ def _check_object_name(
     return name
 
 
-pod_argument = click.argument("pod", metavar="POD", callback=_check_object_name)
+pod_argument = click.argument("pod", metavar="POD", callback=check_object_name)
 namespace_option = click.option(
     "-n",
     "--namespace",
     metavar="NAME",
-    callback=_check_object_name,
+    callback=check_object_name,
     help="The pod's namespace. The default is the namespace of the kubeconfig's context, or the "
     "namespace in which podsettle runs.",
 )
@@ -197,97 +195,50 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
+class ViewChoice(NamedTuple):
+    """What a command looks at: manifests if there are any, else a cluster."""
+
+    manifests: tuple[Path, ...]
+    cluster: Cluster
+
+    @property
+    def names_cluster(self) -> bool:
+        """Whether a flag chooses the cluster. Else it is the one that kubectl would use."""
+        return any(self.cluster.values())
+
+
+_MANIFESTS_OPTION = click.option(
+    "--manifests",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    envvar="PODSETTLE_MANIFESTS",
+    show_envvar=True,
+    metavar="PATH",
+    help="A file or directory that describes the cluster: SettlePolicy, Namespace, RuntimeClass "
+    "and Node documents. Can be repeated. Without it, the cluster of the kubeconfig is read.",
+)
+
+
+def view_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --manifests and kubectl's flags to a command. The command gets the parameter `view`."""
+
+    @functools.wraps(command)
+    def wrapper(
+        *arguments: Any, manifests: tuple[Path, ...], cluster: Cluster, **options: Any
+    ) -> None:
+        if manifests and any(cluster.values()):
+            source = click.get_current_context().get_parameter_source("manifests")
+            if source is not ParameterSource.ENVIRONMENT:
+                raise click.UsageError("give --manifests, or --kubeconfig and --context, not both")
+            manifests = ()
+        command(*arguments, view=ViewChoice(manifests, cluster), **options)
+
+    return _MANIFESTS_OPTION(cluster_options(wrapper))
+
+
 container_option = click.option(
     "-c",
     "--container",
     metavar="NAME",
     help="The name of the container. Needed only if the pod has several containers.",
 )
-
-_BACKOFF_OPTIONS = (
-    click.option(
-        "--backoff-first",
-        type=DurationType(),
-        default="500ms",
-        show_default=True,
-        help="The pause before the first retry.",
-    ),
-    click.option(
-        "--backoff-factor",
-        type=FiniteFloat(min=1),
-        default=1.5,
-        show_default=True,
-        help="The factor by which each pause is longer than the one before.",
-    ),
-    click.option(
-        "--backoff-jitter",
-        type=FiniteFloat(0, 1),
-        default=0.5,
-        show_default=True,
-        help="The largest random change of a pause: 0.5 makes it up to 50 % shorter or longer.",
-    ),
-    click.option(
-        "--backoff-total",
-        type=DurationType(),
-        default="1m",
-        show_default=True,
-        help="How long to retry a request after its first failure.",
-    ),
-)
-
-
-def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the four flags of a back-off to a command. The command gets the parameter `backoff`."""
-
-    @functools.wraps(command)
-    def wrapper(
-        *arguments: Any,
-        backoff_first: timedelta,
-        backoff_factor: float,
-        backoff_jitter: float,
-        backoff_total: timedelta,
-        **options: Any,
-    ) -> None:
-        # Imported here, because the import takes 0.4 s and few commands need it.
-        from webhook.client import Backoff
-
-        backoff = Backoff(
-            backoff_first.total_seconds(),
-            backoff_factor,
-            backoff_jitter,
-            backoff_total.total_seconds(),
-        )
-        command(*arguments, backoff=backoff, **options)
-
-    for option in reversed(_BACKOFF_OPTIONS):
-        wrapper = option(wrapper)
-    return wrapper
-
-
-@contextmanager
-def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
-    """Convert errors in the block to InputError, because its exit code is 2.
-
-    `result` names the output of the command, such as "the exit code of POD". The messages say that
-    the result is not known. Unexpected errors are converted too. Otherwise Python would exit with
-    1, and a caller could mistake this for the container's exit code.
-    """
-    from webhook.client import ApiError, GaveUpError, PodError, Unreachable, is_retryable
-    from webhook.cluster.errors import NoClusterError
-
-    try:
-        yield
-    except (ApiError, PodError, Unreachable) as error:
-        text = f"the API server answered {error}" if isinstance(error, ApiError) else str(error)
-        # A retryable error arrives here only after the back-off is spent.
-        if isinstance(error, GaveUpError) or (
-            is_retryable(error) and not isinstance(error, NoClusterError)
-        ):
-            total = format_duration(round(backoff.total * 1000))
-            text = f"gave up after {total} (--backoff-total): {result} is not known: {text}"
-        raise InputError(text) from None
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        message = " ".join(str(error).split())
-        raise InputError(f"{result} is not known: {type(error).__name__}: {message}") from error

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
+from webhook.cli.documents import read_documents
 from webhook.cli.hints import missing_node_hints
 from webhook.cli.image_resolver import new_image_resolver
+from webhook.cli.open_view import OpenView, open_view
 from webhook.cli.options import (
+    PLACEHOLDER_IMAGE,
     InputError,
+    ViewChoice,
     linger_image_option,
-    load_manifests,
-    manifests_option,
     paths_argument,
+    view_options,
 )
-from webhook.cluster.manifest_loader import SUFFIXES, ManifestsError, manifest_files
-from webhook.core.admission.decide import OperatorSettings
+from webhook.cli.preview_text import colour_diff, previews_as_text
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.labels import parse_labels
-from webhook.core.preview.document import Document, DocumentError
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.preview.document import Document
 from webhook.core.preview.model import ObjectWithoutPod, PreviewAnswer, render, render_passed_over
+from webhook.core.preview.objects import find_objects
+from webhook.core.preview.policies import policies_in, replace_policies
 from webhook.core.preview.preview import Preview, preview_all, to_yaml
 from webhook.core.preview.workloads import PassedOver
-from webhook.core.preview.yaml_documents import load_documents
-from webhook.core.reasons import Outcome
+from webhook.core.printable import printable
+from webhook.inspect.cluster_flags import ClusterFlags
 
 # No API server waits for a preview, so look-ups may take longer than in the webhook.
 _IMAGE_LOOKUP_SECONDS = 30.0
@@ -46,17 +52,21 @@ class _Results:
 
 @click.command()
 @paths_argument
-@manifests_option
+@view_options
 @linger_image_option
 @click.option(
-    "-n", "--namespace", metavar="NAME", help="The namespace to use instead of the pod's own."
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="The namespace to use instead of the pod's own. The default for pods that name none is "
+    "the namespace of the kubeconfig's context.",
 )
 @click.option(
     "--namespace-label",
     "namespace_labels",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A label of the namespace. Can be repeated. The labels replace those in the manifests.",
+    help="A label of the namespace. Can be repeated. The labels replace those that it has.",
 )
 @click.option(
     "--template-path",
@@ -84,7 +94,7 @@ class _Results:
 def preview(
     context: click.Context,
     paths: tuple[Path, ...],
-    manifests: Path,
+    view: ViewChoice,
     linger_image: str | None,
     namespace: str | None,
     namespace_labels: tuple[str, ...],
@@ -96,7 +106,9 @@ def preview(
     """Show how podsettle would change the pods of workloads.
 
     Each PATH is a file, a directory, or - for standard input. The same code as in the webhook
-    makes the decisions. The files in --manifests replace the cluster.
+    makes the decisions. They are based on the cluster of the kubeconfig, which is only read, or on
+    the files in --manifests. podsettle does not have to be installed: policies in PATH are used in
+    place of those with the same names.
 
     Objects without a pod, such as Services, are skipped. A message on standard error names each of
     them, and the object to preview instead, if there is one. Messages also name the objects that
@@ -104,96 +116,109 @@ def preview(
     shown.
 
     Exit codes: 0 success, even if objects were skipped; 1 with --fail-on-change if any pod would
-    change; 2 if no object has a pod, or if a file, an object, a pod template or a policy cannot be
-    read.
+    change; 2 if no object has a pod, or if a file, an object, a pod template, a policy or the
+    cluster cannot be read.
     """
-    source = load_manifests(manifests)
-    for problem in source.problems:
-        _print_message(str(problem))
     try:
         labels = parse_labels(namespace_labels)
     except ValueError as error:
         raise InputError(str(error)) from None
-    documents, errors = _load_documents(paths)
+    documents, errors = read_documents(paths)
+    if not documents and errors:
+        for text in errors:
+            _print_message(text)
+        context.exit(2)
+    with open_view(
+        view, linger_image=linger_image, namespaces=_namespaces_in(documents, namespace)
+    ) as opened:
+        for line in (*opened.problems, *opened.notes):
+            _print_message(str(line))
+        replacements: dict[str, SettlePolicy] = {}
+        for document in reversed(documents):  # Of two policies with one name, the first counts.
+            replacements |= policies_in(document.value)
+        policies = replace_policies(opened.view.policies, replacements.values())
 
-    def preview_pods(document: Document, images: KnownImages) -> Iterator[Preview | PassedOver]:
-        return preview_all(
-            document.value,
-            source.view.policies,
-            source.view,
-            OperatorSettings(linger_image=linger_image),
-            namespace=namespace,
-            namespace_labels=labels or None,
-            template_path=template_path,
-            images=images,
-        )
+        def preview_pods(document: Document, images: KnownImages) -> Iterator[Preview | PassedOver]:
+            return preview_all(
+                document.value,
+                policies,
+                opened.view,
+                opened.settings,
+                namespace=namespace,
+                default_namespace=opened.namespace,
+                namespace_labels=labels or None,
+                template_path=template_path,
+                images=images,
+                namespaces_read=opened.live is None or opened.live.has_read("namespaces"),
+            )
 
-    results = _preview_documents(documents, preview_pods, NO_IMAGES)
-    if look_up_images:
-        missing = {
-            query for preview in results.previews for query in preview.decision.missing_images
-        }
-        results = _preview_documents(documents, preview_pods, asyncio.run(_look_up_images(missing)))
+        def find_created_pods(passed_over: PassedOver) -> PassedOver:
+            return _find_created_pods(passed_over, opened, namespace, ClusterFlags(**view.cluster))
+
+        results = _preview_documents(documents, preview_pods, NO_IMAGES, find_created_pods)
+        if look_up_images:
+            missing = {
+                query for preview in results.previews for query in preview.decision.missing_images
+            }
+            known = asyncio.run(_look_up_images(missing))
+            results = _preview_documents(documents, preview_pods, known, find_created_pods)
     for text in (*errors, *map(str, results.unreadable), *map(str, results.passed_over)):
-        _print_message(_escape_control_characters(text))
+        _print_message(text)
     if not results.previews and not errors:
         _print_message("no object in the input has a pod")
-    for name in dict.fromkeys(preview.namespace for preview in results.previews):
-        if name not in source.view.namespaces and not labels:
-            _print_message(
-                f"namespace {name!r} is not in {manifests}: it is treated as one without labels"
-            )
+    for note in dict.fromkeys(note for preview in results.previews for note in preview.notes):
+        _print_message(note)
     if results.previews:
-        has_nodes = bool(source.view.nodes.all)
-        for hint in missing_node_hints(source.policies_in_force.values(), has_nodes, manifests):
-            _print_message(hint)
+        for note in _assumptions(opened, policies, results.previews):
+            _print_message(note)
     click.echo(
         _as_json(results) if output == "json" else _FORMATS[output](results.previews), nl=False
     )
-    if source.problems or errors or results.unreadable or not results.previews:
+    if opened.has_invalid_input or errors or results.unreadable or not results.previews:
         context.exit(2)
     if fail_on_change and any(preview.decision.patch for preview in results.previews):
         context.exit(1)
 
 
 def _print_message(text: str) -> None:
-    click.echo(f"podsettle: {text}", err=True)
+    click.echo(f"podsettle: {printable(text)}", err=True)
 
 
-def _load_documents(paths: tuple[Path, ...]) -> tuple[list[Document], list[str]]:
-    """Return the documents of all readable files, and the errors of all other files."""
-    documents: list[Document] = []
-    errors: list[str] = []
-    for path in paths:
-        try:
-            files = manifest_files(path) if path.is_dir() else [path]
-        except ManifestsError as error:
-            errors.append(str(error))
-            continue
-        if not files:
-            errors.append(f"{path}: contains no file that ends in {', '.join(SUFFIXES)}")
-        for file in files:
-            try:
-                name, text = _read_name_and_bytes(file)
-                documents += load_documents(text, name)
-            except OSError as error:
-                errors.append(f"{file}: {error.strerror}")
-            except DocumentError as error:
-                errors.append(str(error))
-    return documents, errors
+def _namespaces_in(documents: Iterable[Document], namespace: str | None) -> set[str]:
+    """Return the namespaces whose labels the decisions need."""
+    if namespace is not None:
+        return {namespace}
+    namespaces = set()
+    for document in documents:
+        for found in find_objects(document.value):
+            metadata = found.value.get("metadata") if isinstance(found.value, Mapping) else None
+            name = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+            if isinstance(name, str) and name:
+                namespaces.add(name)
+    return namespaces
 
 
-def _read_name_and_bytes(file: Path) -> tuple[str, bytes]:
-    """Return a name for messages and the content of a file. `-` is standard input."""
-    if str(file) == "-":
-        return "stdin", sys.stdin.buffer.read()
-    return str(file), file.read_bytes()
+def _assumptions(
+    opened: OpenView, policies: PolicySet, previews: Iterable[Preview]
+) -> Iterator[str]:
+    """Yield what the decisions assume because the view does not show it."""
+    if opened.live is None or opened.live.has_read("nodes"):
+        has_nodes = bool(opened.view.nodes.all)
+        yield from missing_node_hints(policies.documents, has_nodes, opened.title)
+    if opened.why_image_is_assumed and any(
+        PLACEHOLDER_IMAGE in json.dumps(preview.decision.operations) for preview in previews
+    ):
+        yield (
+            f"{PLACEHOLDER_IMAGE} stands for the image of the helper, because "
+            f"{opened.why_image_is_assumed}: --linger-image IMAGE replaces it"
+        )
 
 
 def _preview_documents(
     documents: list[Document],
     preview_pods: Callable[[Document, KnownImages], Iterator[Preview | PassedOver]],
     images: KnownImages,
+    find_created_pods: Callable[[PassedOver], PassedOver],
 ) -> _Results:
     """Preview the pods in all documents, and sort the results by kind."""
     results = _Results()
@@ -202,9 +227,28 @@ def _preview_documents(
             if isinstance(result, Preview):
                 results.previews.append(result)
             else:
+                result = find_created_pods(result)
                 without_pod = results.unreadable if result.malformed else results.passed_over
                 without_pod.append(render_passed_over(result, document))
     return results
+
+
+def _find_created_pods(
+    passed_over: PassedOver, opened: OpenView, namespace: str | None, flags: ClusterFlags
+) -> PassedOver:
+    """Say where the pods of an object are, if another system has created them in the cluster.
+
+    `flags` are those of the printed command.
+    """
+    if opened.connection is None or not passed_over.pods_selector:
+        return passed_over
+    from webhook.cli.created_pods import describe_created_pods
+
+    chosen = namespace or passed_over.namespace or opened.namespace
+    found = opened.connection.run(
+        describe_created_pods(opened.connection.server, chosen, passed_over.pods_selector, flags)
+    )
+    return dataclasses.replace(passed_over, message=found) if found else passed_over
 
 
 async def _look_up_images(missing: Iterable[ImageQuery]) -> KnownImages:
@@ -213,45 +257,6 @@ async def _look_up_images(missing: Iterable[ImageQuery]) -> KnownImages:
         return await resolver.find(missing, _IMAGE_LOOKUP_SECONDS, max_images=None)
     finally:
         await resolver.aclose()
-
-
-def _as_text(previews: list[Preview]) -> str:
-    return "\n".join(_pod_text(preview) for preview in previews)
-
-
-def _pod_text(preview: Preview) -> str:
-    decision = preview.decision
-    title = click.style(_escape_control_characters(preview.workload.title), bold=True)
-    policies = f"  policies: {', '.join(decision.policies)}" if decision.policies else ""
-    lines = [f"{title} in namespace {_escape_control_characters(preview.namespace)}{policies}"]
-    lines += [f"  {_outcome_text(outcome)}" for outcome in decision.outcomes]
-    return "\n".join(lines) + "\n" + _colour_diff(preview.diff)
-
-
-def _escape_control_characters(text: str) -> str:
-    """Escape the control characters in a text, because a terminal would execute them."""
-    return text if text.isprintable() else ascii(text)
-
-
-def _outcome_text(outcome: Outcome) -> str:
-    """Return `REASON REMEDY CONTAINER: MESSAGE`, with a colour for the reason."""
-    colour = "green" if outcome.changed else "yellow" if outcome.reason.warns else None
-    reason = click.style(str(outcome.reason), fg=colour)
-    subject = _escape_control_characters(
-        " ".join(filter(None, (outcome.remedy, outcome.container)))
-    )
-    message = _escape_control_characters(outcome.message or outcome.reason.meaning)
-    return f"{reason} {subject}: {message}" if subject else f"{reason}: {message}"
-
-
-_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
-
-
-def _colour_diff(diff: str) -> str:
-    return "\n".join(
-        click.style(line, fg=_DIFF_COLOURS[line[0]]) if line[:1] in _DIFF_COLOURS else line
-        for line in diff.split("\n")
-    )
 
 
 def _as_json(results: _Results) -> str:
@@ -272,7 +277,7 @@ def _as_patch(previews: list[Preview]) -> str:
 
 
 def _as_diff(previews: list[Preview]) -> str:
-    return "".join(_colour_diff(preview.diff) for preview in previews)
+    return "".join(colour_diff(preview.diff) for preview in previews)
 
 
 def _as_yaml(previews: list[Preview]) -> str:
@@ -280,7 +285,7 @@ def _as_yaml(previews: list[Preview]) -> str:
 
 
 _FORMATS: dict[str, Callable[[list[Preview]], str]] = {
-    "text": _as_text,
+    "text": previews_as_text,
     "diff": _as_diff,
     "patch": _as_patch,
     "yaml": _as_yaml,

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from webhook.cli.bootstrap import ServeOptions, run_server
+from webhook.cli.docs_url import check_docs_url
 from webhook.cli.logging import LOG_FORMATS, LOG_LEVELS
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
@@ -16,6 +17,15 @@ from webhook.cli.options import (
     check_image_reference,
 )
 from webhook.cluster.in_cluster import in_cluster
+
+
+class _Port(click.IntRange):
+    """An option type for a port, whose errors say which numbers are allowed."""
+
+    name = "port number from 0 to 65535"
+
+    def __init__(self) -> None:
+        super().__init__(0, 65535)
 
 
 @click.command()
@@ -35,12 +45,13 @@ from webhook.cluster.in_cluster import in_cluster
     envvar="PODSETTLE_HOST",
     show_envvar=True,
     show_default="127.0.0.1, or :: (all addresses) in a cluster",
-    help="The address to listen on. If it is not the loopback address, /preview and /metrics "
-    "require a token of the cluster. With --manifests they never require one.",
+    help="The address to listen on. If it is not the loopback address, /preview, /view and "
+    "/metrics require a token of the cluster. With --manifests they never require one.",
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=_Port(),
+    metavar="PORT",
     default=8443,
     envvar="PODSETTLE_PORT",
     show_envvar=True,
@@ -64,6 +75,23 @@ from webhook.cluster.in_cluster import in_cluster
     metavar="NAME",
     help="The namespace in which podsettle runs. Its pods are never changed. With this option, "
     "podsettle writes the status of policies.",
+)
+@click.option(
+    "--docs-url",
+    envvar="PODSETTLE_DOCS_URL",
+    show_envvar=True,
+    callback=check_docs_url,
+    metavar="URL",
+    help="Where you publish docs/why-was-my-pod-changed.md. podsettle writes the URL into the "
+    "annotation podsettle.dev/summary of the pods that it changes.",
+)
+@click.option(
+    "--events",
+    is_flag=True,
+    envvar="PODSETTLE_EVENTS",
+    show_envvar=True,
+    help="Write an Event on a pod's controller if podsettle could not do what a policy asks for. "
+    "Set sideEffects of the webhooks to NoneOnDryRun. Needs --own-namespace.",
 )
 @click.option(
     "--tls",

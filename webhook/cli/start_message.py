@@ -30,12 +30,22 @@ def listening_line(
 
 
 def banner(
-    host: str, listener: socket.socket, certs_dir: Path, source: Source, manifests: Path
+    host: str,
+    listener: socket.socket,
+    certs_dir: Path,
+    source: Source,
+    manifests: Path,
+    *,
+    needs_certificate: bool,
 ) -> str:
-    """Return the message of a server without a cluster, with commands to try it."""
+    """Return the message of a server without a cluster, with commands to try it.
+
+    `needs_certificate` means that /mutate refuses clients without a certificate.
+    """
     # The certificate does not contain a wildcard address, so clients could not verify its URL.
     url = _url("localhost" if host in _WILDCARD_ADDRESSES else host, listener.getsockname()[1])
     curl = f"curl --cacert {CertificateDirectory(certs_dir).ca}"
+    certificate = " --cert FILE --key FILE" if needs_certificate else ""
     policies = len(source.view.policies)
     count = "1 policy" if policies == 1 else f"{policies} policies"
     if source.problems:
@@ -51,7 +61,7 @@ podsettle serves {url} on {count} in {source.title}
   page      {url}/
   preview   {curl} --data-binary @{pod} {url}/preview \\
               | python3 -m json.tool | grep -E '"(reason|remedy|container|message)":'
-  webhook   {curl} -H 'Content-Type: application/json' \\
+  webhook   {curl}{certificate} -H 'Content-Type: application/json' \\
               --data @{review} {url}/mutate
 """
 

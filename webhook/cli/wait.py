@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from webhook.cli.backoff import backoff_options, report_errors
 from webhook.cli.logging import set_up_client_logging
 from webhook.cli.options import (
     Cluster,
-    backoff_options,
     cluster_options,
     container_option,
     namespace_option,
     pod_argument,
-    report_errors,
 )
 
 if TYPE_CHECKING:

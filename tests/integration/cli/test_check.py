@@ -207,3 +207,40 @@ def test_only_nodes_of_the_runtime_class_count_for_its_policy(tmp_path: Path) ->
     (note,) = notes_of(tmp_path)
     software = affected_software("postInitSleep")
     assert f"postInitSleep: none of 1 nodes of RuntimeClass fast runs {software}" in note
+
+
+def test_remedy_that_an_earlier_policy_sets_for_the_same_pods_gives_a_note(tmp_path: Path) -> None:
+    text = HEAD + "  namespaceSelector: {}\n  remedies: {postInitSleep: {}}\n"
+    narrow = text.replace("{}\n", "{matchLabels: {team: a}}\n", 1).replace("name: one", "name: two")
+    (tmp_path / "a.yaml").write_text(text)
+    (tmp_path / "b.yaml").write_text(narrow)
+    done = podsettle("check", tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[0] == (
+        "podsettle: two: postInitSleep never acts, because one sets it first for the same pods: "
+        "raise the priority of the policy, or narrow its selectors"
+    )
+    (tmp_path / "b.yaml").write_text(narrow + "  priority: 1\n")
+    assert "never acts" not in podsettle("check", tmp_path).stderr
+
+
+def test_checked_policy_is_compared_with_the_manifests_that_an_option_names(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(HEAD + "  remedies: {runtimeClass: {name: fast}}\n")
+    notes = notes_of("--manifests", EXAMPLES, "-n", "no-such", file)
+    assert f"one: RuntimeClass 'fast' is not in {EXAMPLES}" in notes
+    assert f"namespace 'no-such' is not in {EXAMPLES}" in notes
+    assert not any("tekton-on-crio" in note for note in notes)
+
+
+def test_key_with_control_characters_reaches_no_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "policies.yaml"
+    text = BROKEN.partition("---")[0].replace("minLifetme", '"\\e]0;pwned\\akey"')
+    file.write_text(text)
+    done = podsettle("check", file)
+    assert done.returncode == 1
+    assert ".\\x1b]0;pwned\\x07key: unknown key" in done.stdout
+    explained = podsettle("explain", "pod/none", "--manifests", file)
+    assert "\x1b" not in done.stdout + done.stderr + explained.stdout + explained.stderr

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from tests.support.process import PODSETTLE, podsettle
+from tests.support.paths import EXAMPLES
+from tests.support.process import PODSETTLE, free_port, podsettle
 from webhook import __version__
+from webhook.cli import main
 
 
 def test_version_option_prints_the_version_of_the_package() -> None:
     assert podsettle("--version").stdout == f"podsettle, version {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "preview", "check", "wait", "logs", "certs"])
+@pytest.mark.parametrize("command", [
+    "serve", "preview", "check", "wait", "logs", "certs", "version",
+])  # fmt: skip
 def test_help_of_every_command_fits_into_100_columns(command: str) -> None:
     done = podsettle(command, "--help")
     assert done.returncode == 0
@@ -51,3 +59,130 @@ def test_invalid_back_off_option_exits_with_2(option: str, value: str) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert f"Error: Invalid value for '{option}'" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    ("doctor",), ("scan",), ("explain", "pod/a"), ("preview", str(EXAMPLES / "pods")),
+])  # fmt: skip
+def test_unreachable_api_server_is_an_error_that_says_what_to_do(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    config = {
+        "current-context": "a",
+        "clusters": [{"name": "a", "cluster": {"server": f"https://127.0.0.1:{free_port()}"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "users": [{"name": "a", "user": {}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    done = podsettle(*arguments, "--kubeconfig", tmp_path / "config")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("podsettle: the API server does not answer: GET /")
+    assert done.stderr.endswith("refused; to check the kubeconfig: kubectl version\n")
+
+
+def test_list_of_commands_is_complete_and_not_cut() -> None:
+    shown = podsettle("--help").stdout.partition("Commands:\n")[2]
+    assert "..." not in shown
+    listed = [line.split()[0] for line in shown.splitlines() if line[2:3].strip()]
+    context = click.Context(main)
+    assert listed == main.list_commands(context)
+    assert all(main.get_command(context, name) is not None for name in listed)
+
+
+def test_list_of_commands_imports_no_command() -> None:
+    code = (
+        "import sys\nfrom webhook.cli import main\n"
+        "try:\n main(['--help'])\nexcept SystemExit:\n"
+        " print([n for n in sys.modules if n.startswith('webhook.cli.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['webhook.cli.internal_errors']"
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": ""}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_environment_switches_colours_on_and_off(variables: dict[str, str], coloured: bool) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_COLOR")}
+    pod = EXAMPLES / "pods" / "tekton-taskrun.yaml"
+    done = podsettle("preview", "--manifests", EXAMPLES, pod, env=env | variables)
+    assert ("\x1b[" in done.stdout) == coloured
+
+
+def test_no_color_switches_colours_off_in_a_terminal() -> None:
+    pod = EXAMPLES / "pods" / "tekton-taskrun.yaml"
+    outputs = {}
+    for value in ("", "1"):
+        env = {**os.environ, "NO_COLOR": value, "FORCE_COLOR": "", "TERM": "xterm"}
+        outputs[value] = output_in_a_terminal(
+            [PODSETTLE, "preview", "--manifests", str(EXAMPLES), str(pod)], env
+        )
+    assert b"\x1b[" in outputs[""]
+    assert b"\x1b[" not in outputs["1"]
+
+
+def output_in_a_terminal(command: list[str], env: dict[str, str]) -> bytes:
+    """Run a command whose standard output is a terminal."""
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, stdout=theirs, env=env) as process:
+        os.close(theirs)
+        output = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                output += chunk
+        except OSError:  # Linux reports the end of a terminal as an error.
+            pass
+        finally:
+            os.close(ours)
+    assert process.returncode == 0
+    return output
+
+
+def complete_for_kubectl(*words: str) -> list[str]:
+    program = Path(PODSETTLE).with_name("kubectl_complete-settle")
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_kubectl_gets_completions_with_descriptions_and_a_directive() -> None:
+    assert complete_for_kubectl("pre") == [
+        "preview\tShow how podsettle would change the pods of workloads.",
+        ":4",
+    ]
+    assert complete_for_kubectl("preview", "-o", "js") == ["json", ":4"]
+    assert complete_for_kubectl("preview", "exam") == [":0"]
+    assert complete_for_kubectl("certs", "--certs-dir", "") == [":16"]
+    assert complete_for_kubectl()[-1] == ":4"
+
+
+def test_shell_completes_commands_and_options() -> None:
+    env = {
+        **os.environ,
+        "_PODSETTLE_COMPLETE": "bash_complete",
+        "COMP_WORDS": "podsettle check --kubec",
+        "COMP_CWORD": "2",
+    }
+    assert podsettle(env=env).stdout == "plain,--kubeconfig\n"
+    env |= {"COMP_WORDS": "podsettle no", "COMP_CWORD": "1"}
+    assert podsettle(env=env).stdout == "plain,node-config\n"
+
+
+def test_version_of_the_client_needs_no_cluster() -> None:
+    assert podsettle("version", "--client").stdout == f"client: {__version__}\n"
+
+
+def test_version_says_why_the_server_is_not_known(tmp_path: Path) -> None:
+    env = {**os.environ, "KUBECONFIG": str(tmp_path / "none")}
+    done = podsettle("version", "-o", "json", env=env)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["client"], answer["server"]["image"]) == (__version__, None)
+    assert f"{tmp_path / 'none'} (KUBECONFIG) does not exist" in answer["server"]["why"]
+    chosen = podsettle("version", "--kubeconfig", tmp_path / "none")
+    assert (chosen.returncode, chosen.stdout) == (2, "")

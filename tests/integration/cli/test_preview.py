@@ -37,6 +37,24 @@ def test_all_output_formats_contain_the_same_change() -> None:
     assert outputs["diff"] == pod["diff"]
 
 
+@pytest.mark.parametrize("output", ["text", "diff", "patch", "yaml", "json"])
+def test_output_escapes_characters_that_deceive_a_reader(output: str) -> None:
+    hidden = "\u202e\u2066\u061c\u200b\u3164\x1b"
+    pod = yaml.safe_load(TEKTON.read_text())
+    pod["metadata"]["name"] = hidden
+    pod["metadata"].setdefault("annotations", {})[f"a{hidden}"] = hidden
+    pod["spec"]["initContainers"][0]["name"] = hidden
+    pod["spec"]["initContainers"][0]["command"] = ["sh", "-c", f"true # {hidden}\nexit"]
+    arguments = ("preview", "--manifests", EXAMPLES, "-o", output, "-")
+    done = podsettle(*arguments, stdin=json.dumps(pod))
+    assert not set(hidden) & set(done.stdout + done.stderr)
+    assert "\\u202e" in done.stdout
+    if output == "yaml":
+        assert yaml.safe_load(done.stdout)["metadata"]["name"] == hidden
+    if output == "json":
+        assert json.loads(done.stdout)["pods"][0]["name"] == hidden
+
+
 def test_directory_and_standard_input_are_read_together() -> None:
     done = podsettle("preview", "--manifests", EXAMPLES, "-o", "json", EXAMPLES / "pods", "-",
                      stdin=UNCOVERED)  # fmt: skip
@@ -203,3 +221,34 @@ def test_escape_sequences_in_a_name_are_not_printed() -> None:
     hostile = r'{kind: Service, metadata: {name: "\e[31mred"}}'
     done = podsettle("preview", "--manifests", EXAMPLES, "-", stdin=hostile)
     assert "\x1b" not in done.stderr
+
+
+def test_each_outcome_names_its_policy_and_a_summary_precedes_the_diff() -> None:
+    done = podsettle("preview", "--manifests", EXAMPLES, TEKTON)
+    before_diff, diff, _ = done.stdout.partition("--- Pod/")
+    assert diff
+    _, summary, *outcomes = before_diff.splitlines()
+    assert summary == (
+        "  prepare and place-scripts are kept alive for at least 500 ms, by policy tekton-on-crio."
+    )
+    policies = ("(by tekton-on-crio)", "(by would-it-help)")
+    assert outcomes
+    assert all(line.endswith(policies) for line in outcomes)
+
+
+def test_several_pods_begin_with_a_line_for_each() -> None:
+    done = podsettle(
+        "preview", "--manifests", EXAMPLES, "-n", "ci", "-", stdin=mixed(UNCOVERED, SETTLED)
+    )
+    first, second, empty, title, *_ = done.stdout.splitlines()
+    assert first == "ci/Pod/a: The pod was left as it is: NoPersistentVolume."
+    assert second.startswith(
+        "ci/Pod/settled: prepare is kept alive for at least 500 ms, by policy "
+    )
+    assert (empty, title.partition("  ")[0]) == ("", "Pod/a in namespace ci")
+    assert f"\n  {second.partition(': ')[2]}\n" in done.stdout
+
+
+def test_empty_linger_image_stands_for_an_installation_without_one() -> None:
+    done = podsettle("preview", "--manifests", EXAMPLES, "--linger-image", "", TEKTON)
+    assert "HelperImageMissing postInitSleep prepare: " in done.stdout

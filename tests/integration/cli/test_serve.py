@@ -27,7 +27,14 @@ SERVE = ("serve", "--port", "0")
             ("--webhook-configuration", "podsettle", "--manifests", "."),
             "--webhook-configuration needs a cluster",
         ),
+        (("--events", "--manifests", "."), "--events needs a cluster"),
         (("--tls", "self-managed"), "--tls self-managed needs --own-namespace NAME"),
+        (("--events",), "--events needs --own-namespace NAME"),
+        (("--docs-url", "docs/why.md"), "'docs/why.md' is not a URL: give http(s)://HOST/PAGE"),
+        (("--docs-url", "https://docs.example/a b"), "is not a URL"),
+        (("--docs-url", "https://docs.example/a#b"), "is not a URL"),
+        (("--docs-url", "https://docs.example/\x1b"), "is not a URL"),
+        (("--docs-url", "https://docs.example/" + "é" * 118), "longer than 256 bytes"),
         (("--webhook-configuration", "podsettle"), "needs --own-namespace NAME"),
         (
             ("--manifests", ".", "--drain-quiet", "60s", "--drain-limit", "10s"),
@@ -37,8 +44,13 @@ SERVE = ("serve", "--port", "0")
             ("--tls", "self-managed", "--own-namespace", "n", "--ca-life", "1h"),
             "--leaf-life and --ca-life: ",
         ),
+        (("--port", "abc"), "'abc' is not a valid port number from 0 to 65535."),
         (("--drain-quiet", "ten"), "'ten' is not a duration: write it as"),
-        (("--manifests", ".", "--client-ca", "/none/such"), "/none/such: No such file"),
+        (
+            ("--manifests", ".", "--client-ca", "/none/such"),
+            "podsettle: --client-ca: /none/such: No such file",
+        ),
+        (("--manifests", "/none/such"), "podsettle: --manifests: /none/such: No such file"),
     ],
 )
 def test_conflicting_or_invalid_options_exit_with_2_and_a_reason(

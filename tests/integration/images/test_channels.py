@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import trustme
 import yaml
 from fastapi import FastAPI
@@ -37,10 +38,10 @@ def many_pods(registry: RunningRegistry) -> str:
 
 
 async def post_preview(
-    registry: RunningRegistry, lookup: ImageLookup | None, body: str = ""
+    registry: RunningRegistry, lookup: ImageLookup | None, body: str = "", **in_force: Any
 ) -> list[dict[str, Any]]:
     app = FastAPI()
-    seen = view(policy(**image_policy(registry.host)))
+    seen = view(policy(**(in_force or image_policy(registry.host))))
     previewer = Previewer(lambda: seen, SETTINGS, lookup)
     app.include_router(preview_router(previewer, MemoryBudget(), PreviewLimits()))
     transport = httpx.ASGITransport(app)
@@ -65,6 +66,45 @@ async def test_preview_endpoint_wraps_a_container_by_its_image_configuration(
     without: Any = await post_preview(registry, None)
     reasons = [(o["container"], o["reason"]) for o in without["outcomes"]]
     assert ("a", "ImageConfigUnavailable") in reasons
+
+
+@pytest.mark.parametrize(
+    "in_force",
+    [
+        {"remedies": {"postInitSleep": {"containers": ["*"]}}},
+        image_policy("*.example"),
+        image_policy("127.0.0.1:*"),
+        image_policy(**{"quay.io": "127.0.0.1:1"}),
+    ],
+    ids=["no look-ups", "another registry", "a wider glob", "a mirror"],
+)
+async def test_policy_in_the_body_chooses_no_registry(
+    registry: RunningRegistry, image: Image, new_lookup: NewLookup, in_force: dict[str, Any]
+) -> None:
+    registry.push("shown", "1", image)
+    chosen = image_policy(registry.host) | {"priority": 9999}
+    for name in ("default", "mine"):
+        documents = [new_pod(registry), policy_document(name, **chosen)]
+        before = len(registry.requests())
+        shown: Any = await post_preview(
+            registry, new_lookup(), yaml.safe_dump_all(documents), **in_force
+        )
+        assert len(registry.requests()) == before
+        messages = {o["container"]: o["message"] for o in shown["outcomes"]}
+        assert "no policy in force has this imageConfig" in messages["a"]
+
+
+async def test_policy_in_the_body_with_registries_in_force_wraps_by_the_image(
+    registry: RunningRegistry, image: Image, new_lookup: NewLookup
+) -> None:
+    registry.push("shown", "1", image)
+    edited = image_policy(registry.host) | {"priority": 9999}
+    edited["remedies"] = {"postInitSleep": {"containers": ["*"], "sleep": "70ms"}}
+    documents = [new_pod(registry), policy_document("mine", **edited)]
+    shown: Any = await post_preview(registry, new_lookup(), yaml.safe_dump_all(documents))
+    (init,) = [c for c in shown["after"]["spec"]["initContainers"] if c["name"] == "a"]
+    assert init["command"][-2:] == ["/bin/app", "--x"]
+    assert {o["policy"] for o in shown["outcomes"] if o["changed"]} == {"mine"}
 
 
 async def test_preview_looks_up_more_images_than_one_pod_may_have(

@@ -94,6 +94,7 @@ def test_text_format_prefixes_each_line_and_leaves_fields_out() -> None:
     lines = Lines(("a", {"uid": "1"}), ("b", {"uid": "2"}))
     text = PrefixEachLineFormatter().format(record(lines))
     first, second = text.splitlines()
+    assert RFC_3339.fullmatch(first.partition(" ")[0])
     assert first.endswith(" WARNING a")
     assert second.endswith(" WARNING b")
 

@@ -1,0 +1,68 @@
+"""The command `podsettle scan` on the dump in examples/scan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support.paths import ROOT
+from webhook.cli import main
+
+COMMAND = ["scan", "--manifests", "examples/scan"]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_page_shows_what_the_command_prints() -> None:
+    result = CliRunner().invoke(main, COMMAND)
+    assert result.exit_code == 1
+    page = (ROOT / "docs" / "scan.md").read_text()
+    block = page.partition("$ podsettle scan --manifests examples/scan\n")[2].partition("```")[0]
+    printed = iter(result.stdout.splitlines())
+    for line in block.splitlines():
+        # The page leaves out parts of the output.
+        assert line == "…" or line in printed, line
+
+
+def test_scan_of_a_namespace_without_pods_finds_nothing() -> None:
+    result = CliRunner().invoke(main, [*COMMAND, "-n", "other", "-o", "json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["pods"] == 0
+
+
+def test_scan_of_manifests_without_an_object_ends_with_an_error(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("")
+    result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "nothing could be read" in result.stderr
+
+
+def test_scan_of_a_file_that_is_not_yaml_says_only_that(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("a: 1\nb: [\n")
+    result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path)])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"podsettle: {tmp_path}/bad.yaml:3: not YAML: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_scan_refuses_a_namespace_that_is_no_name() -> None:
+    result = CliRunner().invoke(main, [*COMMAND, "-n", "a/b"])
+    assert result.exit_code == 2
+    assert "not a valid name" in result.stderr
+
+
+def test_scan_names_objects_that_it_cannot_read(tmp_path: Path) -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": 5}}
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    result = CliRunner().invoke(main, ["scan", "--manifests", str(tmp_path), "-o", "json"])
+    assert "Pod: Expected" in result.stderr
+    areas = {area["name"]: area for area in json.loads(result.stdout)["areas"]}
+    assert areas["pods"]["looked"] == "partly"
+    assert areas["pods"]["why"] == "1 could not be decoded"

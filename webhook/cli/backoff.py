@@ -1,0 +1,105 @@
+"""The options of a back-off, and the errors of the commands that have them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from webhook.cli.options import DurationType, FiniteFloat, InputError
+from webhook.core.types import format_duration
+
+if TYPE_CHECKING:
+    from webhook.client import Backoff
+
+_BACKOFF_OPTIONS = (
+    click.option(
+        "--backoff-first",
+        type=DurationType(),
+        default="500ms",
+        show_default=True,
+        help="The pause before the first retry.",
+    ),
+    click.option(
+        "--backoff-factor",
+        type=FiniteFloat(min=1),
+        default=1.5,
+        show_default=True,
+        help="The factor by which each pause is longer than the one before.",
+    ),
+    click.option(
+        "--backoff-jitter",
+        type=FiniteFloat(0, 1),
+        default=0.5,
+        show_default=True,
+        help="The largest random change of a pause: 0.5 makes it up to 50 % shorter or longer.",
+    ),
+    click.option(
+        "--backoff-total",
+        type=DurationType(),
+        default="1m",
+        show_default=True,
+        help="How long to retry a request after its first failure.",
+    ),
+)
+
+
+def backoff_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the four flags of a back-off to a command. The command gets the parameter `backoff`."""
+
+    @functools.wraps(command)
+    def wrapper(
+        *arguments: Any,
+        backoff_first: timedelta,
+        backoff_factor: float,
+        backoff_jitter: float,
+        backoff_total: timedelta,
+        **options: Any,
+    ) -> None:
+        # Imported here, because the import takes 0.4 s and few commands need it.
+        from webhook.client import Backoff
+
+        backoff = Backoff(
+            backoff_first.total_seconds(),
+            backoff_factor,
+            backoff_jitter,
+            backoff_total.total_seconds(),
+        )
+        command(*arguments, backoff=backoff, **options)
+
+    for option in reversed(_BACKOFF_OPTIONS):
+        wrapper = option(wrapper)
+    return wrapper
+
+
+@contextmanager
+def report_errors(backoff: Backoff, result: str) -> Iterator[None]:
+    """Convert errors in the block to InputError, because its exit code is 2.
+
+    `result` names the output of the command, such as "the exit code of POD". The messages say that
+    the result is not known. Unexpected errors are converted too. Otherwise Python would exit with
+    1, and a caller could mistake this for the container's exit code.
+    """
+    from webhook.client import ApiError, GaveUpError, PodError, Unreachable, is_retryable
+    from webhook.cluster.errors import NoClusterError
+
+    try:
+        yield
+    except (ApiError, PodError, Unreachable) as error:
+        text = f"the API server answered {error}" if isinstance(error, ApiError) else str(error)
+        # A retryable error arrives here only after the back-off is spent.
+        if isinstance(error, GaveUpError) or (
+            is_retryable(error) and not isinstance(error, NoClusterError)
+        ):
+            total = format_duration(round(backoff.total * 1000))
+            text = f"gave up after {total} (--backoff-total): {result} is not known: {text}"
+        raise InputError(text) from None
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        message = " ".join(str(error).split())
+        raise InputError(f"{result} is not known: {type(error).__name__}: {message}") from error

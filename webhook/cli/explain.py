@@ -1,0 +1,127 @@
+"""The command `podsettle explain`, which says what podsettle did to a pod, and why."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from webhook.cli.open_view import OpenView, open_view
+from webhook.cli.options import InputError, ViewChoice, namespace_option, view_options
+from webhook.core.printable import printable, printable_json
+
+if TYPE_CHECKING:
+    from webhook.inspect.explain.found import Found
+    from webhook.inspect.explain.known_cluster import KnownCluster
+    from webhook.inspect.explain.model import (
+        PodExplanation,
+        ReasonExplanation,
+        WorkloadExplanation,
+    )
+    from webhook.inspect.explain.target import ObjectTarget
+
+
+@click.command()
+@click.argument("target", metavar="TARGET")
+@namespace_option
+@view_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text: sentences. json: everything.",
+)
+def explain(target: str, namespace: str | None, view: ViewChoice, output: str) -> None:
+    """Say what podsettle did to a pod, why, and what it would do today.
+
+    TARGET is the name of a pod, pod/NAME, deploy/NAME, job/NAME, sts/NAME, ds/NAME, or a reason
+    code such as NoCommand. Nothing is changed.
+
+    Of a pod, the output says which remedies were applied and by which policy, what was left out and
+    why, and which nodes still need the remedies. Of a workload, it says what the next pod would
+    get. Without the right to read policies, it says what the pod alone tells, and names the missing
+    right.
+
+    With --manifests, the object is looked for in these files too.
+
+    Exit codes: 0 success; 2 if the target does not exist or cannot be read.
+    """
+    # Imported here, because the completion of a command line needs no models.
+    from webhook.core.pod import DECODE_ERRORS
+    from webhook.core.reasons import Reason
+    from webhook.inspect.explain.found import explain as explain_object
+    from webhook.inspect.explain.reason import explain_reason
+    from webhook.inspect.explain.target import TargetError, parse_target
+    from webhook.inspect.explain.text import as_text
+
+    try:
+        parsed = parse_target(target)
+    except TargetError as error:
+        raise InputError(str(error)) from None
+    answer: PodExplanation | WorkloadExplanation | ReasonExplanation
+    if isinstance(parsed, Reason):
+        answer = explain_reason(parsed)
+    else:
+        namespaces = (namespace,) if namespace else ()
+        with open_view(view, namespaces=namespaces) as opened:
+            found = _find(parsed, namespace, view, opened)
+            cluster = _known_cluster(opened, view)
+        for problem in opened.problems:
+            click.echo(f"podsettle: {printable(str(problem))}", err=True)
+        try:
+            answer = explain_object(parsed, found, cluster)
+        except DECODE_ERRORS as error:
+            raise InputError(f"{parsed}: the pod cannot be read: {error}") from None
+    if output == "json":
+        click.echo(printable_json(answer.model_dump_json(by_alias=True, indent=2)))
+    else:
+        click.echo(as_text(answer), nl=False)
+
+
+def _find(
+    target: ObjectTarget, namespace: str | None, choice: ViewChoice, opened: OpenView
+) -> Found:
+    """Return the target's object and what belongs to it. Raise InputError if it is not found."""
+    from webhook.cluster.manifest_loader import ManifestsError
+    from webhook.core.preview.document import DocumentError
+    from webhook.inspect.cluster_flags import ClusterFlags
+    from webhook.inspect.explain.found import NotFoundError, find_related
+    from webhook.inspect.explain.source import find_object, get_object, namespace_of
+    from webhook.inspect.paged import PagedReader
+    from webhook.inspect.scan.dump import DumpReader
+
+    try:
+        if opened.connection is None:
+            document = find_object(choice.manifests, target, namespace)
+            chosen = namespace or namespace_of(document) or opened.namespace
+            reader = DumpReader(choice.manifests)
+            return asyncio.run(find_related(reader, target, document, chosen))
+        server, run = opened.connection.server, opened.connection.run
+        chosen = namespace or opened.namespace
+        flags = ClusterFlags(**choice.cluster)
+        document = run(get_object(server, target, chosen, flags))
+        return run(find_related(PagedReader(server, _ignore), target, document, chosen, flags))
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}") from None
+    except (NotFoundError, ManifestsError, DocumentError) as error:
+        raise InputError(str(error)) from None
+
+
+def _ignore(_progress: str) -> None:
+    """Discard a note on the progress of a list: those of one namespace are short."""
+
+
+def _known_cluster(opened: OpenView, choice: ViewChoice) -> KnownCluster:
+    from webhook.inspect.cluster_flags import ClusterFlags
+    from webhook.inspect.explain.known_cluster import KnownCluster
+    from webhook.inspect.webhook_calls import read_webhook_calls
+
+    view, settings, live, connection = opened.view, opened.settings, opened.live, opened.connection
+    if live is None or connection is None or opened.configurations is None:
+        return KnownCluster(view, settings)
+    calls = connection.run(read_webhook_calls(opened.configurations))
+    flags = ClusterFlags(**choice.cluster)
+    return KnownCluster(view, settings, live.unread, live.created, calls, flags)
