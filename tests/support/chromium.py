@@ -19,7 +19,7 @@ CONTROL, SHIFT, ENTER, TAB, END, LEFT = "\ue009", "\ue008", "\ue007", "\ue004", 
 """The key codes of WebDriver."""
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-_TIMEOUT_SECONDS = 15.0
+_TIMEOUT_SECONDS = 45.0
 
 
 def find_chromium() -> tuple[str, str]:
@@ -178,7 +178,9 @@ def start_chromium(profile: Path) -> Iterator[Chromium]:
     ) as process:
         try:
             url = f"http://127.0.0.1:{_port(process)}"
-            with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+            with httpx.Client(
+                base_url=url, timeout=_TIMEOUT_SECONDS * 3, trust_env=False
+            ) as client:
                 wanted = {"capabilities": {"alwaysMatch": capabilities}}
                 value = client.post("/session", json=wanted).json()["value"]
                 assert "sessionId" in value, value

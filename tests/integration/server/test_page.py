@@ -9,7 +9,6 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -26,32 +25,28 @@ from tests.support.chromium import (
     Chromium,
 )
 from tests.support.paths import EXAMPLES
-from tests.support.process import RunningServer
+from tests.support.preview_page import (
+    BROKEN,
+    MIXED,
+    UNCHANGED,
+    WARNED,
+    http,
+    open_example,
+    page,
+    preview,
+    wait_for_answer,
+)
+from webhook.core.printable import printable
+
+__all__ = ["http", "page"]
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
 # At most 63 characters: a longer container name matches no glob, and the page would not show it.
 _HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>'
 
-_UNCHANGED = """
-apiVersion: v1
-kind: Pod
-metadata: {name: unchanged, namespace: kube-system}
-spec: {containers: [{name: main, image: registry.example/main}]}
-"""
-
-_WARNED = """
-apiVersion: v1
-kind: Pod
-metadata: {name: warned, namespace: ci, labels: {tekton.dev/taskRun: warned}}
-spec:
-  restartPolicy: Never
-  initContainers:
-  - {name: wrapped, image: registry.example/a, command: [sh, -c, "true"]}
-  - {name: bare, image: registry.example/b}
-  - {name: naked, image: registry.example/b}
-  containers: [{name: main, image: registry.example/main}]
-"""
+# Characters that are invisible, or that change the order of a text or of a terminal's output.
+_HIDDEN = "\u202e\u2066\u061c\u200b\u3164\U000e0041"
 
 # Texts that are hard to write in YAML: other types, syntax, indentation, line ends, characters.
 _TEXTS = "|".join(
@@ -59,40 +54,9 @@ _TEXTS = "|".join(
         "-|--|-c|---|~|#|=|<<|%|{|*|!|'|\"|\\|null|Yes|off|.5|.inf|1|0x1f|1e3|1_0|1:30|10ms",
         "2001-01-01||- a|a: b|a #b|a:|a | a|!x|tab\there|\u00e9|\ufeff|\x85|\u2028a|\U0001f600",
         "a\n|a\nb|a\n\n|a\n \nb| a\nb|\na|a\n  b\n\n c\n|a\r\nb|a\n |a\u2028\nb",
+        "\u202ea|\xa0|\u3164|\U000e0041|a\n\u2066b\n|a\n\U0001f600\n|a\uff01\n\ufffd\n",
     )
 ).split("|")
-
-_BROKEN = "apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {a: b: c}\n"
-
-
-@pytest.fixture(scope="module")
-def http(server: RunningServer) -> Iterator[httpx.Client]:
-    with server.client() as client:
-        yield client
-
-
-@pytest.fixture
-def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
-    """The page, newly opened. Fails the test if the console shows an error afterwards."""
-    chromium.emulate()
-    chromium.open(f"{server.url}/")
-    yield chromium
-    # The browser logs a refused preview as a resource that failed to load.
-    logged = [entry for entry in chromium.console() if entry["source"] != "network"]
-    assert logged == []
-    elsewhere = [
-        request["url"]
-        for request in chromium.requests()
-        if not request["url"].startswith((f"{server.url}/", "data:", "about:"))
-    ]
-    assert elsewhere == []
-
-
-def preview(page: Chromium, workload: str) -> None:
-    """Paste a workload, preview it and wait for the answer."""
-    page.paste("#workload", workload)
-    page.click("#preview")
-    wait_for_answer(page)
 
 
 def answer_to(http: httpx.Client, workload: str) -> dict[str, Any]:
@@ -102,13 +66,6 @@ def answer_to(http: httpx.Client, workload: str) -> dict[str, Any]:
     return pod
 
 
-def wait_for_answer(page: Chromium) -> None:
-    page.wait_for(
-        "document.querySelector('#results').getAttribute('aria-busy') === 'false' &&"
-        "document.querySelector('.pod:not(.stale *), #error:not([hidden])')"
-    )
-
-
 # The document
 
 
@@ -116,7 +73,7 @@ def test_page_is_one_small_document(http: httpx.Client) -> None:
     response = http.get("/")
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert response.headers["Content-Encoding"] == "gzip"
-    assert int(response.headers["Content-Length"]) < 12_000
+    assert int(response.headers["Content-Length"]) < 26_000
     plain = http.get("/", headers={"Accept-Encoding": "identity"})
     assert "Content-Encoding" not in plain.headers
     assert plain.text == response.text
@@ -147,8 +104,7 @@ def test_links_lead_to_existing_routes(page: Chromium, http: httpx.Client) -> No
 
 
 def test_example_shows_reasons_and_diff(page: Chromium) -> None:
-    page.click("#example")
-    wait_for_answer(page)
+    open_example(page, "Tekton")
     assert page.texts(".pod h3") == ["Pod/echo-run-pod"]
     assert page.text("#status") == "1 pod, 1 changed, 0 warnings"
     assert "tekton-on-crio" in page.text(".facts")
@@ -160,8 +116,8 @@ def test_example_shows_reasons_and_diff(page: Chromium) -> None:
 
 
 def test_states_are_shown_as_words(page: Chromium) -> None:
-    preview(page, _WARNED)
-    assert page.texts("summary .chip") == ["Changed", "1 warning"]
+    preview(page, WARNED)
+    assert page.texts(".pod summary .chip") == ["Changed", "1 warning"]
     applied, missing, *_ = page.texts(".reasons li")
     assert applied.startswith("ChangedpostInitSleep · Appliedby tekton-on-crioContainer wrapped: ")
     assert missing.startswith(
@@ -171,16 +127,16 @@ def test_states_are_shown_as_words(page: Chromium) -> None:
 
 
 def test_unchanged_pod_is_shown_as_unchanged(page: Chromium) -> None:
-    preview(page, _UNCHANGED)
-    assert page.texts("summary .chip") == ["Unchanged"]
+    preview(page, UNCHANGED)
+    assert page.texts(".pod summary .chip") == ["Unchanged"]
     assert page.text(".reasons").startswith("UnchangedProtectedNamespace")
     assert "Nothing changes" in page.text("[role=tabpanel]")
     assert page.texts(".warns") == []
 
 
 def test_tabs_show_the_servers_answer(page: Chromium, http: httpx.Client) -> None:
-    expected = answer_to(http, _WARNED)
-    preview(page, _WARNED)
+    expected = answer_to(http, WARNED)
+    preview(page, WARNED)
     assert page.text("[role=tabpanel]") == expected["diff"]
     page.click("[role=tab]", "Patch")
     assert json.loads(page.text("[role=tabpanel]")) == expected["patch"]
@@ -203,7 +159,7 @@ def test_admitted_yaml_is_the_admitted_pod(page: Chromium, http: httpx.Client) -
 
 
 def test_many_pods_are_collapsed_until_they_are_opened(page: Chromium) -> None:
-    preview(page, "---\n".join([_UNCHANGED] * 6 + [_WARNED]))
+    preview(page, "---\n".join([UNCHANGED] * 6 + [WARNED]))
     assert page.text("#status") == "7 pods, 1 changed, 1 warning"
     assert page.texts(".reasons") == []
     page.click("summary", "Pod/warned")
@@ -211,19 +167,8 @@ def test_many_pods_are_collapsed_until_they_are_opened(page: Chromium) -> None:
     assert len(page.texts(".reasons")) == 1
 
 
-_MIXED = """
-apiVersion: v1
-kind: List
-items:
-- {apiVersion: v1, kind: Service, metadata: {name: web}}
-- {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a}]}}
-- {metadata: {name: odd}}
-- {apiVersion: tekton.dev/v1, kind: TaskRun, metadata: {name: build, namespace: ci}}
-"""
-
-
 def test_objects_without_a_pod_are_listed_after_the_pods(page: Chromium) -> None:
-    preview(page, _MIXED)
+    preview(page, MIXED)
     assert page.texts(".pod h3") == ["Pod/p"]
     expected = "1 pod, 0 changed, 0 warnings, 1 unreadable object, 2 objects without a pod"
     assert page.text("#status") == expected
@@ -237,7 +182,7 @@ def test_objects_without_a_pod_are_listed_after_the_pods(page: Chromium) -> None
         "return area.value.slice(area.selectionStart, area.selectionEnd)"
     )
     assert selected.startswith("- {apiVersion: tekton.dev/v1")
-    preview(page, _UNCHANGED)
+    preview(page, UNCHANGED)
     assert page.texts(".without") == []
 
 
@@ -262,7 +207,7 @@ def test_fields_are_sent_as_query_parameters(page: Chromium) -> None:
 
 
 def test_results_of_an_earlier_input_are_marked(page: Chromium) -> None:
-    preview(page, _UNCHANGED)
+    preview(page, UNCHANGED)
     page.type("#namespace", "x")
     assert page.text("#status") == "Result of an earlier input"
     assert len(page.texts(".stale .pod")) == 1
@@ -277,18 +222,18 @@ def test_copy_button_copies_the_tab(page: Chromium, http: httpx.Client) -> None:
         origin=page.run("return origin"),
         permissions=["clipboardReadWrite", "clipboardSanitizedWrite"],
     )
-    preview(page, _WARNED)
+    preview(page, WARNED)
     page.click(".tools button")
     page.wait_for("document.querySelector('.tools button').textContent === 'Copied'")
-    assert page.run("return navigator.clipboard.readText()") == answer_to(http, _WARNED)["diff"]
+    assert page.run("return navigator.clipboard.readText()") == answer_to(http, WARNED)["diff"]
 
 
 # Errors
 
 
 def test_error_is_shown_below_the_input_with_its_line(page: Chromium, http: httpx.Client) -> None:
-    detail = http.post("/preview", content=_BROKEN).json()["detail"]
-    preview(page, _BROKEN)
+    detail = http.post("/preview", content=BROKEN).json()["detail"]
+    preview(page, BROKEN)
     assert page.text("#error .mono") == detail
     assert page.texts("#error") != []
     assert page.run(
@@ -302,10 +247,10 @@ def test_error_is_shown_below_the_input_with_its_line(page: Chromium, http: http
 
 
 def test_error_removes_the_earlier_result(page: Chromium) -> None:
-    preview(page, _UNCHANGED)
-    preview(page, _BROKEN)
+    preview(page, UNCHANGED)
+    preview(page, BROKEN)
     assert page.texts(".pod") == []
-    preview(page, _UNCHANGED)
+    preview(page, UNCHANGED)
     assert page.texts("#error") == []
     assert page.run("return document.querySelector('[aria-invalid]')") is None
 
@@ -330,7 +275,7 @@ def test_http_errors_have_titles(page: Chromium, status: int, title: str) -> Non
         "{status: arguments[0], statusText: 'Refused'})",
         status,
     )
-    preview(page, _UNCHANGED)
+    preview(page, UNCHANGED)
     assert page.text("#error .label") == title
     assert page.text("#error .mono") == "said <b>so</b>"
     focused = page.run("return document.activeElement.id")
@@ -339,7 +284,7 @@ def test_http_errors_have_titles(page: Chromium, status: int, title: str) -> Non
 
 def test_unreachable_server_is_reported(page: Chromium) -> None:
     page.run("window.fetch = async () => { throw new TypeError('Failed to fetch'); }")
-    preview(page, _UNCHANGED)
+    preview(page, UNCHANGED)
     assert page.text("#error") == "No answer from the serverFailed to fetch"
 
 
@@ -380,6 +325,30 @@ def test_hostile_pod_cannot_run_scripts(page: Chromium) -> None:
     assert [r["url"] for r in page.requests() if r["url"].endswith("/x")] == []
 
 
+def test_page_shows_escapes_of_characters_that_deceive_a_reader(
+    page: Chromium, http: httpx.Client
+) -> None:
+    pod = yaml.safe_load(WARNED)
+    pod["metadata"] |= {"name": _HIDDEN, "annotations": {f"a{_HIDDEN}": f"b\n{_HIDDEN}\n"}}
+    pod["spec"]["initContainers"][0]["command"] = ["sh", "-c", f"true # {_HIDDEN}\nexit"]
+    pod["spec"]["initContainers"][1]["name"] = _HIDDEN
+    expected = answer_to(http, json.dumps(pod))["after"]
+    preview(page, json.dumps(pod))
+    shown = []
+    for tab in ("Diff", "Patch", "YAML", "JSON"):
+        page.click("[role=tab]", tab)
+        shown.append(page.text("[role=tabpanel]"))
+        assert "\\u202e" in shown[-1]
+        assert not set(_HIDDEN) & set(page.run("return document.body.textContent"))
+    assert yaml.safe_load(shown[2]) == json.loads(shown[3]) == expected
+    assert page.texts(".pod h3") == [f"Pod/{printable(_HIDDEN)}"]
+    assert f"Containers {printable(_HIDDEN)}, naked: " in page.text(".reasons")
+    preview(page, json.dumps({"kind": _HIDDEN}))
+    assert f"a {printable(_HIDDEN)} holds no pod" in page.text("#error")
+    preview(page, json.dumps({"kind": "List", "items": [{"kind": _HIDDEN}, pod]}))
+    assert f"a {printable(_HIDDEN)} holds no pod" in page.text(".without")
+
+
 def test_browser_refuses_scripts_that_are_not_the_pages(page: Chromium) -> None:
     refused = page.run(
         "const script = document.createElement('script');"
@@ -397,22 +366,29 @@ def test_browser_refuses_scripts_that_are_not_the_pages(page: Chromium) -> None:
 
 def test_page_can_be_used_with_the_keyboard_alone(page: Chromium) -> None:
     assert page.run("return document.activeElement.id") == "workload"
-    page.paste("#workload", _WARNED)
+    page.paste("#workload", WARNED)
     page.press(CONTROL, ENTER)
     wait_for_answer(page)
     assert page.texts(".pod h3") == ["Pod/warned"]
     visited = []
-    for _ in range(5):
+    for _ in range(7):
         page.press(TAB)
         visited.append(page.run("return document.activeElement.id"))
-    assert visited == ["namespace", "labels", "path", "preview", "example"]
+    fields = ["namespace", "labels", "path"]
+    assert visited == [*fields, "preview", "example", "copy-link", "add-policy"]
+    for _ in page.texts(".policy"):
+        page.press(TAB)
+        assert page.run("return document.activeElement.matches('.policy > summary')")
     page.press(TAB)
-    assert page.run("return document.activeElement.tagName") == "SUMMARY"
+    assert page.run("return document.activeElement.matches('.pod > summary')")
     page.press(ENTER)
     page.wait_for("!document.querySelector('.pod').open")
     page.press(ENTER)
     page.wait_for("document.querySelector('.pod').open")
+    # In between are only elements that unfold a text.
     page.press(TAB)
+    while page.run("return document.activeElement.tagName") == "SUMMARY":
+        page.press(TAB)
     for key, tab in ((END, "JSON"), (LEFT, "YAML")):
         page.press(key)
         assert page.run("return document.activeElement.textContent") == tab
@@ -424,17 +400,26 @@ def test_page_can_be_used_with_the_keyboard_alone(page: Chromium) -> None:
 
 def test_inserting_the_example_can_be_undone(page: Chromium) -> None:
     page.paste("#workload", "mine")
-    page.click("#example")
-    wait_for_answer(page)
+    open_example(page, "Tekton")
     page.run("document.querySelector('#workload').focus()")
     page.press(CONTROL, "z")
     page.wait_for("document.querySelector('#workload').value === 'mine'")
 
 
 def test_every_control_has_an_accessible_name(page: Chromium) -> None:
-    preview(page, _WARNED)
+    preview(page, WARNED)
     tree = page.devtools("Accessibility.getFullAXTree")["nodes"]
-    controls = {"textbox", "button", "tab", "tabpanel", "link", "form", "region", "navigation"}
+    controls = {
+        "textbox",
+        "combobox",
+        "button",
+        "tab",
+        "tabpanel",
+        "link",
+        "form",
+        "region",
+        "navigation",
+    }
     found = {
         (node["role"]["value"], node["name"]["value"])
         for node in tree
@@ -443,13 +428,13 @@ def test_every_control_has_an_accessible_name(page: Chromium) -> None:
     assert {role for role, _ in found} == controls
     assert [role for role, name in found if not name] == []
     assert {"main", "banner"} <= {node["role"]["value"] for node in tree if not node["ignored"]}
-    assert page.run("return document.querySelector('[role=status]').id") == "status"
+    assert page.run("return document.querySelector('#results [role=status]').id") == "status"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "workload",
-    [_WARNED, _UNCHANGED, _BROKEN, _MIXED],
+    [WARNED, UNCHANGED, BROKEN, MIXED],
     ids=["warned", "unchanged", "broken", "mixed"],
 )
 def test_text_has_enough_contrast(page: Chromium, scheme: str, workload: str) -> None:
@@ -461,7 +446,7 @@ def test_text_has_enough_contrast(page: Chromium, scheme: str, workload: str) ->
 
 @pytest.mark.parametrize(
     "workload",
-    [_WARNED, _UNCHANGED, _BROKEN, _MIXED],
+    [WARNED, UNCHANGED, BROKEN, MIXED],
     ids=["warned", "unchanged", "broken", "mixed"],
 )
 @pytest.mark.parametrize("width", [320, 400])
@@ -477,7 +462,7 @@ def test_narrow_window_needs_no_horizontal_scrolling(
 
 def test_results_are_scrolled_into_view(page: Chromium) -> None:
     page.emulate(width=400, height=800)
-    preview(page, _UNCHANGED)
+    preview(page, UNCHANGED)
     top = page.run("return document.querySelector('.pod').getBoundingClientRect().top")
     assert 0 <= top < 400
 

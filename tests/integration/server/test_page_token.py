@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
 from tests.support.authorizer import Known
+from tests.support.axe import grave_findings
 from tests.support.chromium import ENTER, SHIFT, TAB, Chromium
 from tests.support.http_client import in_process
+from tests.support.preview_page import overflowing
 from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_source import ManifestsSource
 
@@ -100,3 +103,15 @@ def test_token_field_is_between_the_other_fields_and_the_buttons(page: Chromium)
     page.press(SHIFT, TAB)
     page.press(SHIFT, TAB)
     assert focused(page) == "path"
+
+
+@pytest.mark.parametrize("token", ["", "poor", "naïve token", "good"])
+def test_token_field_is_accessible(page: Chromium, token: str) -> None:
+    preview(page)
+    if token:
+        enter_token(page, token)
+    assert page.texts("label")[-1] == "Bearer token"
+    for width, scheme in product((320, 1280), ("light", "dark")):
+        page.emulate(width=width, scheme=scheme)
+        assert grave_findings(page) == [], (width, scheme)
+        assert overflowing(page) == [], (width, scheme)

@@ -121,6 +121,33 @@ async def test_invalid_namespace_label_is_answered_422(client: httpx.AsyncClient
     assert "'team' is not of the form key=value" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"namspace": "ci"}, "'namspace'"),
+        ({"namespace": "ci", "namespacelabel": "a=b"}, "'namespacelabel'"),
+        (dict.fromkeys("abcde", ""), "'a', 'b', 'c' and 2 more"),
+        ({"x" * 5000: ""}, f"'{'x' * 100}'"),
+    ],
+)
+async def test_unknown_parameters_are_answered_422(
+    client: httpx.AsyncClient, params: dict[str, str], named: str
+) -> None:
+    answer = await client.post("/preview", json=DEPLOYMENT, params=params)
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == (
+        f"unknown parameters: {named}; /preview takes namespace, namespaceLabel, templatePath"
+    )
+
+
+async def test_openapi_document_names_the_parameters_of_previews(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+    found = {each["name"] for each in document["paths"]["/preview"]["post"]["parameters"]}
+    params = dict.fromkeys(found - {"namespaceLabel"}, "x") | {"namespaceLabel": "a=b"}
+    answer = await client.post("/preview", json=DEPLOYMENT, params=params)
+    assert "unknown parameters" not in answer.text
+
+
 async def test_body_above_the_maximum_is_answered_413(client: httpx.AsyncClient) -> None:
     answer = await client.post("/preview", content=b" " * (4 * 1024 * 1024 + 1))
     assert answer.status_code == 413

@@ -95,6 +95,7 @@ class Run(msgspec.Struct, tag=True):
     it. Ask: answer with the images, so that the server looks them up. UseKnown: use the KnownImages
     that came before this message."""
     cpu_seconds: int
+    docs_url: str | None
 
 
 class NamespaceFound(msgspec.Struct, tag=True):

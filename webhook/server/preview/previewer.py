@@ -11,17 +11,13 @@ from typing import Any, Literal
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
-from webhook.core.images import ImageConfig, ImageQuery, ImageResolver, Unavailable
+from webhook.core.images import ImageResolver
 from webhook.server.limits import PreviewLimits
 from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.answer import PreviewAnswerText, PreviewError, PreviewResult
-from webhook.server.preview.messages import MAX_IMAGES_PER_MESSAGE, KnownImage, Run
-from webhook.server.preview.worker_client import (
-    MissingImage,
-    PreviewProcess,
-    RunResult,
-    WorkerError,
-)
+from webhook.server.preview.image_lookups import look_up_images
+from webhook.server.preview.messages import KnownImage, Run
+from webhook.server.preview.worker_client import PreviewProcess, RunResult, WorkerError
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +107,9 @@ class Previewer:
             # The worker can run other previews during the look-ups, so that a slow registry does
             # not delay them.
             seconds = self._limits.image_seconds
-            known_images = await _look_up(self._images, result.missing_images, seconds)
+            known_images = await look_up_images(
+                self._images, result.missing_images, self._view().policies, seconds
+            )
             result = await self._run(
                 self._make_run_message(options, "UseKnown"), body, body_bytes, known_images, reserve
             )
@@ -132,6 +130,7 @@ class Previewer:
             options.template_path,
             images,
             round(self._limits.deadline_seconds) + 1,
+            self._settings.docs_url,
         )
 
     async def _run(
@@ -271,29 +270,3 @@ async def _close(worker_start: asyncio.Task[PreviewProcess], *, kill: bool) -> i
     except (WorkerError, OSError):  # TimeoutError is an OSError.
         return None
     return await worker.close(kill=kill)
-
-
-async def _look_up(
-    images: ImageResolver, missing: Sequence[MissingImage], seconds: float
-) -> list[KnownImage]:
-    """Look images up in batches, because hundreds of concurrent tasks would block the event loop.
-
-    Images without a result after `seconds` count as unavailable.
-    """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    results: dict[ImageQuery, ImageConfig | Unavailable] = {}
-    for start in range(0, len(missing), MAX_IMAGES_PER_MESSAGE):
-        batch = [image.query for image in missing[start : start + MAX_IMAGES_PER_MESSAGE]]
-        remaining_seconds = deadline - loop.time()
-        if remaining_seconds <= 0:
-            break
-        results |= await images.find(batch, remaining_seconds, max_images=None)
-    timed_out = Unavailable(f"the registries did not answer within {seconds:g} s")
-    return [_known_image(image.key, results.get(image.query, timed_out)) for image in missing]
-
-
-def _known_image(key: bytes, result: ImageConfig | Unavailable) -> KnownImage:
-    if isinstance(result, Unavailable):
-        return KnownImage(key, unavailable=result.why)
-    return KnownImage(key, result.entrypoint, result.cmd)

@@ -6,18 +6,17 @@ The route only reads bodies and sends answers. A worker process makes the previe
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
 
 from webhook.core.preview.model import PreviewAnswer
 from webhook.server.limits import PreviewLimits
 from webhook.server.load_shedding import MemoryBudget
+from webhook.server.paced_response import PacedResponse
 from webhook.server.preview.answer import PreviewAnswerText, PreviewError
 from webhook.server.preview.previewer import Previewer, PreviewOptions
 
@@ -26,8 +25,24 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 _DISCONNECTED = "the client has disconnected"
 
 
+_PARAMETERS = frozenset({"namespace", "namespaceLabel", "templatePath"})
+"""The parameters of the query. A misspelled one would change the preview without notice."""
+_MAX_NAMED_PARAMETERS, _MAX_PARAMETER_CHARACTERS = 3, 100
+"""How much of unknown parameters an error names, because people read it."""
+_ERRORS = {
+    401: "The request has no valid token.",
+    403: "The account may not use this path.",
+    408: "The body was not received in time.",
+    413: f"The body is longer than {MAX_BODY_BYTES} bytes.",
+    422: "The body cannot be read or takes too much time, memory or space in the answer, or a "
+    "parameter is not known or not valid.",
+    500: "The process that makes previews has failed.",
+    503: "Too many previews are in progress, or the API server could not check the token.",
+}
+
+
 class Problem(BaseModel):
-    """The reason why there is no preview."""
+    """The reason why podsettle does not answer the request."""
 
     detail: str = Field(examples=["body:3: not YAML: did not find expected key"])
 
@@ -43,12 +58,15 @@ def preview_router(previewer: Previewer, budget: MemoryBudget, limits: PreviewLi
         "/preview",
         summary="What podsettle would do to the pods of a workload",
         response_model=PreviewAnswer,
-        responses={code: {"model": Problem} for code in (401, 403, 408, 413, 422, 500, 503)},
+        responses={
+            status: {"description": text, "model": Problem} for status, text in _ERRORS.items()
+        },
         openapi_extra={
             "requestBody": {
                 "required": True,
                 "description": "A Pod, or an object with a pod template. Several YAML "
-                "documents and Lists are allowed.",
+                "documents and Lists are allowed. A SettlePolicy among them decides in place of "
+                "the policy in force with its name, for this preview only.",
                 "content": {
                     "application/yaml": {"schema": {"type": "string"}},
                     "application/json": {"schema": {"type": "object"}},
@@ -78,6 +96,7 @@ def preview_router(previewer: Previewer, budget: MemoryBudget, limits: PreviewLi
             ),
         ] = None,
     ) -> Response:
+        _refuse_unknown_parameters(request)
         options = PreviewOptions(namespace, namespace_labels, template_path)
         with budget.reserve() as add_bytes:
             body = await _read_body(request, budget, add_bytes, limits.body_timeout_seconds)
@@ -85,33 +104,21 @@ def preview_router(previewer: Previewer, budget: MemoryBudget, limits: PreviewLi
                 answer = await _while_connected(request, previewer.preview(options, body))
             except PreviewError as error:
                 raise HTTPException(error.status, error.detail) from None
-        return _Answer(answer)
+        pieces, answer.pieces = answer.pieces, []
+        return PacedResponse(pieces, answer.release)
 
     return router
 
 
-class _Answer(Response):
-    """A response with an answer in pieces, which are sent with back-pressure."""
-
-    def __init__(self, answer: PreviewAnswerText) -> None:
-        length = str(answer.length)
-        super().__init__(headers={"content-length": length}, media_type="application/json")
-        self._answer = answer
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        try:
-            await send(start)
-            pieces = deque(self._answer.pieces)
-            self._answer.pieces = []
-            while pieces:
-                piece = {"type": "http.response.body", "body": pieces.popleft()}
-                await send(piece | {"more_body": bool(pieces)})
-                # send() does not wait if the client reads quickly. Without this pause, a long
-                # answer would delay reviews.
-                await asyncio.sleep(0)
-        finally:
-            self._answer.release()
+def _refuse_unknown_parameters(request: Request) -> None:
+    """Raise HTTPException if the query has a parameter that this route does not take."""
+    unknown = sorted(request.query_params.keys() - _PARAMETERS)
+    if unknown:
+        named = [repr(name[:_MAX_PARAMETER_CHARACTERS]) for name in unknown[:_MAX_NAMED_PARAMETERS]]
+        more = len(unknown) - len(named)
+        listed = ", ".join(named) + (f" and {more} more" if more else "")
+        known = ", ".join(sorted(_PARAMETERS))
+        raise HTTPException(422, f"unknown parameters: {listed}; /preview takes {known}")
 
 
 async def _while_connected(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageConfig, ImageQuery, KnownImages, Unavailable
 from webhook.core.labels import parse_labels
+from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.preview.document import Document
 from webhook.core.preview.model import ObjectWithoutPod, render, render_passed_over
+from webhook.core.preview.policies import policies_in, replace_policies
 from webhook.core.preview.preview import preview_all
 from webhook.core.preview.workloads import PassedOver
 from webhook.core.preview.yaml_documents import load_documents
@@ -20,6 +24,8 @@ MAX_PODS = 500
 MAX_OBJECTS_WITHOUT_POD = 5_000
 MAX_ERROR_LINES = 20
 """The maximum number of lines in an error that lists objects without a pod."""
+MAX_POLICIES = 200
+"""The maximum number of policies in a text. They decide in place of those of the same names."""
 MAX_IMAGES = 500
 """The maximum number of images that are looked up for one preview."""
 
@@ -77,16 +83,23 @@ class PreviewRun:
         """Decide on all pods of a text. Raises DocumentError or ValueError for invalid input."""
         labels = self._run.namespace_labels
         namespace_labels = None if labels is None else parse_labels(labels)
+        settings = OperatorSettings(
+            self._run.own_namespace, self._run.linger_image, self._run.docs_url
+        )
         documents = load_documents(body, "body")
         if not documents:
-            raise ValueError("the body is empty: send a Pod or a workload")
+            raise ValueError(
+                "the body is empty or has only comments: send a Pod or a workload; "
+                "with curl, use --data-binary, because --data removes line ends"
+            )
+        policies = self._policies_with(documents)
         pod_count = 0
         for document in documents:
             for preview in preview_all(
                 document.value,
-                self._view.policies,
+                policies,
                 self._view,
-                OperatorSettings(self._run.own_namespace, self._run.linger_image),
+                settings,
                 namespace=self._run.namespace,
                 namespace_labels=namespace_labels,
                 template_path=self._run.template_path,
@@ -106,6 +119,17 @@ class PreviewRun:
                     self._pods.append(render(preview).model_dump_json(by_alias=True).encode())
         if not pod_count:
             raise ValueError(self._no_pod_message())
+
+    def _policies_with(self, documents: Iterable[Document]) -> PolicySet:
+        """Return the policies in force, replaced by those in the documents."""
+        replacements: dict[str, SettlePolicy] = {}
+        for document in documents:
+            replacements = policies_in(document.value) | replacements
+            if len(replacements) > MAX_POLICIES:
+                raise ValueError(f"more than {MAX_POLICIES} policies: send fewer of them")
+        if not replacements:
+            return self._view.policies
+        return replace_policies(self._view.policies, replacements.values())
 
     def _add_without_pod(self, passed_over: ObjectWithoutPod, malformed: bool) -> None:
         self._without_pod[malformed].append(passed_over)

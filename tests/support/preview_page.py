@@ -1,0 +1,150 @@
+"""The preview page in a browser: opened on a server, and used like a person would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.support.chromium import TAB, Chromium
+from tests.support.process import RunningServer
+
+UNCHANGED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: unchanged, namespace: kube-system}
+spec: {containers: [{name: main, image: registry.example/main}]}
+"""
+
+WARNED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: warned, namespace: ci, labels: {tekton.dev/taskRun: warned}}
+spec:
+  restartPolicy: Never
+  initContainers:
+  - {name: wrapped, image: registry.example/a, command: [sh, -c, "true"]}
+  - {name: bare, image: registry.example/b}
+  - {name: naked, image: registry.example/b}
+  containers: [{name: main, image: registry.example/main}]
+"""
+
+BROKEN = "apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {a: b: c}\n"
+
+MIXED = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Service, metadata: {name: web}}
+- {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a}]}}
+- {metadata: {name: odd}}
+- {apiVersion: tekton.dev/v1, kind: TaskRun, metadata: {name: build, namespace: ci}}
+"""
+
+
+@pytest.fixture(scope="module")
+def http(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def page(chromium: Chromium, server: RunningServer) -> Iterator[Chromium]:
+    """The page, newly opened. Fails the test if the console shows an error afterwards."""
+    chromium.emulate()
+    chromium.open(f"{server.url}/")
+    wait_for_policies(chromium)
+    yield chromium
+    # The browser logs a refused preview as a resource that failed to load.
+    logged = [entry for entry in chromium.console() if entry["source"] != "network"]
+    assert logged == []
+    elsewhere = [
+        request["url"]
+        for request in chromium.requests()
+        if not request["url"].startswith((f"{server.url}/", "data:", "about:"))
+    ]
+    assert elsewhere == []
+
+
+def preview(page: Chromium, workload: str) -> None:
+    """Paste a workload, preview it and wait for the answer."""
+    page.paste("#workload", workload)
+    page.click("#preview")
+    wait_for_answer(page)
+
+
+def wait_for_answer(page: Chromium) -> None:
+    page.wait_for(
+        "document.querySelector('#results').getAttribute('aria-busy') === 'false' &&"
+        "document.querySelector('.pod:not(.stale *), #error:not([hidden])')"
+    )
+
+
+def wait_for_policies(page: Chromium) -> None:
+    page.wait_for("document.querySelector('.policy')")
+
+
+def open_example(page: Chromium, title: str) -> None:
+    """Choose one of the page's examples, and wait for its preview."""
+    page.click("#example")
+    page.wait_for("document.querySelector('#examples:popover-open')")
+    page.click("#examples button", title)
+    wait_for_answer(page)
+
+
+def open_policy(page: Chromium, name: str) -> str:
+    """Open the editor of a policy, and return its selector."""
+    index = page.run(
+        "const policies = [...document.querySelectorAll('.policy')];"
+        "const at = policies.findIndex("
+        "(policy) => policy.querySelector('.name').textContent === arguments[0]);"
+        "if (at >= 0) policies[at].open = true; return at",
+        name,
+    )
+    assert index >= 0, f"no policy {name!r}"
+    return f".policy:nth-child({index + 1}) textarea"
+
+
+def value_of(page: Chromium, selector: str) -> str:
+    return str(page.run("return document.querySelector(arguments[0]).value", selector))
+
+
+def edit_policy(page: Chromium, name: str, old: str, new: str) -> None:
+    """Replace a text in the editor of a policy."""
+    area = open_policy(page, name)
+    text = value_of(page, area)
+    assert old in text
+    page.paste(area, text.replace(old, new))
+
+
+def verdicts(page: Chromium) -> dict[str, str]:
+    """What each policy does to the first pod, by the name of the policy."""
+    found: list[tuple[str, str]] = page.run(
+        "return [...document.querySelectorAll('.matches li')].map((entry) => "
+        "[entry.querySelector('b').textContent, entry.querySelector('.chip').textContent "
+        "+ ': ' + entry.querySelector('.what p:last-child').textContent])"
+    )
+    return dict(found)
+
+
+def tab_to(page: Chromium, selector: str) -> None:
+    """Press Tab until an element has the focus."""
+    for _ in range(40):
+        page.press(TAB)
+        if page.run("return document.activeElement.matches(arguments[0])", selector):
+            return
+    raise AssertionError(f"Tab does not lead to {selector}")
+
+
+def overflowing(page: Chromium) -> list[str]:
+    """The elements that are wider than their box, except texts whose lines must not be broken."""
+    found: list[str] = page.run(
+        "return [...document.querySelectorAll('*')]"
+        ".filter((each) => each.scrollWidth > each.clientWidth && each.clientWidth)"
+        ".filter((each) => !each.matches('textarea, input, [role=tabpanel]'))"
+        ".filter((each) => getComputedStyle(each).overflowX !== 'visible'"
+        " || each === document.documentElement)"
+        ".map((each) => each.outerHTML.slice(0, 200))"
+    )
+    return found

@@ -1,0 +1,1 @@
+"""The preview page: its parts, and the route that serves them as one HTML document."""

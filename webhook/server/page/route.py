@@ -1,0 +1,37 @@
+"""The route of the preview page, which is one HTML document without external resources.
+
+The page needs no token, because it contains no data. Its script sends the user's token to podsettle
+only.
+"""
+
+from __future__ import annotations
+
+import gzip
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from webhook.server.page.document import content_security_policy, make_page
+
+
+def page_router() -> APIRouter:
+    """Return the route of the preview page."""
+    router = APIRouter()
+    page = make_page()
+    headers = {
+        "Content-Security-Policy": content_security_policy(page),
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-cache",
+        "Vary": "Accept-Encoding",
+    }
+    compressed = gzip.compress(page.encode(), mtime=0)
+
+    @router.get("/", summary="The web page for previews", response_class=HTMLResponse)
+    async def get_page(request: Request) -> HTMLResponse:
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            return HTMLResponse(compressed, headers=headers | {"Content-Encoding": "gzip"})
+        return HTMLResponse(page, headers=headers)
+
+    return router
