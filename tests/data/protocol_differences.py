@@ -72,6 +72,15 @@ def _upgrades(data: bytes) -> bool:
     )
 
 
+def _has_other_hosts(data: bytes) -> bool:
+    head = read_head(data)
+    if head is None or head.version not in (b"1.0", b"1.1"):
+        return False
+    count = len(head.values(b"host"))
+    lacks = not count and head.version == b"1.1"
+    return (lacks or count > 1) and _is_valid(data[: head_length(data)])
+
+
 def _has_other_version(data: bytes) -> bool:
     version = read_version(data)
     return version not in (None, b"1.0", b"1.1") and _is_valid(data[: head_length(data)])
@@ -103,6 +112,12 @@ DIFFERENCES = (
         "uvicorn ignores the header, or treats the body as another protocol",
         _upgrades,
         _invalid("This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."),
+    ),
+    Difference(
+        "no Host, or two",
+        "RFC 9112 demands 400, and uvicorn accepts the request",
+        _has_other_hosts,
+        _invalid("A request needs exactly one Host header. With HTTP/1.0 it may have none."),
     ),
     Difference(
         "other HTTP version",

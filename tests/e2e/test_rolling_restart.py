@@ -1,4 +1,4 @@
-"""Test of rolling restarts under load with failurePolicy Fail: no creation of a pod fails."""
+"""Rolling restarts under load with failurePolicy Fail: no creation of a pod fails."""
 
 from __future__ import annotations
 
@@ -111,8 +111,7 @@ class Replica:
         self._stack = ExitStack()
 
     def start(self) -> None:
-        # More than haproxy takes to notice. And a connection that nobody has used for so long will
-        # hardly be used in the very moment in which it is closed: HTTP/1.1 has no remedy for that.
+        # More than haproxy takes to notice.
         quiet = ("--drain-quiet", "4s")
         self._stack.enter_context(start_server(self.manifests, self.certs, *quiet, port=self.port))
 
@@ -121,12 +120,39 @@ class Replica:
         self._stack.close()
 
 
-def test_twenty_restarts_lose_no_pod_and_leave_none_unsettled(
-    cluster: KubeCluster, tmp_path: Path
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    """A directory with a policy for all pods."""
+    found = tmp_path / "manifests"
+    found.mkdir()
+    (found / "policy.yaml").write_text(POLICY)
+    return found
+
+
+def test_api_server_closes_the_idle_connections_of_a_replica_that_exits(
+    cluster: KubeCluster, manifests: Path, tmp_path: Path
 ) -> None:
-    manifests = tmp_path / "manifests"
-    manifests.mkdir()
-    (manifests / "policy.yaml").write_text(POLICY)
+    """The API server would lose a review that it sends while podsettle closes the connection."""
+    log = cluster.directory / "kube-apiserver.log"
+
+    def closed() -> int:
+        text = log.read_text(errors="replace")
+        return text.count("Unsolicited response received on idle HTTP channel")
+
+    with ExitStack() as stack:
+        replica = stack.enter_context(start_server(manifests, tmp_path / "certs"))
+        url = f"{replica.url}/mutate"
+        stack.enter_context(registered(cluster, "exiting", url, replica.ca.read_bytes()))
+        await_that(lambda: is_called(cluster), "the API server calls podsettle")
+        before = closed()
+        replica.process.terminate()
+        assert replica.process.wait(30) == 0
+        await_that(lambda: closed() > before, "the API server has closed its connection")
+
+
+def test_twenty_restarts_lose_no_pod_and_leave_none_unsettled(
+    cluster: KubeCluster, manifests: Path, tmp_path: Path
+) -> None:
     with ExitStack() as stack:
         replicas = {name: Replica(tmp_path / name, manifests) for name in ("a", "b")}
         for replica in replicas.values():

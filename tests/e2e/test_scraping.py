@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import httpx
 import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey
@@ -24,20 +24,32 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from docs.dashboard import expand, load_panels
+from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import CRDS, NAMESPACE
 from tests.support.helm_release import (
     HOST,
     IMAGES,
+    OPT_IN,
     OWN,
+    POLICIES,
     RELEASE,
     ROUTING,
     Installation,
     Replica,
     installed,
+    policy,
 )
 from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import CHART
-from tests.support.process import free_port
+from tests.support.prometheus import prometheus
+from tests.support.promql import (
+    API_SERVER_LABELS,
+    labels_by_sample,
+    metrics_in,
+    samples_in,
+    unknown_labels,
+)
 from tests.support.waiting import await_that
 
 pytestmark = pytest.mark.xdist_group("chart-scraping")
@@ -47,10 +59,11 @@ Json: TypeAlias = dict[str, Any]
 MONITORING = f"/apis/monitoring.coreos.com/v1/namespaces/{NAMESPACE}"
 
 
-@pytest.fixture
-def release(tmp_path: Path) -> Iterator[Installation]:
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """With a ServiceMonitor and alerts, and a ready replica."""
-    with KubeCluster.start(ROUTING) as cluster, installed(cluster, tmp_path) as installation:
+    directory = tmp_path_factory.mktemp("release")
+    with KubeCluster.start(ROUTING) as cluster, installed(cluster, directory) as installation:
         for name in ("servicemonitors", "prometheusrules"):
             crd = yaml.safe_load(CRDS[f"monitoring.coreos.com_{name}"].read_text())
             cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
@@ -122,6 +135,68 @@ def test_prometheus_scrapes_with_the_credential_that_the_chart_makes(
         )
         assert {each["state"] for each in rules()} == {"inactive"}
 
+        for query in _dashboard_queries():
+            answer = client.get("/api/v1/query", params={"query": query}).json()
+            assert answer["status"] == "success", answer
+
+
+def _dashboard_queries() -> list[str]:
+    variables = {"namespace": NAMESPACE, "job": RELEASE, "__rate_interval": "1m"}
+    queries = [query for panel in load_panels() for query in panel.queries]
+    return [expand(query.expression, variables) for query in queries]
+
+
+def test_scrape_has_every_metric_of_alerts_and_dashboard(release: Installation) -> None:
+    """After one request of each kind: a counter with labels has no sample before.
+
+    It stops podsettle, so it is the last test of the release.
+    """
+    cluster = release.cluster
+    (replica,) = release.replicas
+    cluster.create(POLICIES, policy("opt-in"))
+    namespace = cluster.namespace("scraped-", labels={"podsettle.dev/policy": "opt-in"})
+    await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
+    assert cluster.create_pod(simple_pod("pod", namespace)).status == 201
+    assert replica.request("POST", "/mutate", content={}).status_code == 400
+    await_that(lambda: _previews(replica, cluster.token), "a preview is answered")
+
+    scrape = replica.request("GET", "/metrics", token=cluster.token).text
+    labels = 'policy="opt-in",remedy="postInitSleep"'
+    assert f"podsettle_settled_pods_total{{{labels}}} 1.0" in scrape
+    # There are no nodes, so the policy counts as needed.
+    assert f"podsettle_policy_still_needed{{{labels}}} 1.0" in scrape
+    promtool = shutil.which("promtool")
+    assert promtool is not None
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=scrape, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    rules = release.get(f"{MONITORING}/prometheusrules/{RELEASE}")["spec"]["groups"][0]["rules"]
+    expressions = [*(rule["expr"] for rule in rules), *_dashboard_queries()]
+    named = {name for expression in expressions for name in metrics_in(expression)}
+    own = {name for name in named if not name.startswith("apiserver_")} - {"up"}
+    assert own <= samples_in(scrape)
+    known = labels_by_sample(scrape) | API_SERVER_LABELS | {"up": set()}
+    assert not [found for each in expressions for found in unknown_labels(each, known)]
+
+    release.stop_all(signal.SIGKILL)
+    assert cluster.create_pod(simple_pod("ignored", namespace), dry_run=True).status == 201
+    release.helm("upgrade", RELEASE, CHART, IMAGES, "--set=webhook.failurePolicy=Fail")
+    await_that(
+        lambda: cluster.create_pod(simple_pod("refused", namespace), dry_run=True).status == 500,
+        "the API server refuses pods",
+    )
+    served = cluster.kubectl("get", "--raw", "/metrics").stdout
+    for name in named - own - {"up"}:
+        assert re.search(rf'^{name}\{{[^}}]*name="{OPT_IN}"', served, re.MULTILINE), name
+        assert labels_by_sample(served)[name] == API_SERVER_LABELS[name]
+
+
+def _previews(replica: Replica, token: str) -> bool:
+    answer = replica.request("POST", "/preview", token=token, content=simple_pod("pod"))
+    return answer.status_code == 200
+
 
 def _write_token(release: Installation, name: str) -> None:
     """What the controller for tokens does with a Secret of its type."""
@@ -176,40 +251,3 @@ def _job(endpoint: Json, replica: Replica, address: str, ca: Path) -> Json:
         "tls_config": {"ca_file": str(ca), "server_name": server_name},
         "static_configs": [{"targets": [f"{address}:{replica.port}"], "labels": labels}],
     }
-
-
-@contextmanager
-def prometheus(directory: Path, configuration: Json) -> Iterator[httpx.Client]:
-    """A running Prometheus, by its API."""
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("there is no prometheus: install the package `prometheus`")
-    (directory / "prometheus.yml").write_text(json.dumps(configuration))
-    address = f"127.0.0.1:{free_port()}"
-    log = directory / "prometheus.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [
-                program,
-                f"--config.file={directory}/prometheus.yml",
-                f"--storage.tsdb.path={directory}/data",
-                f"--web.listen-address={address}",
-            ],
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        with httpx.Client(base_url=f"http://{address}", trust_env=False) as client:
-
-            def is_ready() -> bool:
-                assert process.poll() is None, log.read_text()
-                try:
-                    return client.get("/-/ready").status_code == 200
-                except httpx.TransportError:
-                    return False
-
-            await_that(is_ready, "Prometheus is ready")
-            yield client
-    finally:
-        process.terminate()
-        process.wait(30)

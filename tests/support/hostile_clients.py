@@ -1,6 +1,6 @@
-"""Clients that abuse a server: they send slowly, send without end, or do not read.
+"""Clients that abuse a server: they send slowly, send without end, do not read, or pipeline.
 
-None of them reads to find out whether the server has closed its connection.
+None of the others reads to find out whether the server has closed its connection.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.support.http_client import Client
 from tests.support.process import RunningServer
+from tests.support.raw_answers import Answer, read_answers
 from tests.support.review_load import connect
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
@@ -21,6 +22,8 @@ _DRIP_SECONDS = 0.05
 _BLOCKED_ROUNDS = 200
 _FLOOD_SECONDS = 0.001
 """For other threads of the test, which would wait for the interpreter's lock."""
+_SENDS_PER_ROUND = 8
+_RECEIVE_BYTES = 64 * 1024
 
 
 class Crowd:
@@ -104,6 +107,34 @@ class Crowd:
 
         with _thread(flood, over):
             yield
+
+    @contextmanager
+    def pipelining(self, request: bytes) -> Iterator[list[Answer]]:
+        """Send a request on the first connection again and again, and yield its answers so far.
+
+        The client does not wait for an answer before it sends the next request. One thread sends
+        and receives, as a Client demands.
+        """
+        over = threading.Event()
+        client = self.clients[0].socket
+        answers: list[Answer] = []
+
+        def pipeline() -> None:
+            client.setblocking(False)
+            sent, received = 0, b""
+            while not over.wait(_FLOOD_SECONDS):
+                with suppress(ssl.SSLWantWriteError):
+                    for _ in range(_SENDS_PER_ROUND):
+                        sent += client.send(request[sent % len(request) :])
+                with suppress(ssl.SSLWantReadError):
+                    while data := client.recv(_RECEIVE_BYTES):
+                        unread = received + data
+                        found, received = read_answers(unread, len(unread))
+                        answers.extend(found)
+                    return  # The server has closed the connection.
+
+        with _thread(pipeline, over):
+            yield answers
 
 
 @contextmanager

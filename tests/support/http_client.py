@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPResponse
-from typing import Any
+from typing import Any, Self
 
 import trustme
 from starlette.types import ASGIApp
@@ -23,11 +23,21 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Client:
-    """A TLS connection to a server."""
+    """A TLS connection to a server.
+
+    No two threads may use it at the same time. OpenSSL demands that, and an SSLSocket has no lock
+    in many releases of Python. A read can then report the end of a connection that is open.
+    """
 
     def __init__(self, address: tuple[str, int], context: ssl.SSLContext) -> None:
-        self._plain = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
-        self.socket = context.wrap_socket(self._plain, server_hostname=address[0])
+        plain = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
+        self.socket = context.wrap_socket(plain, server_hostname=address[0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
     def send(self, text: str | bytes) -> None:
         self.socket.sendall(text.encode() if isinstance(text, str) else text)

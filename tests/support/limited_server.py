@@ -35,7 +35,7 @@ from webhook.tls.file_source import CertificateDirectory
 KIB = 1024
 MIB = KIB * KIB
 _HOUR_SECONDS = 3600
-_CLOSING = ("close_timeout_seconds",)
+_CLOSING = ("close_timeout_seconds", "shutdown_idle_timeout_seconds")
 """Times that begin when another limit has ended the abuse, or that end no abuse."""
 
 

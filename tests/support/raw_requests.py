@@ -77,7 +77,8 @@ def head_length(data: bytes) -> int:
 def is_plain_review(data: bytes, max_head_bytes: int) -> bool:
     """Return whether the data begins with the head of a review that is sent in the usual way.
 
-    It is a POST of JSON to /mutate with one Content-Length, and asks for nothing special.
+    It is a POST of JSON to /mutate with one Host and one Content-Length, and asks for nothing
+    special.
     """
     head = read_head(data)
     if head is None or head.length > max_head_bytes:
@@ -88,6 +89,7 @@ def is_plain_review(data: bytes, max_head_bytes: int) -> bool:
         and head.path in (b"/mutate", b"/mutate/")
         and head.version == b"1.1"
         and bool(head.content_length)
+        and len(head.values(b"host")) == 1
         and types != []
         and types[0].partition(b";")[0].strip().lower() == b"application/json"
         and not any(map(head.values, (b"transfer-encoding", b"expect", b"upgrade")))

@@ -57,17 +57,15 @@ def sending_reviews(server: RunningServer) -> Iterator[ReviewLoad]:
         assert "patch" in (answer := review_in(client.answer())), answer
 
     def keep() -> None:
-        client = connect(server, context)
-        while not over.wait(_PAUSE_SECONDS):
-            settle(client)
-            load.kept += 1
-        client.close()
+        with connect(server, context) as client:
+            while not over.wait(_PAUSE_SECONDS):
+                settle(client)
+                load.kept += 1
 
     def renew() -> None:
         while not over.wait(_PAUSE_SECONDS):
-            client = connect(server, context)
-            settle(client)
-            client.close()
+            with connect(server, context) as client:
+                settle(client)
             load.fresh += 1
 
     def run(send: Callable[[], None]) -> None:

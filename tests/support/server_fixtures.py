@@ -41,6 +41,7 @@ def make_components(
     """The components of a server whose certificate and shutdown do not end."""
     defaults: dict[str, Any] = {
         "certificate_expires": lambda: datetime(2027, 1, 1, tzinfo=UTC),
+        "certificate_fingerprint": lambda: "ab" * 32,
         "drain": Drain(idle_seconds=3600, timeout_seconds=3600),
         "new_image_resolver": new_image_resolver,
     }

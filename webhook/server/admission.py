@@ -22,6 +22,7 @@ from webhook.core.admission.review import uid_of
 from webhook.core.images import ImageResolver
 from webhook.core.reasons import Reason
 from webhook.server.drain import Drain
+from webhook.server.events import EventReporter
 from webhook.server.http_answer import JSON_TYPE, HttpAnswer, refusal
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
@@ -71,6 +72,7 @@ class ReviewHandler:
         in_flight: InFlight,
         budget: MemoryBudget,
         images: ImageResolver | None = None,
+        events: EventReporter | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._source = source
@@ -81,6 +83,7 @@ class ReviewHandler:
         self._in_flight = in_flight
         self._budget = budget
         self._images = images
+        self._events = events
         self._limits = limits
         self._cache = DecisionCache()
 
@@ -191,13 +194,19 @@ class ReviewHandler:
         return answer
 
     def _record(self, answer: Answer, review: bytes, timing: ReviewTiming) -> None:
-        """Count and log an answer. Raises no error, because the answer must still be sent."""
+        """Count, log and report an answer. Raises nothing, as the answer must still be sent."""
+        decision, request = answer.decision, answer.request
+        dry_run = request is not None and bool(request.dry_run)
         try:
-            self._metrics.reviews.count(answer.decision, monotonic() - timing.received_at)
+            seconds = monotonic() - timing.received_at
+            self._metrics.reviews.count(decision, seconds, dry_run=dry_run)
             if answer.error is not None:
+                self._review_log.flush()
                 self._log_error(answer, review)
-            elif answer.request is not None and answer.decision.policies:
-                self._review_log.record(answer.request, answer.decision)
+            elif request is not None and decision.policies:
+                self._review_log.record(request, decision)
+                if decision.unmet and self._events is not None and not dry_run:
+                    self._events.offer(request, decision.unmet)
         except Exception:
             log.exception("internal error: an answer was not counted or not logged")
 

@@ -17,8 +17,9 @@ from webhook.server.components import Components
 from webhook.server.drain import CloseWhileDraining
 from webhook.server.health import probes_router
 from webhook.server.mutate import add_mutate_route
-from webhook.server.page import page_router
+from webhook.server.page.route import page_router
 from webhook.server.preview.route import preview_router
+from webhook.server.view import view_router
 
 _PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 # With `model`, the document would give these answers the content type of the metrics.
@@ -64,9 +65,12 @@ def create_app(components: Components) -> FastAPI:
         preview_router(components.previewer, components.preview_budget, components.limits.preview),
         dependencies=authorized,
     )
+    app.include_router(view_router(components.view_answers), dependencies=authorized)
     app.include_router(
         probes_router(
-            components.checks, {"version": __version__, "python": platform.python_version()}
+            components.checks,
+            {"version": __version__, "python": platform.python_version()},
+            components.certificate,
         )
     )
     app.include_router(page_router())
@@ -80,6 +84,7 @@ def create_app(components: Components) -> FastAPI:
     )
     async def get_metrics() -> Response:
         components.metrics.set_checks(components.checks())
+        await components.metrics.needed_policies.refresh()
         return Response(
             generate_latest(components.metrics.registry), media_type=CONTENT_TYPE_LATEST
         )

@@ -1,4 +1,4 @@
-"""Authentication and authorization by bearer token, for /preview and /metrics.
+"""Authentication and authorization by bearer token, for /preview, /view and /metrics.
 
 The API server decides whether a token permits a request; see `webhook.cluster.token_review`.
 """
@@ -18,9 +18,13 @@ _BEARER_HINT = (
     "kubectl create token SERVICEACCOUNT -n NAMESPACE"
 )
 _GRANT_HINT = (
-    "grant access with: kubectl create clusterrole NAME --verb={verb} --non-resource-url={path}, "
-    "and a clusterrolebinding"
+    "grant access with: kubectl create clusterrolebinding NAME --clusterrole={role} "
+    "--serviceaccount=NAMESPACE:SERVICEACCOUNT (the chart creates this ClusterRole; with another "
+    "release name, its name begins with that name)"
 )
+_PREVIEWER, _METRICS_READER = "podsettle-previewer", "podsettle-metrics-reader"
+_ROLES = {"/metrics": _METRICS_READER}
+"""The chart's ClusterRole of a path, if it is not that of previews."""
 
 # With a Basic challenge, browsers would open a password dialog, also for requests of a script.
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="podsettle"'}
@@ -48,11 +52,15 @@ def guard(authorizer: Authorizer) -> Guard:
             detail = f"the API server does not accept this token: {note or 'invalid or expired'}"
             raise HTTPException(401, f"{detail}; {_BEARER_HINT}", _CHALLENGE)
         if access is Access.FORBIDDEN:
-            raise HTTPException(403, f"{note}; {_GRANT_HINT.format(verb=verb, path=path)}")
+            raise HTTPException(403, f"{note}; {_grant_hint(path)}")
         if access is Access.UNKNOWN:
             raise HTTPException(503, f"the API server could not check this token: {note}")
 
     return check
+
+
+def _grant_hint(path: str) -> str:
+    return _GRANT_HINT.format(role=_ROLES.get(path, _PREVIEWER))
 
 
 def _parse_token(authorization: str) -> str | None:

@@ -18,7 +18,8 @@ from webhook.core.admission.decide import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.server.admission import ReviewHandler
 from webhook.server.drain import Drain
-from webhook.server.health import log_check_changes
+from webhook.server.events import EventReporter
+from webhook.server.health import ServedCertificate, log_check_changes
 from webhook.server.lazy_images import LazyImageResolver, NewImageResolver
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
@@ -26,6 +27,7 @@ from webhook.server.metrics import Metrics
 from webhook.server.preview.previewer import Previewer
 from webhook.server.protocol import ReviewServer
 from webhook.server.review_log import ReviewLog
+from webhook.server.view import ViewAnswers
 from webhook.tasks import supervise
 
 
@@ -48,8 +50,12 @@ class Components:
     preview_budget: MemoryBudget
     """The memory budget of the bodies of previews."""
     previewer: Previewer
+    view_answers: ViewAnswers
     authorizer: Authorizer | None
-    """Checks the tokens of clients of /preview and /metrics, or None if they need no token."""
+    """Checks the tokens of clients of /preview, /view and /metrics, or None if they need no
+    token."""
+    certificate: Callable[[], ServedCertificate]
+    """Returns what /version says of the served certificate."""
     checks: Callable[[], Iterable[Check]]
     """Returns the readiness checks."""
     running: Callable[[], AbstractAsyncContextManager[None]]
@@ -61,6 +67,7 @@ def build_components(
     settings: OperatorSettings,
     *,
     certificate_expires: Callable[[], datetime],
+    certificate_fingerprint: Callable[[], str] = lambda: "",
     drain: Drain,
     new_image_resolver: NewImageResolver,
     checks: Callable[[], Iterable[Check]] | None = None,
@@ -68,19 +75,23 @@ def build_components(
     authorizer: Authorizer | None = None,
     needs_certificate: bool = False,
     pull_secrets: PullSecrets | None = None,
+    events: EventReporter | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Components:
     """Return the components of a server.
 
-    - `certificate_expires` returns the time at which the served certificate expires.
+    - `certificate_expires` returns the time at which the served certificate expires, and
+      `certificate_fingerprint` its SHA-256 in hex.
     - `new_image_resolver` is called in a thread when the first image has to be looked up.
     - `checks` returns the readiness checks, except the check of `drain`. The default is
       `source.checks`.
     - `running` returns a context that is active while the server runs. The default is
       `source.running`.
-    - `authorizer` protects /preview and /metrics. If it is None, they are open to all clients.
+    - `authorizer` protects /preview, /view and /metrics. If it is None, they are open to all
+      clients.
     - `needs_certificate` makes /mutate refuse clients that presented no certificate.
     - `pull_secrets` are used for images of admitted pods, but never for images in previews.
+    - `events` writes Events about unmet wishes of policies.
     """
     run = running or source.running
     source_checks = checks or source.checks
@@ -97,6 +108,9 @@ def build_components(
     metrics.policies.set_function(lambda: len(source.view.policies))
     metrics.manifest_problems.set_function(lambda: len(source.problems))
     metrics.in_flight.set_function(lambda: in_flight.requests)
+    metrics.needed_policies.view = lambda: source.view
+    if events is not None:
+        metrics.events.counts = lambda: events.counts
 
     # Previews use a separate resolver. A preview can name any namespace. With a shared resolver,
     # its look-ups would count against the limit of that namespace's pods.
@@ -141,6 +155,7 @@ def build_components(
         in_flight=in_flight,
         budget=review_budget,
         images=images,
+        events=events,
         limits=limits,
     )
     return Components(
@@ -155,13 +170,16 @@ def build_components(
             drain=drain,
             needs_certificate=needs_certificate,
             limits=limits,
+            count_refused=metrics.count_refused,
         ),
         needs_certificate=needs_certificate,
         in_flight=in_flight,
         review_budget=review_budget,
         preview_budget=MemoryBudget(limits.preview.bodies_bytes),
         previewer=previewer,
+        view_answers=ViewAnswers(lambda: source.view, settings.docs_url, limits.view),
         authorizer=authorizer,
+        certificate=lambda: ServedCertificate(certificate_expires(), certificate_fingerprint()),
         checks=all_checks,
         running=all_running,
     )

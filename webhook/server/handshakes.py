@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from webhook.server.failed_handshakes import FailedHandshakes, HandshakeFailure
 from webhook.server.limits import Limits
 
 
@@ -30,13 +31,18 @@ class Handshakes:
         new_protocol: Callable[..., asyncio.Protocol],
         context: ssl.SSLContext,
         limits: Limits,
+        failed: FailedHandshakes,
     ) -> None:
         """Use the HTTP protocol that `new_protocol` returns for uvicorn's keyword arguments."""
         self._new_protocol = new_protocol
         self._context = context
         self._limits = limits
-        self._sockets: dict[asyncio.Task[None], socket.socket] = {}
-        """The sockets whose handshakes are not complete, the oldest one first."""
+        self._failed = failed
+        self._sockets: dict[socket.socket, object] = {}
+        """The sockets whose handshakes are not complete, with the addresses of their clients. The
+        oldest one is the first."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Keeps the tasks from being garbage collected."""
 
     def __call__(self, **uvicorn: Any) -> asyncio.BaseProtocol:
         """Return the protocol of a connection that was accepted."""
@@ -44,19 +50,33 @@ class Handshakes:
 
     def begin(self, accepted: socket.socket, new_protocol: Callable[[], asyncio.Protocol]) -> None:
         """Begin the handshake on a socket. If there are too many handshakes, end the oldest."""
+        try:
+            self._sockets[accepted] = accepted.getpeername()
+        except OSError:
+            # The client has disconnected. The handshake finds that out.
+            self._sockets[accepted] = None
         task = asyncio.create_task(self._complete(accepted, new_protocol))
-        self._sockets[task] = accepted
-        task.add_done_callback(lambda task: self._sockets.pop(task, None))
-        if len(self._sockets) > self._limits.handshakes:
-            # This works in any state of the handshake: the transport reads the end of the stream.
-            with suppress(OSError):
-                self._sockets.pop(next(iter(self._sockets))).shutdown(socket.SHUT_RDWR)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if len(self._sockets) > self._limits.max_handshakes:
+            self._end_oldest()
+
+    def _end_oldest(self) -> None:
+        oldest = next(iter(self._sockets))
+        address = self._sockets.pop(oldest)
+        # This works in any state of the handshake: the transport reads the end of the stream.
+        with suppress(OSError):
+            oldest.shutdown(socket.SHUT_RDWR)
+        self._failed.record(
+            address,
+            HandshakeFailure.TOO_MANY,
+            f"{self._limits.max_handshakes} newer ones were in progress",
+        )
 
     async def _complete(
         self, accepted: socket.socket, new_protocol: Callable[[], asyncio.Protocol]
     ) -> None:
-        # An OSError means that the client sent no valid handshake, was too slow or disconnected.
-        with suppress(OSError):
+        try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 new_protocol,
                 accepted,
@@ -65,6 +85,12 @@ class Handshakes:
                 # uvloop's default is 30 s. The client may have to read its last answer first.
                 ssl_shutdown_timeout=self._limits.write_timeout_seconds,
             )
+        except OSError as error:
+            # An ended handshake is recorded already.
+            if accepted in self._sockets:
+                self._failed.record_error(self._sockets[accepted], error)
+        finally:
+            self._sockets.pop(accepted, None)
 
 
 class _AcceptedProtocol(asyncio.BaseProtocol):

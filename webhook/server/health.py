@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import NamedTuple
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from webhook.cluster.source import Check
@@ -19,9 +21,33 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS = 2.0
 """A state that changes back within this time is usually not logged."""
 
+_VERBOSE = {
+    "name": "verbose",
+    "in": "query",
+    "description": "If it is present, even empty, the answer lists every check.",
+    "schema": {"type": "string"},
+    "allowEmptyValue": True,
+}
+"""The parameter of /readyz. Any value is valid, but FastAPI would describe an error for others."""
 
-def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]) -> APIRouter:
-    """Return the routes for probes. `version` is the response of /version."""
+
+class ServedCertificate(NamedTuple):
+    """What /version says of the certificate that the server serves.
+
+    It is no secret, because every client gets the certificate in the TLS handshake.
+    """
+
+    expires: datetime
+    fingerprint: str
+    """The SHA-256 in hex."""
+
+
+def probes_router(
+    checks: Callable[[], Iterable[Check]],
+    versions: dict[str, str],
+    certificate: Callable[[], ServedCertificate],
+) -> APIRouter:
+    """Return the routes for probes. /version answers `versions` and the served certificate."""
     router = APIRouter()
 
     @router.get("/livez", summary="Whether the process is alive", response_class=PlainTextResponse)
@@ -32,16 +58,13 @@ def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]
         "/readyz",
         summary="Whether the server is ready for reviews",
         response_class=PlainTextResponse,
-        responses={503: {"description": "Not ready."}},
+        responses={503: {"description": "Not ready.", "content": {"text/plain": {}}}},
+        openapi_extra={"parameters": [_VERBOSE]},
     )
-    async def readyz(
-        verbose: str | None = Query(
-            None, description="If it is present, even empty, the answer lists every check."
-        ),
-    ) -> PlainTextResponse:
+    async def readyz(request: Request) -> PlainTextResponse:
         results = list(checks())
         ready = all(check.ready for check in results)
-        if ready and verbose is None:
+        if ready and "verbose" not in request.query_params:
             return PlainTextResponse("ok")
         lines = [
             f"[{_check_mark(check)}]{check.name} "
@@ -51,10 +74,21 @@ def probes_router(checks: Callable[[], Iterable[Check]], version: dict[str, str]
         lines.append(f"readyz check {'passed' if ready else 'failed'}")
         return PlainTextResponse("\n".join(lines) + "\n", 200 if ready else 503)
 
-    @router.get("/version", summary="The versions of podsettle and Python")
+    @router.get("/version", summary="The versions of podsettle and Python, and the certificate")
     async def get_version() -> JSONResponse:
-        return JSONResponse(version)
+        served = certificate()
+        about = {"notAfter": served.expires.isoformat(), "sha256": served.fingerprint}
+        return JSONResponse({**versions, "certificate": about})
 
+    # Some monitors probe with HEAD.
+    for path, route in (("/livez", livez), ("/readyz", readyz), ("/version", get_version)):
+        router.add_api_route(
+            path,
+            route,
+            methods=["HEAD"],
+            response_class=PlainTextResponse,
+            include_in_schema=False,
+        )
     return router
 
 
@@ -71,7 +105,8 @@ async def log_check_changes(
     """Log each change of a readiness check, until cancelled.
 
     The log shows why a replica was not ready even after its pod has been deleted. A check that is
-    ready without a note from the start is not logged.
+    ready without a note from the start is not logged. A problem that its component logs is not
+    logged again.
     """
     last_results: dict[str, Check] = {}
     while True:
@@ -79,14 +114,16 @@ async def log_check_changes(
         for check in checks():
             previous = last_results.get(check.name, Check(check.name, ready=True))
             if check != previous:
-                _log_check(check)
+                _log_check(check, previous)
             last_results[check.name] = check
 
 
-def _log_check(check: Check) -> None:
+def _log_check(check: Check, previous: Check) -> None:
+    if check.logged:
+        return
     if not check.ready:
         log.warning("not ready: %s: %s", check.name, check.note or "failed")
     elif check.note:
         log.warning("%s: %s", check.name, check.note)
-    else:
+    elif not previous.logged:
         log.info("%s: ok again", check.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import random
 from typing import NamedTuple
 
 JSON_TYPE = b"application/json"
@@ -33,8 +32,3 @@ class RefusedError(Exception):
 def refusal(status: int, message: str, *, close: bool = False) -> HttpAnswer:
     """Return an HTTP error with a one-line message as plain text."""
     return HttpAnswer(status, f"{message}\n".encode(), TEXT_TYPE, close)
-
-
-def should_close(goaway_chance: float) -> bool:
-    """Return at random whether to close a connection. The argument is the probability of True."""
-    return random() < goaway_chance  # noqa: S311

@@ -38,6 +38,21 @@ class PreviewLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewLimits:
+    """Limits for GET /view."""
+
+    max_policies: int = 200
+    """Maximum number of policies in an answer. The page shows each of them."""
+    max_namespaces: int = 2000
+    """Maximum number of namespaces in an answer."""
+    list_bytes: int = 512 * 1024
+    """Maximum length of all policies in an answer, and of all namespaces. A policy takes about
+    400 bytes, and a namespace about 150. The API server accepts objects of up to 3 MiB."""
+    max_answers: int = 16
+    """Maximum number of answers that are being sent at the same time, up to 1 MiB each."""
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Limits for connections, requests and answers.
 
@@ -47,7 +62,7 @@ class Limits:
 
     handshake_timeout_seconds: float = 10.0
     """Maximum time of a TLS handshake. An API server ends its side after 10 s, too."""
-    handshakes: int = 500
+    max_handshakes: int = 500
     """Maximum number of TLS handshakes that are not complete. Above it, the oldest one is ended."""
     header_timeout_seconds: float = 10.0
     """Maximum time from the first byte of a request to the end of its headers."""
@@ -65,6 +80,9 @@ class Limits:
     """Maximum time of a connection without requests. An API server closes its idle connections
     after 90 s (kubernetes client-go transport). With a timeout below 90 s, the server could close a
     connection while the API server sends the next review on it."""
+    shutdown_idle_timeout_seconds: float = 5.0
+    """Maximum time for a client to close its idle connection at the server's exit. API servers take
+    milliseconds, because the server asks them to. uvicorn's exit takes at most 10 s in all."""
     close_timeout_seconds: float = 1.0
     """Maximum time for a client to close its side of a TLS connection. uvloop alone waits 30 s."""
     delegated_timeout_seconds: float = 120.0
@@ -120,6 +138,7 @@ class Limits:
     `--goaway-chance`. API servers keep their connections open. If no connection were closed, a new
     replica would receive almost no reviews."""
     preview: PreviewLimits = PreviewLimits()
+    view: ViewLimits = ViewLimits()
 
 
 DEFAULT_LIMITS = Limits()

@@ -1,16 +1,23 @@
 """The Prometheus metrics.
 
-The values of all labels come from fixed sets, so clients cannot increase the number of series.
+The values of all labels come from fixed sets or are names of policies, so clients cannot increase
+the number of series.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -19,6 +26,8 @@ from prometheus_client.utils import floatToGoString
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
 from webhook.core.reasons import Reason
+from webhook.server.failed_handshakes import HandshakeFailure
+from webhook.server.needed_policies import NeededPolicies
 from webhook.server.preview.answer import PreviewResult
 
 # A second series for each counter, with the time of its creation, would only enlarge scrapes.
@@ -36,8 +45,13 @@ BUCKETS = (
 """Upper bounds of the histogram in seconds, up to the longest time that a review can take."""
 
 
+MAX_SETTLED_SERIES = 1_000
+"""The maximum number of pairs of a policy and a remedy that are counted on their own. A process may
+see many more policies than exist at one time."""
+
+
 class ReviewCounts(Collector):
-    """Counts of reviews and their reasons, and a histogram of their durations.
+    """Counts of reviews, settled pods and reasons, and a histogram of the durations of reviews.
 
     The counts are plain numbers without locks, so they must be used on one thread. The counters of
     the Prometheus client library take a lock for each increment. Together, these locks would take a
@@ -51,13 +65,20 @@ class ReviewCounts(Collector):
         self._outcomes: defaultdict[tuple[str, Reason], int] = defaultdict(
             int, {("", reason): 0 for reason in _FAILURE_REASONS}
         )
+        # The key is a policy and a remedy.
+        self._settled: dict[tuple[str, str], int] = {}
         self._durations = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
-    def count(self, decision: Decision, seconds: float) -> None:
-        """Count an answered review, its reasons and its duration."""
+    def count(self, decision: Decision, seconds: float, *, dry_run: bool = False) -> None:
+        """Count an answered review, its reasons and its duration.
+
+        A dry run settles no pod.
+        """
         if decision.patch:
             self._patched += 1
+            if not dry_run:
+                self._count_settled(decision.applied_pairs)
         else:
             self._unchanged += 1
         outcomes = self._outcomes
@@ -65,6 +86,17 @@ class ReviewCounts(Collector):
             outcomes[outcome] += count
         self._durations[bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
+
+    def _count_settled(self, pairs: Iterable[tuple[str, str]]) -> None:
+        settled = self._settled
+        for pair in pairs:
+            if pair in settled:
+                settled[pair] += 1
+            elif len(settled) < MAX_SETTLED_SERIES:
+                settled[pair] = 1
+            else:
+                rest = "", pair[1]
+                settled[rest] = settled.get(rest, 0) + 1
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics for a scrape."""
@@ -85,6 +117,16 @@ class ReviewCounts(Collector):
         for (remedy, reason), count in self._outcomes.items():
             outcomes.add_metric([remedy, reason], count)
         yield outcomes
+        settled = CounterMetricFamily(
+            "podsettle_settled_pods",
+            "Pods that got a remedy. A pod counts when podsettle answers, also if the API server "
+            "refuses it afterwards. Dry runs do not count. `policy` is empty if podsettle has "
+            f"already counted {MAX_SETTLED_SERIES} other pairs of a policy and a remedy.",
+            labels=["policy", "remedy"],
+        )
+        for pair, count in self._settled.items():
+            settled.add_metric(pair, count)
+        yield settled
         durations = HistogramMetricFamily(
             "podsettle_review_duration_seconds",
             "Time from the last byte of a review to its answer, including waiting and image "
@@ -97,6 +139,26 @@ class ReviewCounts(Collector):
         yield durations
 
 
+class EventCounts(Collector):
+    """The number of Events by result. `counts` returns them."""
+
+    def __init__(self) -> None:
+        self.counts: Callable[[], Mapping[str, int]] = dict
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric for a scrape."""
+        events = CounterMetricFamily(
+            "podsettle_events",
+            "Events on the controllers of pods, by `result`: `written`, `dropped` because too many "
+            "were waiting, or `failed`. There are none without `--events`.",
+            labels=["result"],
+        )
+        counts = self.counts()
+        for result in ("written", "dropped", "failed"):
+            events.add_metric([result], counts.get(result, 0))
+        yield events
+
+
 class Metrics:
     """The metrics of one server, in their own registry."""
 
@@ -104,12 +166,32 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.reviews = ReviewCounts()
         self.registry.register(self.reviews)
+        self.needed_policies = NeededPolicies()
+        self.registry.register(self.needed_policies)
+        self.events = EventCounts()
+        self.registry.register(self.events)
         self._refused = Counter(
             "podsettle_requests_refused",
-            "Requests to /mutate that got no AdmissionReview as an answer, by HTTP status.",
+            "Requests to /mutate that got no AdmissionReview as an answer, by HTTP status. A "
+            "request to another path counts, too, if podsettle refuses it before its path matters: "
+            "if its headers are invalid, or if too many requests are in progress.",
             ["status"],
             registry=self.registry,
         )
+        failed_handshakes = Counter(
+            "podsettle_handshakes_failed",
+            "Failed TLS handshakes, by `reason`. `client_certificate`: the client's certificate is "
+            "not valid for the CA in --client-ca. `alert`: the client sent an alert, for example "
+            "because it does not trust podsettle's certificate. `invalid`: the client sent no TLS, "
+            "or a version that podsettle does not accept. `timeout`: the client was too slow. "
+            "`too_many`: it was the oldest of too many handshakes. `disconnected`: the client "
+            "disconnected.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self._failed_handshakes = {
+            reason: failed_handshakes.labels(reason) for reason in HandshakeFailure
+        }
         image_lookups = Counter(
             "podsettle_image_lookups",
             "Look-ups of a tag or a digest at a registry. `result` is `found` or `failed`. Answers "
@@ -180,6 +262,7 @@ class Metrics:
             registry=self.registry,
         )
         build.labels(version).set(1)
+        ProcessCollector(registry=self.registry)
 
     def set_checks(self, checks: Iterable[Check]) -> None:
         """Set the metrics of the readiness checks. Call this at each scrape."""
@@ -190,6 +273,10 @@ class Metrics:
     def count_refused(self, status: int) -> None:
         """Count a request to /mutate that was answered with an HTTP error."""
         self._refused.labels(str(status)).inc()
+
+    def count_failed_handshake(self, reason: HandshakeFailure) -> None:
+        """Count a failed TLS handshake by its reason."""
+        self._failed_handshakes[reason].inc()
 
     def count_preview(self, result: PreviewResult) -> None:
         """Count a preview by its result."""

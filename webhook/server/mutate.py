@@ -30,9 +30,11 @@ _OTHER_METHODS = [str(method) for method in HTTPMethod if method is not HTTPMeth
 _ERRORS = {
     400: "The body is no AdmissionReview with a uid.",
     403: "The client presented no certificate, and podsettle requires one.",
+    405: "The method is not POST.",
     408: "Not even the uid of the review was received in time.",
     413: f"The body is longer than {DEFAULT_LIMITS.max_body_bytes} bytes.",
     415: "The Content-Type is not `application/json`.",
+    503: "The memory is exhausted, or too many reviews with chunked bodies are in progress.",
 }
 _REQUEST = {
     "requestBody": {

@@ -12,7 +12,7 @@ first of these that applies: write what is unsent (WRITING), discard the rest of
 
 | state      | received data                     | other event               | time limit, then    |
 |------------|-----------------------------------|---------------------------|---------------------|
-| IDLE       | a review: answer it; else as HEAD | shutdown: CLOSING         | idle: CLOSING       |
+| IDLE       | a review: answer it; else as HEAD | shutdown: 100 Continue    | idle: CLOSING       |
 | HEAD       | complete: the framing table       |                           | header: CLOSING     |
 | BODY       | complete: answer, or WAITING      | memory exhausted: WAITING | body: WAITING       |
 | WAITING    | keep for later                    | answer: continue          | the handler's       |
@@ -25,6 +25,13 @@ first of these that applies: write what is unsent (WRITING), discard the rest of
 In all states: a lost connection cancels timers and the task, and frees all memory. After a
 shutdown, an answer closes the connection. The write timer runs exactly while writing is paused.
 
+Shutdown. If the server closed an idle connection, a review on its way would be lost: net/http does
+not repeat a POST, and the API server reports EOF. Therefore the server lets the client close the
+connection. It sends `100 Continue` and waits, for at most the shutdown idle timeout. A client
+without a request in progress closes a connection on which data arrives (RFC 9112, 9.2). A client
+with a request in progress ignores an informational response (RFC 9110, 15.2), and gets its answer.
+In net/http both cases exclude each other (`readLoop` and `roundTrip` hold the same lock).
+
 Framing. A head ends at its first empty line. The parser receives nothing else. The request begins
 when its head is complete. Empty lines before a head are ignored.
 
@@ -34,6 +41,7 @@ when its head is complete. Empty lines before a head are ignored.
 | refused by httptools; a line feed or carriage return without the other; a | 400, close        |
 | continued line; two Content-Lengths, or one with a Transfer-Encoding;     |                   |
 | neither HTTP/1.0 nor HTTP/1.1                                             |                   |
+| two Host headers, or none with HTTP/1.1 (RFC 9112 demands 400)            | 400, discard body |
 | an Upgrade header, or CONNECT (uvicorn would ignore the body, or parse it | 400, discard body |
 | as the next request: request smuggling)                                   |                   |
 | POST of JSON to /mutate in origin-form, HTTP/1.1, Content-Length of at    | review: exactly   |
@@ -74,6 +82,7 @@ from email.utils import formatdate
 from enum import Enum, auto
 from functools import lru_cache
 from http import HTTPStatus
+from random import random
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -88,7 +97,7 @@ from webhook.server.admission import (
 )
 from webhook.server.client_certs import CLIENT_CERTIFICATE_KEY
 from webhook.server.drain import Drain
-from webhook.server.http_answer import JSON_TYPE, PIECE_BYTES, TEXT_TYPE, HttpAnswer, should_close
+from webhook.server.http_answer import JSON_TYPE, PIECE_BYTES, TEXT_TYPE, HttpAnswer
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.review_body import ReviewBody
@@ -127,11 +136,15 @@ _CHUNK_SIZE_BYTES = 20
 """Maximum number of characters that are kept of the line with the size of a chunk. The parser
 refuses a size of more than 16 digits behind leading zeros."""
 
+_CLOSE_IF_IDLE = b"HTTP/1.1 100 Continue\r\n\r\n"
+"""Makes the client close an idle connection, and leaves a request on its way unharmed. A final
+response such as 408 would be taken for the answer to that request."""
 _HTTP_VERSIONS = ("1.0", "1.1")
 """httptools accepts HTTP/0.9 and HTTP/2.0, too. With them, `Connection: keep-alive` overrides the
 `Connection: close` that is inserted into delegated requests."""
 _INVALID_ERROR = "Invalid HTTP request received."
 """uvicorn answers an invalid request with the same text."""
+_HOST_ERROR = "A request needs exactly one Host header. With HTTP/1.0 it may have none."
 _UPGRADE_ERROR = "This server supports HTTP/1.1 only: send no Upgrade header, and no CONNECT."
 
 
@@ -228,6 +241,8 @@ class HeadParser:
         if (is_chunked and b"content-length" in headers) or not digits.isdigit():
             return _INVALID_HEAD
         length = int(digits)
+        if found.host_count != 1 and (found.host_count or parser.get_http_version() == "1.1"):
+            return RequestHead(_HOST_ERROR, length, is_chunked)
         if self._is_upgrade or b"upgrade" in headers:
             return RequestHead(_UPGRADE_ERROR, length, is_chunked)
         query = None
@@ -263,6 +278,7 @@ class _ParserCallbacks:
         """The first header of each name in _DECIDING_HEADERS."""
         self.is_ambiguous = False
         """Whether other servers may read the headers differently."""
+        self.host_count = 0
         self.complete = False
 
     def on_url(self, url: bytes) -> None:
@@ -274,6 +290,8 @@ class _ParserCallbacks:
             self.is_ambiguous = True
         elif name in _DECIDING_HEADERS:
             self.headers.setdefault(name, value)
+        elif name == b"host":
+            self.host_count += 1
         elif not _HEADER_NAME.fullmatch(name):
             self.is_ambiguous = True
 
@@ -297,6 +315,20 @@ def parse_head(head: bytes) -> RequestHead:
     parser = HeadParser()
     parser.feed(head)
     return parser.head() or _INVALID_HEAD
+
+
+def invalid_cause(head: bytes) -> str:
+    """Return why a head is refused as invalid, for the log."""
+    if _INVALID_LINE_END.search(head):
+        return "a line end other than CR LF, or a continued line"
+    names = [line.partition(b":")[0].lower() for line in head.split(b"\r\n")[1:-2]]
+    if names.count(b"content-length") > 1:
+        return "more than one Content-Length"
+    if b"content-length" in names and b"transfer-encoding" in names:
+        return "both Content-Length and Transfer-Encoding"
+    if not all(map(_HEADER_NAME.fullmatch, names)):
+        return "an invalid header name"
+    return "no valid HTTP/1.0 or HTTP/1.1"
 
 
 _cached_head = lru_cache(maxsize=_CACHED_HEADS)(parse_head)
@@ -400,6 +432,8 @@ class ReviewServer:
     needs_certificate: bool
     """Whether /mutate refuses clients that presented no certificate. The route answers them."""
     limits: Limits = DEFAULT_LIMITS
+    count_refused: Callable[[int], None] = lambda _status: None
+    """Called with the status of each HTTP error that the protocol itself answers."""
     clock: ServerClock = field(default_factory=ServerClock)
     connections: OrderedDict[ReviewProtocol, None] = field(default_factory=OrderedDict)
     """The open connections, ordered by the time of their last answer."""
@@ -562,12 +596,12 @@ class ReviewProtocol(asyncio.Protocol):
     # Events of the server
 
     def shutdown(self) -> None:
-        """Close the connection when no request is in progress. uvicorn calls this at its exit."""
+        """Let the connection end when no request is in progress. uvicorn calls this at its exit."""
         self._last = True
         if self.state is State.IDLE:
-            # If the event loop was busy until now, a review may wait in the socket. The loop reads
-            # it before this time limit.
-            self._enter(State.IDLE, 0.0)
+            # A review may be on its way, so the server must not close the connection.
+            self._enter(State.IDLE, self._limits.shutdown_idle_timeout_seconds)
+            self._transport.write(_CLOSE_IF_IDLE)
 
     def _on_timeout(self) -> None:
         """Do what the table of the module says for the time limit of the state."""
@@ -684,6 +718,10 @@ class ReviewProtocol(asyncio.Protocol):
         head = head or _INVALID_HEAD
         text = self._take(received_bytes)
         if head.error is not None:
+            if log.isEnabledFor(logging.DEBUG):
+                client = self._transport.get_extra_info("peername")
+                cause = invalid_cause(text) if head.error == _INVALID_ERROR else head.error
+                log.debug("request from %s: answered 400: %s", client, cause)
             self._refuse(400, head.error, head)
         elif head.is_review and self._serves_reviews:
             self._begin_review(head)
@@ -759,6 +797,7 @@ class ReviewProtocol(asyncio.Protocol):
         elif (error := task.exception()) is not None:
             log.error("internal error: a review was not answered", exc_info=error)
             self._last = True
+            self._server.count_refused(500)
             self._send(500, TEXT_TYPE, b"Internal Server Error")
         else:
             answer = task.result()
@@ -772,7 +811,7 @@ class ReviewProtocol(asyncio.Protocol):
 
     def _send_review(self, body: bytes) -> None:
         """Send the answer to a review, usually in one piece, and continue."""
-        if self._drain.started or should_close(self._limits.goaway_chance):
+        if self._drain.started or random() < self._limits.goaway_chance:  # noqa: S311
             self._last = True
         if self._last or self._write_paused or len(body) > PIECE_BYTES:
             self._send(200, JSON_TYPE, body)
@@ -807,6 +846,7 @@ class ReviewProtocol(asyncio.Protocol):
         Without a head, the end of the request is not known.
         """
         self._last = True
+        self._server.count_refused(status)
         if head is None:
             self._missing_bytes = _UNKNOWN_BYTES
             self._drop_buffer()

@@ -8,6 +8,7 @@ uvicorn closes its port immediately after a signal. podsettle continues to answe
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp
 from webhook.process_memory import tune_gc_for_server
 from webhook.server.components import Components
 from webhook.server.drain import Drain
+from webhook.server.failed_handshakes import FailedHandshakes
 from webhook.server.handshakes import Handshakes
 from webhook.server.open_files import allow_sockets
 from webhook.server.protocol import ReviewProtocol
@@ -62,7 +64,9 @@ def listen(host: str, port: int) -> socket.socket:
         # The message of `create_server` repeats the address in brackets. The error of a host name
         # that cannot be resolved has a number that `os.strerror` does not know.
         reason = (error.strerror or str(error)).partition(" (")[0]
-        raise AddressError(f"cannot listen on {host} port {port}: {reason}") from None
+        in_use = error.errno == errno.EADDRINUSE
+        hint = "; choose another port: --port 9443, or make run PORT=9443" if in_use else ""
+        raise AddressError(f"cannot listen on {host} port {port}: {reason}{hint}") from None
     # Accepted connections inherit these options.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
@@ -82,12 +86,13 @@ def serve(
     """
     limits = components.limits
     # The kernel's queue can be accepted at once, and `Handshakes` duplicates each accepted socket.
-    allow_sockets(limits.max_connections + limits.handshakes + 2 * _BACKLOG)
+    allow_sockets(limits.max_connections + limits.max_handshakes + 2 * _BACKLOG)
     new_protocol = partial(ReviewProtocol, server=components.review_server)
+    failed = FailedHandshakes(components.metrics.count_failed_handshake)
     config = uvicorn.Config(
         app,
         # The annotation requires a class, but uvicorn accepts any callable that returns a protocol.
-        http=Handshakes(new_protocol, context, limits),  # type: ignore[arg-type]
+        http=Handshakes(new_protocol, context, limits, failed),  # type: ignore[arg-type]
         access_log=False,
         log_config=None,
         # podsettle does not use the client's address, so it does not need X-Forwarded-For.

@@ -8,7 +8,6 @@ of the process stays below the chart's limit.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +16,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.hostile_clients import Crowd, crowd
-from tests.support.http_client import mutate, review_in
+from tests.support.http_client import mutate
 from tests.support.limited_server import limited_server
 from tests.support.process import RunningServer
 from tests.support.protocol_server import LIVEZ
-from tests.support.review_load import SETTLED, WHOLE, ReviewLoad, connect, sending_reviews
+from tests.support.review_load import SETTLED, WHOLE, ReviewLoad, sending_reviews
 from tests.support.waiting import await_that
 
 CLIENTS = 50
@@ -226,12 +225,12 @@ def test_data_behind_a_delegated_request_ends_with_its_connection(
 def test_pipelined_reviews_of_one_client_do_not_delay_those_of_others(tmp_path: Path) -> None:
     """One review of a connection is answered at a time, so that others get their turn."""
     count = 2000
-    with abused(tmp_path) as (server, _, others):
-        client = connect(server)
-        sending = threading.Thread(target=client.send, args=(WHOLE * count,))
-        sending.start()
-        others.await_answers()
-        for _ in range(count):
-            assert "patch" in review_in(client.answer())
-        sending.join()
-        client.close()
+    with abused(tmp_path) as (_, clients, others):
+        clients.connect(1)
+        with clients.pipelining(WHOLE) as answers:
+            others.await_answers()
+            await_that(lambda: len(answers) >= count or not clients.open(), "reviews are answered")
+        assert len(answers) >= count
+        for answer in answers:
+            assert answer.status == 200
+            assert "patch" in json.loads(answer.body)["response"]

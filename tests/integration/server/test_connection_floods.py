@@ -90,7 +90,7 @@ def test_half_open_handshakes_are_limited_by_their_number(tmp_path: Path, first:
         flood(server) as half_open,
     ):
         half_open.open_plain(CONNECTIONS // 2, first)
-        half_open.await_open(DEFAULT_LIMITS.handshakes)
+        half_open.await_open(DEFAULT_LIMITS.max_handshakes)
         others.await_answers()
 
 

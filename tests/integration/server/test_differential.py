@@ -65,7 +65,8 @@ def test_protocol_answers_like_the_route_behind_uvicorn(block: int) -> None:
 def test_long_body_is_answered_like_by_the_route(length: int, more: int, is_chunked: bool) -> None:
     body = json.dumps(review(load_pod(PODS[0]))).encode().ljust(length + more)
     framing = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % len(body)
-    head = b"POST /mutate HTTP/1.1\r\nContent-Type: application/json\r\n%b\r\n\r\n" % framing
+    headers = b"Host: x\r\nContent-Type: application/json\r\n%b" % framing
+    head = b"POST /mutate HTTP/1.1\r\n%b\r\n\r\n" % headers
     if is_chunked:
         body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     sent = Stream(-1, "long body", (Piece(head, None), Piece(body, None)))

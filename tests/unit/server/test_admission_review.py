@@ -20,7 +20,8 @@ def test_openapi_document_describes_requests_and_answers(source: ManifestsSource
     schema = {"$ref": "#/components/schemas/AdmissionReview"}
     assert operation["requestBody"]["content"]["application/json"]["schema"] == schema
     assert operation["responses"]["200"]["content"]["application/json"]["schema"] == schema
-    assert set(operation["responses"]) == {"200", "400", "403", "408", "413", "415"}
+    statuses = {"200", "400", "403", "405", "408", "413", "415", "503"}
+    assert set(operation["responses"]) == statuses
     assert set(document["paths"]["/mutate"]) == {"post"}
     assert "/mutate/" not in document["paths"]
     defined = document["components"]["schemas"]

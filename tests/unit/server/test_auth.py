@@ -71,7 +71,7 @@ async def test_all_routes_except_the_open_ones_need_a_token(
     app: FastAPI, closed: httpx.AsyncClient
 ) -> None:
     found = paths(app)
-    assert {path for _, path in found} | {"/mutate/"} == OPEN | {"/preview", "/metrics"}
+    assert {path for _, path in found} | {"/mutate/"} == OPEN | {"/preview", "/view", "/metrics"}
     for method, path in found:
         status = (await closed.request(method, path)).status_code
         assert (status == 401) is (path not in OPEN), (method, path, status)
@@ -87,7 +87,7 @@ def test_openapi_document_names_the_routes_that_need_a_token(app: FastAPI) -> No
         for operation in methods.values()
         if "security" in operation
     }
-    assert set(guarded) == {"/metrics", "/preview"}
+    assert set(guarded) == {"/metrics", "/preview", "/view"}
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for operation in guarded.values():
         for status in ("401", "403", "503"):
@@ -184,7 +184,10 @@ async def test_token_without_permission_is_answered_with_how_to_grant_it(
     answer = await closed.post("/preview", content=POD, headers=bearer("poor"))
     assert answer.status_code == 403
     assert "'poor' may not post /preview" in answer.json()["detail"]
-    assert "--verb=post --non-resource-url=/preview" in answer.json()["detail"]
+    assert (
+        "kubectl create clusterrolebinding NAME --clusterrole=podsettle-previewer "
+        in answer.json()["detail"]
+    )
 
 
 async def test_unreachable_api_server_is_answered_503(closed: httpx.AsyncClient) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import socket
 import ssl
 import struct
@@ -194,6 +195,27 @@ SMUGGLED = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
 def asking(path: str, headers: str, body: bytes = SMUGGLED, method: str = "POST") -> bytes:
     head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{headers}"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.mark.parametrize(
+    ("headers", "cause"),
+    [
+        ("Content-Length: 5\r\n", "more than one Content-Length"),
+        (UPGRADES[0], "This server supports HTTP/1.1 only: send no Upgrade header"),
+    ],
+)
+def test_refused_request_is_counted_and_logged_at_debug_with_its_client(
+    server: InProcess, headers: str, cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "webhook")
+    client = server.connect()
+    host, port = client.socket.getsockname()
+    client.send(asking("/mutate", headers, b"12345"))
+    assert client.answer().status == 400
+    metrics = server.connect().get("/metrics").body  # type: ignore[attr-defined]
+    assert b'podsettle_requests_refused_total{status="400"} 1.0' in metrics
+    (line,) = [each for each in caplog.messages if "answered 400" in each]
+    assert line.startswith(f"request from {(host, port)}: answered 400: {cause}")
 
 
 @pytest.mark.parametrize("headers", UPGRADES)

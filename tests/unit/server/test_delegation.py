@@ -249,7 +249,7 @@ async def test_requests_with_bodies_above_the_limit_are_refused_and_probes_are_n
     "request_",
     [
         b"GET /%ff HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET http://x HTTP/1.1\r\n\r\n",
+        b"GET http://x HTTP/1.1\r\nHost: x\r\n\r\n",
         CHUNKED[:-3] + b"no length\r\n",
     ],
 )
@@ -287,7 +287,7 @@ async def test_number_of_delegated_headers_is_limited(excess: int, status: int) 
 async def test_connection_closes_whatever_the_client_asks_for(
     client: MemoryClient, server: MemoryServer, version: bytes, wish: bytes
 ) -> None:
-    client.send(b"GET /livez %b\r\nConnection: %b\r\n\r\n" % (version, wish))
+    client.send(b"GET /livez %b\r\nHost: x\r\nConnection: %b\r\n\r\n" % (version, wish))
     await server.run()
     assert client.answers == [(200, b"/livez:", True)]
     assert client.transport.closed

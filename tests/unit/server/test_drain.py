@@ -1,4 +1,7 @@
-"""Graceful shutdown: the decision when to exit, and what clients see before."""
+"""Graceful shutdown: the decision when to exit, and what clients see before.
+
+Long because all its tests stop the same kind of server.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pytest
 
 from tests.support.http_client import Client, InProcess, in_process, mutate, review_in
 from tests.support.reviews import PODS, load_pod, review
-from tests.support.server_fixtures import make_components
+from tests.support.server_fixtures import STEADY, make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
@@ -138,7 +141,8 @@ def gate(source: ManifestsSource) -> Gate:
 
 @pytest.fixture
 def server(source: ManifestsSource, gate: Gate) -> Iterator[InProcess]:
-    with in_process(make_components(source)) as running:
+    limits = replace(STEADY, shutdown_idle_timeout_seconds=3600)
+    with in_process(make_components(source, limits=limits)) as running:
         yield running
         gate.open.set()
 
@@ -174,15 +178,50 @@ def test_draining_server_is_not_ready_but_answers_reviews(server: InProcess) -> 
     )
 
 
-def test_drained_server_closes_idle_connections_and_exits(server: InProcess) -> None:
-    idle, unused = server.connect(), server.connect()
-    assert not says_close(idle)
+def begin_exit(server: InProcess, *idle: Client) -> None:
+    """Let the drain finish, and wait until idle clients are told to close their connections."""
     server.drain.idle_seconds = 0.1
     server.drain.start()
-    assert idle.is_closed()
-    assert unused.is_closed()
+    for client in idle:
+        assert client.socket.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def test_drained_server_exits_when_its_clients_have_closed_their_idle_connections(
+    server: InProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    idle, unused = server.connect(), server.connect()
+    assert not says_close(idle)
+    begin_exit(server, idle, unused)
+    await_refusal(server)
+    idle.close()
+    unused.close()
     server.thread.join(30)
     assert not server.thread.is_alive()
+    assert "timeout graceful shutdown exceeded" not in caplog.text
+
+
+def test_drained_server_closes_idle_connections_that_clients_keep_and_exits(
+    source: ManifestsSource,
+) -> None:
+    limits = replace(STEADY, shutdown_idle_timeout_seconds=0.1)
+    with in_process(make_components(source, limits=limits)) as server:
+        idle, unused = server.connect(), server.connect()
+        assert not says_close(idle)
+        begin_exit(server, idle, unused)
+        assert idle.is_closed()
+        assert unused.is_closed()
+        server.thread.join(30)
+        assert not server.thread.is_alive()
+
+
+def test_review_on_an_idle_connection_is_answered_after_the_drain(server: InProcess) -> None:
+    idle, unused = server.connect(), server.connect()
+    assert not says_close(idle)
+    begin_exit(server, idle, unused)
+    await_refusal(server)
+    for client in (idle, unused):
+        assert says_close(client)
+        assert client.is_closed()
 
 
 def test_review_with_an_incomplete_body_is_answered_during_shutdown(server: InProcess) -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.server.protocol import ChunkedBody, HeadParser, RequestHead, parse_head
+from webhook.server.protocol import ChunkedBody, HeadParser, RequestHead, invalid_cause, parse_head
 
 PLAIN = (
-    b"POST /mutate?timeout=10s HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n"
+    b"POST /mutate?timeout=10s HTTP/1.1\r\nHost: x\r\nX: y\r\nContent-Length: 12\r\n"
     b"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
 )
 INVALID = "Invalid HTTP request received."
@@ -38,7 +38,7 @@ def changed(was: bytes, is_: bytes) -> RequestHead:
         (b"Content-Type", b"cOnTeNt-TyPe", 7.0),
         (b"application/json", b"Application/JSON; charset=utf-8", 7.0),
         (b"POST", b"\r\nPOST", 7.0),
-        (b"Host: x", b"Connection: keep-alive", 7.0),
+        (b"X: y", b"Connection: keep-alive", 7.0),
     ],
     ids=str,
 )
@@ -52,7 +52,7 @@ def test_review_head_gives_length_and_deadline(was: bytes, is_: bytes, deadline:
 
 
 def test_review_head_with_connection_close_is_a_review_that_closes() -> None:
-    head = changed(b"Host: x", b"Connection: close")
+    head = changed(b"X: y", b"Connection: close")
     assert (head.is_review, head.is_plain, head.close) == (True, False, True)
 
 
@@ -75,7 +75,7 @@ def test_review_that_may_exhaust_the_memory_is_not_answered_at_once() -> None:
         (b"/mutate?timeout=10s", b"*"),
         (b"HTTP/1.1", b"HTTP/1.0"),
         (b"HTTP/1.1", b"HTTP/1.0\r\nConnection: keep-alive"),
-        (b"Host: x", b"Expect: 100-continue"),
+        (b"X: y", b"Expect: 100-continue"),
         (b"Content-Length: 12", b"Transfer-Encoding: chunked"),
         (b"Content-Length: 12", b"X: 12"),
         (b"Content-Length: 12", b"Content-Length: 0"),
@@ -97,8 +97,8 @@ def test_other_valid_heads_are_delegated(was: bytes, is_: bytes) -> None:
     [
         (b"POST", b"POSTS"),
         (b"POST /", b"PRI /"),
-        (b"Host: x", b"Transfer-Encoding: chunked"),
-        (b"Host: x", b"Transfer-Encoding: identity"),
+        (b"X: y", b"Transfer-Encoding: chunked"),
+        (b"X: y", b"Transfer-Encoding: identity"),
         (b"Content-Length: 12", b"Content-Length: -12"),
         (b"Content-Length: 12", b"Content-Length: +12"),
         (b"Content-Length: 12", b"Content-Length: 0x12"),
@@ -112,15 +112,15 @@ def test_other_valid_heads_are_delegated(was: bytes, is_: bytes) -> None:
         (b"HTTP/1.1", b"HTTP/2.0"),
         (b" HTTP/1.1", b""),
         (b"HTTP/1.1\r\nHost: x", b"HTTP/2.0\r\nConnection: keep-alive"),
-        (b"Host: x", b"Ho st: x"),
-        (b"Host: x", b"Host : x"),
-        (b"Host: x", b"Content-Length : 12"),
-        (b"Host: x", b"Host: x\x00"),
-        (b"Host: x", b"Host: x\rX: y"),
+        (b"X: y", b"Ho st: x"),
+        (b"X: y", b"Host : x"),
+        (b"X: y", b"Content-Length : 12"),
+        (b"X: y", b"X: y\x00"),
+        (b"X: y", b"X: y\rX: y"),
         (b"gzip\r\n", b"gzip\r\n\rX: y\r\n"),
-        (b"Host: x", b"Host: x\r\r"),
-        (b"Host: x", b"Host: x\r\n y"),
-        (b"Host: x", b"Host: x\r\n\tTransfer-Encoding: chunked"),
+        (b"X: y", b"X: y\r\r"),
+        (b"X: y", b"X: y\r\n y"),
+        (b"X: y", b"X: y\r\n\tTransfer-Encoding: chunked"),
         (b"\r\n\r\n", b"\r\n"),
         (b"\r\n", b"\n"),
         (b"gzip\r\n", b"gzip\n"),
@@ -134,11 +134,30 @@ def test_malformed_or_ambiguous_heads_are_refused(was: bytes, is_: bytes) -> Non
 
 
 @pytest.mark.parametrize(
+    ("was", "is_", "cause"),
+    [
+        (b"X: y", b"Content-Length: 12", "more than one Content-Length"),
+        (b"X: y", b"Transfer-Encoding: chunked", "both Content-Length and Transfer-Encoding"),
+        (b"gzip\r\n", b"gzip\n", "a line end other than CR LF, or a continued line"),
+        (b"X: y", b"Host : x", "an invalid header name"),
+        (b"HTTP/1.1", b"HTTP/2.0", "no valid HTTP/1.0 or HTTP/1.1"),
+    ],
+)
+def test_cause_of_an_invalid_head_names_what_is_wrong(was: bytes, is_: bytes, cause: str) -> None:
+    assert invalid_cause(PLAIN.replace(was, is_, 1)) == cause
+
+
+@given(HEADS)
+def test_cause_of_any_head_is_one_line(head: bytes) -> None:
+    assert invalid_cause(head).isprintable()
+
+
+@pytest.mark.parametrize(
     ("was", "is_"),
     [
-        (b"Host: x", b"Connection: Upgrade\r\nUpgrade: websocket"),
-        (b"Host: x", b"Upgrade: h2c"),
-        (b"Host: x", b"upgrade: "),
+        (b"X: y", b"Connection: Upgrade\r\nUpgrade: websocket"),
+        (b"X: y", b"Upgrade: h2c"),
+        (b"X: y", b"upgrade: "),
         (b"POST /mutate?timeout=10s", b"CONNECT x:443"),
     ],
     ids=str,
@@ -148,6 +167,33 @@ def test_upgrades_are_refused(was: bytes, is_: bytes) -> None:
     assert head.error is not None
     assert "send no Upgrade header" in head.error
     assert head.length == 12
+
+
+@pytest.mark.parametrize(
+    ("version", "hosts", "is_valid"),
+    [
+        (b"1.1", b"", False),
+        (b"1.1", b"Host: x\r\n", True),
+        (b"1.1", b"hOsT:\r\n", True),
+        (b"1.1", b"Host: x\r\nHost: x\r\n", False),
+        (b"1.0", b"", True),
+        (b"1.0", b"Host: x\r\n", True),
+        (b"1.0", b"Host: x\r\nhost: y\r\n", False),
+    ],
+)
+@pytest.mark.parametrize("request_", [PLAIN, PLAIN.replace(b"POST /mutate", b"PUT /preview")])
+def test_head_without_host_or_with_two_is_refused(
+    request_: bytes, version: bytes, hosts: bytes, is_valid: bool
+) -> None:
+    head = parse_head(
+        request_.replace(b"Host: x\r\n", hosts).replace(b"HTTP/1.1", b"HTTP/" + version)
+    )
+    assert head.length == 12
+    if is_valid:
+        assert head.error is None
+    else:
+        assert head.error is not None
+        assert head.error.startswith("A request needs exactly one Host header.")
 
 
 @given(HEADS)

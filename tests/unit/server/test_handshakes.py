@@ -56,7 +56,7 @@ def test_handshake_timeout_closes_silent_connections(serve: Serve, sockets: Sock
 
 
 def test_oldest_handshake_is_ended_if_there_are_too_many(serve: Serve, sockets: Sockets) -> None:
-    server = serve(handshakes=3, handshake_timeout_seconds=3600)
+    server = serve(max_handshakes=3, handshake_timeout_seconds=3600)
     silent = [sockets.connect(server) for _ in range(50)]
     for oldest in silent[:-3]:
         assert is_closed(oldest)
@@ -65,7 +65,7 @@ def test_oldest_handshake_is_ended_if_there_are_too_many(serve: Serve, sockets: 
 
 
 def test_complete_handshakes_do_not_count_against_the_limit(serve: Serve) -> None:
-    server = serve(handshakes=1)
+    server = serve(max_handshakes=1)
     clients = [server.connect() for _ in range(5)]
     for client in clients:
         assert client.get("/livez").status == 200

@@ -20,11 +20,46 @@ async def test_version_is_that_of_the_package(client: httpx.AsyncClient) -> None
     assert (await client.get("/version")).json()["version"] == __version__
 
 
+async def test_version_describes_the_served_certificate(client: httpx.AsyncClient) -> None:
+    certificate = (await client.get("/version")).json()["certificate"]
+    assert certificate == {"notAfter": "2027-01-01T00:00:00+00:00", "sha256": "ab" * 32}
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/version"])
+async def test_probe_with_head_has_the_status_of_get_and_no_body(
+    path: str, client: httpx.AsyncClient
+) -> None:
+    answer = await client.head(path)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"] == (await client.get(path)).headers["content-type"]
+
+
 async def test_openapi_document_contains_all_routes_and_reasons(client: httpx.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
     assert set(document["paths"]) >= {"/preview", "/livez", "/readyz", "/metrics", "/version"}
     reasons = document["components"]["schemas"]["Reason"]["enum"]
     assert "Applied" in reasons
+
+
+async def test_openapi_document_lists_the_page_and_only_statuses_that_occur(
+    client: httpx.AsyncClient,
+) -> None:
+    document = (await client.get("/openapi.json")).json()
+    assert "text/html" in document["paths"]["/"]["get"]["responses"]["200"]["content"]
+    assert set(document["paths"]["/readyz"]["get"]["responses"]) == {"200", "503"}
+    (verbose,) = document["paths"]["/readyz"]["get"]["parameters"]
+    assert verbose["name"] == "verbose"
+    # The description that FastAPI gives to errors that these routes do not have.
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+async def test_openapi_document_describes_every_error(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            for status, response in operation["responses"].items():
+                words = response["description"].split()
+                assert status == "200" or len(words) > 1, (path, status)
 
 
 async def test_invalid_manifest_is_reported_and_the_server_stays_ready(
@@ -34,7 +69,7 @@ async def test_invalid_manifest_is_reported_and_the_server_stays_ready(
 ) -> None:
     directory = tmp_path_factory.mktemp("manifests")
     (directory / "bad.yaml").write_text("kind: SettlePolicy\n")
-    source.directory = directory
+    source.paths = (directory,)
     source.refresh()
     answer = await client.get("/readyz?verbose")
     assert answer.status_code == 200

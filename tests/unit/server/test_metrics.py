@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from tests.support.factories import node, policy, view
 from webhook.core.admission.decision import Decision
+from webhook.core.cluster.nodes import Nodes
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.reasons import Outcome, Reason
-from webhook.server.metrics import ReviewCounts
+from webhook.server.metrics import MAX_SETTLED_SERIES, Metrics, ReviewCounts
 
 
 def counted(counts: ReviewCounts) -> dict[tuple[str, str], float]:
-    _, outcomes, _ = counts.collect()
+    _, outcomes, _, _ = counts.collect()
     found = {
         (sample.labels["remedy"], sample.labels["reason"]): sample.value
         for sample in outcomes.samples
@@ -42,3 +50,112 @@ def test_counting_keeps_no_reference_to_a_decision() -> None:
     policies = tuple(iter("p"))
     counts.count(Decision((Outcome(Reason.APPLIED),), policies=policies), 0.001)
     assert not any(isinstance(found, Decision) for found in gc.get_referrers(policies))
+
+
+def applied(policy: str, *remedies: str) -> Decision:
+    outcomes = [Outcome(Reason.APPLIED, remedy, policy, "a", True) for remedy in remedies]
+    return Decision((*outcomes, *outcomes), b"W10=", policies=(policy,))
+
+
+def settled(counts: ReviewCounts) -> dict[tuple[str, str], float]:
+    (family,) = (each for each in counts.collect() if each.name == "podsettle_settled_pods")
+    return {(s.labels["policy"], s.labels["remedy"]): s.value for s in family.samples}
+
+
+def test_settled_pod_counts_once_for_each_policy_and_remedy() -> None:
+    counts = ReviewCounts()
+    both = applied("p", "postInitSleep", "kubeletGate")
+    for _ in range(3):
+        counts.count(both, 0.001)
+    counts.count(applied("q", "kubeletGate"), 0.001)
+    assert settled(counts) == {
+        ("p", "postInitSleep"): 3,
+        ("p", "kubeletGate"): 3,
+        ("q", "kubeletGate"): 1,
+    }
+
+
+def test_dry_runs_and_unchanged_pods_do_not_count_as_settled() -> None:
+    counts = ReviewCounts()
+    counts.count(applied("p", "postInitSleep"), 0.001, dry_run=True)
+    counts.count(Decision((Outcome(Reason.ALREADY_SETTLED, "postInitSleep", "p", "a"),)), 0.001)
+    assert settled(counts) == {}
+
+
+def test_policies_beyond_the_limit_are_counted_together() -> None:
+    counts = ReviewCounts()
+    for number in range(MAX_SETTLED_SERIES + 5):
+        counts.count(applied(f"p{number}", "postInitSleep"), 0.001)
+    counts.count(applied("p0", "postInitSleep"), 0.001)
+    found = settled(counts)
+    assert len(found) == MAX_SETTLED_SERIES + 1
+    assert found["", "postInitSleep"] == 5
+    assert found["p0", "postInitSleep"] == 2
+
+
+def needed(metrics: Metrics) -> dict[tuple[str, str], float]:
+    asyncio.run(metrics.needed_policies.refresh())
+    (family,) = metrics.needed_policies.collect()
+    return {(s.labels["policy"], s.labels["remedy"]): s.value for s in family.samples}
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "expected"),
+    [
+        (["cri-o://1.33.12"], 1),
+        (["cri-o://1.33.13", "cri-o://1.33.12"], 1),
+        (["cri-o://unreadable"], 1),
+        # No node is known, so nothing is.
+        ([], 1),
+        (["cri-o://1.33.13", "containerd://2.1.5"], 0),
+    ],
+)
+def test_policy_counts_as_needed_unless_every_node_is_free_of_the_defect(
+    runtimes: list[str], expected: int
+) -> None:
+    nodes = [node(f"n{number}", runtime) for number, runtime in enumerate(runtimes)]
+    incurable = {"postInitSleep": {}, "fsGroupChangePolicy": "OnRootMismatch"}
+    seen = view(policy("cri-o"), policy("both", remedies=incurable), nodes=nodes)
+    metrics = Metrics("0")
+    metrics.needed_policies.view = lambda: seen
+    assert needed(metrics) == {
+        ("cri-o", "postInitSleep"): expected,
+        ("both", "postInitSleep"): expected,
+        ("both", "fsGroupChangePolicy"): 1,
+    }
+
+
+def test_needed_policies_are_computed_again_only_after_the_cluster_changed() -> None:
+    first = view(policy(), nodes=[node()])
+    metrics = Metrics("0")
+    metrics.needed_policies.view = lambda: first
+    assert needed(metrics) == {("p", "postInitSleep"): 1}
+    # A new computation would see this.
+    first.policies.documents = ()
+    assert needed(metrics) == {("p", "postInitSleep"): 1}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"nodes": Nodes()}, {"runtime_classes": {}}, {"policies": PolicySet()}], ids=list
+)
+def test_each_change_that_matters_computes_needed_policies_again(changed: dict[str, Any]) -> None:
+    seen = [view(policy(), nodes=[node()])]
+    metrics = Metrics("0")
+    metrics.needed_policies.view = lambda: seen[-1]
+    assert needed(metrics) == {("p", "postInitSleep"): 1}
+    seen[0].policies.documents = ()
+    seen.append(replace(seen[0], **changed))
+    assert needed(metrics) == {}
+
+
+async def test_reviews_are_answered_while_many_policies_are_judged() -> None:
+    policies = [policy(f"p{number}") for number in range(10)]
+    seen = view(*policies, nodes=[node()])
+    metrics = Metrics("0")
+    metrics.needed_policies.view = lambda: seen
+    refresh = asyncio.create_task(metrics.needed_policies.refresh())
+    turns = 0
+    while not refresh.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= len(policies)

@@ -10,7 +10,7 @@ from tests.support.memory_server import LOOKUP, MemoryClient, MemoryServer, post
 from webhook.server.protocol import State
 
 SEQUENCES, EVENTS = 100, 60
-CHUNKED = b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 REQUESTS = (
     post(b"review"),
     post(b"review"),
@@ -23,8 +23,8 @@ REQUESTS = (
     post(LOOKUP + b"x" * 300_000),
     post(b"body", path="/preview"),
     b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
-    b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 70_000 + b"\r\n\r\n",
     CHUNKED + b"5\r\nabcde\r\n0\r\n\r\n",
     CHUNKED + b"5\r\nabcde\r\n0\r\nTrailer: x\r\n\r\n",
     CHUNKED + b"no size\r\n",

@@ -126,6 +126,31 @@ async def test_lines_of_one_moment_are_written_together_and_in_order(
     await eventually(lambda: len(logged.records) == 2)
 
 
+async def test_lines_are_written_at_once_when_too_many_wait(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    review_log = ReviewLog()
+    answer = answer_to(source, TEKTON)
+    for _ in range(199):
+        record(review_log, answer)
+    assert not logged.records
+    record(review_log, answer)
+    assert len(logged.lines) == 200
+
+
+async def test_line_at_debug_level_follows_the_earlier_lines(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    review_log = ReviewLog()
+    first = answer_to(source, TEKTON)
+    settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
+    record(review_log, first)
+    record(review_log, answer_to(source, settled))
+    assert [r.levelname for r in logged.records] == ["INFO", "DEBUG"]
+
+
 async def test_line_in_json_has_the_fields_of_its_review(
     source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
 ) -> None:

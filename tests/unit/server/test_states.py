@@ -25,10 +25,12 @@ HEADER = DEFAULT_LIMITS.header_timeout_seconds
 DRAIN_BODY = DEFAULT_LIMITS.drain_body_timeout_seconds
 WRITE = DEFAULT_LIMITS.write_timeout_seconds
 DELEGATED = DEFAULT_LIMITS.delegated_timeout_seconds
+SHUTDOWN_IDLE = DEFAULT_LIMITS.shutdown_idle_timeout_seconds
 CLOSE = DEFAULT_LIMITS.close_timeout_seconds
 BODY = 5.0
 """The body timeout of the EchoHandler."""
 PIPELINED = DEFAULT_LIMITS.max_pipelined_bytes
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 REVIEW = post(b"review")
 ECHO = (200, b"echo:review", False)
@@ -714,12 +716,24 @@ async def test_shutdown_closes_after_the_request_that_has_begun(
     assert client.answers[-1][2] is (state is not State.WRITING)
 
 
+async def test_shutdown_lets_the_client_close_an_idle_connection(
+    client: MemoryClient, server: MemoryServer
+) -> None:
+    client.send(REVIEW)
+    client.transport.sent.clear()
+    client.protocol.shutdown()
+    assert client.transport.sent == CONTINUE
+    assert not client.transport.closed
+    assert server.loop.timers == [SHUTDOWN_IDLE]
+    await lose(client, server)
+
+
 async def test_shutdown_closes_an_idle_connection_and_aborts_it_if_the_client_stays(
     client: MemoryClient, server: MemoryServer
 ) -> None:
     client.send(REVIEW)
     client.protocol.shutdown()
-    server.loop.expire(0)
+    server.loop.expire(SHUTDOWN_IDLE)
     assert client.transport.closed
     assert server.loop.timers == [CLOSE]
     server.loop.expire(CLOSE)
@@ -729,19 +743,43 @@ async def test_shutdown_closes_an_idle_connection_and_aborts_it_if_the_client_st
 
 
 @pytest.mark.parametrize("request_", [REVIEW, post(LOOKUP)], ids=["review", "look-up"])
-async def test_review_that_waits_in_the_socket_at_the_shutdown_is_answered(
-    client: MemoryClient, server: MemoryServer, request_: bytes
+@pytest.mark.parametrize("length", [1, None], ids=["in-two-pieces", "in-one-piece"])
+async def test_review_that_arrives_after_the_shutdown_is_answered(
+    client: MemoryClient, server: MemoryServer, request_: bytes, length: int | None
 ) -> None:
     client.send(REVIEW)
     assert client.answers
     client.protocol.shutdown()
-    assert not client.transport.closed
-    client.send(request_)
+    client.send(request_[:length], request_[len(request_[:length]) :])
     server.handler.found.set()
     await server.run()
-    ((status, _, closes),) = client.answers
+    # The client ignores the informational response.
+    informational, (status, _, closes) = client.answers
+    assert informational == (100, b"", False)
     assert (status, closes) == (200, True)
     assert client.transport.closed
+
+
+async def test_shutdown_sends_nothing_to_a_client_with_a_request_in_progress(
+    client: MemoryClient, server: MemoryServer
+) -> None:
+    client.send(post(LOOKUP))
+    client.protocol.shutdown()
+    assert not client.transport.sent
+    await lose(client, server)
+
+
+async def test_connection_that_cannot_be_written_to_at_the_shutdown_is_aborted(
+    client: MemoryClient, server: MemoryServer
+) -> None:
+    client.transport.capacity = 0
+    client.protocol.shutdown()
+    assert client.is_in(State.WRITING)
+    assert server.loop.timers == [WRITE]
+    server.loop.expire(WRITE)
+    assert client.transport.aborted
+    await server.run()
+    server.check_released()
 
 
 async def test_answers_during_the_drain_close_their_connections(server: MemoryServer) -> None:
@@ -802,7 +840,7 @@ async def test_refused_chunked_request_is_discarded_up_to_its_end(
     header: bytes, limits: dict[str, Any]
 ) -> None:
     client = MemoryServer(**limits).connect()
-    head = b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n%b\r\n\r\n" % header
+    head = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n%b\r\n\r\n" % header
     client.send(head + b"5\r\nab")
     assert client.is_in(State.DISCARDING)
     assert client.answers[0][0] in (400, 503)
