@@ -91,4 +91,5 @@ def container_of(pod: Json) -> Json:
 def arguments_of(pod: Json) -> dict[str, str]:
     command, *flags = container_of(pod)["args"]
     assert command == "serve"
-    return dict(flag.split("=", 1) for flag in flags)
+    # A flag without a value, such as `--events`, has an empty one here.
+    return {name: value for name, _, value in (flag.partition("=") for flag in flags)}

@@ -1,9 +1,11 @@
 """A release of the chart on a real API server, and podsettle with exactly the rights that it gives.
 
 There is no kubelet: podsettle runs as a process of this machine, with the arguments of the
-Deployment and a token of the ServiceAccount. What the controllers of a cluster would do for the
-Service, an EndpointSlice does here; that is why podsettle listens on an address of this machine
+Deployment and a token of the ServiceAccount. In place of a cluster's controllers, this writes the
+Service's EndpointSlices and Endpoints; that is why podsettle listens on an address of this machine
 that is not a loopback one, which no endpoint may have.
+
+Long because a release and its replicas refer to each other.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,6 +33,7 @@ from tests.support.kube.build import programs, tool
 from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import DOCS, ROOT
 from tests.support.process import PODSETTLE, free_port
+from tests.support.waiting import TIMEOUT_SECONDS
 
 Json: TypeAlias = dict[str, Any]
 
@@ -71,10 +75,15 @@ class Installation:
 
     def __init__(self, cluster: KubeCluster, directory: Path) -> None:
         self.cluster = cluster
-        self.address = own_address()
         self.replicas: list[Replica] = []
         self._directory = directory
         self._numbers = count()
+        self._ready: list[Replica] = []
+
+    @cached_property
+    def address(self) -> str:
+        """Where the replicas listen that run as processes of this machine."""
+        return own_address()
 
     def helm(self, *arguments: str | Path) -> str:
         """Run helm as the administrator. It must succeed without a warning."""
@@ -104,7 +113,7 @@ class Installation:
 
     def left(self) -> list[str]:
         """What carries the release's name or labels, of every kind that there is."""
-        not_the_release_s = ("APIService", "EndpointSlice", "Namespace", "Pod")
+        not_the_release_s = ("APIService", "Endpoints", "EndpointSlice", "Namespace", "Pod")
         found = []
         for group in self._api_groups():
             # A group that has just gone is still listed for a moment.
@@ -173,7 +182,9 @@ class Installation:
         return made
 
     def admit(self, replica: Replica) -> None:
-        """Do the work of the controller for EndpointSlices for a ready pod."""
+        """Do the work of the controllers for EndpointSlices and Endpoints for a ready pod."""
+        self._ready.append(replica)
+        assert self._write_endpoints() in (200, 201)
         self.cluster.create(
             f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
             {
@@ -191,18 +202,31 @@ class Installation:
         while self.replicas:
             replica = self.replicas.pop()
             replica.end(how)
-            self._dismiss(replica)
+            self.withdraw(replica)
 
     def retire(self, replica: Replica) -> None:
         """What becomes of a pod that is deleted: no endpoint any more, and time to end."""
         self.replicas.remove(replica)
-        self._dismiss(replica)
+        self.withdraw(replica)
         replica.end(signal.SIGTERM)
 
-    def _dismiss(self, replica: Replica) -> None:
+    def withdraw(self, replica: Replica) -> None:
+        """Take a replica out of the Service's endpoints."""
         slice_ = f"{RELEASE}-{replica.port}"
         path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{slice_}"
         self.cluster.request("DELETE", path)
+        if replica in self._ready:
+            self._ready.remove(replica)
+            self._write_endpoints()
+
+    def _write_endpoints(self) -> int:
+        """Write the Endpoints, by which an older API server resolves a Service."""
+        ports = [[{"name": "https", "port": each.port}] for each in self._ready]
+        endpoints = {
+            "metadata": {"name": RELEASE},
+            "subsets": [{"addresses": [{"ip": self.address}], "ports": each} for each in ports],
+        }
+        return self.cluster.request("PUT", f"{OWN}/endpoints/{RELEASE}", endpoints).status
 
     def documented(self, page: str, heading: str, number: int = 0) -> str:
         """Return the command in a section of the documentation."""
@@ -233,7 +257,7 @@ class Installation:
     def _programs(self) -> str:
         kubectl = programs().kubectl
         assert kubectl
-        return f"{kubectl.parent}:{tool('helm').parent}"
+        return f"{kubectl.parent}:{tool('helm').parent}:{Path(PODSETTLE).parent}"
 
 
 class Replica:
@@ -269,7 +293,9 @@ class Replica:
         trust = ssl.create_default_context(
             cadata=base64.b64decode(secret["data"]["ca.crt"]).decode()
         )
-        with httpx.Client(base_url=self._url, verify=trust, trust_env=False) as client:
+        with httpx.Client(
+            base_url=self._url, verify=trust, trust_env=False, timeout=TIMEOUT_SECONDS
+        ) as client:
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             return client.request(
                 method, path, json=content, headers=headers, extensions={"sni_hostname": HOST}

@@ -9,10 +9,19 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
+from docs.generate import example_metrics
 from tests.support.helm import NAMESPACE, Json, named, set_flags, template
 from tests.support.paths import DOCS
-from webhook.server.metrics import Metrics
+from tests.support.promql import (
+    API_SERVER_LABELS,
+    grouping_labels,
+    labels_by_sample,
+    metrics_in,
+    samples_in,
+    unknown_labels,
+)
 
 OPERATIONS = DOCS / "operations.md"
 MINE = f'namespace="{NAMESPACE}",job="podsettle"'
@@ -59,6 +68,7 @@ HEALTHY: list[Json] = [
     series("podsettle_outcomes_total", "0x30", reason="InternalError"),
     series("podsettle_outcomes_total", "0x30", reason="Overloaded"),
     series("podsettle_outcomes_total", "0+9x30", reason="Applied"),
+    series("podsettle_policy_still_needed", "1x30", pod="a", policy="p", remedy="postInitSleep"),
     {
         "series": 'apiserver_admission_webhook_fail_open_count{name="other.example"}',
         "values": "0+9x30",
@@ -116,17 +126,28 @@ FIRING: list[tuple[str, list[Json]]] = [
 ]
 
 
-def _promtool(directory: Path, groups: Json, present: list[Json], firing: str | None) -> None:
+def _promtool_path() -> str:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed. On Debian: apt install prometheus")
+    return promtool
+
+
+def _promtool(
+    directory: Path,
+    groups: Json,
+    present: list[Json],
+    firing: str | None,
+    *,
+    minutes: int = 20,
+) -> None:
     (directory / "rules.yaml").write_text(yaml.safe_dump(groups))
     alerts = [rule["alert"] for group in groups["groups"] for rule in group["rules"]]
     # Only whether each alert fires is checked here, not its labels and annotations.
     questions = [
         {
             "expr": f'count by (alertname) (ALERTS{{alertname="{alert}",alertstate="firing"}})',
-            "eval_time": "20m",
+            "eval_time": f"{minutes}m",
             "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}]
             if alert == firing
             else [],
@@ -140,7 +161,7 @@ def _promtool(directory: Path, groups: Json, present: list[Json], firing: str | 
     }
     (directory / "test.yaml").write_text(yaml.safe_dump(test))
     done = subprocess.run(
-        [promtool, "test", "rules", "test.yaml"],
+        [_promtool_path(), "test", "rules", "test.yaml"],
         cwd=directory,
         capture_output=True,
         text=True,
@@ -169,9 +190,41 @@ def test_alert_fires_for_its_problem(
     _promtool(tmp_path, groups, healthy + wrong, alert)
 
 
+def needed(values: str, *, pod: str = "a", remedy: str = "postInitSleep") -> Json:
+    name = "podsettle_policy_still_needed"
+    return series(name, values, pod=pod, policy="old", remedy=remedy)
+
+
+@pytest.mark.parametrize(
+    ("present", "fires"),
+    [
+        ([needed("0x1600"), needed("0x1600", pod="b")], True),
+        ([needed("0x1600"), needed("0x1600", remedy="kubeletGate")], True),
+        ([needed("0x1600"), needed("1x1600", remedy="kubeletGate")], False),
+        # A replica that knows other nodes, or none.
+        ([needed("0x1600"), needed("1x1600", pod="b")], False),
+        # An affected node joins every day.
+        ([needed("0x1000 1x5 0x595")], False),
+        ([needed("1x100 0x1500")], False),
+    ],
+    ids=["all replicas", "all remedies", "one remedy", "one replica", "comes back", "too recent"],
+)
+def test_alert_fires_a_day_after_a_policy_is_no_longer_needed(
+    tmp_path: Path, groups: Json, present: list[Json], fires: bool
+) -> None:
+    (group,) = groups["groups"]
+    rules = [rule for rule in group["rules"] if rule["alert"] == "PodsettlePolicyNotNeeded"]
+    alone = {"groups": [{**group, "rules": rules}]}
+    firing = "PodsettlePolicyNotNeeded" if fires else None
+    other = [each for each in HEALTHY if "still_needed" in each["series"]]
+    other = [{**each, "values": "1x1600"} for each in other]
+    _promtool(tmp_path, alone, present + other, firing, minutes=25 * 60)
+
+
 def test_every_alert_has_a_test(groups: Json) -> None:
     alerts = {rule["alert"] for group in groups["groups"] for rule in group["rules"]}
-    assert alerts == {alert for alert, _ in FIRING}
+    # The alert that takes a day has a test of its own.
+    assert alerts == {alert for alert, _ in FIRING} | {"PodsettlePolicyNotNeeded"}
 
 
 def test_every_alert_links_to_its_section_of_the_runbook() -> None:
@@ -194,16 +247,34 @@ def test_alerts_have_no_link_without_a_runbook_url(groups: Json) -> None:
 
 
 def test_alerts_use_only_existing_metrics(groups: Json) -> None:
-    own = {
-        sample_name
-        for family in Metrics("0").registry.collect()
-        for sample_name in (family.name, f"{family.name}_total")
-    }
+    own = samples_in(generate_latest(example_metrics().registry).decode())
     for group in groups["groups"]:
         for rule in group["rules"]:
-            used = set(re.findall(r"([a-z_]+)\{", rule["expr"]))
-            assert used
-            assert used <= own | OTHERS, rule["alert"]
+            assert metrics_in(rule["expr"]) <= own | OTHERS, rule["alert"]
+
+
+def test_alerts_and_their_tests_use_only_existing_labels(groups: Json) -> None:
+    known = labels_by_sample(generate_latest(example_metrics().registry).decode())
+    known |= {**API_SERVER_LABELS, "up": set()}
+    for group in groups["groups"]:
+        for rule in group["rules"]:
+            assert not unknown_labels(rule["expr"], known), rule["alert"]
+            shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+            assert shown <= grouping_labels(rule["expr"]), rule["alert"]
+    for each in [*HEALTHY, *(found for _, wrong in FIRING for found in wrong), needed("0")]:
+        assert not unknown_labels(each["series"], known)
+
+
+def test_promtool_accepts_the_rules(tmp_path: Path, groups: Json) -> None:
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
+    done = subprocess.run(
+        [_promtool_path(), "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_certificate_alert_depends_on_the_configured_lifetime() -> None:

@@ -25,11 +25,22 @@ from tests.support.helm import (
     set_flags,
     template,
 )
+from tests.support.kube.versions import MODULES
 from tests.support.paths import CHART, ROOT
 from webhook.cli import main
 from webhook.cli.serve import serve
 
+OLDEST, *_ = MODULES
 TEMPLATES = sorted(path for path in (CHART / "templates").rglob("*") if path.is_file())
+
+
+def test_chart_refuses_releases_of_kubernetes_that_are_older_than_the_tested_ones() -> None:
+    arguments = ("podsettle", CHART, "--values", IMAGES, "--kube-version")
+    assert run("helm", "template", *arguments, f"{OLDEST}.0").returncode == 0
+    before = f"1.{int(OLDEST.partition('.')[2]) - 1}.14"
+    refused = run("helm", "template", *arguments, before)
+    assert refused.returncode != 0
+    assert "incompatible with Kubernetes" in refused.stderr
 
 
 def test_chart_has_the_version_and_description_of_the_project() -> None:
@@ -198,6 +209,9 @@ def test_references_between_objects_are_consistent(values: str) -> None:
     assert arguments["--own-namespace"] == NAMESPACE
     assert arguments["--webhook-configuration"] == name
     assert arguments["--lease"] == named("Lease", name, values)["metadata"]["name"]
+    everything = values == "everything"
+    docs_url = "https://docs.example/why-was-my-pod-changed" if everything else None
+    assert arguments.get("--docs-url") == docs_url
     if arguments["--tls"] == "self-managed":
         assert named("Secret", arguments["--tls-secret"], values)["type"] == "Opaque"
     else:
@@ -210,6 +224,24 @@ def test_podsettle_accepts_the_rendered_arguments(values: str) -> None:
     (deployment,) = (each for each in objects(values) if each["kind"] == "Deployment")
     _, *flags = container_of(deployment["spec"]["template"])["args"]
     serve.make_context("serve", flags, **main.context_settings)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://docs.example/a:",
+        "https://docs.example/(a):b",
+        "http://[::1]:8080/~me/a-b_c.d?e=f&g='h'*!@;,%20+",
+    ],
+)
+def test_docs_url_reaches_podsettle_as_it_is(url: str) -> None:
+    rendered = yaml.safe_load_all(template(*set_flags({"docsUrl": url})))
+    (deployment,) = (each for each in rendered if each and each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]
+    assert arguments_of(pod)["--docs-url"] == url
+    _, *flags = container_of(pod)["args"]
+    context = serve.make_context("serve", flags, **main.context_settings)
+    assert context.params["docs_url"] == url
 
 
 def test_service_links_are_disabled() -> None:

@@ -138,6 +138,15 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"drain.quiet": "soon"}, "/drain/quiet", "does not match"),
     ({"log.format": "JSON"}, "/log/format", "'text', 'json'"),
     ({"log.level": "trace"}, "/log/level", "'debug', 'info', 'warning', 'error'"),
+    ({"docsUrl": "docs/a.md"}, "/docsUrl", "does not match"),
+    ({"docsUrl": "https://a.example#b"}, "/docsUrl", "does not match"),
+    ({"docsUrl": "https://a.example/" + "x" * 239}, "/docsUrl", "maxLength"),
+    ({"docsUrl": "https://a.example/" + "ü" * 230}, "/docsUrl", "does not match"),
+    ({"docsUrl": "https://a.example/$(HOME)"}, "/docsUrl", "does not match"),
+    ({"docsUrl": 'https://a.example/"'}, "/docsUrl", "does not match"),
+    ({"docsUrl": "https://a.example/a\\"}, "/docsUrl", "does not match"),
+    ({"events.enabled": "true"}, "/events/enabled", "want boolean"),
+    ({"events": True}, "/events", "want object"),
     ({"settlePolicies": [{"name": "a"}]}, "/settlePolicies/0", "'spec'"),
     ({"settlePolicies": [{"name": "a", "spec": {}}]}, "/settlePolicies/0/spec", "'remedies'"),
     (
@@ -262,6 +271,9 @@ WRONG: list[tuple[Json, str, str]] = [
     ({"prometheusRule.runbook": "docs/a.md"}, "/prometheusRule/runbook", "does not match"),
     ({"prometheusRule.runbook": "https://a.example#b"}, "/prometheusRule/runbook", "not match"),
     ({"prometheusRule.alerts": True}, "/prometheusRule", "'alerts' not allowed"),
+    ({"grafanaDashboard.enabled": 1}, "/grafanaDashboard/enabled", "want boolean"),
+    ({"grafanaDashboard.folder": 1}, "/grafanaDashboard/folder", "want string"),
+    ({"grafanaDashboard.labels": {"a": 1}}, "/grafanaDashboard/labels/a", "want string"),
     ({"fullnameOverride": "Podsettle"}, "/fullnameOverride", "does not match"),
     ({"fullnameOverride": "a" * 64}, "/fullnameOverride", "does not match"),
 ]
@@ -290,6 +302,7 @@ def test_wrong_value_is_rejected_with_its_path(values: Json, path: str, message:
         {"certificates.selfManaged.leafLife": "2190h"},
         {"imageConfig.pullSecrets": True},
         {**SCRATCH, "extraVolumeMounts": [{"name": "a", "mountPath": "/etc/podsettled"}]},
+        {"docsUrl": "https://a.example/" + "x" * 238},
         {"extraEnv": [{"name": "HTTPS_PROXY", "value": "http://me:secret@p:1"}]},
         {"extraEnv": [{"name": "SSL_CERT_FILE", "value": "/a"}], "proxy.noProxy": "a"},
         {"commonLabels": {"app.kubernetes.io/part-of": "ci", "example.com/team": ""}},
@@ -354,6 +367,7 @@ _FREE_MAPPINGS = {
     "serviceAccount.annotations",
     "serviceMonitor.labels",
     "prometheusRule.labels",
+    "grafanaDashboard.labels",
 }
 
 
