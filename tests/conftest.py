@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.examples import FULL_EXAMPLES, QUICK_EXAMPLES
 from tests.support.paths import ROOT
 
-KINDS = ("unit", "integration", "e2e")
+KINDS = ("unit", "integration", "e2e", "node")
 
 _skipped: list[str] = []
 

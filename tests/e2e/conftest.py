@@ -8,8 +8,10 @@ import pytest
 import yaml
 
 from tests.support.e2e_pods import HEAVY, Json, is_called
+from tests.support.factories import node
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
+from tests.support.kube.versions import server_minor
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.reviews import PODS, load_pod
@@ -47,6 +49,14 @@ spec:
 """
 
 
+NODE: Json = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    # Of the API server's release, at most 1.35: from 1.36 on, Auto would choose image volumes.
+    **node("worker", "containerd://2.1.5", f"v1.{min(server_minor(), 35)}.0", {"heavy": "true"}),
+}
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[KubeCluster]:
     """A cluster that all tests of a worker share, because each takes 3 s and 330 MiB."""
@@ -65,6 +75,7 @@ def podsettle_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
     manifests = tmp_path_factory.mktemp("manifests")
     (manifests / "policies.yaml").write_text(POLICIES)
     (manifests / "classes.yaml").write_text(yaml.safe_dump(HEAVY))
+    (manifests / "nodes.yaml").write_text(yaml.safe_dump(NODE))
     (manifests / "namespaces.yaml").write_text(
         yaml.safe_dump(
             {

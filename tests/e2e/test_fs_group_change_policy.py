@@ -119,6 +119,8 @@ def test_pod_with_group_and_claim_is_stored_with_the_policy_and_nothing_else(
     assert found["metadata"].pop("annotations") == {
         "podsettle.dev/applied": "many-files/fsGroupChangePolicy",
         "podsettle.dev/settled": "1/0/2/2",
+        "podsettle.dev/summary": "The pod is set to fsGroupChangePolicy OnRootMismatch, "
+        "by policy many-files.",
     }
     assert found["spec"]["securityContext"].pop("fsGroupChangePolicy") == "OnRootMismatch"
     assert found == baselines[name]

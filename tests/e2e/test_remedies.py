@@ -26,6 +26,7 @@ from tests.support.e2e_pods import (
 from tests.support.factories import node
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.fixtures import prepare_for_fixture_pods
+from tests.support.kube.versions import server_minor
 from tests.support.other_webhook import start_other_webhook
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
@@ -34,7 +35,14 @@ from tests.support.waiting import await_that
 
 GATE, HELPER = "podsettle-kubelet-gate", "podsettle-linger"
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}]
-NODE = {"apiVersion": "v1", "kind": "Node", **node("worker", "cri-o://1.35.2", "v1.35.2", {})}
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    # Of the API server's release, at most 1.35: from 1.36 on, Auto would choose image volumes.
+    **node("worker", "cri-o://1.35.2", f"v1.{min(server_minor(), 35)}.2", {}),
+}
+HAS_CHANGE_POLICY, HAS_RESTART_RULES = server_minor() >= 33, server_minor() >= 35
+"""Which fields the API server has without a feature gate."""
 GATE_ALONE = {"test-remedies": "gate"}
 
 POLICIES = """\
@@ -106,13 +114,15 @@ def test_every_pod_is_created_with_each_remedy_once(
     if path.stem in UNTOUCHED:
         assert normal(created) == normal(baseline)
         return
-    assert created["spec"]["securityContext"]["seLinuxChangePolicy"] == "Recursive"
+    expected = "Recursive" if HAS_CHANGE_POLICY else None
+    assert created["spec"]["securityContext"].get("seLinuxChangePolicy") == expected
     names = init_names(created)
     assert names[-1] == GATE
     assert names.count(GATE) == 1
     theirs = [name for name in names if name not in (GATE, HELPER)]
     assert theirs == init_names(baseline)
-    retried = {"prepare", "fast", "a"} if created["spec"]["restartPolicy"] == "Never" else set()
+    is_retried = HAS_RESTART_RULES and created["spec"]["restartPolicy"] == "Never"
+    retried = {"prepare", "fast", "a"} if is_retried else set()
     before = {c["name"]: c for c in baseline["spec"].get("initContainers", [])}
     for container in created["spec"]["initContainers"]:
         name = container["name"]
@@ -262,8 +272,9 @@ def test_api_server_without_restart_rules_gets_no_restart_rules(
 ) -> None:
     """A feature gate may disable restart rules in a server that is new enough."""
     off = "ContainerRestartRules=false,RestartAllContainersOnContainerExits=false"
+    flags = [f"--feature-gates={off}"] if HAS_RESTART_RULES else []
     with (
-        KubeCluster.start(f"--feature-gates={off}") as cluster,
+        KubeCluster.start(*flags) as cluster,
         remedied(cluster, podsettle_server) as settling,
     ):
         created = create(settling, simple_pod("a"))

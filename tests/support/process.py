@@ -52,7 +52,8 @@ class RunningServer:
 
     def client(self) -> httpx.Client:
         """A client that trusts the server's CA and no other."""
-        return httpx.Client(base_url=self.url, verify=ssl.create_default_context(cafile=self.ca))
+        trust = ssl.create_default_context(cafile=self.ca)
+        return httpx.Client(base_url=self.url, verify=trust, timeout=TIMEOUT_SECONDS)
 
 
 # Below those that Linux gives away by default (`ip_local_port_range`), to whoever connects to

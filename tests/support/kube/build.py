@@ -1,7 +1,8 @@
 """Build the programs that the tests run against: `python -m tests.support.kube.build`.
 
-kube-apiserver, etcd and kubectl come from source through the Go module beside this file, so that
-the Go module proxy is all that a machine needs to reach. go.mod says which versions.
+kube-apiserver, etcd and kubectl come from source through a Go module, so that the Go module proxy
+is all that a machine needs to reach. Its go.mod says which versions. `KUBE_VERSION` chooses a
+module, see versions.py; without it, the one beside this file counts.
 
 The first build takes some minutes. Its result is kept outside the checkout, in
 `${XDG_CACHE_HOME:-~/.cache}/podsettle/kube/`, and a fresh clone finds it there. The Go release is
@@ -11,10 +12,12 @@ a virtual environment would have to fetch it only to learn that nothing is to be
 `KUBEBUILDER_ASSETS` names a directory that holds the programs already, as it does for other tools.
 
 An argument names other programs. `tools` builds helm and kubeconform, from a module of their own;
-`containerd-1` and `containerd-2` build a containerd of each major release; `peers` builds what the
-benchmark measures podsettle against; `poster` builds a client from the source in `poster/`.
+`node` builds the kubelet and the rest of a control plane; `containerd-1` and `containerd-2` build a
+containerd of each major release, with its shim; `peers` builds what the
+benchmark measures podsettle against; `poster` builds a client from the source in `poster/`;
+`tekton` builds the entrypoint that Tekton copies into the steps of its pods.
 
-Long because it stands alone: it fetches Go, builds six sets of programs, and caches them.
+Long because it stands alone: it fetches Go, builds all sets of programs, and caches them.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from tests.support.kube.versions import HERE, MODULES, chosen
+
 ASSETS = "KUBEBUILDER_ASSETS"
 FLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
 _TAIL = 40
@@ -71,14 +75,18 @@ class ProgramSet:
     programs: Mapping[str, Program]
 
 
-CLUSTER = ProgramSet(
-    HERE,
-    {
-        "etcd": Program("go.etcd.io/etcd/server/v3"),
-        "kube-apiserver": Program("k8s.io/kubernetes", "/cmd/kube-apiserver", _KUBERNETES),
-        "kubectl": Program("k8s.io/kubernetes", "/cmd/kubectl", _KUBERNETES),
-    },
-)
+CLUSTERS: Mapping[str, ProgramSet] = {
+    line: ProgramSet(
+        module,
+        {
+            "etcd": Program("go.etcd.io/etcd/server/v3"),
+            "kube-apiserver": Program("k8s.io/kubernetes", "/cmd/kube-apiserver", _KUBERNETES),
+            "kubectl": Program("k8s.io/kubernetes", "/cmd/kubectl", _KUBERNETES),
+        },
+    )
+    for line, module in MODULES.items()
+}
+CLUSTER = CLUSTERS[chosen()]
 TOOLS = ProgramSet(
     HERE / "tools",
     {
@@ -92,16 +100,24 @@ TOOLS = ProgramSet(
         ),
     },
 )
-# Of the same release as the API server, and built for the benchmark alone.
+# The rest of a cluster of one node, of the newest release. So a node needs its API server as well.
+NODE = ProgramSet(
+    HERE,
+    {
+        name: Program("k8s.io/kubernetes", f"/cmd/{name}", _KUBERNETES)
+        for name in ("kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+    },
+)
+# Of the newest release, and built for the benchmark alone.
 PEERS = ProgramSet(HERE, {"agnhost": Program("k8s.io/kubernetes", "/test/images/agnhost")})
 # Built without cgo, which only the Btrfs snapshotter needs.
 CONTAINERD: Mapping[int, ProgramSet] = {
     major: ProgramSet(
         HERE / "containerd" / f"v{major}",
         {
-            "containerd": Program(
-                module, "/cmd/containerd", ((f"{module}/version.Version", "{version}"),)
-            )
+            # containerd starts the shim beside it.
+            name: Program(module, f"/cmd/{name}", ((f"{module}/version.Version", "{version}"),))
+            for name in ("containerd", "containerd-shim-runc-v2", "ctr")
         },
     )
     for major, module in (
@@ -111,11 +127,16 @@ CONTAINERD: Mapping[int, ProgramSet] = {
 }
 # A client of Go's standard library, which an API server uses as well.
 POSTER = ProgramSet(HERE / "poster", {"poster": Program("podsettle.dev/poster")})
+TEKTON = ProgramSet(
+    HERE / "tekton", {"entrypoint": Program("github.com/tektoncd/pipeline", "/cmd/entrypoint")}
+)
 SETS: Mapping[str, ProgramSet] = {
     "cluster": CLUSTER,
+    "node": NODE,
     "tools": TOOLS,
     "peers": PEERS,
     "poster": POSTER,
+    "tekton": TEKTON,
     **{f"containerd-{major}": wanted for major, wanted in CONTAINERD.items()},
 }
 
@@ -134,6 +155,16 @@ class Programs:
     """None where `KUBEBUILDER_ASSETS` has no kubectl, nor the machine."""
 
 
+@dataclass(frozen=True)
+class NodePrograms:
+    """Where the programs of a node and of its control plane are."""
+
+    kubelet: Path
+    controller_manager: Path
+    scheduler: Path
+    proxy: Path
+
+
 def programs(announce: Callable[[str], None] = print) -> Programs:
     """A cluster's programs, built first where they are not there yet."""
     if assets := os.environ.get(ASSETS):
@@ -142,9 +173,21 @@ def programs(announce: Callable[[str], None] = print) -> Programs:
     return Programs(home / "kube-apiserver", home / "etcd", home / "kubectl")
 
 
+def built_for(line: str, announce: Callable[[str], None] = print) -> Path:
+    """The directory with the cluster's programs of a release line, such as `1.33`."""
+    return _built(CLUSTERS[line], announce)
+
+
 def tool(name: str, announce: Callable[[str], None] = print) -> Path:
     """`helm` or `kubeconform`, built first where it is not there yet."""
     return _built(TOOLS, announce) / name
+
+
+def node_programs(announce: Callable[[str], None] = print) -> NodePrograms:
+    """Return a kubelet and the rest of a control plane. Build them first if they are missing."""
+    home = _built(NODE, announce)
+    names = ("kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+    return NodePrograms(*(home / name for name in names))
 
 
 def containerd(major: int, announce: Callable[[str], None] = print) -> Path:
@@ -160,6 +203,11 @@ def agnhost(announce: Callable[[str], None] = print) -> Path:
 def poster(announce: Callable[[str], None] = print) -> Path:
     """A client that posts long bodies, built first where it is not there yet."""
     return _built(POSTER, announce) / "poster"
+
+
+def tekton_entrypoint(announce: Callable[[str], None] = print) -> Path:
+    """Tekton's entrypoint, built first where it is not there yet."""
+    return _built(TEKTON, announce) / "entrypoint"
 
 
 def is_built(wanted: ProgramSet) -> bool:

@@ -4,10 +4,11 @@
         cluster.namespace("ci", labels={"podsettle.dev/policy": "tekton-on-crio"})
         status, created, warnings = cluster.create_pod(pod)
 
-There is no controller manager, no scheduler and no kubelet, and what those would do, nobody does.
-`namespace` makes the ServiceAccount that a pod needs, and `quota` fills in the status without which
-no quota can be enforced. A deleted namespace stays `Terminating`: take a new name instead. A pod
-that has a node or a finalizer goes away only with a grace period of 0 and without its finalizer.
+There is no controller manager, no scheduler and no kubelet; `tests.support.node` adds them to a
+cluster that has an address other than loopback. Without them, `namespace` makes the ServiceAccount
+that a pod needs, and `quota` fills in the status without which no quota can be enforced. A deleted
+namespace stays `Terminating`: take a new name instead. A pod that has a node or a finalizer goes
+away only with a grace period of 0 and without its finalizer.
 
 What governs admission (webhook configurations, labels of namespaces) reaches the API server's
 caches some milliseconds after it was written: await its effect, for example with dry runs.
@@ -26,14 +27,11 @@ import json
 import os
 import re
 import secrets
-import signal
 import socket
 import ssl
 import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -42,13 +40,15 @@ import httpx
 import trustme
 
 from tests.support.kube.build import Programs, programs
+from tests.support.kube.server import Server
 
 Json = dict[str, Any]
 
-_DIE_WITH_PARENT = Path(__file__).parents[1] / "die_with_parent.py"
 _TIMEOUT_SECONDS = 60.0
-_POLL = 0.02
-_TAIL = 30
+LOOPBACK = "127.0.0.1"
+SERVICE_CIDR = "10.0.0.0/24"
+# The address and the names of the Service `kubernetes`.
+_SERVICE_NAMES = ("10.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _ISSUER = "https://kubernetes.default.svc"
 _WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 
@@ -73,17 +73,20 @@ class Answer(NamedTuple):
     """The texts of its Warning headers, as kubectl prints them."""
 
 
-class ServerError(Exception):
-    """A server does not start; the message ends with its log."""
-
-
 class KubeCluster:
     """A running API server. `start` starts it."""
 
-    def __init__(self, directory: Path, found: Programs, flags: Iterable[str]) -> None:
+    def __init__(
+        self, directory: Path, found: Programs, flags: Iterable[str], address: str
+    ) -> None:
+        self.address = address
+        """Where the API server listens."""
         self.directory = directory
         """Everything the servers write, their logs too; removed in the end."""
         self.ca_file = directory / "ca.crt"
+        self.ca_key_file = directory / "ca.key"
+        """The controller manager signs certificates with it."""
+        self.service_account_key_file = directory / "service-accounts.key"
         self.kubeconfig = directory / "kubeconfig"
         self.audit_log = directory / "audit.log"
         self.token = secrets.token_hex()
@@ -91,14 +94,15 @@ class KubeCluster:
         self.etcd_url = f"unix://{directory}/etcd.sock"
         self._etcd_http = directory / "etcd-http.sock"
         self._programs = found
+        self._ca = trustme.CA()
         # Bound, and never listened on: this keeps the port ours, also between two API servers.
         self._port = socket.socket()
         self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._port.bind(("127.0.0.1", 0))
-        self.url = f"https://127.0.0.1:{self._port.getsockname()[1]}"
+        self._port.bind((address, 0))
+        self.url = f"https://{address}:{self._port.getsockname()[1]}"
         self._write_configuration()
-        self._etcd = _Server(found.etcd, self._etcd_flags(), directory / "etcd.log")
-        self._apiserver = _Server(
+        self._etcd = Server(found.etcd, self._etcd_flags(), directory / "etcd.log")
+        self._apiserver = Server(
             found.kube_apiserver,
             [*self._apiserver_flags(), *flags],
             directory / "kube-apiserver.log",
@@ -107,8 +111,11 @@ class KubeCluster:
 
     @classmethod
     @contextmanager
-    def start(cls, *flags: str) -> Iterator[Self]:
+    def start(cls, *flags: str, address: str = LOOPBACK) -> Iterator[Self]:
         """A cluster that is ready, until the block ends; flags are further ones of the API server.
+
+        At an address other than loopback, the Service `kubernetes` leads to the API server, and the
+        API server verifies the certificates of kubelets.
 
         Builds the programs where they are not there yet: see `tests.support.kube.build`.
         """
@@ -118,7 +125,7 @@ class KubeCluster:
             directory = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="podsettle-", ignore_cleanup_errors=True)
             )
-            cluster = cls(Path(directory), found, flags)
+            cluster = cls(Path(directory), found, flags, address)
             stack.callback(cluster._close)
             cluster.start_etcd()
             cluster.start_apiserver()
@@ -345,27 +352,49 @@ class KubeCluster:
         trust = ssl.create_default_context(cafile=self.ca_file)
         return httpx.Client(base_url=self.url, verify=trust, trust_env=False)
 
+    def kubeconfig_of(self, user: str, group: str = "") -> Path:
+        """Return a kubeconfig with a client certificate for a user of the control plane."""
+        name = user.replace(":", "-")
+        pem = self._client_certificate(user, group, self.directory / f"{name}.pem")
+        credentials = {"client-certificate": str(pem), "client-key": str(pem)}
+        path = self.directory / f"{name}.kubeconfig"
+        path.write_text(json.dumps(self._kubeconfig(credentials), indent=2))
+        return path
+
+    def _client_certificate(self, user: str, group: str, path: Path) -> Path:
+        # Go refuses a certificate with an empty list of names, which trustme makes without one.
+        made = self._ca.issue_cert("client.test", common_name=user, organization_name=group or None)
+        made.private_key_and_cert_chain_pem.write_to_path(path)
+        return path
+
     def _write_configuration(self) -> None:
-        ca = trustme.CA()
+        ca = self._ca
         ca.cert_pem.write_to_path(self.ca_file)
-        serving = ca.issue_cert("127.0.0.1", "localhost")
+        ca.private_key_pem.write_to_path(self.ca_key_file)
+        serving = ca.issue_cert(*{self.address, LOOPBACK, "localhost", *_SERVICE_NAMES})
         serving.private_key_and_cert_chain_pem.write_to_path(self.directory / "serving.pem")
         accounts = ca.issue_cert("service-accounts.test")
-        accounts.private_key_pem.write_to_path(self.directory / "service-accounts.key")
+        accounts.private_key_pem.write_to_path(self.service_account_key_file)
+        self._client_certificate(
+            "kube-apiserver-kubelet-client", "system:masters", self.directory / "to-kubelets.pem"
+        )
         tokens = f'{self.token},admin,admin,"system:masters"\n'
         (self.directory / "tokens.csv").write_text(tokens)
         (self.directory / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
+        kubeconfig = self._kubeconfig({"token": self.token})
+        self.kubeconfig.write_text(json.dumps(kubeconfig, indent=2))
+        self.audit_log.touch()
+
+    def _kubeconfig(self, user: Json) -> Json:
         cluster = {"server": self.url, "certificate-authority": str(self.ca_file)}
-        kubeconfig = {
+        return {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "tests", "cluster": cluster}],
-            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "users": [{"name": "admin", "user": user}],
             "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "admin"}}],
             "current-context": "tests",
         }
-        self.kubeconfig.write_text(json.dumps(kubeconfig, indent=2))
-        self.audit_log.touch()
 
     def _etcd_flags(self) -> list[str]:
         return [
@@ -383,10 +412,9 @@ class KubeCluster:
         here = self.directory
         return [
             f"--etcd-servers={self.etcd_url}",
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
-            # The endpoints of the Service `kubernetes` may not be on the loopback address.
-            "--endpoint-reconciler-type=none",
+            f"--bind-address={self.address}",
+            f"--advertise-address={self.address}",
+            *self._flags_for_nodes(),
             f"--secure-port={self._port.getsockname()[1]}",
             "--permit-port-sharing",
             f"--tls-cert-file={here}/serving.pem",
@@ -397,76 +425,26 @@ class KubeCluster:
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged",
             f"--service-account-issuer={_ISSUER}",
-            f"--service-account-key-file={here}/service-accounts.key",
-            f"--service-account-signing-key-file={here}/service-accounts.key",
-            "--service-cluster-ip-range=10.0.0.0/24",
+            f"--service-account-key-file={self.service_account_key_file}",
+            f"--service-account-signing-key-file={self.service_account_key_file}",
+            f"--service-cluster-ip-range={SERVICE_CIDR}",
             f"--audit-policy-file={here}/audit-policy.json",
             f"--audit-log-path={self.audit_log}",
             "--audit-log-mode=blocking",
         ]
 
-
-class _Server:
-    """A program that runs in the background and writes a log."""
-
-    def __init__(self, program: Path, flags: Iterable[str], log: Path) -> None:
-        self._name = program.name
-        self._command = [str(program), *flags]
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> None:
-        guard = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid())]
-        with self._log.open("ab") as log:
-            # A session of its own: the terminal's Ctrl-C is for pytest, which then stops the rest.
-            self._process = subprocess.Popen(
-                [*guard, *self._command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def stop(self) -> None:
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def await_that(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
-        while not condition():
-            if not self.running:
-                raise ServerError(f"{self._name} ended:\n{self._tail()}")
-            if time.monotonic() > deadline:
-                raise ServerError(
-                    f"waited {_TIMEOUT_SECONDS:.0f} s for {self._name}:\n{self._tail()}"
-                )
-            time.sleep(_POLL)
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        try:
-            self._process.wait(_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise ServerError(f"{self._name} did not end:\n{self._tail()}") from None
-        self._process = None
-
-    def _tail(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-_TAIL:])
+    def _flags_for_nodes(self) -> list[str]:
+        if self.address == LOOPBACK:
+            # The endpoints of the Service `kubernetes` may not be on the loopback address.
+            return ["--endpoint-reconciler-type=none"]
+        pem = self.directory / "to-kubelets.pem"
+        return [
+            f"--kubelet-client-certificate={pem}",
+            f"--kubelet-client-key={pem}",
+            f"--kubelet-certificate-authority={self.ca_file}",
+            # No DNS knows the names of nodes.
+            "--kubelet-preferred-address-types=InternalIP",
+        ]
 
 
 def _decoded(answer: httpx.Response) -> Json:

@@ -4,7 +4,11 @@ module podsettle.dev/tests/kube/containerd/v1
 
 go 1.25.0
 
-tool github.com/containerd/containerd/cmd/containerd
+tool (
+	github.com/containerd/containerd/cmd/containerd
+	github.com/containerd/containerd/cmd/containerd-shim-runc-v2
+	github.com/containerd/containerd/cmd/ctr
+)
 
 require (
 	dario.cat/mergo v1.0.0 // indirect

@@ -3,7 +3,11 @@ module podsettle.dev/tests/kube/containerd/v2
 
 go 1.26
 
-tool github.com/containerd/containerd/v2/cmd/containerd
+tool (
+	github.com/containerd/containerd/v2/cmd/containerd
+	github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+	github.com/containerd/containerd/v2/cmd/ctr
+)
 
 require (
 	dario.cat/mergo v1.0.1 // indirect

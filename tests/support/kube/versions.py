@@ -1,0 +1,67 @@
+"""The releases of Kubernetes that the tests run on.
+
+Each has a Go module. The newest one's is beside this file, and `versions/v1.NN` has the others.
+The environment variable `KUBE_VERSION`, such as `1.33`, chooses one. Without it, the newest counts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+KUBE_VERSION = "KUBE_VERSION"
+_MODULES = {"kubernetes": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3"}
+
+
+class UnknownReleaseError(SystemExit):
+    """The environment names a release without a Go module. Uncaught, it ends the program."""
+
+
+def releases(module: Path) -> dict[str, str]:
+    """Return the releases of Kubernetes and etcd in a Go module, such as `1.33.4`."""
+    text = (module / "go.mod").read_text(encoding="utf-8")
+    found = {}
+    for name, path in _MODULES.items():
+        match = re.search(rf"^\t{re.escape(path)} v(\S+)", text, re.MULTILINE)
+        if match is None:
+            raise ValueError(f"{module}/go.mod: no requirement of {path}")
+        found[name] = match[1]
+    return found
+
+
+def _line(release: str) -> str:
+    """Return the `1.33` of `1.33.4`."""
+    return release.rpartition(".")[0]
+
+
+def _minor(line: str) -> int:
+    return int(line.partition(".")[2])
+
+
+def _modules() -> dict[str, Path]:
+    found = {path.name[1:]: path for path in (HERE / "versions").glob("v*")}
+    found[_line(releases(HERE)["kubernetes"])] = HERE
+    return dict(sorted(found.items(), key=lambda item: _minor(item[0])))
+
+
+MODULES: Mapping[str, Path] = _modules()
+"""The directory of each Go module, by the release line that it builds, such as `1.33`."""
+NEWEST = list(MODULES)[-1]
+
+
+def server_minor() -> int:
+    """Return the 33 of the `1.33` that this process builds and starts."""
+    return _minor(chosen())
+
+
+def chosen() -> str:
+    """Return the release line that this process builds and starts."""
+    line = os.environ.get(KUBE_VERSION) or NEWEST
+    if line not in MODULES:
+        raise UnknownReleaseError(
+            f"kube: {KUBE_VERSION}={line}: choose one of {', '.join(MODULES)}"
+        )
+    return line
