@@ -11,6 +11,8 @@ from pathlib import Path
 
 BUSYBOX = "/bin/busybox"
 APPLETS = ("sh", "mv", "env", "cat", "ls")
+# Of the image's configuration: without it, no step finds python3.
+PATH = "/opt/python/bin:/bin"
 # The rest of glibc, and what compilers link: packages with C code may need these, and Python not.
 COMMON_LIBRARIES = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libgcc_s.so.1")
 NEVER_NEEDED = (
@@ -33,6 +35,7 @@ def write_root_fs(root: Path, python: Path) -> None:
     )
     (home / "bin").mkdir()
     shutil.copy2(prefix / "bin" / name, home / "bin/python3")
+    _copy_wheels(python, root)
     # Its presence makes pip installable: a venv of this Python has a site-packages of its own.
     (home / "lib" / name / "site-packages").mkdir()
     (root / "bin").mkdir()
@@ -40,14 +43,27 @@ def write_root_fs(root: Path, python: Path) -> None:
     for applet in APPLETS:
         (root / "bin" / applet).symlink_to("busybox")
     binaries = [home / "bin/python3", *home.rglob("*.so")]
-    for library in _libraries(binaries):
-        target = root / library.relative_to("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(library, target)
+    copy_libraries(binaries, root)
     (root / "tmp").mkdir()
     (root / "tmp").chmod(0o1777)
     (root / "etc").mkdir()
     (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\napp:x:1001:0::/tmp:/bin/sh\n")
+
+
+def _copy_wheels(python: Path, root: Path) -> None:
+    """Copy the wheels of ensurepip, if they are not in the standard library, as on Debian."""
+    code = "import sysconfig; print(sysconfig.get_config_var('WHEEL_PKG_DIR') or '')"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    if directory := done.stdout.strip():
+        shutil.copytree(directory, root / directory.lstrip("/"))
+
+
+def copy_libraries(binaries: Iterable[Path], root: Path) -> None:
+    """Copy what the dynamic linker loads for the binaries into `root`."""
+    for library in _libraries(binaries):
+        target = root / library.relative_to("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(library, target)
 
 
 def _prefix(python: Path) -> tuple[Path, str]:

@@ -146,8 +146,9 @@ def test_preview_prints_the_output_that_the_page_shows(policy: Json, tmp_path: P
     of_node = {"apiVersion": "v1", "kind": "Node", **CONTAINERD}
     (tmp_path / "view.yaml").write_text(yaml.safe_dump(of_node))
     typed = PAGE.command("preview")
-    arguments = [str(tmp_path) if word == "cluster" else word for word in typed.arguments]
-    done = podsettle(*arguments, stdin=json.dumps(made))
+    arguments = [str(tmp_path / word) if word == "logs.yaml" else word for word in typed.arguments]
+    env = {**os.environ, "PODSETTLE_MANIFESTS": str(tmp_path / "view.yaml")}
+    done = podsettle(*arguments, stdin=json.dumps(made), env=env)
     assert done.returncode == 0, done.stderr
     assert typed.output
     assert set(typed.output) <= set(done.stdout.splitlines())

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.base_image import BUSYBOX, write_root_fs
+from tests.support.base_image import BUSYBOX, PATH, write_root_fs
+from tests.support.buildah import Buildah
 from tests.support.company_network import INDEX_HOST, PASSWORD, Company, company
 from tests.support.paths import ROOT
 from tests.support.pythons import dockerfile_python
@@ -31,30 +31,6 @@ OPEN_FILES = 1000
 REQUIREMENTS = ("run", "build", "linger")
 
 pytestmark = pytest.mark.xdist_group("buildah")
-
-
-@dataclass(frozen=True)
-class Buildah:
-    """buildah with its own storage."""
-
-    storage: Path
-
-    def __call__(self, command: str, *arguments: str | Path) -> str:
-        """Run a command of buildah, and return its output."""
-        root = str(self.storage)
-        store = ["--storage-driver", "vfs", "--root", root, "--runroot", f"{root}/run"]
-        environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        done = subprocess.run(
-            ["buildah", *store, command, *(str(argument) for argument in arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment,
-        )
-        assert done.returncode == 0, (
-            f"buildah {command}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
-        )
-        return str(done.stdout).strip()
 
 
 @dataclass(frozen=True)
@@ -114,14 +90,10 @@ def base(buildah: Buildah, python: Path, tmp_path_factory: pytest.TempPathFactor
     """The company's base image: Python in /opt, a user that is not root, its own entrypoint."""
     root = tmp_path_factory.mktemp("base")
     write_root_fs(root, python)
-    container = buildah("from", "scratch")
-    buildah("copy", container, root, "/")
-    buildah(
-        *("config", "--env", "PATH=/opt/python/bin:/bin", "--user", "1001"),
-        *("--entrypoint", '["/company-entrypoint"]', "--cmd", "sh", container),
+    return buildah.image_of_files(
+        *(BASE, root, "--env", f"PATH={PATH}", "--user", "1001"),
+        *("--entrypoint", '["/company-entrypoint"]', "--cmd", "sh"),
     )
-    buildah("commit", "--rm", container, BASE)
-    return BASE
 
 
 def build(

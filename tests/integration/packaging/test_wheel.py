@@ -7,8 +7,21 @@ from pathlib import PurePosixPath
 
 from tests.support.paths import ROOT
 
+PAGE = "webhook/server/page"
 
-def test_wheel_contains_the_compiled_catalogue_and_no_yaml_file(wheel: zipfile.ZipFile) -> None:
+
+def test_wheel_contains_the_compiled_catalogue_and_not_its_yaml_files(
+    wheel: zipfile.ZipFile,
+) -> None:
     module = "webhook/core/defects/catalogue.py"
     assert wheel.read(module) == (ROOT / module).read_bytes()
-    assert not [name for name in wheel.namelist() if PurePosixPath(name).suffix == ".yaml"]
+    yaml_files = {name for name in wheel.namelist() if PurePosixPath(name).suffix == ".yaml"}
+    assert {str(PurePosixPath(name).parent) for name in yaml_files} == {f"{PAGE}/examples"}
+
+
+def test_wheel_contains_every_part_of_the_page(wheel: zipfile.ZipFile) -> None:
+    files = [file for file in (ROOT / PAGE).rglob("*") if file.suffix in {".html", ".css", ".js"}]
+    files += (ROOT / PAGE / "examples").iterdir()
+    assert len(files) > 20
+    for file in files:
+        assert wheel.read(str(file.relative_to(ROOT))) == file.read_bytes()

@@ -1,0 +1,151 @@
+"""containerd as the node's runtime, with its files at their usual paths."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+from tests.support.kube.build import containerd
+from tests.support.kube.server import Server
+from tests.support.node.drop_ins import DropIns
+from tests.support.node.images import NodeImages, directory
+from tests.support.node.network import CNI_PLUGINS
+
+CONFIGURATION = Path("/etc/containerd/config.toml")
+DROP_INS = Path("/etc/containerd/conf.d")
+
+# `opt` is /opt/containerd by default, a directory of the machine. A containerd with AppArmor loads
+# a profile into the kernel, where it would stay. Where root lacks CAP_SYS_RESOURCE, no process can
+# lower its score for the OOM killer, so pods get at least containerd's own.
+_COMMON = """\
+imports = ["{drop_ins}/*.toml"]
+
+[plugins.'{opt}']
+  path = "/var/lib/containerd/opt"
+"""
+_VERSION_1 = """\
+{common}
+[plugins.cri]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  sandbox_image = "{pause}"
+  [plugins.cri.cni]
+    bin_dir = "{plugins}"
+  [plugins.cri.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins.cri.containerd.runtimes.runc.options]
+      BinaryName = "{runc}"
+"""
+_VERSION_2 = """\
+version = 2
+{common}
+[plugins."io.containerd.grpc.v1.cri"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  sandbox_image = "{pause}"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{plugins}"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      BinaryName = "{runc}"
+"""
+_VERSION_3 = """\
+version = 3
+{common}
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = "{pause}"
+[plugins.'io.containerd.cri.v1.runtime']
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = ["{plugins}"]
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      BinaryName = "{runc}"
+"""
+
+
+class Containerd:
+    """A containerd of major release 1 or 2."""
+
+    name = "containerd"
+    socket = Path("/run/containerd/containerd.sock")
+    log = Path("/var/log/containerd.log")
+
+    def __init__(
+        self,
+        major: int,
+        pause_image: str = "",
+        *,
+        config_version: int | None = None,
+        runc: str = "runc",
+    ) -> None:
+        """Prepare a release. `runc` names a program that is called as runc is.
+
+        `config_version` is the version of the main file. A file of version 1 does not state it.
+        """
+        self.major = major
+        self._pause_image = pause_image or NodeImages.of(directory()).pause
+        self._config_version = config_version or {1: 2, 2: 3}[major]
+        self._runc = runc
+        self._drop_ins = DropIns(DROP_INS)
+        self._program = containerd(major)
+        # containerd takes its shim from PATH, where a package of Debian may have put another one.
+        path = f"{self._program.parent}:{os.environ['PATH']}"
+        flags = [f"--config={CONFIGURATION}"]
+        self._server = Server(self._program, flags, self.log, {"PATH": path})
+
+    @property
+    def version(self) -> str:
+        """The release, such as `2.1.9`."""
+        said = subprocess.run(
+            [str(self._program), "--version"], capture_output=True, text=True, check=True
+        ).stdout
+        found = re.search(r"v(\d+\.\d+\.\d+)", said)
+        assert found, said
+        return found[1]
+
+    def add_drop_in(self, name: str, text: str) -> None:
+        """Add a file of configuration. The next start writes it."""
+        self._drop_ins.add(name, text)
+
+    def remove_drop_in(self, name: str) -> None:
+        """Remove a file of configuration. It has effect until the next start."""
+        self._drop_ins.remove(name)
+
+    def start(self) -> None:
+        """Start containerd, and wait until it answers."""
+        self._drop_ins.write()
+        CONFIGURATION.write_text(self._configuration())
+        self._server.start()
+        self._server.await_that(self._accepts)
+
+    def stop(self) -> None:
+        """Stop containerd. Its containers go on."""
+        self._server.stop()
+
+    def _configuration(self) -> str:
+        runc = shutil.which(self._runc)
+        assert runc, f"containerd: {self._runc} is not installed: apt install runc"
+        version = self._config_version
+        opt = "opt" if version == 1 else "io.containerd.internal.v1.opt"
+        return {1: _VERSION_1, 2: _VERSION_2, 3: _VERSION_3}[version].format(
+            common=_COMMON.format(drop_ins=DROP_INS, opt=opt),
+            pause=self._pause_image,
+            plugins=CNI_PLUGINS,
+            runc=runc,
+        )
+
+    def _accepts(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(str(self.socket))
+            except OSError:
+                return False
+            return True

@@ -1,0 +1,166 @@
+"""CRI-O as the node's runtime, with its files at their usual paths.
+
+It runs inside the node's namespaces only: it writes to /etc and /var.
+
+Where root lacks CAP_SYS_RESOURCE, a pod with `shareProcessNamespace` does not start. Only such pods
+have an infra container, whose score for the OOM killer CRI-O lowers. CRI-O has no setting for it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.kube.server import Server
+from tests.support.node import cgroups
+from tests.support.node.crio_build import CrioBuild
+from tests.support.node.drop_ins import DropIns
+from tests.support.node.images import NodeImages, directory
+from tests.support.node.network import CNI_PLUGINS
+from tests.support.node.registry_server import ADDRESS
+
+Json = dict[str, Any]
+
+_CONFIGURATION = Path("/etc/crio/crio.conf.d")
+_CONTAINERS = Path("/etc/containers")
+_BUNDLES = Path("/run/containers/storage/overlay-containers")
+# Programs that CRI-O starts, each with its Debian package.
+PROGRAMS = {"conmon": "conmon", "runc": "runc"}
+
+
+class Crio:
+    """A CRI-O. It may be stopped, and started again as another build, while its containers run."""
+
+    name = "cri-o"
+    socket = Path("/var/run/crio/crio.sock")
+    log = Path("/var/log/crio.log")
+
+    def __init__(
+        self, build: CrioBuild, pause_image: str = "", *, registries: Sequence[str] = (ADDRESS,)
+    ) -> None:
+        self.build = build
+        """Takes effect at the next start."""
+        self._pause_image = pause_image or NodeImages.of(directory()).pause
+        self._registries = registries
+        self._drop_ins = DropIns(_CONFIGURATION)
+        self._server: Server | None = None
+
+    @property
+    def version(self) -> str:
+        """The release, as nodes print it after `cri-o://`."""
+        return self.build.version
+
+    def add_drop_in(self, name: str, text: str) -> None:
+        """Add a file of configuration. The next start writes it."""
+        self._drop_ins.add(name, text)
+
+    def remove_drop_in(self, name: str) -> None:
+        """Remove a file of configuration. It has effect until the next start."""
+        self._drop_ins.remove(name)
+
+    def start(self) -> None:
+        """Start CRI-O, and wait until it answers."""
+        self.add_drop_in("00-node.conf", self._configuration())
+        self._drop_ins.write()
+        _CONTAINERS.mkdir(parents=True, exist_ok=True)
+        policy = {"default": [{"type": "insecureAcceptAnything"}]}
+        (_CONTAINERS / "policy.json").write_text(json.dumps(policy))
+        (_CONTAINERS / "registries.conf").write_text(
+            "".join(
+                f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n'
+                for registry in self._registries
+            )
+        )
+        _hide_controllers_without_hierarchy()
+        # A new one each time, because the program may be another build.
+        self._server = Server(self.build.crio, (), self.log)
+        self._server.start()
+        self._server.await_that(self._answers)
+
+    def stop(self) -> None:
+        """Stop CRI-O. Its containers go on."""
+        if self._server is not None:
+            self._server.stop()
+
+    def sandbox_annotations(self, pod: Json) -> dict[str, str]:
+        """Return the annotations that CRI-O has left on the sandbox of a running pod."""
+        (status, *_) = pod["status"]["containerStatuses"]
+        container = status["containerID"].removeprefix("cri-o://")
+        sandbox = self._inspect(f"containers/{container}")["sandbox"]
+        # CRI-O writes the sandbox's configuration for the OCI runtime, even if it starts no
+        # container for the sandbox.
+        bundle = _BUNDLES / sandbox / "userdata" / "config.json"
+        found: dict[str, str] = json.loads(bundle.read_text())["annotations"]
+        return found
+
+    def _inspect(self, path: str) -> Json:
+        """Query the interface of `crio status`, which is not a part of CRI."""
+        transport = httpx.HTTPTransport(uds=str(self.socket))
+        with httpx.Client(base_url="http://crio", transport=transport) as client:
+            answer = client.get(f"/{path}")
+        answer.raise_for_status()
+        found: Json = answer.json()
+        return found
+
+    def _answers(self) -> bool:
+        # httpx leaves the socket open if nothing listens.
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(str(self.socket))
+            except OSError:
+                return False
+        return bool(self._inspect("info"))
+
+    def _configuration(self) -> str:
+        """Return the settings that this node needs. All others are CRI-O's defaults."""
+        paths = {name: shutil.which(name) for name in PROGRAMS}
+        missing = [package for name, package in PROGRAMS.items() if paths[name] is None]
+        assert not missing, f"CRI-O: not installed: apt install {' '.join(missing)}"
+        return f"""\
+[crio]
+storage_driver = "overlay"
+
+[crio.runtime]
+cgroup_manager = "cgroupfs"
+conmon_cgroup = "pod"
+pinns_path = "{self.build.pinns}"
+default_runtime = "runc"
+# CRI-O would load its profile into the kernel, where it would stay.
+apparmor_profile = "unconfined"
+
+[crio.runtime.runtimes.runc]
+runtime_path = "{paths["runc"]}"
+runtime_root = "/run/runc"
+monitor_path = "{paths["conmon"]}"
+monitor_cgroup = "pod"
+
+[crio.image]
+pause_image = "{self._pause_image}"
+
+[crio.network]
+plugin_dirs = ["{CNI_PLUGINS}"]
+"""
+
+
+def _hide_controllers_without_hierarchy() -> None:
+    """Let /proc/cgroups list mounted controllers only, in the namespaces of this process.
+
+    CRI-O sets a limit for huge pages if the kernel has that controller, and runc then fails if no
+    hierarchy of version 1 has it.
+    """
+    actual = Path("/proc/cgroups")
+    header, *lines = actual.read_text().splitlines(keepends=True)
+    mounted = cgroups.available_controllers()
+    kept = [line for line in lines if line.split()[0] in mounted]
+    if cgroups.hierarchies()[0].is_version_2 or kept == lines:
+        return
+    copy = Path("/run/cgroups")
+    copy.write_text("".join([header, *kept]))
+    subprocess.run(["mount", "--bind", str(copy), str(actual)], check=True)

@@ -1,0 +1,112 @@
+"""CRI-O, built from its source: `python -m tests.support.node.crio_build`.
+
+CRI-O is neither a Debian package nor a program that `go install` can build: its repository vendors
+its dependencies, and its program `pinns` is written in C.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.kube.build import BuildError
+from tests.support.node.source import Project
+from tests.support.node.source_build import SourceBuild, build_go, run_step, search
+
+# The last release with the lost exit code (cri-o issue 9840), and the first without it.
+AFFECTED, FIXED = "v1.33.12", "v1.33.13"
+_PINS = {
+    AFFECTED: "f61007b555baf09c789a73d3f4d95cafc1138fec",
+    FIXED: "88fba2dcb1093621c70184699881bfb36f906c40",
+}
+
+# CRI-O's Makefile chooses tags by the libraries of the machine. These give the same CRI-O on each
+# one: it checks signatures of images in Go instead of by gpgme, and has no driver for Btrfs.
+_TAGS = (
+    "apparmor",
+    "btrfs_noversion",
+    "containers_image_openpgp",
+    "containers_image_ostree_stub",
+    "exclude_graphdriver_btrfs",
+    "seccomp",
+    "selinux",
+)
+_FLAGS = ("-ldflags=-s -w", f"-tags={','.join(_TAGS)}")
+
+
+# The programs of the build, each with its Debian package, and the header of libseccomp-dev.
+PACKAGES = {
+    "cc": "gcc",
+    "make": "make",
+    "pkg-config": "pkg-config",
+    "strip": "binutils",
+    "tar": "tar",
+}
+HEADER = Path("/usr/include/seccomp.h")
+
+
+@dataclass(frozen=True)
+class CrioBuild:
+    """A build of CRI-O."""
+
+    version: str
+    """The release, without a `v`."""
+    directory: Path
+
+    @property
+    def crio(self) -> Path:
+        """The daemon."""
+        return self.directory / "crio"
+
+    @property
+    def pinns(self) -> Path:
+        """The program that keeps a pod's namespaces."""
+        return self.directory / "pinns"
+
+
+def find_crio(revision: str) -> CrioBuild | None:
+    """Return the build of a revision, or None if `build_crio` did not build it yet."""
+    home = _BUILD.find(revision)
+    return _load(home) if home is not None else None
+
+
+def find_commit(revision: str) -> str | None:
+    """Return the commit of a revision, or None if it was not fetched yet."""
+    return _BUILD.project.commit(revision)
+
+
+def build_crio(
+    revision: str, address: str | None = None, announce: Callable[[str], None] = print
+) -> CrioBuild:
+    """Return the build of a revision, made where it is not in the cache."""
+    return _load(_BUILD.build(revision, address, announce))
+
+
+def _load(home: Path) -> CrioBuild:
+    return CrioBuild((home / "version").read_text(), home)
+
+
+def _make(tree: Path, output: Path) -> None:
+    try:
+        run_step(["pkg-config", "--exists", "libseccomp"], tree)
+    except BuildError:
+        raise BuildError("cri-o: its build needs: apt install libseccomp-dev") from None
+    build_go(tree, "./cmd/crio", output / "crio", *_FLAGS, environment={"CGO_ENABLED": "1"})
+    run_step(["make", "-C", "pinns"], tree)
+    shutil.copy2(tree / "bin" / "pinns", output / "pinns")
+    version = search(tree / "internal" / "version" / "version.go", r'^const Version = "(.+)"$')
+    (output / "version").write_text(version)
+
+
+_BUILD = SourceBuild(
+    project=Project("cri-o", "https://github.com/cri-o/cri-o", "CRIO_SOURCE", _PINS),
+    recipe=_FLAGS,
+    packages=PACKAGES,
+    make=_make,
+)
+
+if __name__ == "__main__":
+    sys.exit(_BUILD.main((AFFECTED, FIXED)))

@@ -1,0 +1,150 @@
+"""Namespaces in which podsettle wraps containers, one for each delivery, on a real node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.support.helm import NAMESPACE, run, set_flags
+from tests.support.helm_release import POLICIES, RELEASE, policy
+from tests.support.kube.cluster import Json, KubeCluster
+from tests.support.node.delivery_cases import RESTRICTED, in_shell
+from tests.support.node.images import NodeImages
+from tests.support.node.node import TIMEOUT_SECONDS, RealNode
+from tests.support.node.pods import all_ended, pod_path
+from tests.support.paths import CHART
+from tests.support.waiting import await_that
+from webhook.core.constants import ANNOTATION_APPLIED, LABEL_POLICY
+
+DELIVERIES = ("Shell", "Binary", "ImageVolume")
+WITH_HELPER = ("Binary", "ImageVolume")
+PLAIN = ""
+"""In place of a delivery: a namespace without a policy."""
+LONG = "Long"
+"""In place of a delivery: `Auto` with a minimum lifetime that the times in a pod's status show."""
+LONG_SECONDS = 4
+FINALIZER = "podsettle.test/keep"
+"""Keeps a deleted pod until the test has read how its containers ended."""
+# The node has few cores, and some tests start many containers at once.
+POD_TIMEOUT_SECONDS = 300.0
+
+
+def policy_of(delivery: str) -> str:
+    """Return the name of the policy for a delivery."""
+    return f"delivery-{delivery.lower()}"
+
+
+def namespace_of(delivery: str) -> str:
+    """Return the namespace for a delivery, or the one without a policy."""
+    return f"deliveries-{(delivery or 'plain').lower()}"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A node with podsettle and a namespace for each delivery."""
+
+    node: RealNode
+
+    @classmethod
+    def on(cls, node: RealNode) -> Settled:
+        """Install podsettle if it is not there yet, and cover a namespace for each delivery."""
+        _install(node)
+        made = cls(node)
+        for delivery in (*DELIVERIES, LONG):
+            remedies = {"postInitSleep": _settings(delivery)}
+            document = policy(policy_of(delivery), remedies=remedies)
+            # Another module of tests may have made it on this node.
+            status, answer, _ = node.cluster.request("POST", POLICIES, document)
+            assert status in (201, 409), answer
+            node.namespace(namespace_of(delivery), {LABEL_POLICY: policy_of(delivery)})
+            made.await_policy(namespace_of(delivery))
+        node.namespace(namespace_of(PLAIN))
+        return made
+
+    @property
+    def images(self) -> NodeImages:
+        """The images of the node."""
+        return self.node.images
+
+    @property
+    def cluster(self) -> KubeCluster:
+        """The cluster of the node."""
+        return self.node.cluster
+
+    def await_policy(self, namespace: str) -> None:
+        """Wait until podsettle changes the pods of a namespace."""
+        one = in_shell("only", "true", self.images.busybox, securityContext=RESTRICTED)
+        pod = {
+            "metadata": {"generateName": "probe-", "namespace": namespace},
+            "spec": {"restartPolicy": "Never", "containers": [one]},
+        }
+
+        def changes() -> bool:
+            status, made, _ = self.cluster.create_pod(pod, dry_run=True)
+            annotations = made.get("metadata", {}).get("annotations", {})
+            return status == 201 and ANNOTATION_APPLIED in annotations
+
+        await_that(changes, f"podsettle changes the pods in {namespace}")
+
+    def create(self, delivery: str, name: str, spec: Json, **metadata: object) -> Json:
+        """Create a pod in the namespace for a delivery. It runs once."""
+        named = {"name": name, "namespace": namespace_of(delivery), **metadata}
+        once = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 10, **spec}
+        return self.node.create_pod({"metadata": named, "spec": once})
+
+    def await_pod(self, delivery: str, name: str, condition: Callable[[Json], object]) -> Json:
+        """Return a pod as soon as the condition is true of it."""
+        return self.node.await_pod(namespace_of(delivery), name, condition, POD_TIMEOUT_SECONDS)
+
+    def await_end(self, delivery: str, name: str) -> Json:
+        """Return a pod when all its containers have ended."""
+        return self.await_pod(delivery, name, all_ended)
+
+    def run(self, delivery: str, name: str, spec: Json) -> Json:
+        """Create a pod, and return it after its end."""
+        self.create(delivery, name, spec)
+        return self.await_end(delivery, name)
+
+    def delete(self, delivery: str, name: str) -> None:
+        """Ask for the end of a pod, with the pod's grace period."""
+        path = pod_path(namespace_of(delivery), name)
+        status, answer, _ = self.cluster.request("DELETE", path)
+        assert status in (200, 202), answer
+
+    def release(self, delivery: str, name: str) -> None:
+        """Remove FINALIZER from a pod."""
+        path = pod_path(namespace_of(delivery), name)
+        self.cluster.request("PATCH", path, {"metadata": {"finalizers": None}})
+
+    def log(self, delivery: str, pod: str, container: str) -> str:
+        """Return the log of a container."""
+        return self.node.logs(namespace_of(delivery), pod, container)
+
+
+def _install(node: RealNode) -> None:
+    """Install the chart with the images that were built from this checkout."""
+    node.namespace(NAMESPACE)
+    values = {
+        "image.repository": node.images.repository("podsettle"),
+        "image.tag": node.images.tag,
+        "lingerImage": node.images.linger,
+        # A second replica would only share the cores with the tests' pods.
+        "replicas": 1,
+    }
+    flags = ("--install", "--namespace", NAMESPACE, *set_flags(values))
+    done = run("helm", "upgrade", RELEASE, CHART, *flags, kubeconfig=node.cluster.kubeconfig)
+    assert done.returncode == 0, done.stderr
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
+
+    def is_available() -> bool:
+        status = node.cluster.request("GET", path).body["status"]
+        return bool(status.get("availableReplicas"))
+
+    await_that(is_available, "podsettle is available", TIMEOUT_SECONDS)
+
+
+def _settings(delivery: str) -> Json:
+    settings = {"when": "Always", "initContainers": ["*"], "containers": ["*"]}
+    if delivery == LONG:
+        return settings | {"minLifetime": f"{LONG_SECONDS}s"}
+    return settings | {"delivery": delivery}

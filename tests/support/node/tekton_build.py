@@ -1,0 +1,88 @@
+"""Tekton's images, built from its source: `python -m tests.support.node.tekton_build`.
+
+The images are kept as the data of a registry, and the manifests beside them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.buildah import Buildah
+from tests.support.node.registry_server import PROGRAM as REGISTRY
+from tests.support.node.registry_server import serve
+from tests.support.node.source import Project
+from tests.support.node.source_build import SourceBuild, build_go
+from tests.support.process import free_port
+
+RELEASE = "v1.15.0"
+_PINS = {RELEASE: "70f730815249a12aa725266fba7f3ff39653aaea"}
+# Of the images that Tekton's controller names, TaskRuns without sidecars use only the entrypoint.
+IMAGES = ("controller", "webhook", "entrypoint")
+_FLAGS = ("-ldflags=-s -w",)
+
+
+@dataclass(frozen=True)
+class TektonBuild:
+    """A build of Tekton."""
+
+    directory: Path
+
+    @property
+    def manifests(self) -> Path:
+        """The directory `config` of Tekton's repository."""
+        return self.directory / "config"
+
+    @property
+    def registry(self) -> Path:
+        """The data of a registry with an image of each name in `IMAGES`, tagged `latest`."""
+        return self.directory / "registry"
+
+
+def find_tekton(revision: str = RELEASE) -> TektonBuild | None:
+    """Return the build of a revision, or None if `build_tekton` did not build it yet."""
+    home = _BUILD.find(revision)
+    return TektonBuild(home) if home is not None else None
+
+
+def build_tekton(
+    revision: str = RELEASE, address: str | None = None, announce: Callable[[str], None] = print
+) -> TektonBuild:
+    """Return the build of a revision, made where it is not in the cache."""
+    return TektonBuild(_BUILD.build(revision, address, announce))
+
+
+def _make(tree: Path, output: Path) -> None:
+    for name in IMAGES:
+        # Tekton expects the path of images that its own build tool `ko` makes.
+        program = output / "root" / name / "ko-app" / name
+        build_go(tree, f"./cmd/{name}", program, *_FLAGS, environment={"CGO_ENABLED": "0"})
+    shutil.copytree(tree / "config", output / "config")
+    registry = output / "registry"
+    registry.mkdir()
+    buildah = Buildah(output / "storage")
+    address = f"127.0.0.1:{free_port()}"
+    with serve(registry, output / "registry.log", address, writable=True):
+        for name in IMAGES:
+            local = buildah.image_of_files(
+                f"localhost/tekton/{name}",
+                output / "root" / name,
+                *("--entrypoint", f'["/ko-app/{name}"]'),
+            )
+            buildah("push", "--tls-verify=false", local, f"docker://{address}/tekton/{name}:latest")
+    shutil.rmtree(output / "storage")
+    shutil.rmtree(output / "root")
+
+
+_BUILD = SourceBuild(
+    project=Project("tekton", "https://github.com/tektoncd/pipeline", "TEKTON_SOURCE", _PINS),
+    recipe=(_FLAGS, IMAGES),
+    packages={"buildah": "buildah", REGISTRY: "docker-registry", "tar": "tar"},
+    make=_make,
+)
+
+if __name__ == "__main__":
+    sys.exit(_BUILD.main((RELEASE,)))
