@@ -12,7 +12,7 @@ def cel_patch(pod: Json, settled: Json) -> str:
     """Return the CEL expression that changes pods like `pod` in the same way as podsettle.
 
     `settled` is `pod` after podsettle has changed it. Raises BenchError if the wrapped containers
-    have different wrappers.
+    have different wrappers, or if the summary does not begin with their names.
     """
     wrapper = None
     for before, after in zip(
@@ -22,7 +22,12 @@ def cel_patch(pod: Json, settled: Json) -> str:
         if not prefix or wrapper not in (None, prefix):
             raise BenchError(f"unexpected prefix of the command of {before['name']}: {prefix}")
         wrapper = prefix
-    applied = settled["metadata"]["annotations"]["podsettle.dev/applied"]
+    annotations = settled["metadata"]["annotations"]
+    applied = annotations["podsettle.dev/applied"]
+    names = " and ".join(container["name"] for container in pod["spec"]["initContainers"])
+    summary = annotations["podsettle.dev/summary"]
+    if not summary.startswith(names):
+        raise BenchError(f"unexpected summary: {summary}")
     mount = settled["spec"]["initContainers"][0]["volumeMounts"][-1]
     volume = settled["spec"]["volumes"][-1]
     return f"""
@@ -36,6 +41,9 @@ def cel_patch(pod: Json, settled: Json) -> str:
           + "/" + string(size(object.spec.initContainers))
           + "/" + string(size(object.spec.volumes) + 1)
           + "/" + string(size(object.metadata.labels))}},
+      JSONPatch{{op: "add", path: "/metadata/annotations/podsettle.dev~1summary",
+        value: object.spec.initContainers.filter(c, has(c.command)).map(c, c.name).join(" and ")
+          + {json.dumps(summary.removeprefix(names))}}},
       JSONPatch{{op: "add", path: "/spec/volumes/-", value: Object.spec.volumes{{
         name: {json.dumps(volume["name"])},
         image: Object.spec.volumes.image{{

@@ -88,7 +88,11 @@ def _measure_times(run: Run, view: Snapshot) -> dict[str, Measurement]:
     """Return the CPU time of each measured function, in microseconds per review."""
     tune_gc_for_server()
     cluster = ClusterFacts(
-        view.nodes, view.runtime_classes, view.server_version, _SETTINGS.linger_image
+        view.nodes,
+        view.runtime_classes,
+        view.server_version,
+        _SETTINGS.linger_image,
+        _SETTINGS.docs_url,
     )
 
     def match(request: Request[Any]) -> Plan:

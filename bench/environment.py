@@ -24,7 +24,8 @@ def describe_environment() -> dict[str, str]:
     model = _find("/proc/cpuinfo", r"^model name\s*: (.+)$")
     kibibytes = int(_find("/proc/meminfo", r"^MemTotal:\s+(\d+)"))
     return {
-        "commit": _commit(),
+        # A run itself changes docs/.
+        "commit": checked_out_commit("webhook", "bench"),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "processor": f"{model}, {len(os.sched_getaffinity(0))} cores",
         "memory": f"{kibibytes / 2**20:.0f} GiB",
@@ -62,10 +63,10 @@ def _go_release() -> str:
     return match[1].decode() if match else "unknown"
 
 
-def _commit() -> str:
+def checked_out_commit(*paths: str) -> str:
+    """Return the commit of the checkout, and whether files in these paths differ from it."""
     commit = _output_of("git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD").strip()
-    # Only changes of the measured code count. A run itself changes docs/.
-    changed = _output_of("git", "-C", str(_ROOT), "status", "--porcelain", "webhook", "bench")
+    changed = _output_of("git", "-C", str(_ROOT), "status", "--porcelain", "--", *paths)
     return f"{commit or 'unknown'}{' and uncommitted changes' if changed.strip() else ''}"
 
 

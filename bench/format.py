@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from bench.measurement import Measurement
 
+# The unit of numbers of things, which are whole.
+COUNT = "count"
+
 
 def format_value(value: float, unit: str = "") -> str:
     """Return the value and its unit. The units of rates are omitted: the column names them."""
+    if unit == COUNT:
+        return f"{value:,.0f}"
     if unit in ("/s", "/CPU-s"):
         return format_number(value)
     return f"{format_number(value)} {unit}".rstrip()

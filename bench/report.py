@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,7 @@ from bench.format import format_measurement, format_value
 from bench.measurement import Measurement
 from bench.report_table import ReportTable
 from bench.targets import evaluate_targets
-
-# Rows of cells. The first row contains the column names.
-Cells = list[Sequence[str]]
-_PAGE_PART = re.compile(r"(<!-- bench: begin -->\n).*?(<!-- bench: end -->)", re.DOTALL)
+from bench.text_table import Cells, aligned_lines, markdown_rows
 
 
 def as_json(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) -> str:
@@ -51,14 +48,9 @@ def as_text(parts: Mapping[str, ReportTable], *, with_targets: bool = True) -> s
     """Return the tables for a terminal, and the targets if `with_targets` is set."""
     lines: list[str] = []
     for part in parts.values():
-        lines += [
-            "",
-            part.title,
-            *_aligned_lines(_result_table(part)),
-            *(f"  - {note}" for note in part.notes),
-        ]
+        lines += ["", *text_table(part)]
     if with_targets:
-        lines += ["", "Targets", *_aligned_lines(_target_table(parts))]
+        lines += ["", "Targets", *aligned_lines(_target_table(parts))]
     else:
         lines += ["", "A short run: the figures mean nothing."]
     lines.append("")
@@ -67,21 +59,35 @@ def as_text(parts: Mapping[str, ReportTable], *, with_targets: bool = True) -> s
 
 def as_markdown(parts: Mapping[str, ReportTable], environment: Mapping[str, str]) -> str:
     """Return the tables and the targets as sections of a Markdown page."""
-    lines = ["", "## Targets", "", *_markdown_table(_target_table(parts)), ""]
+    lines = ["", "## Targets", "", *markdown_rows(_target_table(parts)), ""]
     details = ", ".join(f"{name} {value}" for name, value in environment.items())
     lines += [f"Measured with: {details}.", "", "![The figures below as bars](performance.svg)", ""]
     for part in parts.values():
-        lines += [f"## {part.title}", "", *_markdown_table(_result_table(part)), ""]
-        lines += [f"- {note}" for note in part.notes] + [""]
+        lines += [f"## {part.title}", "", *markdown_table(part), ""]
     return "\n".join(lines)
 
 
-def fill_page(page: str, results: str) -> str:
-    """Return the page with `results` between its markers.
+def text_table(part: ReportTable) -> Iterator[str]:
+    """Yield the lines of a part's title, table and notes for a terminal."""
+    yield part.title
+    yield from aligned_lines(_result_table(part))
+    yield from (f"  - {note}" for note in part.notes)
+
+
+def markdown_table(part: ReportTable) -> Iterator[str]:
+    """Yield the lines of a part's table and notes in Markdown."""
+    yield from markdown_rows(_result_table(part))
+    yield ""
+    yield from (f"- {note}" for note in part.notes)
+
+
+def fill_page(page: str, results: str, name: str = "bench") -> str:
+    """Return the page with `results` between the markers `<!-- NAME: begin -->` and `end`.
 
     Raises BenchError if the page does not contain the markers exactly once.
     """
-    new, count = _PAGE_PART.subn(lambda match: f"{match[1]}{results}{match[2]}", page)
+    marked = re.compile(rf"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
+    new, count = marked.subn(lambda match: f"{match[1]}{results}{match[2]}", page)
     if count != 1:
         raise BenchError("the page does not contain the markers for the results exactly once")
     return new
@@ -114,18 +120,3 @@ def _target_table(parts: Mapping[str, ReportTable]) -> Cells:
             measured = format_measurement(Measurement(verdict.measurement.values, target.unit))
         table.append([target.description, bound, aim, measured, verdict.result])
     return table
-
-
-def _aligned_lines(table: Cells) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        yield "  " + "  ".join(cells).rstrip()
-
-
-def _markdown_table(table: Cells) -> Iterator[str]:
-    head, *rows = table
-    yield f"| {' | '.join(head)} |"
-    yield f"|{'---|' * len(head)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
