@@ -64,6 +64,12 @@ def _section(defect: Defect) -> Iterator[str]:
     for symptom in defect.symptom:
         yield f"In {symptom.where}:"
         yield from ("", "```", symptom.message, "```", "")
+    if defect.signs:
+        yield from ("| event | with the text | shows the defect |", "|---|---|---|")
+        for sign in defect.signs:
+            texts = " and ".join(map(_code, sign.contains)) or "–"
+            yield f"| {sign.reason} | {texts} | {sign.certainty} |"
+        yield ""
     yield f"**Cause.** {defect.cause}"
     yield ""
     yield from ("| component | affected | fixed in | newest known |", "|---|---|---|---|")

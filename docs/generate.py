@@ -7,6 +7,7 @@ Long because each generated page has its function here.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import typing
@@ -19,15 +20,17 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from docs import defects_page, limits_page
+from docs import defects_page, limits_page, versions_page, why_page
 from webhook.cli import main
+from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
-from webhook.core.patch.edits import Edit
+from webhook.core.admission.decision import Decision
+from webhook.core.constants import API_VERSION, KIND
+from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.crd import crd, editor_schema
-from webhook.core.policy.model import SettlePolicySpec
-from webhook.core.reasons import Reason
+from webhook.core.policy.model import SettlePolicySpec, parse_policy
+from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
-from webhook.core.remedies.base import Remedy
 from webhook.server.metrics import Metrics
 
 HERE = Path(__file__).parent
@@ -45,17 +48,19 @@ CHART_UPGRADES = """\
   longer needed.
 - `prometheusRule.runbook` must be a URL or empty. A path is refused.
 - New values: `extraCA`, `proxy`, `extraEnv`, `extraVolumes`, `extraVolumeMounts`, `commonLabels`,
-  `serviceAccount.annotations`, `serviceMonitor.tokenSecret`, `log.format`, `log.level`.
+  `serviceAccount.annotations`, `serviceMonitor.tokenSecret`, `log.format`, `log.level`, `docsUrl`,
+  `events.enabled`, `grafanaDashboard`.
 - `global.imageRegistry` and `global.imagePullSecrets` now have an effect. Before, they were
   accepted and ignored.
 """
 PAGES_WITH_REGIONS = (
     "../README.md",
     "coverage.md",
+    "kubernetes-versions.md",
     "post-init-sleep.md",
     "reports/tekton-exit-255.md",
 )
-"""The written pages with regions that the catalogue of defects fills."""
+"""The written pages with regions that hold releases."""
 NOTICE = "<!-- Written by docs/generate.py from the code: change that, then run `make docs`. -->\n"
 
 
@@ -103,17 +108,10 @@ def policy_page() -> str:
         "|---|---|---|",
     ]
     lines += [
-        f"| `{name}` | {_effects(remedy)} | {_reasons(remedy.reasons)} |"
+        f"| `{name}` | {why_page.effects_of(remedy)} | {_reasons(remedy.reasons)} |"
         for name, remedy in REMEDIES.items()
     ]
     return _finish_page(lines)
-
-
-def _effects(remedy: Remedy[Any]) -> str:
-    """Return what a remedy changes in a pod."""
-    fields = ", ".join(f"`{path[1:].replace('/', '.')}`" for path in sorted(remedy.fields))
-    effects = [edit.effect for edit in Edit if edit in remedy.edits]
-    return "; ".join([f"sets {fields}"] * bool(fields) + effects)
 
 
 def _reasons(reasons: Collection[Reason]) -> str:
@@ -191,7 +189,18 @@ def reasons_page() -> str:
         "- the audit annotations `applied` and `skipped`, after the name of the webhook;",
         "- the metric `podsettle_outcomes_total`;",
         "- podsettle's log;",
-        "- the answers of `podsettle preview`, of `/preview` and of the web page.",
+        "- the answers of `podsettle preview`, of `/preview` and of the web page;",
+        "- the answers of `podsettle explain` and `podsettle scan`;",
+        "- the pod's annotation `podsettle.dev/skipped`, for the reasons that warn;",
+        "- the Events on the pod's controller, if the operator has switched them on.",
+        "",
+        "[Why was my pod changed?](why-was-my-pod-changed.md#reason-codes) says what the developer "
+        "of a pod can do about each code.",
+        "",
+        "The annotation `podsettle.dev/skipped` on a pod and the audit annotation `skipped` have "
+        "one name and two forms. The pod's has the reasons that warn, as "
+        "`CONTAINER/REMEDY=REASON`. The audit log's has every remedy that was not applied, as "
+        "`POLICY/REMEDY[CONTAINER]=REASON`.",
         "",
         "| reason | `kubectl` warns | meaning |",
         "|---|---|---|",
@@ -215,7 +224,7 @@ def metrics_page() -> str:
         "| metric | labels | meaning |",
         "|---|---|---|",
     ]
-    for family in _example_metrics().registry.collect():
+    for family in example_metrics().registry.collect():
         suffix = "_total" if family.type == "counter" else ""
         # `le` is part of each histogram, and not a label that podsettle chooses.
         labels = [label for label in family.samples[0].labels if label != "le"]
@@ -224,12 +233,24 @@ def metrics_page() -> str:
     return _finish_page(lines)
 
 
-def _example_metrics() -> Metrics:
+def example_metrics() -> Metrics:
     """Return metrics in which each metric has a sample, because only samples show the labels."""
     metrics = Metrics("0")
     metrics.count_refused(400)
     metrics.count_preview("answered")
     metrics.set_checks([Check("shutdown", ready=True)])
+    settled = Outcome(Reason.APPLIED, "postInitSleep", "policy", changed=True)
+    metrics.reviews.count(Decision((settled,), b"W10="), 0.001)
+    policy = parse_policy(
+        {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": "policy"},
+            "spec": {"remedies": {"postInitSleep": {}}},
+        }
+    )
+    metrics.needed_policies.view = lambda: Snapshot(PolicySet([policy]))
+    asyncio.run(metrics.needed_policies.refresh())
     return metrics
 
 
@@ -329,8 +350,13 @@ def editor_schema_page() -> str:
 
 
 def _page_with_regions(name: str) -> Callable[[], str]:
-    """Return a function that returns a written page with the releases of the catalogue in it."""
-    return lambda: defects_page.fill_regions((HERE / name).read_text(encoding="utf-8"))
+    """Return a function that returns a written page with the releases in its regions."""
+
+    def page() -> str:
+        text = (HERE / name).read_text(encoding="utf-8")
+        return versions_page.fill_regions(defects_page.fill_regions(text))
+
+    return page
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -343,6 +369,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "../charts/podsettle/README.md": chart_page,
     "defects.md": lambda: _finish_page(defects_page.page_lines()),
     **{name: _page_with_regions(name) for name in PAGES_WITH_REGIONS},
+    "why-was-my-pod-changed.md": lambda: why_page.fill_regions(
+        (HERE / "why-was-my-pod-changed.md").read_text(encoding="utf-8")
+    ),
     "http.md": lambda: limits_page.fill_regions((HERE / "http.md").read_text(encoding="utf-8")),
 }
 

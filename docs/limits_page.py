@@ -76,12 +76,12 @@ ROWS = (
     Row("a TLS handshake", "{handshake_timeout_seconds}", "the connection is closed"),
     Row(
         "TLS handshakes that are not complete",
-        "{handshakes}",
+        "{max_handshakes}",
         "the connection of the oldest one is closed",
     ),
     Row("the length of the headers", "{max_header_bytes}", "400, and the connection is closed"),
     Row(
-        "the number of headers, except for plain reviews",
+        "the number of headers, except for [plain reviews](glossary.md#plain-review)",
         "{max_headers}",
         "400, and the connection is closed",
     ),
@@ -104,6 +104,11 @@ ROWS = (
     Row(
         "an idle connection",
         "{idle_timeout_seconds}; the API server closes its own after 90 s",
+        "the connection is closed",
+    ),
+    Row(
+        "an idle connection when podsettle [shuts down](#shutdown)",
+        "{shutdown_idle_timeout_seconds}; the API server closes it at once",
         "the connection is closed",
     ),
     Row(
@@ -137,12 +142,10 @@ ROWS = (
         "{max_delegated}",
         "503, and the connection is closed",
     ),
-    Row(
-        "a text for `/preview`",
-        "{MAX_PREVIEW_BODY_BYTES}; {MAX_PODS} pods; {MAX_OBJECTS_WITHOUT_POD} objects without a "
-        "pod; {preview_body_timeout_seconds} to send it",
-        "413; 422; 422; 408",
-    ),
+    Row("the size of a text for `/preview`", "{MAX_PREVIEW_BODY_BYTES}", "413"),
+    Row("pods in a text for `/preview`", "{MAX_PODS}", "422"),
+    Row("objects without a pod in a text for `/preview`", "{MAX_OBJECTS_WITHOUT_POD}", "422"),
+    Row("receiving a text for `/preview`", "{preview_body_timeout_seconds}", "408"),
     Row(
         "the worker process of previews",
         "{preview_deadline_seconds}, {preview_memory_bytes} of memory, and an answer of "
@@ -167,6 +170,12 @@ ROWS = (
         "{preview_idle_seconds}, or a text of more than {preview_reuse_bytes} before",
         "the worker process ends, and the next preview starts another one",
     ),
+    Row(
+        "an answer to `/view`",
+        "{view_max_policies} policies and {view_max_namespaces} namespaces, {view_list_bytes} each",
+        "the answer has the first ones and the numbers of all",
+    ),
+    Row("answers to `/view` that are being sent", "{view_max_answers}", "503"),
 )
 
 
@@ -184,6 +193,8 @@ def _values() -> dict[str, str]:
     found |= {each.name: getattr(limits, each.name) for each in fields(limits)}
     preview = limits.preview
     found |= {f"preview_{each.name}": getattr(preview, each.name) for each in fields(preview)}
+    view = limits.view
+    found |= {f"view_{each.name}": getattr(view, each.name) for each in fields(view)}
     return {name: _text(name, value) for name, value in found.items()}
 
 

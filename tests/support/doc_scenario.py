@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import yaml
 from tests.support.both_ways import admit_both_ways
 from tests.support.factories import IMAGE, SETTINGS, Json
 from tests.support.markdown import Page
+from tests.support.patches import without_pod_notes
 from tests.support.paths import DATA, DOCS
 from tests.support.process import podsettle
 from tests.support.reviews import patch_of, review
@@ -32,7 +34,8 @@ class Admitted(NamedTuple):
 
     @property
     def unchanged(self) -> bool:
-        return self.before == self.after
+        """Whether nothing differs except the annotations that say why."""
+        return self.before == without_pod_notes(self.after)
 
 
 class DocScenario:
@@ -71,11 +74,13 @@ class DocScenario:
     def run(self, *words: str, stdin: str | None = None) -> str:
         """Run the page's first command that begins with `words`, and return its output.
 
-        The output must contain the lines that the page shows.
+        The output must contain the lines that the page shows. The objects of the cluster stand for
+        the cluster of the reader's kubeconfig.
         """
         typed = self.page.command(*words)
         arguments = [IMAGE if word == "IMAGE" else word for word in typed.arguments]
-        done = podsettle(*arguments, stdin=stdin)
+        env = {**os.environ, "PODSETTLE_MANIFESTS": str(self._cluster / "view.yaml")}
+        done = podsettle(*arguments, stdin=stdin, env=env)
         assert done.returncode == 0, done.stderr
         printed = [line.rstrip() for line in done.stdout.splitlines()]
         # A line with only an ellipsis stands for omitted lines, one within a line for omitted text.

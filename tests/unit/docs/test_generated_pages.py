@@ -14,7 +14,7 @@ from tests.support.defects import affected
 from tests.support.markdown import ALL
 from tests.support.paths import DOCS, ROOT
 from webhook.core.defects.catalogue import DEFECTS
-from webhook.server.limits import Limits, PreviewLimits
+from webhook.server.limits import Limits, PreviewLimits, ViewLimits
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -79,6 +79,7 @@ def test_region_of_a_page_is_filled_and_keeps_its_line_breaks() -> None:
 
 
 def test_table_of_limits_has_every_limit_of_the_server() -> None:
-    limits = {each.name for each in fields(Limits)} - {"preview"}
+    limits = {each.name for each in fields(Limits)} - {"preview", "view"}
     limits |= {f"preview_{each.name}" for each in fields(PreviewLimits)}
+    limits |= {f"view_{each.name}" for each in fields(ViewLimits)}
     assert limits <= limits_page.used_names()

@@ -132,6 +132,16 @@ def test_sample_in_the_readme_is_the_output_of_the_command() -> None:
     assert omitted or next(rest, None) is None
 
 
+def test_figures_of_the_readme_are_those_of_the_performance_page() -> None:
+    targets = (ROOT / "docs/performance.md").read_text().split("## Targets")[1].split("##")[0]
+    measured = re.findall(r"\| (\d+\.\d+) × \(", targets)
+    readme = (ROOT / "README.md").read_text()
+    (limit,) = re.findall(r"\*\*One process uses one core\.\*\*(.*?)\n\n", readme, re.DOTALL)
+    quoted = re.findall(r"\d+\.\d+", limit)
+    assert len(quoted) == 3
+    assert set(quoted) <= set(measured)
+
+
 def test_previews_of_live_pods_leave_out_their_node() -> None:
     previews = [
         line
@@ -142,7 +152,8 @@ def test_previews_of_live_pods_leave_out_their_node() -> None:
     ]
     assert len(previews) == 4
     for line in previews:
-        assert "-o json | jq 'del(.spec.nodeName)' | podsettle preview" in line
+        assert "-o yaml | podsettle preview" in line
+        assert "--manifests" not in line
 
 
 def test_commands_in_consoles_and_scripts_are_found() -> None:

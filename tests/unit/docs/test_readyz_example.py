@@ -1,0 +1,79 @@
+"""The example of /readyz?verbose in docs/http.md has the texts that the server gives."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+from fastapi import FastAPI
+from kubernetes.aio.client import Configuration
+
+from tests.support.markdown import Page
+from tests.support.paths import DOCS
+from tests.support.process import free_port
+from webhook.cluster.client import ApiServer
+from webhook.cluster.errors import Unreachable
+from webhook.cluster.source import Check
+from webhook.server.drain import Drain
+from webhook.server.health import ServedCertificate, probes_router
+from webhook.tls.file_source import CertificateDirectory, FileSource
+
+_LINE = re.compile(r"\[([-!+])\](namespaces|policies in force|certificate|shutdown) (.*)")
+
+
+def example() -> str:
+    section = Page(DOCS / "http.md").sections["Probes"]
+    found = re.search(r"```\n(.*?)```", section, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def notes() -> dict[str, str]:
+    found = [_LINE.fullmatch(line) for line in example().splitlines()[:-1]]
+    return {line[2]: line[3] for line in found if line is not None}
+
+
+async def test_example_is_an_answer_of_the_route() -> None:
+    checks = []
+    for line in example().splitlines()[:-1]:
+        found = _LINE.fullmatch(line)
+        assert found is not None, line
+        mark, name, note = found.groups()
+        checks.append(Check(name, mark != "-", "" if mark == "+" else note))
+    app = FastAPI()
+    served = ServedCertificate(datetime.now(UTC), "")
+    app.include_router(probes_router(lambda: checks, {}, lambda: served))
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="https://podsettle") as client:
+        answer = await client.get("/readyz?verbose")
+    assert answer.status_code == 503
+    assert answer.text == example()
+
+
+async def test_lost_api_server_is_described_as_in_the_example() -> None:
+    configuration = Configuration()
+    configuration.host = f"http://127.0.0.1:{free_port()}"
+    async with ApiServer(configuration) as server:
+        with pytest.raises(Unreachable) as caught:
+            await server.page("/api/v1/namespaces?limit=250", "application/json")
+    text = re.sub(r"\?\S+: ", "?…: ", str(caught.value))
+    assert re.sub(r"127\.0\.0\.1:\d+", "10.96.0.1:443", text) == notes()["namespaces"]
+
+
+def test_expired_certificate_is_described_as_in_the_example(tmp_path: Path) -> None:
+    leaf = trustme.CA().issue_cert("x", not_after=datetime.now(UTC) - timedelta(days=1))
+    leaf.private_key_pem.write_to_path(tmp_path / "tls.key")
+    leaf.cert_chain_pems[0].write_to_path(tmp_path / "tls.crt")
+    problem = FileSource(CertificateDirectory(tmp_path)).problem
+    time = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00")
+    shown = problem.replace(str(tmp_path), "/etc/podsettle/tls")
+    assert time.sub("", shown) == time.sub("", notes()["certificate"])
+    assert time.search(notes()["certificate"])
+
+
+def test_shutdown_is_a_check_of_the_example() -> None:
+    assert Drain(0, 0).check().name in notes()
