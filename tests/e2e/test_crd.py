@@ -47,8 +47,10 @@ def served(cluster: KubeCluster) -> Iterator[KubeCluster]:
     """A cluster with the CRD of the chart. All policies are deleted at the end."""
     applied = cluster.kubectl("apply", "--server-side", "-f", CRD)
     assert (applied.returncode, applied.stderr) == (0, "")
-    # The API server serves a kind once it has accepted its names, which is before it is established.
-    await_that(lambda: condition_of_the_crd(cluster, "Established") == "True", "the CRD is established")
+    # The API server serves a kind once it has accepted its names, and establishes it later.
+    await_that(
+        lambda: condition_of_the_crd(cluster, "Established") == "True", "the CRD is established"
+    )
     await_that(lambda: cluster.request("GET", POLICIES).status == 200, "policies are served")
     yield cluster
     cluster.request("DELETE", POLICIES)
