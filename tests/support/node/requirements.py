@@ -16,6 +16,7 @@ from tests.support.kube.versions import KUBE_VERSION, NEWEST, chosen
 from tests.support.node import cgroups, crio_build
 from tests.support.node.images import missing_packages
 from tests.support.node.network import CNI_PLUGINS
+from tests.support.node.work_directory import parent as work_directories
 
 # Programs that a node starts, each with its Debian package.
 _PROGRAMS: Mapping[str, str] = {
@@ -33,6 +34,7 @@ _MORE_PROGRAMS: Mapping[str, Mapping[str, str]] = {
     },
     "umount": {"strace": "strace"},
 }
+_MOUNT_OPTION_SEPARATORS = frozenset(",:\\")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -60,6 +62,13 @@ def missing_requirements(*purposes: str) -> list[str]:
         found.append(f"node: not installed: on Debian: apt install {' '.join(sorted(packages))}")
     if "overlay" not in _file_systems():
         found.append("node: overlayfs: the kernel does not have it; try modprobe overlay")
+    if not (directory := work_directories()).is_dir():
+        found.append(f"node: TMPDIR: {directory} is not a directory: set another one")
+    elif set(str(directory)) & _MOUNT_OPTION_SEPARATORS:
+        found.append(
+            f"node: TMPDIR: a mount option cannot hold {directory}: "
+            "set a directory without comma, colon and backslash"
+        )
     if lacking := cgroups.CONTROLLERS - cgroups.available_controllers():
         listed = ", ".join(sorted(lacking))
         found.append(
