@@ -40,9 +40,16 @@ class Provoked:
     """The library that is loaded into conmon."""
 
 
-def build_for_crio(runtime: Path, directory: Path) -> list[Provoked]:
-    """Compile the provocations for CRI-O. `runtime` is the OCI runtime."""
-    return [_build(provocation, runtime, directory, parent_stop_ms=0) for provocation in PROVOKED]
+def build_for_crio(runtime: Path, directory: Path, start_delay_ms: int = 0) -> list[Provoked]:
+    """Compile the provocations for CRI-O. `runtime` is the OCI runtime.
+
+    With `start_delay_ms`, the runtime's `start` returns that much later. CRI-O queries the state
+    after it, so that containers which run a little longer lose their exit code as well.
+    """
+    return [
+        _build(provocation, runtime, directory, start_delay_ms=start_delay_ms)
+        for provocation in PROVOKED
+    ]
 
 
 def build_for_containerd(runtime: Path, directory: Path) -> list[Provoked]:
@@ -51,19 +58,20 @@ def build_for_containerd(runtime: Path, directory: Path) -> list[Provoked]:
     The shim takes conmon's place. It is a static program, into which no library can be loaded, so
     it is stopped for the same time instead.
     """
+    state_fails, late_exit = PROVOKED
     return [
-        _build(
-            provocation,
-            runtime,
-            directory,
-            parent_stop_ms=DELAY_MS if provocation is Provocation.LATE_EXIT else 0,
-        )
-        for provocation in PROVOKED
+        _build(state_fails, runtime, directory),
+        _build(late_exit, runtime, directory, start_delay_ms=DELAY_MS, stops_caller=True),
     ]
 
 
 def _build(
-    provocation: Provocation, runtime: Path, directory: Path, *, parent_stop_ms: int
+    provocation: Provocation,
+    runtime: Path,
+    directory: Path,
+    *,
+    start_delay_ms: int = 0,
+    stops_caller: bool = False,
 ) -> Provoked:
     home = directory / provocation
     program, calls, library = home / "runtime", home / "calls", home / "late_exit_file.so"
@@ -76,11 +84,12 @@ def _build(
             "-static",
             f"-DRUNTIME={json.dumps(str(runtime))}",
             f"-DCALLS_FILE={json.dumps(str(calls))}",
-            f"-DPARENT_STOP_MILLISECONDS={parent_stop_ms}",
+            f"-DSTART_DELAY_MILLISECONDS={start_delay_ms}",
+            f"-DSTOPS_CALLER={int(stops_caller)}",
         ),
         directory=SOURCE,
     )
-    loads_library = provocation is Provocation.LATE_EXIT and parent_stop_ms == 0
+    loads_library = provocation is Provocation.LATE_EXIT and not stops_caller
     if loads_library:
         compile_c(
             [SOURCE / "late_exit_file.c"],

@@ -7,10 +7,11 @@
  *   COMMAND ID BEGIN END EXIT_CODE STATUS
  * BEGIN and END are microseconds of the monotonic clock. STATUS is what the runtime answered, or "-".
  *
- * RUNTIME, CALLS_FILE and PARENT_STOP_MILLISECONDS are set by the compiler's command line. If
- * PARENT_STOP_MILLISECONDS is not 0, the calling process is stopped for that time from the start of
- * a container. On containerd this process is the shim, which reads the exit code: it then learns of
- * the end of the container late, and before `start` returns.
+ * RUNTIME, CALLS_FILE, START_DELAY_MILLISECONDS and STOPS_CALLER are set by the compiler's command
+ * line. `start` returns START_DELAY_MILLISECONDS after the runtime has started the container. If
+ * STOPS_CALLER is not 0, the calling process is stopped until then. On containerd this process is
+ * the shim, which reads the exit code: it then learns of the end of the container late, and before
+ * `start` returns.
  */
 
 #include <errno.h>
@@ -137,13 +138,13 @@ static int query_state(char **arguments, const char *id)
 static int start(char **arguments, const char *id)
 {
     pid_t caller = getppid();
-    if (PARENT_STOP_MILLISECONDS > 0) {
+    if (STOPS_CALLER) {
         kill(caller, SIGSTOP);
     }
     long long begin = microseconds();
     int code = exit_code_of(run_runtime(arguments, -1));
-    if (PARENT_STOP_MILLISECONDS > 0) {
-        sleep_milliseconds(PARENT_STOP_MILLISECONDS);
+    sleep_milliseconds(START_DELAY_MILLISECONDS);
+    if (STOPS_CALLER) {
         kill(caller, SIGCONT);
     }
     log_call("start", id, begin, code, "-");

@@ -114,6 +114,12 @@ def test_the_caller_of_start_is_stopped_on_containerd_only(
     assert shortest_start(for_crio[-1].runtime) < DELAY_MS / 1000
 
 
+def test_start_returns_late_on_demand(directory: Path) -> None:
+    answer(directory, status="running")
+    late = build_for_crio(directory / "runc", directory / "late-start", start_delay_ms=DELAY_MS)
+    assert all(shortest_start(each.runtime) >= DELAY_MS / 1000 for each in late)
+
+
 # A stopped caller learns of the end of its child late. The shortest of some times is that without
 # the load of the machine.
 CALLER = """\
