@@ -15,11 +15,36 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.waiting import TIMEOUT_SECONDS
+
 CONTROL, SHIFT, ENTER, TAB, END, LEFT = "\ue009", "\ue008", "\ue007", "\ue004", "\ue010", "\ue012"
 """The key codes of WebDriver."""
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-_TIMEOUT_SECONDS = 45.0
+_CLICKS = 5
+"""The number of times that a click is repeated which the page has received nowhere."""
+
+# The arguments are an element, a time limit in milliseconds, and the callback.
+_AWAIT_STILL = """
+    const [element, milliseconds, done] = arguments;
+    const deadline = performance.now() + milliseconds;
+    let before = "", frames = 0;
+    const check = () => {
+        const { x, y, width, height } = element.getBoundingClientRect();
+        const now = [x, y, width, height, innerWidth, innerHeight].join();
+        frames = now === before ? frames + 1 : 0;
+        before = now;
+        if (frames >= 3 || performance.now() > deadline) done(frames >= 3);
+        else requestAnimationFrame(check);
+    };
+    check();
+"""
+_NOTE_CLICK = """
+    const [element] = arguments;
+    window.clickReached = null;
+    const note = (event) => { window.clickReached = event.composedPath().includes(element); };
+    addEventListener("click", note, { capture: true, once: true });
+"""
 
 
 def find_chromium() -> tuple[str, str]:
@@ -59,7 +84,7 @@ class Chromium:
         """Wait until a JavaScript expression is true, and return its value."""
         script = f"""
             const done = arguments[arguments.length - 1];
-            const deadline = performance.now() + {_TIMEOUT_SECONDS * 1000};
+            const deadline = performance.now() + {TIMEOUT_SECONDS * 1000};
             const check = () => {{
                 const value = {expression};
                 if (value || performance.now() > deadline) done(value || null);
@@ -85,7 +110,11 @@ class Chromium:
         return found
 
     def click(self, selector: str, text: str = "") -> None:
-        """Click on the first element that matches and contains the text."""
+        """Click on the first element that matches and contains the text.
+
+        On a busy machine, the page can move between the aim and the click. So the click waits until
+        the element stays in its place, and it is repeated if no element has received it.
+        """
         element = self.run(
             "return [...document.querySelectorAll(arguments[0])]"
             ".find((e) => e.textContent.includes(arguments[1]))",
@@ -93,7 +122,17 @@ class Chromium:
             text,
         )
         assert element, f"no {selector} with {text!r}"
-        self._call("POST", f"element/{element[_ELEMENT]}/click", {})
+        for _ in range(_CLICKS):
+            arguments = [element, int(TIMEOUT_SECONDS * 1000)]
+            still = self._call("POST", "execute/async", {"script": _AWAIT_STILL, "args": arguments})
+            assert still, f"{selector} with {text!r} does not stay in its place"
+            self.run(_NOTE_CLICK, element)
+            self._call("POST", f"element/{element[_ELEMENT]}/click", {})
+            reached = self.run("return window.clickReached")
+            assert reached is not False, f"another element received the click on {selector}"
+            if reached:
+                return
+        raise AssertionError(f"no element received the click on {selector} with {text!r}")
 
     def type(self, selector: str, text: str) -> None:
         """Focus an element and type into it, key by key."""
@@ -169,7 +208,7 @@ def start_chromium(profile: Path) -> Iterator[Chromium]:
     }
     capabilities = {
         "acceptInsecureCerts": True,
-        "timeouts": {"script": int(_TIMEOUT_SECONDS * 2000)},
+        "timeouts": {"script": int(TIMEOUT_SECONDS * 2000)},
         "goog:chromeOptions": options,
         "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
     }
@@ -178,9 +217,7 @@ def start_chromium(profile: Path) -> Iterator[Chromium]:
     ) as process:
         try:
             url = f"http://127.0.0.1:{_port(process)}"
-            with httpx.Client(
-                base_url=url, timeout=_TIMEOUT_SECONDS * 3, trust_env=False
-            ) as client:
+            with httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS * 3, trust_env=False) as client:
                 wanted = {"capabilities": {"alwaysMatch": capabilities}}
                 value = client.post("/session", json=wanted).json()["value"]
                 assert "sessionId" in value, value
