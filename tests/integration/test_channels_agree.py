@@ -79,6 +79,7 @@ class Channels:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     certs = tmp_path_factory.mktemp("certs")
     with start_server(EXAMPLES, certs, "--log-level", "debug") as found:
+        found.await_previews()
         yield found
 
 
@@ -246,8 +247,14 @@ def check_log(channels: Channels, path: Path) -> None:
     if not channels.previews[path]["policies"]:
         assert marker not in channels.server.log.read_text()
         return
-    await_that(lambda: marker in channels.server.log.read_text(), "the line is written")
-    (line,) = (text for text in channels.server.log.read_text().splitlines() if marker in text)
+
+    def lines() -> list[str]:
+        """The lines with the marker that are written to their end."""
+        complete, _, _ = channels.server.log.read_text().rpartition("\n")
+        return [line for line in complete.splitlines() if marker in line]
+
+    await_that(lines, "the line is written")
+    (line,) = lines()
     summary = "; ".join(f"{key}: {text}" for key, text in annotations.items())
     assert summary[:_LOG_CHARACTERS] in line
 

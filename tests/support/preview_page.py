@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.support.chromium import TAB, Chromium
+from tests.support.limited_server import limited_server
 from tests.support.process import RunningServer
 
 UNCHANGED = """
@@ -41,6 +42,13 @@ items:
 - {metadata: {name: odd}}
 - {apiVersion: tekton.dev/v1, kind: TaskRun, metadata: {name: build, namespace: ci}}
 """
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server whose previews have time, because a busy machine starts their worker late."""
+    with limited_server(tmp_path_factory.mktemp("certs")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

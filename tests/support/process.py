@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.waiting import TIMEOUT_SECONDS
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 PODSETTLE = str(Path(sys.executable).with_name("podsettle"))
 
@@ -31,7 +31,7 @@ def podsettle(
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 
@@ -54,6 +54,18 @@ class RunningServer:
         """A client that trusts the server's CA and no other."""
         trust = ssl.create_default_context(cafile=self.ca)
         return httpx.Client(base_url=self.url, verify=trust, timeout=TIMEOUT_SECONDS)
+
+    def await_previews(self) -> None:
+        """Wait until the server makes previews.
+
+        A server refuses a preview if its worker, which has a low priority, does not start in time.
+        """
+        pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
+        with self.client() as client:
+            await_that(
+                lambda: client.post("/preview", content=pod).status_code == 200,
+                "previews are made",
+            )
 
 
 # Below those that Linux gives away by default (`ip_local_port_range`), to whoever connects to

@@ -22,13 +22,17 @@ from webhook.core.admission.decide import OperatorSettings
 from webhook.server.app import create_app
 from webhook.server.components import Components, build_components
 from webhook.server.drain import Drain
-from webhook.server.limits import Limits
+from webhook.server.limits import Limits, PreviewLimits
 
 SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:test")
 
 
-STEADY = Limits(goaway_chance=0)
-"""The default limits, except that no answer closes its connection at random."""
+UNHURRIED = PreviewLimits(start_seconds=600, deadline_seconds=600, queue_seconds=600)
+"""The worker for previews has a low priority. Beside other busy processes, its start takes twenty
+times as long as on a quiet machine."""
+STEADY = Limits(goaway_chance=0, delegated_timeout_seconds=3600, preview=UNHURRIED)
+"""The default limits, except that no answer closes its connection at random, and that previews have
+time."""
 
 
 def make_components(

@@ -19,8 +19,8 @@ from tests.support.image_factories import HELPER, image_policy
 from tests.support.image_fixtures import NewLookup
 from tests.support.process import podsettle
 from tests.support.registry import Image, RunningRegistry
+from tests.support.server_fixtures import UNHURRIED
 from webhook.images.lookup import ImageLookup
-from webhook.server.limits import PreviewLimits
 from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.route import preview_router
@@ -42,8 +42,8 @@ async def post_preview(
 ) -> list[dict[str, Any]]:
     app = FastAPI()
     seen = view(policy(**(in_force or image_policy(registry.host))))
-    previewer = Previewer(lambda: seen, SETTINGS, lookup)
-    app.include_router(preview_router(previewer, MemoryBudget(), PreviewLimits()))
+    previewer = Previewer(lambda: seen, SETTINGS, lookup, UNHURRIED)
+    app.include_router(preview_router(previewer, MemoryBudget(), UNHURRIED))
     transport = httpx.ASGITransport(app)
     async with (
         aclosing(previewer),

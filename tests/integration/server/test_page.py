@@ -34,11 +34,12 @@ from tests.support.preview_page import (
     open_example,
     page,
     preview,
+    server,
     wait_for_answer,
 )
 from webhook.core.printable import printable
 
-__all__ = ["http", "page"]
+__all__ = ["http", "page", "server"]
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
@@ -365,7 +366,7 @@ def test_browser_refuses_scripts_that_are_not_the_pages(page: Chromium) -> None:
 
 
 def test_page_can_be_used_with_the_keyboard_alone(page: Chromium) -> None:
-    assert page.run("return document.activeElement.id") == "workload"
+    page.wait_for("document.activeElement.id === 'workload'")
     page.paste("#workload", WARNED)
     page.press(CONTROL, ENTER)
     wait_for_answer(page)

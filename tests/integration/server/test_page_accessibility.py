@@ -20,12 +20,13 @@ from tests.support.preview_page import (
     overflowing,
     page,
     preview,
+    server,
     tab_to,
     verdicts,
     wait_for_answer,
 )
 
-__all__ = ["http", "page"]
+__all__ = ["http", "page", "server"]
 
 pytestmark = pytest.mark.xdist_group("chromium")
 

@@ -20,6 +20,7 @@ from tests.support.preview_page import (
     open_policy,
     page,
     preview,
+    server,
     tab_to,
     value_of,
     verdicts,
@@ -28,7 +29,7 @@ from tests.support.preview_page import (
 from tests.support.server_fixtures import make_components
 from webhook.cluster.manifest_source import ManifestsSource
 
-__all__ = ["http", "page"]
+__all__ = ["http", "page", "server"]
 
 pytestmark = pytest.mark.xdist_group("chromium")
 

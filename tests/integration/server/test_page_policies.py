@@ -25,6 +25,7 @@ from tests.support.preview_page import (
     open_policy,
     page,
     preview,
+    server,
     value_of,
     verdicts,
     wait_for_answer,
@@ -36,7 +37,7 @@ from webhook.core.admission.decide import OperatorSettings
 from webhook.core.remedies.shell_wrapper import SCRIPT
 from webhook.server.page.examples import examples
 
-__all__ = ["http", "page"]
+__all__ = ["http", "page", "server"]
 
 pytestmark = pytest.mark.xdist_group("chromium")
 

@@ -36,7 +36,7 @@ from tests.support.http_client import (
 from tests.support.paths import EXAMPLES
 from tests.support.process import process_status, start_server
 from tests.support.reviews import PODS, load_pod, review
-from tests.support.server_fixtures import SETTINGS, STEADY, make_components
+from tests.support.server_fixtures import SETTINGS, STEADY, UNHURRIED, make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decide import OperatorSettings
@@ -136,9 +136,6 @@ def stopped(pid: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-DEFAULT_LIMITS = PreviewLimits()
-UNHURRIED = replace(DEFAULT_LIMITS, deadline_seconds=120, start_seconds=120)
-"""For tests that take seconds of CPU, while other tests keep the machine busy."""
 Serve = Callable[..., tuple[Components, InProcess]]
 
 
@@ -148,7 +145,7 @@ def serve() -> Iterator[Serve]:
     contexts = []
 
     def start(
-        limits: PreviewLimits = DEFAULT_LIMITS,
+        limits: PreviewLimits = UNHURRIED,
         source: ManifestsSource | None = None,
         settings: OperatorSettings = SETTINGS,
     ) -> tuple[Components, InProcess]:
@@ -196,7 +193,7 @@ def test_first_preview_starts_the_worker_and_later_ones_use_it(serve: Serve) -> 
 
 
 def test_worker_is_ended_after_a_long_text(serve: Serve) -> None:
-    _, server = serve(replace(DEFAULT_LIMITS, reuse_bytes=len(SMALL) - 1))
+    _, server = serve(replace(UNHURRIED, reuse_bytes=len(SMALL) - 1))
     client = RequestClient(server.connect)
     for _ in range(2):
         client.send(request(SMALL))
@@ -205,7 +202,7 @@ def test_worker_is_ended_after_a_long_text(serve: Serve) -> None:
 
 
 def test_idle_worker_is_ended_and_started_again(serve: Serve) -> None:
-    _, server = serve(replace(DEFAULT_LIMITS, idle_seconds=0.2))
+    _, server = serve(replace(UNHURRIED, idle_seconds=0.2))
     client = RequestClient(server.connect)
     for _ in range(2):
         client.send(request(SMALL))
@@ -215,8 +212,7 @@ def test_idle_worker_is_ended_and_started_again(serve: Serve) -> None:
 
 def test_idle_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
     with start_server(EXAMPLES, tmp_path) as server:
-        with server.client() as client:
-            assert client.post("/preview", content=SMALL).status_code == 200
+        server.await_previews()
         (pid,) = workers(server.process.pid)
         server.process.kill()
         server.process.wait()
@@ -228,9 +224,8 @@ def test_busy_worker_ends_if_its_server_is_killed(tmp_path: Path) -> None:
         address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         context = ssl.create_default_context(cafile=server.ca)
         client = RequestClient(lambda: Client(address, context))
+        server.await_previews()
         with closing(client):
-            client.send(request(SMALL))
-            assert pods_in(client)
             (pid,) = workers(server.process.pid)
             before = cpu_ticks(pid)
             client.send(request(large()))
@@ -268,12 +263,16 @@ def test_worker_killed_while_idle_is_replaced(serve: Serve) -> None:
 def test_preview_beyond_the_deadline_is_killed_and_the_next_succeeds(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, server = serve(replace(DEFAULT_LIMITS, deadline_seconds=0.3))
+    _, server = serve(replace(UNHURRIED, deadline_seconds=5))
     client = RequestClient(server.connect)
-    client.send(request(large()))
-    text = detail(client, 422)
-    assert text.startswith("this preview takes longer than 0.3 s: send the input in parts, or use ")
-    assert "preview: worker killed after 0.3 s" in caplog.text
+    client.send(request(SMALL))
+    assert pods_in(client)
+    (pid,) = workers()
+    with stopped(pid):
+        client.send(request(SMALL))
+        text = detail(client, 422)
+    assert text.startswith("this preview takes longer than 5 s: send the input in parts, or use ")
+    assert "preview: worker killed after 5 s" in caplog.text
     assert counted(server, "deadline")
     client.send(request(b"kind: Service"))
     assert "a Service holds no pod" in detail(client, 422)
@@ -304,7 +303,7 @@ def test_answer_that_is_too_long_is_refused(serve: Serve) -> None:
 
 
 def test_490_tekton_pods_are_within_the_limits(serve: Serve) -> None:
-    _, server = serve(UNHURRIED)
+    _, server = serve()
     client = server.connect()
     client.socket.settimeout(UNHURRIED.deadline_seconds)
     client.send(request(large()))
@@ -316,7 +315,7 @@ def test_490_tekton_pods_are_within_the_limits(serve: Serve) -> None:
 def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
     serve: Serve,
 ) -> None:
-    components, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
+    components, server = serve(replace(UNHURRIED, max_pending=2))
     first, second, third = (RequestClient(server.connect) for _ in range(3))
     first.send(request(SMALL))
     assert pods_in(first)
@@ -336,7 +335,7 @@ def test_previews_beyond_the_queue_are_refused_and_queued_ones_answered(
 
 
 def test_preview_is_refused_after_the_queue_timeout(serve: Serve) -> None:
-    components, server = serve(replace(DEFAULT_LIMITS, queue_seconds=0.2))
+    components, server = serve(replace(UNHURRIED, queue_seconds=0.2))
     first, second = RequestClient(server.connect), RequestClient(server.connect)
     first.send(request(SMALL))
     assert pods_in(first)
@@ -374,7 +373,7 @@ def test_crash_of_the_worker_fails_only_one_preview(
 
 @pytest.mark.parametrize("at_work", [True, False], ids=["busy", "idle"])
 def test_client_that_disconnects_leaves_the_queue(serve: Serve, at_work: bool) -> None:
-    components, server = serve(replace(DEFAULT_LIMITS, max_pending=2))
+    components, server = serve(replace(UNHURRIED, max_pending=2))
     clients = [RequestClient(server.connect) for _ in range(3)]
     clients[0].send(request(SMALL))
     assert pods_in(clients[0])
@@ -513,7 +512,7 @@ def test_policies_that_exceed_one_message_reach_the_worker(serve: Serve, tmp_pat
     source = ManifestsSource(tmp_path)
     source.refresh()
     assert len(source.policies_in_force) == len(texts) + 1
-    _, server = serve(UNHURRIED, source)
+    _, server = serve(source=source)
     client = RequestClient(server.connect)
     client.send(request(SMALL))
     assert pods_in(client)[0]["patch"]
@@ -546,11 +545,11 @@ def test_server_with_lower_limits_of_its_own_starts_a_worker(limits: str) -> Non
     script = f"""import asyncio, os, resource
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decide import OperatorSettings
-from webhook.server.limits import MIB
+from webhook.server.limits import MIB, PreviewLimits
 from webhook.server.preview.previewer import Previewer, PreviewOptions
 async def main():
     {limits}
-    previewer = Previewer(Snapshot, OperatorSettings())
+    previewer = Previewer(Snapshot, OperatorSettings(), limits=PreviewLimits(start_seconds=600))
     answer = await previewer.preview(PreviewOptions(), [{SMALL!r}])
     print(answer.length)
     await previewer.aclose()
