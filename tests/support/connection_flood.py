@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.process import RunningServer
-from tests.support.waiting import await_that
-
-_TIMEOUT_SECONDS = 30.0
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 
 @contextmanager
@@ -56,7 +54,7 @@ class Flood:
 
     def _connect(self) -> socket.socket:
         address = "127.0.0.1", self.server.port
-        self.sockets.append(socket.create_connection(address, _TIMEOUT_SECONDS))
+        self.sockets.append(socket.create_connection(address, TIMEOUT_SECONDS))
         return self.sockets[-1]
 
     def open(self) -> list[int]:
@@ -107,7 +105,7 @@ def renewing_connections(server: RunningServer, clients: int) -> Iterator[list[i
         while not over.is_set():
             with (
                 suppress(OSError),
-                socket.create_connection(address, _TIMEOUT_SECONDS) as plain,
+                socket.create_connection(address, TIMEOUT_SECONDS) as plain,
                 context.wrap_socket(plain, server_hostname="127.0.0.1"),
             ):
                 counts[index] += 1

@@ -16,7 +16,7 @@ from tests.support.http_client import Client
 from tests.support.process import RunningServer
 from tests.support.raw_answers import Answer, read_answers
 from tests.support.review_load import connect
-from tests.support.waiting import TIMEOUT_SECONDS, await_that
+from tests.support.waiting import await_that
 
 _DRIP_SECONDS = 0.05
 _BLOCKED_ROUNDS = 200
@@ -43,9 +43,9 @@ class Crowd:
             client.send(first)
         return added
 
-    def await_end(self, seconds: float = TIMEOUT_SECONDS) -> None:
+    def await_end(self) -> None:
         """Wait until the server has closed all connections."""
-        await_that(lambda: not self._accepted(), "the server closes the connections", seconds)
+        await_that(lambda: not self._accepted(), "the server closes the connections")
 
     def _accepted(self) -> set[int]:
         """Return the ports of the clients whose connections the server has not closed.

@@ -15,11 +15,10 @@ from typing import Any, Self
 import trustme
 from starlette.types import ASGIApp
 
+from tests.support.waiting import TIMEOUT_SECONDS
 from webhook.server.app import create_app
 from webhook.server.components import Components
 from webhook.server.run import listen, serve
-
-_TIMEOUT_SECONDS = 30.0
 
 
 class Client:
@@ -30,7 +29,7 @@ class Client:
     """
 
     def __init__(self, address: tuple[str, int], context: ssl.SSLContext) -> None:
-        plain = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
+        plain = socket.create_connection(address, timeout=TIMEOUT_SECONDS)
         self.socket = context.wrap_socket(plain, server_hostname=address[0])
 
     def __enter__(self) -> Self:
@@ -112,7 +111,7 @@ class InProcess:
             client.close()
         self.drain.idle_seconds = 0
         self.drain.start()
-        self.thread.join(_TIMEOUT_SECONDS)
+        self.thread.join(TIMEOUT_SECONDS)
         assert not self.thread.is_alive()
 
 

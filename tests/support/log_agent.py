@@ -16,7 +16,7 @@ from tests.support.waiting import await_that
 
 # rsyslog's default. Its module `imfile` finds and reads new files only at each scan.
 INTERVAL_SECONDS = 10
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 180.0
 _CONFIG = """
 global(workDirectory="{home}/work")
 module(load="imfile" mode="polling" PollingInterval="{interval}")

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.process import free_port
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 Json: TypeAlias = dict[str, Any]
 
@@ -40,7 +40,9 @@ def prometheus(directory: Path, configuration: Json) -> Iterator[httpx.Client]:
             stderr=output,
         )
     try:
-        with httpx.Client(base_url=f"http://{address}", trust_env=False) as client:
+        with httpx.Client(
+            base_url=f"http://{address}", trust_env=False, timeout=TIMEOUT_SECONDS
+        ) as client:
 
             def is_ready() -> bool:
                 assert process.poll() is None, log.read_text()
@@ -53,4 +55,4 @@ def prometheus(directory: Path, configuration: Json) -> Iterator[httpx.Client]:
             yield client
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(TIMEOUT_SECONDS)

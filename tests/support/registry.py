@@ -30,7 +30,7 @@ import yaml
 from aiohttp import web
 
 from tests.support.process import free_port
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.images.lookup import ImageLookup
 
@@ -199,7 +199,9 @@ def start_registry(
             [REGISTRY, "serve", str(home / "config.yml")], stdout=output, stderr=output
         )
     try:
-        with httpx.Client(base_url=f"https://{host}", verify=context) as client:
+        with httpx.Client(
+            base_url=f"https://{host}", verify=context, timeout=TIMEOUT_SECONDS
+        ) as client:
 
             def answers() -> bool:
                 assert process.poll() is None, log.read_text()
@@ -212,7 +214,7 @@ def start_registry(
             yield RunningRegistry(host, log, client, authorize)
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(TIMEOUT_SECONDS)
 
 
 def basic(_scope: str) -> Mapping[str, str]:

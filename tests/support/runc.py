@@ -23,7 +23,7 @@ from tests.support.process_table import process_table
 from tests.support.waiting import await_that
 
 # For each step of a test. A busy machine needs seconds.
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 180.0
 
 
 def missing() -> str | None:

@@ -23,7 +23,7 @@ async def test_failed_task_is_logged_and_restarted(caplog: pytest.LogCaptureFixt
         await forever.wait()
 
     with caplog.at_level(logging.ERROR):
-        async with supervise(work, restart_seconds=0), asyncio.timeout(10):
+        async with supervise(work, restart_seconds=0), asyncio.timeout(30):
             await again.wait()
     assert started == 2
     assert "unexpected" in caplog.text

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.process import PODSETTLE, free_port, podsettle
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 SERVE = ("serve", "--port", "0")
 
@@ -78,7 +78,7 @@ def test_start_message_counts_policies_with_problems(tmp_path: Path) -> None:
         await_that(lambda: "podsettle serves" in log.read_text(), "it serves")
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(TIMEOUT_SECONDS)
     assert " on 1 policy (objects with the 1 problem above are left out) in " in log.read_text()
 
 
@@ -117,7 +117,7 @@ def test_start_message_names_the_listening_address_and_the_cluster(
         line = process.stdout.readline().strip()
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=TIMEOUT_SECONDS)
     where = where.replace("PORT", str(port))
     assert line == f"podsettle serves {where} for the cluster at http://127.0.0.1:1"
 
@@ -157,7 +157,7 @@ def as_first_process(
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=TIMEOUT_SECONDS)
 
 
 def terminate(unshare: subprocess.Popen[str]) -> None:
@@ -189,7 +189,7 @@ def test_sigterm_ends_process_1_during_its_imports(tmp_path: Path, held_up_by: s
     with as_first_process(*serve, PYTHONPATH=str(tmp_path)) as unshare:
         await_that(is_held_up, "the import has begun")
         terminate(unshare)
-        assert unshare.wait(30) == 128 + signal.SIGTERM
+        assert unshare.wait(TIMEOUT_SECONDS) == 128 + signal.SIGTERM
     os.close(ends[0])
 
 
@@ -209,4 +209,4 @@ def test_sigterm_drains_process_1_once_it_serves(tmp_path: Path) -> None:
     with as_first_process(*serve) as unshare:
         await_that(answers, "it serves")
         terminate(unshare)
-        assert unshare.wait(30) == 0
+        assert unshare.wait(TIMEOUT_SECONDS) == 0

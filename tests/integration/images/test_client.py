@@ -25,6 +25,7 @@ from tests.support.registry import (
     serving,
     start_server,
 )
+from tests.support.waiting import TIMEOUT_SECONDS
 from webhook.core.images import Unavailable
 from webhook.images.lookup import ImageLookup, LookupLimits
 
@@ -231,7 +232,7 @@ async def test_failed_platform_cancels_the_requests_for_the_others(
 
     async with start_server(ca, handle) as server:
         assert await unavailable_reason(lookup, server) == "the registry answers 500"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await stopped.wait()
 
 

@@ -38,7 +38,7 @@ from tests.support.registry import (
     start_registry,
     start_server,
 )
-from tests.support.waiting import await_that
+from tests.support.waiting import await_that, eventually
 from webhook.core.images import ImageConfig, Unavailable
 from webhook.core.pull_secrets import PullSecret
 from webhook.core.reasons import Outcome
@@ -215,9 +215,7 @@ async def test_5_late_result_is_cached_for_the_next_pod(
         asked = query(f"{server.host}/slow:1")
         assert isinstance(await look_up(lookup, asked, seconds=0.01), Unavailable)
         go.set()
-        async with asyncio.timeout(10):
-            while not len(lookup.configs):  # noqa: ASYNC110 (it happens unseen)
-                await asyncio.sleep(0.01)
+        await eventually(lambda: len(lookup.configs))
         assert len(server.seen) == 3
         assert await look_up(lookup, asked) == APP
         assert len(server.seen) == 3

@@ -24,7 +24,7 @@ from tests.support.process import PODSETTLE, free_port, podsettle
 from tests.support.registry import look_up, query
 from tests.support.reviews import review
 from tests.support.silent_dns import silent_dns, silent_dns_needed
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.core.images import Unavailable
 from webhook.dns_resolver import Address, Resolver, resolve
 from webhook.images.lookup import ImageLookup
@@ -155,12 +155,14 @@ def serving_without_dns(directory: Path) -> Iterator[tuple[subprocess.Popen[str]
         )
         context = ssl.create_default_context(cafile=certs / "ca.crt")
         try:
-            with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=context) as client:
+            with httpx.Client(
+                base_url=f"https://127.0.0.1:{port}", verify=context, timeout=TIMEOUT_SECONDS
+            ) as client:
                 await_that(lambda: _is_ready(client), "the server is ready")
                 yield process, client
         finally:
             process.kill()
-            process.wait(30)
+            process.wait(TIMEOUT_SECONDS)
 
 
 def _is_ready(client: httpx.Client) -> bool:
@@ -195,4 +197,4 @@ def test_silent_name_server_blocks_only_the_namespace_at_its_limit(tmp_path: Pat
         assert metric(client, "podsettle_dns_lookups_refused_total") >= 2
         await_that(lambda: metric(client, "podsettle_dns_lookups_stuck") == 8, "they are stuck")
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(TIMEOUT_SECONDS) == 0

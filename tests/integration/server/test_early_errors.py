@@ -12,6 +12,7 @@ import pytest
 from tests.support.kube.build import poster
 from tests.support.limited_server import limited_server
 from tests.support.process import RunningServer
+from tests.support.waiting import TIMEOUT_SECONDS
 
 MIB = 1024 * 1024
 REQUESTS = 10
@@ -43,7 +44,7 @@ def test_error_for_a_long_body_is_read_by_a_go_client(
 ) -> None:
     command = [poster(), server.ca, server.url + path, content_type, length, REQUESTS, framing]
     done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=60, check=True
+        list(map(str, command)), capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=True
     )
     answers = done.stdout.splitlines()
     assert len(answers) == REQUESTS
@@ -81,7 +82,7 @@ def test_error_for_a_long_body_is_read_by_curl(
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

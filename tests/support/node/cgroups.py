@@ -24,7 +24,7 @@ CONTROLLERS = frozenset({"cpu", "cpuset", "devices", "memory", "pids"})
 _ENABLED = Path("/run/podsettle-node-controllers")
 
 # The kernel removes a process from its cgroup a moment after the process was reaped.
-_REMOVAL_SECONDS = 10.0
+_REMOVAL_SECONDS = 120.0
 _POLL_SECONDS = 0.05
 
 

@@ -78,7 +78,7 @@ async def test_response_that_is_not_a_list_is_an_error(answer: object) -> None:
 async def test_reflector_contains_the_objects_of_all_pages() -> None:
     async with serving(PAGES) as server:
         listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
-        async with supervise(listed.run), asyncio.timeout(10):
+        async with supervise(listed.run), asyncio.timeout(30):
             await listed.synced.wait()
 
     assert listed.objects == {"a": "a", "b": "b", "c": "c"}
@@ -89,7 +89,7 @@ async def test_reflector_trims_the_heap_after_a_list(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(reflector, "malloc_trim", trimmed.set)
     async with serving(PAGES) as server:
         listed = Reflector(server, "/things", lambda item: item["metadata"]["name"], lambda: None)
-        async with supervise(listed.run), asyncio.timeout(10):
+        async with supervise(listed.run), asyncio.timeout(30):
             await trimmed.wait()
 
     assert listed.synced.is_set()

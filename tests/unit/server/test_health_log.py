@@ -33,7 +33,7 @@ async def test_each_change_of_a_check_is_logged_once(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.INFO):
         async with (
             supervise(lambda: log_check_changes(checks, poll_seconds=0)),
-            asyncio.timeout(10),
+            asyncio.timeout(30),
         ):
             await done.wait()
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
@@ -56,7 +56,7 @@ async def log_of(caplog: pytest.LogCaptureFixture, polls: list[Check]) -> list[s
     with caplog.at_level(logging.INFO):
         async with (
             supervise(lambda: log_check_changes(checks, poll_seconds=0)),
-            asyncio.timeout(10),
+            asyncio.timeout(30),
         ):
             await done.wait()
     return caplog.messages

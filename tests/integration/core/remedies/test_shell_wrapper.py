@@ -23,7 +23,7 @@ from tests.support.process import process_status
 from tests.support.waiting import await_that
 from webhook.core.remedies.shell_wrapper import SCRIPT, wrapper
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 180.0
 SHELLS = {
     "dash": ["dash"],
     "bash": ["bash"],
