@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-_ADDRESS = "127.0.66.53"
+# Each process has an address of its own, because several of them run tests at the same time.
+_ADDRESS = f"127.66.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
 
 
 def _why_not() -> str:
