@@ -7,10 +7,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.paths import ROOT
+
+# The tests of another checkout may use a directory at the same time.
+_UNUSED_SECONDS = 7 * 24 * 3600
 
 
 def downloaded_wheels(python: Path, requirements: Sequence[str]) -> Path:
@@ -21,6 +25,7 @@ def downloaded_wheels(python: Path, requirements: Sequence[str]) -> Path:
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podsettle/wheels"
     kept = caches / key[:16]
     if kept.is_dir():
+        os.utime(kept)
         return kept
     caches.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=caches) as scratch:
@@ -30,8 +35,12 @@ def downloaded_wheels(python: Path, requirements: Sequence[str]) -> Path:
         subprocess.run(
             [*command, "--only-binary", ":all:", "--dest", str(download), *named], check=True
         )
-        download.rename(kept)
+        try:
+            download.rename(kept)
+        except OSError:
+            # The tests of another checkout have downloaded the same.
+            assert kept.is_dir()
         for other in caches.iterdir():
-            if other != kept and other != Path(scratch):
+            if time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
                 shutil.rmtree(other)
     return kept
