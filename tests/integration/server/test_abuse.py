@@ -107,7 +107,7 @@ def test_slow_body_is_ended_by_the_body_timeouts(
 def test_slow_delegated_request_is_ended_by_its_deadline(
     tmp_path: Path, request_: bytes, piece: bytes
 ) -> None:
-    with abused(tmp_path, delegated_timeout_seconds=0.5) as (_, clients, others):
+    with abused(tmp_path, delegated_timeout_seconds=3) as (_, clients, others):
         begin(clients, request_)
         with clients.dripping(piece):
             others.await_answers()
@@ -179,8 +179,7 @@ def test_unread_delegated_answer_is_ended_by_the_write_timeout(tmp_path: Path) -
     with abused(tmp_path, write_timeout_seconds=0.5) as (_, clients, others):
         clients.connect(2, post("/preview", f"Content-Length: {len(body)}", body))
         others.await_answers()
-        # A preview takes seconds if the machine is busy.
-        clients.await_end(60)
+        clients.await_end()
 
 
 def test_unread_answers_stop_the_reading_of_further_reviews(tmp_path: Path) -> None:
