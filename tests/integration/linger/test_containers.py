@@ -162,7 +162,8 @@ def test_stopped_command_continues_after_sigcont(machine: Machine, wrapper: Wrap
         await_ready(container)
         container.signal(signal.SIGTSTP)
         await_that(lambda: _states(container) == {"T"}, "the command stopped")
-        assert container.status("State")[0] == "S"
+        # It runs for a moment, because the kernel has told it that the command stopped.
+        await_that(lambda: container.status("State")[0] == "S", "process 1 waits")
         container.signal(signal.SIGCONT)
         await_that(lambda: _states(container) == {"S"}, "the command goes on")
         container.signal(signal.SIGTERM)
