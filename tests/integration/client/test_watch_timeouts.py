@@ -57,8 +57,8 @@ async def test_logs_of_a_pending_pod_survive_idle_watches_that_are_closed(abort:
 
 
 async def test_idle_watch_is_replaced_after_its_timeout() -> None:
-    """The back-off allows no failed attempt."""
-    settings = StreamSettings(watch_limits=WatchLimits(silent_seconds=0.05))
+    """The back-off allows no failed attempt. The last watch has an event before its timeout."""
+    settings = StreamSettings(watch_limits=WatchLimits(silent_seconds=1))
     async with FakeApiServer.started(STARTED, ENDED, idle_watches=3) as api, api.client() as server:
         api.keeps_watches_open = True
         waited = await wait_terminated(server, POD, backoff=ONCE, settings=settings)
