@@ -41,8 +41,9 @@ def grows_linearly(
 
 def cpu_ratio(act: Callable[[T], object], one: T, other: T) -> float:
     """How many times as long `act` on one input takes as on another, at the least of some runs."""
-    first, second = (min(_seconds(act, each) for _ in range(3)) for each in (one, other))
-    return first / second
+    # In turn, because a shared machine changes its speed from one second to the next.
+    rounds = [[_seconds(act, each) for each in (one, other)] for _ in range(_ATTEMPTS)]
+    return min(times[0] for times in rounds) / min(times[1] for times in rounds)
 
 
 def _is_linear(act: Callable[[T], object], inputs: list[T]) -> bool:

@@ -263,14 +263,10 @@ async def test_watch_finds_a_change_after_the_directory_was_missing(tmp_path: Pa
     watching = asyncio.create_task(source.watch())
     moved = tmp_path.with_name("moved-away")
     os.rename(tmp_path, moved)
-    await asyncio.sleep(0.05)
+    await eventually(lambda: source.problems)
     os.rename(moved, tmp_path)
     (tmp_path / "a.yaml").write_text(document("changed"))
-    for _ in range(500):
-        await asyncio.sleep(0.01)
-        if names(source) == ["changed"]:
-            break
-    assert names(source) == ["changed"]
+    await eventually(lambda: names(source) == ["changed"])
     watching.cancel()
     with suppress(asyncio.CancelledError):
         await watching

@@ -122,7 +122,7 @@ class Gate:
                 gate.reached.set()
                 assert gate.open.wait(30)
                 if gate.slow:
-                    time.sleep(0.5)
+                    time.sleep(2)
                 return view.policies.coverage_for(*arguments, **options)  # type: ignore[arg-type]
 
         self.view = replace(view, policies=Held())
@@ -281,11 +281,11 @@ def test_review_that_was_queued_too_long_is_answered_unread(server: InProcess, g
     for client in (first, second, third):
         assert not says_close(client)
     gate.close()
-    first.send(mutate(REVIEW, "?timeout=1s"))
+    first.send(mutate(REVIEW, "?timeout=5s"))
     assert gate.reached.wait(30)
     for client in (second, third):
-        client.send(mutate(REVIEW, "?timeout=1s"))
-    # Both are read after the first. One takes longer than the other may be queued.
+        client.send(mutate(REVIEW, "?timeout=5s"))
+    # Both are read after the first. One takes longer than the other may be queued, which is 0.9 s.
     gate.slow = True
     gate.open.set()
     assert "patch" in review_in(first.answer())

@@ -25,6 +25,8 @@ from webhook.server.review_body import ReviewBody
 REVIEW = review(load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar")))
 LONG = json.dumps(REVIEW).encode().ljust(DEFAULT_LIMITS.max_review_bytes)
 WHOLE = mutate(LONG)
+WAITING = mutate(LONG, "?timeout=30s")
+"""The same with the longest deadline."""
 MIB = 1024 * 1024
 
 
@@ -56,13 +58,13 @@ def is_settled(client: Client) -> bool:
 # MemoryBudget
 
 
-def test_incomplete_bodies_are_limited_by_the_memory_budget(
-    components: Components, server: InProcess
-) -> None:
+def test_incomplete_bodies_are_limited_by_the_memory_budget(serve: Serve) -> None:
+    server = serve(body_timeout_seconds=3600)
+    components = server.components
     components.review_budget.limit_bytes = 4 * MIB
     holding = [server.connect() for _ in range(3)]
     for client in holding:
-        client.send(WHOLE[:MIB])
+        client.send(WAITING[:MIB])
     await_that(lambda: components.review_budget.used_bytes > 2.9 * MIB, "the bodies have arrived")
     late = server.connect()
     late.send(WHOLE[: 2 * MIB])
@@ -77,7 +79,7 @@ def test_incomplete_bodies_are_limited_by_the_memory_budget(
         client.close()
     await_that(lambda: components.review_budget.used_bytes <= MIB, "one body fits into the budget")
     components.review_budget.limit_bytes = 5 * MIB
-    holding[0].send(WHOLE[MIB:])
+    holding[0].send(WAITING[MIB:])
     assert "patch" in review_in(holding[0].answer())
     assert components.review_budget.used_bytes == 0
 
@@ -148,7 +150,7 @@ def test_client_that_reads_none_of_many_short_answers_is_disconnected(
     with pytest.raises((ConnectionError, ssl.SSLError)):
         deque(map(client.send, endless), maxlen=0)
     await_that(lambda: components.in_flight.requests == 0, "all requests have ended")
-    assert components.review_budget.used_bytes == 0
+    await_that(lambda: components.review_budget.used_bytes == 0, "the bytes are returned")
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 

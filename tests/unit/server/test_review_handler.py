@@ -72,8 +72,7 @@ class Handling:
                 body.feed(piece)
             if complete:
                 body.finish()
-            timing = ReviewTiming(monotonic(), self._handler.body_timeout(7.0))
-            answer = await self._handler.handle(body, timing)
+            answer = await self._handler.handle(body, ReviewTiming(monotonic(), 7.0))
             body.release()
             return answer
 
