@@ -23,6 +23,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
 
@@ -49,6 +50,10 @@ _WATCH_TIMEOUT_SECONDS = 290
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
 
 _decode_json = msgspec.json.Decoder().decode
+
+# One thread for all reflectors: lists of several kinds end at the same time, and with a thread for
+# each, the threads would stay, each with a heap of its own.
+_trimming = ThreadPoolExecutor(max_workers=1, thread_name_prefix="malloc_trim")
 
 
 class _Gone(Exception):  # noqa: N818
@@ -107,7 +112,7 @@ class Reflector(Generic[T]):
                 if self._resource_version is None:
                     await self._list()
                     # A list takes many times the memory of the stored values.
-                    await asyncio.to_thread(malloc_trim)
+                    await asyncio.get_running_loop().run_in_executor(_trimming, malloc_trim)
                 await self._watch()
                 backoff = _MIN_BACKOFF_SECONDS
             except _Gone:
