@@ -29,12 +29,13 @@ from tests.support.helm_release import (
     CONFIGURATION,
     FAIL,
     HOST,
-    IMAGES,
     OPT_IN,
     OWN,
     POLICIES,
     RELEASE,
+    REQUIRED,
     ROUTING,
+    WEBHOOK_TIMEOUT_SECONDS,
     Installation,
     installed,
     policy,
@@ -77,7 +78,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
 def release(own: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """A release with the default values and one ready replica."""
     with installed(own, tmp_path_factory.mktemp("release")) as installation:
-        notes = installation.helm("install", RELEASE, CHART, IMAGES, "--create-namespace")
+        notes = installation.helm("install", RELEASE, CHART, REQUIRED, "--create-namespace")
         assert "STATUS: deployed" in notes
         own.namespace(NAMESPACE)
         replica = installation.start()
@@ -138,7 +139,7 @@ def test_helm_upgrade_keeps_the_fields_that_podsettle_wrote(release: Installatio
         assert is_called(cluster, namespace)
 
     notes = release.helm(
-        "upgrade", RELEASE, CHART, IMAGES, "--set=lingerImage=registry.example/linger:2",
+        "upgrade", RELEASE, CHART, REQUIRED, "--set=lingerImage=registry.example/linger:2",
         "--set=webhook.timeoutSeconds=3,webhook.excludedNamespaces={kube-system,storage}",
     )  # fmt: skip
     assert "podsettle was upgraded to" in notes
@@ -147,11 +148,11 @@ def test_helm_upgrade_keeps_the_fields_that_podsettle_wrote(release: Installatio
     now(3, "kube-system", "storage")
     # Helm 3 computes a three-way merge on the client side.
     release.helm(
-        "upgrade", RELEASE, CHART, "--server-side=false", IMAGES, "--set=webhook.timeoutSeconds=4"
+        "upgrade", RELEASE, CHART, "--server-side=false", REQUIRED, "--set=webhook.timeoutSeconds=4"
     )  # fmt: skip
     now(4, "kube-public")
     release.helm("rollback", RELEASE, "1")
-    now(2, "kube-public")
+    now(WEBHOOK_TIMEOUT_SECONDS, "kube-public")
 
     cluster.request("DELETE", f"{POLICIES}/wide")
     await_that(lambda: set(release.webhooks()) == {OPT_IN}, "the second webhook goes")
@@ -240,7 +241,7 @@ def test_the_crd_is_upgraded_by_the_documented_command(release: Installation) ->
     columns = "/spec/versions/0/additionalPrinterColumns"
     old = release.cluster.request("PATCH", path, [{"op": "remove", "path": columns}])
     assert old.status == 200, old.body
-    release.helm("upgrade", RELEASE, CHART, IMAGES)
+    release.helm("upgrade", RELEASE, CHART, REQUIRED)
     assert "additionalPrinterColumns" not in release.get(path)["spec"]["versions"][0]
     release.shell(release.documented("install.md", "Upgrade"))
     await_that(
@@ -256,7 +257,7 @@ def test_the_crd_is_upgraded_by_the_documented_command(release: Installation) ->
 
 def test_helm_test_fails_while_podsettle_is_not_ready(release: Installation) -> None:
     """The command of the test pod runs in this process instead of a pod."""
-    release.helm("upgrade", RELEASE, CHART, IMAGES, "--set=helmTest.enabled=true")
+    release.helm("upgrade", RELEASE, CHART, REQUIRED, "--set=helmTest.enabled=true")
     manifests = release.helm("get", "hooks", RELEASE)
     (pod,) = (each for each in yaml.safe_load_all(manifests) if each)
     _, flag, script, url = pod["spec"]["containers"][0]["command"]
@@ -277,7 +278,7 @@ def test_helm_test_fails_while_podsettle_is_not_ready(release: Installation) -> 
     nobody = ask(free_port())
     assert nobody.returncode == 1
     assert "Connection refused" in nobody.stderr
-    release.helm("upgrade", RELEASE, CHART, IMAGES)
+    release.helm("upgrade", RELEASE, CHART, REQUIRED)
     assert not release.helm("get", "hooks", RELEASE).strip()
 
 
@@ -445,7 +446,7 @@ def _right(event: Json) -> tuple[str, str, str]:
 def test_events_are_written_with_the_rights_that_a_value_grants(release: Installation) -> None:
     """A real request gives an Event on the pod's Job, and a dry run gives none."""
     cluster = release.cluster
-    release.helm("upgrade", RELEASE, CHART, IMAGES, "--set=events.enabled=true")
+    release.helm("upgrade", RELEASE, CHART, REQUIRED, "--set=events.enabled=true")
     _restart(release)
     namespace = cluster.namespace("events-", labels={"podsettle.dev/policy": "opt-in"})
     await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
@@ -470,6 +471,7 @@ def test_events_are_written_with_the_rights_that_a_value_grants(release: Install
     await_that(lambda: events() == {"build": ("NoCommand", 1)}, "the Event is written")
     # Another replica does not know of it.
     _restart(release)
+    await_that(lambda: is_called(cluster, namespace), "the other replica is called")
     create("build")
     await_that(lambda: events() == {"build": ("NoCommand", 2)}, "it is counted")
 
@@ -478,7 +480,7 @@ def test_events_are_written_with_the_rights_that_a_value_grants(release: Install
     of_account = [event for event in _events(release) if "objectRef" in event]
     used = {_right(event) for event in of_account if event["objectRef"]["resource"] == "events"}
     assert used == granted
-    release.helm("upgrade", RELEASE, CHART, IMAGES)
+    release.helm("upgrade", RELEASE, CHART, REQUIRED)
     _restart(release)
 
 
@@ -508,7 +510,7 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
     bundle = {"metadata": {"name": "registry-ca"}, "data": {"ca.crt": ca.cert_pem.bytes().decode()}}
     cluster.create(f"{OWN}/configmaps", bundle)
     trusted = "--set=extraCA.configMap=registry-ca"
-    release.helm("upgrade", RELEASE, CHART, IMAGES, trusted)
+    release.helm("upgrade", RELEASE, CHART, REQUIRED, trusted)
     labels = {"podsettle.dev/policy": "private"}
     with private_registry(tmp_path / "registry", ca) as (image, secret):
         release.stop_all(signal.SIGKILL)
@@ -539,7 +541,7 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
             return " ".join(warnings)
 
         def upgrade(*flags: str) -> None:
-            release.helm("upgrade", RELEASE, CHART, IMAGES, trusted, *flags)
+            release.helm("upgrade", RELEASE, CHART, REQUIRED, trusted, *flags)
 
         refused = "pull secret 'registry' may not be read by podsettle"
         for namespace in (ci, other):
@@ -574,7 +576,7 @@ def test_pull_secrets_are_read_where_a_value_allows_it(
         upgrade()
         await_that(lambda: _granted(release, ci) == set(), "the right is taken back")
         cluster.request("DELETE", f"{POLICIES}/private")
-    release.helm("upgrade", RELEASE, CHART, IMAGES)
+    release.helm("upgrade", RELEASE, CHART, REQUIRED)
     release.stop_all(signal.SIGKILL)
     replica = release.start()
     await_that(replica.is_ready, "podsettle is as it was")
@@ -666,7 +668,7 @@ def test_failure_policy_fail_does_not_block_podsettle_itself(release: Installati
     labels = {"podsettle.dev/policy": "opt-in"}
     namespace = cluster.namespace("fail-", labels=labels)
     await_that(lambda: is_called(cluster, namespace), "the namespace is covered")
-    release.helm("upgrade", RELEASE, CHART, IMAGES, *FAIL)
+    release.helm("upgrade", RELEASE, CHART, REQUIRED, *FAIL)
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
     await_that(
         lambda: release.webhooks().get(BY_SELECTOR, {}).get("failurePolicy") == "Fail",
@@ -732,4 +734,4 @@ def test_failure_policy_fail_does_not_block_podsettle_itself(release: Installati
     await_that(replica.is_ready, "podsettle is ready again")
     await_that(lambda: answer(simple_pod("pod", namespace))[0] == 201, "pods are created again")
     cluster.request("DELETE", f"{POLICIES}/wide")
-    release.helm("upgrade", RELEASE, CHART, "--reset-values", IMAGES)
+    release.helm("upgrade", RELEASE, CHART, "--reset-values", REQUIRED)

@@ -16,12 +16,12 @@ from tests.support.helm_release import (
     CONFIGURATION,
     FAIL,
     HOST,
-    IMAGES,
     OPT_IN,
     OWN,
     POLICIES,
     QUIET,
     RELEASE,
+    REQUIRED,
     ROUTING,
     Installation,
     installed,
@@ -56,7 +56,7 @@ def fresh(own: KubeCluster, tmp_path: Path) -> Iterator[Installation]:
 def test_uninstalling_under_load_refuses_no_pod(fresh: Installation) -> None:
     """With failurePolicy Fail; the replicas are told to end as soon as Helm has done its part."""
     cluster = fresh.cluster
-    fresh.helm("install", RELEASE, CHART, IMAGES, *FAIL, "--create-namespace")
+    fresh.helm("install", RELEASE, CHART, REQUIRED, *FAIL, "--create-namespace")
     cluster.namespace(NAMESPACE)
     await_that(fresh.start().is_ready, "podsettle is ready")
     cluster.create(POLICIES, policy("opt-in"))
@@ -76,7 +76,7 @@ def test_uninstalling_under_load_refuses_no_pod(fresh: Installation) -> None:
 def test_uninstalling_leaves_no_webhook_that_blocks_pods(fresh: Installation) -> None:
     """The worst case is failurePolicy Fail without a replica."""
     cluster = fresh.cluster
-    fresh.helm("install", RELEASE, CHART, IMAGES, *FAIL, "--create-namespace")
+    fresh.helm("install", RELEASE, CHART, REQUIRED, *FAIL, "--create-namespace")
     cluster.namespace(NAMESPACE)
     await_that(fresh.start().is_ready, "podsettle is ready")
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
@@ -99,7 +99,7 @@ def test_uninstalling_leaves_no_webhook_that_blocks_pods(fresh: Installation) ->
 def test_deleting_the_webhook_admits_pods_while_all_replicas_are_down(fresh: Installation) -> None:
     """As the documentation says, where somebody has scaled it by hand before."""
     cluster = fresh.cluster
-    fresh.helm("install", RELEASE, CHART, IMAGES, *FAIL, "--create-namespace")
+    fresh.helm("install", RELEASE, CHART, REQUIRED, *FAIL, "--create-namespace")
     cluster.namespace(NAMESPACE)
     await_that(fresh.start().is_ready, "podsettle is ready")
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
@@ -136,7 +136,7 @@ def test_repeated_server_side_apply_changes_nothing(fresh: Installation, tmp_pat
     cluster = fresh.cluster
     cluster.namespace(NAMESPACE)
     manifests = tmp_path / "podsettle.yaml"
-    done = run("helm", "template", RELEASE, CHART, "-n", NAMESPACE, IMAGES)
+    done = run("helm", "template", RELEASE, CHART, "-n", NAMESPACE, REQUIRED)
     manifests.write_text(done.stdout)
 
     def apply(what: Path) -> None:
@@ -174,7 +174,7 @@ def test_the_certificate_source_can_be_changed_and_changed_back(
         "--set=certificates.source=files,certificates.files.secretName=mine",
         f"--set-file=webhook.caBundle={tmp_path}/ca.crt",
     )
-    fresh.helm("install", RELEASE, CHART, IMAGES, QUIET, "--create-namespace")
+    fresh.helm("install", RELEASE, CHART, REQUIRED, QUIET, "--create-namespace")
     cluster.namespace(NAMESPACE)
     await_that(fresh.start().is_ready, "podsettle is ready with certificates of its own")
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
@@ -186,7 +186,7 @@ def test_the_certificate_source_can_be_changed_and_changed_back(
         deployment = f"deployment/{RELEASE}"
         scaled = cluster.kubectl("-n", NAMESPACE, "scale", deployment, "--replicas=0")
         assert scaled.returncode == 0, scaled.stderr
-        fresh.helm("upgrade", RELEASE, CHART, IMAGES, QUIET, "--force-conflicts", *flags)
+        fresh.helm("upgrade", RELEASE, CHART, REQUIRED, QUIET, "--force-conflicts", *flags)
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
         assert fresh.get(path)["spec"]["replicas"] == 2
         await_that(fresh.start(*mounted).is_ready, "podsettle is ready")

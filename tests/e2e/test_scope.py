@@ -11,15 +11,16 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.support.e2e_pods import is_called, simple_pod
-from tests.support.helm import NAMESPACE
+from tests.support.helm import NAMESPACE, named
 from tests.support.helm_release import (
     BY_SELECTOR,
     FAIL,
-    IMAGES,
     OPT_IN,
     POLICIES,
     RELEASE,
+    REQUIRED,
     ROUTING,
+    WEBHOOK_TIMEOUT_SECONDS,
     Installation,
     installed,
     policy,
@@ -43,7 +44,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         KubeCluster.start(ROUTING) as cluster,
         installed(cluster, tmp_path_factory.mktemp("release")) as installation,
     ):
-        installation.helm("install", RELEASE, CHART, IMAGES, "--create-namespace")
+        installation.helm("install", RELEASE, CHART, REQUIRED, "--create-namespace")
         cluster.namespace(NAMESPACE)
         await_that(installation.start().is_ready, "podsettle is ready")
         yield installation
@@ -181,8 +182,10 @@ def test_more_than_twenty_selectors_share_one_webhook_and_policies_report_it(
         await_that(lambda: is_called(cluster, covered), "the last policy is in force")
         found = release.webhooks()
         assert len(found) == 1 + MAX_WEBHOOKS
-        # Shorter than the chart's 2 s: a pod may have to wait for each of them.
-        assert found.pop(OPT_IN)["timeoutSeconds"] == 2
+        # Shorter than the chart's default: a pod may have to wait for each of them.
+        (by_default,) = named("MutatingWebhookConfiguration", RELEASE)["webhooks"]
+        assert by_default["timeoutSeconds"] == 2
+        assert found.pop(OPT_IN)["timeoutSeconds"] == WEBHOOK_TIMEOUT_SECONDS
         assert {each["timeoutSeconds"] for each in found.values()} == {1}
         assert asked(cluster, simple_pod("pod", outside)) == []
         await_that(lambda: condition(release, "p00").get("status") == "True", "the status")
@@ -217,7 +220,7 @@ def test_failure_policy_fail_without_a_replica_refuses_only_selected_pods(
     release: Installation,
 ) -> None:
     cluster = release.cluster
-    release.helm("upgrade", RELEASE, CHART, IMAGES, *FAIL)
+    release.helm("upgrade", RELEASE, CHART, REQUIRED, *FAIL)
     a, b, outside = (
         cluster.namespace("scope-", labels=labels) for labels in ({"team": "a"}, {"team": "b"}, {})
     )
@@ -242,4 +245,4 @@ def test_failure_policy_fail_without_a_replica_refuses_only_selected_pods(
         assert status("default", app="job") == 201
         await_that(release.start().is_ready, "podsettle is ready again")
         await_that(lambda: is_called(cluster, a), "and called")
-    release.helm("upgrade", RELEASE, CHART, "--reset-values", IMAGES)
+    release.helm("upgrade", RELEASE, CHART, "--reset-values", REQUIRED)

@@ -29,11 +29,11 @@ from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.helm import CRDS, NAMESPACE
 from tests.support.helm_release import (
     HOST,
-    IMAGES,
     OPT_IN,
     OWN,
     POLICIES,
     RELEASE,
+    REQUIRED,
     ROUTING,
     Installation,
     Replica,
@@ -73,7 +73,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
                 "the CRD is served",
             )
         monitoring = "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true"
-        installation.helm("install", RELEASE, CHART, IMAGES, monitoring, "--create-namespace")
+        installation.helm("install", RELEASE, CHART, REQUIRED, monitoring, "--create-namespace")
         cluster.namespace(NAMESPACE)
         await_that(installation.start().is_ready, "podsettle is ready")
         yield installation
@@ -182,7 +182,7 @@ def test_scrape_has_every_metric_of_alerts_and_dashboard(release: Installation) 
 
     release.stop_all(signal.SIGKILL)
     assert cluster.create_pod(simple_pod("ignored", namespace), dry_run=True).status == 201
-    release.helm("upgrade", RELEASE, CHART, IMAGES, "--set=webhook.failurePolicy=Fail")
+    release.helm("upgrade", RELEASE, CHART, REQUIRED, "--set=webhook.failurePolicy=Fail")
     await_that(
         lambda: cluster.create_pod(simple_pod("refused", namespace), dry_run=True).status == 500,
         "the API server refuses pods",

@@ -20,10 +20,10 @@ from tests.support.helm_release import (
     BY_SELECTOR,
     CONFIGURATION,
     FAIL,
-    IMAGES,
     OPT_IN,
     POLICIES,
     RELEASE,
+    REQUIRED,
     ROUTING,
     Installation,
     Replica,
@@ -42,8 +42,6 @@ Json: TypeAlias = dict[str, Any]
 OLD = "39d233fc82d43c443b0b133fe384ff4bf166ac1c"
 """It registers one webhook for all policies, and does not know how old the CRD is."""
 PER_SECOND = 25
-PATIENT = (*FAIL, "--set=webhook.timeoutSeconds=10")
-"""A stall of the machine for one second must not refuse a pod."""
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -191,7 +189,7 @@ def test_two_versions_side_by_side_lose_no_pod_and_patch_pods_equally(
 ) -> None:
     cluster = release.cluster
     release.helm(
-        "install", RELEASE, old / "charts" / "podsettle", IMAGES, *PATIENT, "--create-namespace"
+        "install", RELEASE, old / "charts" / "podsettle", REQUIRED, *FAIL, "--create-namespace"
     )
     cluster.namespace(NAMESPACE)
     first, second = served(release, old), served(release, old)
@@ -215,7 +213,7 @@ def test_two_versions_side_by_side_lose_no_pod_and_patch_pods_equally(
         # There: the older one writes as long as it holds the Lease.
         if crd_first:
             release.shell(release.documented("install.md", "Upgrade"))
-        release.helm("upgrade", RELEASE, CHART, IMAGES, *PATIENT)
+        release.helm("upgrade", RELEASE, CHART, REQUIRED, *FAIL)
         before = generation(release)
         third = served(release)
         retire(release, chosen, first)

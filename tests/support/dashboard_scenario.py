@@ -28,10 +28,10 @@ from tests.support.e2e_pods import simple_pod
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     HOST,
-    IMAGES,
     OWN,
     POLICIES,
     RELEASE,
+    REQUIRED,
     ROUTING,
     Installation,
     installed,
@@ -90,7 +90,7 @@ def main(minutes: float) -> None:
 def _install(release: Installation) -> None:
     cluster = release.cluster
     release.helm(
-        "install", RELEASE, CHART, IMAGES, "--create-namespace", "--set=events.enabled=true"
+        "install", RELEASE, CHART, REQUIRED, "--create-namespace", "--set=events.enabled=true"
     )
     cluster.namespace(NAMESPACE)
     versions = ("1.33.12", "1.33.12", "1.34.6", "1.34.6", "1.35.1")

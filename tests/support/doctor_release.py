@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.support.helm import NAMESPACE
-from tests.support.helm_release import HOST, IMAGES, OWN, POLICIES, RELEASE, Installation, policy
+from tests.support.helm_release import HOST, OWN, POLICIES, RELEASE, REQUIRED, Installation, policy
 from tests.support.kube.cluster import KubeCluster
 from tests.support.paths import CHART
 from tests.support.process import podsettle
@@ -95,7 +95,7 @@ class DoctorRelease:
     def values(self) -> tuple[str, ...]:
         """The values of the release."""
         return (
-            IMAGES,
+            REQUIRED,
             f"--set=certificates.source=files,certificates.files.secretName={SECRET}",
             f"--set-file=webhook.caBundle={self.directory / 'ca.crt'}",
         )

@@ -38,8 +38,13 @@ from tests.support.waiting import TIMEOUT_SECONDS
 Json: TypeAlias = dict[str, Any]
 
 RELEASE = "podsettle"
-IMAGES = "--set=image.repository=registry.example/podsettle,lingerImage=registry.example/linger:1"
-"""The values without which there is no release."""
+WEBHOOK_TIMEOUT_SECONDS = 10
+"""Longer than the chart's 2 s, for which a machine may stall: the pod would be left unchanged."""
+REQUIRED = (
+    "--set=image.repository=registry.example/podsettle,lingerImage=registry.example/linger:1,"
+    f"webhook.timeoutSeconds={WEBHOOK_TIMEOUT_SECONDS}"
+)
+"""The required values, and the longer timeout."""
 QUIET = "--set=drain.quiet=4s"
 """A short idle time at shutdown."""
 FAIL = ("--set=webhook.failurePolicy=Fail", QUIET)
@@ -120,7 +125,11 @@ class Installation:
             for resource in self.cluster.request("GET", group).body.get("resources", ()):
                 if "list" not in resource["verbs"] or resource["name"] == "events":
                     continue
-                for each in self.get(f"{group}/{resource['name']}").get("items") or ():
+                status, body, _ = self.cluster.request("GET", f"{group}/{resource['name']}")
+                if status != 200:
+                    # Discovery lists a kind for a moment after its CRD is gone.
+                    found.append(f"{resource['kind']}: {status} {body.get('message', '')}")
+                for each in body.get("items") or ():
                     name, labels = each["metadata"]["name"], each["metadata"].get("labels", {})
                     ours = (
                         labels.get("app.kubernetes.io/instance") == RELEASE or "podsettle" in name
@@ -306,14 +315,16 @@ class Replica:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         try:
-            with httpx.Client(base_url=self._url, verify=context, trust_env=False) as client:
+            with httpx.Client(
+                base_url=self._url, verify=context, trust_env=False, timeout=TIMEOUT_SECONDS
+            ) as client:
                 return client.get("/readyz").status_code == 200
         except httpx.TransportError:
             return False
 
     def end(self, how: signal.Signals) -> None:
         self._process.send_signal(how)
-        self._process.wait(60)
+        self._process.wait(TIMEOUT_SECONDS)
 
 
 @contextmanager

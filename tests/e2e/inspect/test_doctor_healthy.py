@@ -22,9 +22,9 @@ from tests.support.doctor_release import DoctorRelease
 from tests.support.helm import CRDS, NAMESPACE
 from tests.support.helm_release import (
     CONFIGURATION,
-    IMAGES,
     OWN,
     RELEASE,
+    REQUIRED,
     ROUTING,
     Installation,
     installed,
@@ -83,7 +83,7 @@ def test_healthy_installation_has_no_fault(
     fresh: Installation, tmp_path: Path, source: str
 ) -> None:
     release = DoctorRelease(fresh, tmp_path, is_mounted=source != "self-managed")
-    values = (*(release.values if "files" in source else (IMAGES,)), *SOURCES[source])
+    values = (*(release.values if "files" in source else (REQUIRED,)), *SOURCES[source])
     is_injected = "certificates.source" in str(SOURCES[source])
     release.install(*values, inject=inject if is_injected else None)
     lines = release.doctor("--wait", "40s")

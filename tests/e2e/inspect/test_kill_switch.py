@@ -18,10 +18,10 @@ from tests.support.e2e_pods import is_called, normal, simple_pod
 from tests.support.helm import NAMESPACE
 from tests.support.helm_release import (
     CONFIGURATION,
-    IMAGES,
     OPT_IN,
     POLICIES,
     RELEASE,
+    REQUIRED,
     ROUTING,
     Installation,
     Replica,
@@ -58,7 +58,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     directory = tmp_path_factory.mktemp("release")
     with KubeCluster.start(ROUTING) as cluster, installed(cluster, directory) as installation:
         flags = ("--create-namespace", "--set=drain.quiet=1s")
-        installation.helm("install", RELEASE, CHART, IMAGES, *flags)
+        installation.helm("install", RELEASE, CHART, REQUIRED, *flags)
         cluster.namespace(NAMESPACE)
         grant(cluster, "creator", ["create"], RELEASE, NAMESPACE)
         for _ in range(2):
