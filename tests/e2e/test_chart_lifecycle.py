@@ -28,14 +28,16 @@ from tests.support.helm_release import (
     policy,
 )
 from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.custom_resources import DEFINITIONS, await_crd, create_crd
 from tests.support.paths import CHART
 from tests.support.pod_load import creating_pods
 from tests.support.process import podsettle
 from tests.support.waiting import await_that
+from webhook.core.policy.crd import CRD_NAME
 
 pytestmark = pytest.mark.xdist_group("chart-lifecycle")
 
-CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/settlepolicies.podsettle.dev"
+CRD = f"{DEFINITIONS}/{CRD_NAME}"
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +147,7 @@ def test_repeated_server_side_apply_changes_nothing(fresh: Installation, tmp_pat
         assert (applied.returncode, applied.stderr) == (0, "")
 
     apply(CHART / "crds")
-    await_that(lambda: cluster.request("GET", POLICIES).status == 200, "the CRD is served")
+    await_crd(cluster, CRD_NAME)
     apply(manifests)
     await_that(fresh.start().is_ready, "podsettle is ready")
     cluster.create(POLICIES, policy("wide", namespaceSelector={}))
@@ -202,10 +204,7 @@ def test_release_with_every_value_set_installs_and_uninstalls(fresh: Installatio
     """With the CRDs of cert-manager and of the Prometheus operator there."""
     cluster = fresh.cluster
     for path in CRDS.values():
-        crd = yaml.safe_load(path.read_text())
-        cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-    served = "/apis/cert-manager.io/v1/certificates"
-    await_that(lambda: cluster.request("GET", served).status == 200, "the CRDs are served")
+        create_crd(cluster, yaml.safe_load(path.read_text()))
     values = ("--values", VALUES["everything"])
     said = yaml.safe_load(VALUES["everything"].read_text())["imageConfig"]
     rbac = "/apis/rbac.authorization.k8s.io/v1"

@@ -22,24 +22,18 @@ from tests.data.invalid_policies import (
 from tests.data.policy_differences import LENIENT, STRICT
 from tests.support.factories import Json, policy_document
 from tests.support.kube.cluster import Answer, KubeCluster
+from tests.support.kube.custom_resources import DEFINITIONS, await_crd, condition_of_crd
 from tests.support.paths import CRD
 from tests.support.policy_documents import DOCUMENTS
 from tests.support.policy_documents import REMEDIES as GENERATED_REMEDIES
+from tests.support.policy_objects import POLICIES
 from tests.support.waiting import await_that
 from webhook.core.policy.crd import CRD_NAME
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.remedies import REMEDIES
 
-DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}"
-POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
-
-
-def condition_of_the_crd(cluster: KubeCluster, kind: str) -> str | None:
-    """The status of a condition of the CRD, or None if the API server has not set it."""
-    conditions = cluster.request("GET", DEFINITION).body.get("status", {}).get("conditions", [])
-    statuses = {condition["type"]: condition["status"] for condition in conditions}
-    return statuses.get(kind)
+DEFINITION = f"{DEFINITIONS}/{CRD_NAME}"
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +41,7 @@ def served(cluster: KubeCluster) -> Iterator[KubeCluster]:
     """A cluster with the CRD of the chart. All policies are deleted at the end."""
     applied = cluster.kubectl("apply", "--server-side", "-f", CRD)
     assert (applied.returncode, applied.stderr) == (0, "")
-    # The API server serves a kind once it has accepted its names, and establishes it later.
-    await_that(
-        lambda: condition_of_the_crd(cluster, "Established") == "True", "the CRD is established"
-    )
-    await_that(lambda: cluster.request("GET", POLICIES).status == 200, "policies are served")
+    await_crd(cluster, CRD_NAME)
     yield cluster
     cluster.request("DELETE", POLICIES)
 
@@ -69,8 +59,8 @@ def parsed(document: Json) -> SettlePolicy | None:
 
 
 def test_api_server_stores_the_crd_unchanged(served: KubeCluster) -> None:
-    assert condition_of_the_crd(served, "NamesAccepted") == "True"
-    assert condition_of_the_crd(served, "NonStructuralSchema") is None
+    assert condition_of_crd(served, CRD_NAME, "NamesAccepted") == "True"
+    assert condition_of_crd(served, CRD_NAME, "NonStructuralSchema") is None
     body = yaml.safe_load(CRD.read_text(encoding="utf-8"))
     body["metadata"]["resourceVersion"] = served.request("GET", DEFINITION).body["metadata"][
         "resourceVersion"
@@ -290,11 +280,8 @@ def test_new_default_does_not_change_stored_objects(tmp_path: Path) -> None:
                 "get", "settlepolicies", "-o", f"custom-columns={columns}"
             ).stdout.split()
 
-        def is_served() -> bool:
-            return own.request("GET", POLICIES).status == 200
-
         assert own.kubectl("apply", "--server-side", "-f", earlier).returncode == 0
-        await_that(is_served, "policies are served")
+        await_crd(own, CRD_NAME)
         assert own.kubectl("apply", "-f", policy).returncode == 0
         assert gates() == ["NAME", "GATE", name, "15s"]
         renew = ("apply", "--server-side", "--force-conflicts", "-f", CRD.parent)

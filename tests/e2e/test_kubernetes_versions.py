@@ -14,12 +14,12 @@ from tests.data.invalid_policies import WRONG
 from tests.support.e2e_pods import Json, fresh, is_called, simple_pod
 from tests.support.kube.cluster import KubeCluster
 from tests.support.kube.versions import MODULES, chosen
-from tests.support.paths import CHART, CRD, DOCS
+from tests.support.paths import CHART, DOCS
+from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
 
-POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
 REMEDIES: dict[str, Json] = {
     "remedy `seLinuxChangePolicy`": {"seLinuxChangePolicy": "Recursive"},
     "remedy `postInitSleep` with `delivery: ImageVolume`": {
@@ -90,9 +90,7 @@ def with_field(name: str) -> Json:
 @pytest.fixture(scope="module")
 def own() -> Iterator[KubeCluster]:
     with KubeCluster.start() as cluster:
-        crd = yaml.safe_load(CRD.read_text(encoding="utf-8"))
-        cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-        await_that(lambda: cluster.request("GET", POLICIES).status == 200, "the CRD is served")
+        install_crd(cluster)
         yield cluster
 
 

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.e2e_pods import is_called
 from tests.support.kube.cluster import KubeCluster
-from tests.support.paths import CRD
+from tests.support.policy_objects import POLICIES, install_crd
 from tests.support.process import RunningServer, start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import await_that
-
-POLICIES = "/apis/podsettle.dev/v1alpha1/settlepolicies"
 
 
 def policy(name: str, **spec: Any) -> dict[str, Any]:
@@ -31,9 +28,7 @@ def policy(name: str, **spec: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def own() -> Iterator[KubeCluster]:
     with KubeCluster.start() as cluster:
-        crd = yaml.safe_load(CRD.read_text())
-        cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-        await_that(lambda: cluster.request("GET", POLICIES).status == 200, "the CRD is served")
+        install_crd(cluster)
         yield cluster
 
 

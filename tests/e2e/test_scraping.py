@@ -41,6 +41,7 @@ from tests.support.helm_release import (
     policy,
 )
 from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.custom_resources import create_crd
 from tests.support.paths import CHART
 from tests.support.prometheus import prometheus
 from tests.support.promql import (
@@ -66,12 +67,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     with KubeCluster.start(ROUTING) as cluster, installed(cluster, directory) as installation:
         for name in ("servicemonitors", "prometheusrules"):
             crd = yaml.safe_load(CRDS[f"monitoring.coreos.com_{name}"].read_text())
-            cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-            path = f"{MONITORING}/{name}"
-            await_that(
-                lambda path=path: cluster.request("GET", path).status == 200,  # type: ignore[misc]
-                "the CRD is served",
-            )
+            create_crd(cluster, crd)
         monitoring = "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true"
         installation.helm("install", RELEASE, CHART, REQUIRED, monitoring, "--create-namespace")
         cluster.namespace(NAMESPACE)
@@ -109,12 +105,11 @@ def test_prometheus_scrapes_with_the_credential_that_the_chart_makes(
             found = client.get("/api/v1/targets").json()["data"]["activeTargets"]
             return {each["scrapePool"]: (each["health"], each["lastError"]) for each in found}
 
+        # On a slow machine a scrape may take more than the interval, which is an error of its own.
+        await_that(lambda: health().get(RELEASE) == ("up", ""), "podsettle is scraped")
         await_that(
-            lambda: {each for each, _ in health().values()} == {"up", "down"},
-            "both are scraped",
+            lambda: "401" in health().get("nobody", ("", ""))[1], "a scrape without a token fails"
         )
-        assert health()[RELEASE] == ("up", "")
-        assert "401" in health()["nobody"][1]
 
         def value(query: str) -> list[str]:
             answer = client.get("/api/v1/query", params={"query": query}).json()
@@ -130,10 +125,11 @@ def test_prometheus_scrapes_with_the_credential_that_the_chart_makes(
             found: list[Json] = group["rules"]
             return found
 
+        # An evaluation before the first scrape makes an alert pending until the next one.
         await_that(
-            lambda: {each["health"] for each in rules()} == {"ok"}, "every rule was evaluated"
+            lambda: {(each["health"], each["state"]) for each in rules()} == {("ok", "inactive")},
+            "every rule was evaluated, and no alert is active",
         )
-        assert {each["state"] for each in rules()} == {"inactive"}
 
         for query in _dashboard_queries():
             answer = client.get("/api/v1/query", params={"query": query}).json()

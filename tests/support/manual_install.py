@@ -17,11 +17,10 @@ import httpx
 
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.process import PODSETTLE, free_port
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 from webhook.tls.authority import Authority
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-_TIMEOUT_SECONDS = 30.0
 
 
 class Balancer:
@@ -96,7 +95,7 @@ class Replica:
     def readyz(self) -> httpx.Response | None:
         """Return the answer to a probe, or None without an answer."""
         try:
-            return self._client.get("/readyz?verbose", timeout=5)
+            return self._client.get("/readyz?verbose", timeout=TIMEOUT_SECONDS)
         except httpx.TransportError:
             return None
 
@@ -112,7 +111,7 @@ class Replica:
         self._client.close()
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(_TIMEOUT_SECONDS)
+        self.process.wait(TIMEOUT_SECONDS)
 
 
 class Installation:

@@ -17,6 +17,7 @@ import pytest
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.custom_resources import create_crd
 from tests.support.kube.versions import MODULES, chosen, releases
 from tests.support.policy_objects import POLICIES, policy_object
 from tests.support.process import free_port
@@ -325,7 +326,4 @@ async def test_missing_crd_is_named_with_the_command_that_installs_it(
         )
     finally:
         metadata = {"name": document["metadata"]["name"]}
-        own_cluster.create(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            {**document, "metadata": metadata, "status": None},
-        )
+        create_crd(own_cluster, {**document, "metadata": metadata, "status": None})

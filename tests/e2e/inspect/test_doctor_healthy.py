@@ -30,9 +30,11 @@ from tests.support.helm_release import (
     installed,
 )
 from tests.support.kube.cluster import KubeCluster
+from tests.support.kube.custom_resources import create_crd
 from tests.support.process import podsettle
 from tests.support.pull_secrets import docker_config
 from tests.support.registry import PASSWORD, USER, basic, htpasswd, made_image, start_registry
+from tests.support.service_accounts import await_grant
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 from webhook.inspect.doctor.checks import CHECKS
 
@@ -40,7 +42,6 @@ pytestmark = pytest.mark.xdist_group("doctor-healthy")
 
 Json: TypeAlias = dict[str, Any]
 
-CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FAIL = "--set=webhook.failurePolicy=Fail"
 
 
@@ -48,7 +49,7 @@ FAIL = "--set=webhook.failurePolicy=Fail"
 def own() -> Iterator[KubeCluster]:
     with KubeCluster.start(ROUTING) as cluster:
         for path in CRDS.values():
-            cluster.create(CRD_PATH, yaml.safe_load(path.read_text()))
+            create_crd(cluster, yaml.safe_load(path.read_text()))
         cluster.namespace(NAMESPACE)
         yield cluster
 
@@ -86,7 +87,7 @@ def test_healthy_installation_has_no_fault(
     values = (*(release.values if "files" in source else (REQUIRED,)), *SOURCES[source])
     is_injected = "certificates.source" in str(SOURCES[source])
     release.install(*values, inject=inject if is_injected else None)
-    lines = release.doctor("--wait", "40s")
+    lines = release.doctor("--wait", "60s")
     assert [line for line in lines if line.state == "fault"] == []
     states = {line.check: line.state for line in lines}
     assert set(states) == {check.name for check in CHECKS}
@@ -147,6 +148,8 @@ def reader_of_pods(cluster: KubeCluster, directory: Path) -> Path:
             "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
         },
     )
+    asked = {"namespace": NAMESPACE, "verb": "list", "group": "apps", "resource": "deployments"}
+    await_grant(cluster, f"{namespace}:reader", {"resourceAttributes": asked})
     return as_account(cluster, "reader", namespace, directory)
 
 
@@ -158,7 +161,7 @@ def test_user_with_few_rights_gets_the_missing_ones_by_name(
     release.install(*release.values)
     cluster = release.cluster
     kubeconfig = reader_of_pods(cluster, tmp_path)
-    flags = ("doctor", "-n", NAMESPACE, "--kubeconfig", kubeconfig, "-o", "json", "--wait", "10s")
+    flags = ("doctor", "-n", NAMESPACE, "--kubeconfig", kubeconfig, "-o", "json", "--wait", "60s")
     done = podsettle(*flags)
     assert done.returncode == 0, done.stderr + done.stdout
     report = json.loads(done.stdout)
@@ -259,7 +262,7 @@ def test_doctor_waits_until_a_fault_is_mended(fresh: Installation, tmp_path: Pat
     fresh.shell(f"{scale}1")
     release.controller.reconcile()
     done: list[subprocess.CompletedProcess[str]] = []
-    waiting = threading.Thread(target=lambda: done.append(release.run("--wait", "50s")))
+    waiting = threading.Thread(target=lambda: done.append(release.run("--wait", "60s")))
     waiting.start()
     # This run ends after the waiting one has begun.
     assert [line.check for line in release.faults()] == ["replicas"]

@@ -13,6 +13,7 @@ import yaml
 
 from tests.support.kube.cluster import Json, KubeCluster
 from tests.support.paths import DATA
+from tests.support.waiting import await_that
 
 PODS = DATA / "pods"
 _NODE_API = "/apis/node.k8s.io/v1/runtimeclasses"
@@ -64,3 +65,14 @@ def _priority_class(cluster: KubeCluster, name: str, value: int) -> None:
     if found.get("code") == 404:
         found = cluster.create(_SCHEDULING_API, {"metadata": {"name": name}, "value": value})
     assert found["value"] == value, f"the priority of {name} is {found['value']}, not {value}"
+    pod = {
+        "metadata": {"name": "priority", "namespace": "default"},
+        "spec": {"priorityClassName": name, "containers": [{"name": "c", "image": "i"}]},
+    }
+
+    def is_known() -> bool:
+        # The admission plugin reads only its cache.
+        answer = cluster.create_pod(pod, dry_run=True)
+        return "no PriorityClass with name" not in answer.body.get("message", "")
+
+    await_that(is_known, f"the API server admits pods of PriorityClass {name}")
