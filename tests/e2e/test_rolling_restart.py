@@ -17,7 +17,7 @@ from tests.support.kube.cluster import KubeCluster
 from tests.support.pod_load import creating_pods
 from tests.support.process import free_port, start_server
 from tests.support.registered_webhook import registered
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 RESTARTS = 20
 PER_SECOND = 100
@@ -146,7 +146,7 @@ def test_api_server_closes_the_idle_connections_of_a_replica_that_exits(
         await_that(lambda: is_called(cluster), "the API server calls podsettle")
         before = closed()
         replica.process.terminate()
-        assert replica.process.wait(30) == 0
+        assert replica.process.wait(TIMEOUT_SECONDS) == 0
         await_that(lambda: closed() > before, "the API server has closed its connection")
 
 

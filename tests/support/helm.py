@@ -26,7 +26,7 @@ IMAGES = DATA / "chart_images.yaml"
 CRDS = {path.stem: path for path in sorted((DATA / "crds").glob("*.yaml"))}
 NAMESPACE = "podsettle-system"
 
-_TIMEOUT_SECONDS = 120.0
+_TIMEOUT_SECONDS = 240.0
 
 
 def run(

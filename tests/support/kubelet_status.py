@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.process import PODSETTLE
-from tests.support.waiting import await_that
+from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
 RUNNING = {"running": {"startedAt": "2026-05-30T10:00:00Z"}}
 
@@ -149,7 +149,7 @@ class Command:
 
     def end(self) -> int:
         """Wait for the end of the command, and return its exit code."""
-        return self._process.wait(60)
+        return self._process.wait(TIMEOUT_SECONDS)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from tests.support.kube.cluster import KubeCluster
 
-_TIMEOUT = 30
+_TIMEOUT_SECONDS = 60
 _SETTLED = b'"podsettle.dev/applied":'
 
 
@@ -111,7 +111,7 @@ class _Worker(threading.Thread):
         self._connection = http.client.HTTPSConnection(
             address.hostname or "",
             address.port,
-            timeout=_TIMEOUT,
+            timeout=_TIMEOUT_SECONDS,
             context=ssl.create_default_context(cafile=cluster.ca_file),
         )
         self._turns = turns

@@ -25,7 +25,7 @@ def bench(out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
 

@@ -51,7 +51,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoctorRelease]
     with KubeCluster.start(ROUTING) as cluster, installed(cluster, directory) as installation:
         found = DoctorRelease(installation, directory)
         found.install(*found.values)
-        assert found.faults("--wait", "30s") == []
+        assert found.faults("--wait", "60s") == []
         yield found
 
 
@@ -311,7 +311,7 @@ def test_planted_fault_is_found_alone_and_mended_by_the_advice(
         for command in dict.fromkeys(command for line in found for command in line.commands):
             # The message names the value of the policy, and how it is written.
             release.follow(command, editor="sed -i s/soon/500ms/")
-        assert release.faults("--wait", "40s") == []
+        assert release.faults("--wait", "60s") == []
     finally:
         for path in fault.clean_up:
             release.cluster.request("DELETE", path)

@@ -44,7 +44,7 @@ from tests.support.kube.server import Server
 
 Json = dict[str, Any]
 
-_TIMEOUT_SECONDS = 60.0
+_TIMEOUT_SECONDS = 120.0
 LOOPBACK = "127.0.0.1"
 SERVICE_CIDR = "10.0.0.0/24"
 # The address and the names of the Service `kubernetes`.
@@ -179,7 +179,7 @@ class KubeCluster:
         headers: Mapping[str, str] | None = None,
         *,
         token: str | None = None,
-        timeout: float = 30,
+        timeout: float = _TIMEOUT_SECONDS,
     ) -> Answer:
         """Send JSON as it is, with no typed round trip; the query belongs to the path.
 
@@ -334,7 +334,7 @@ class KubeCluster:
         # /readyz goes by what it last heard of etcd; the namespace is read from etcd itself.
         paths = ("/readyz", "/api/v1/namespaces/kube-system")
         try:
-            return all(self.request("GET", path, timeout=2).status == 200 for path in paths)
+            return all(self.request("GET", path, timeout=5).status == 200 for path in paths)
         except httpx.TransportError:
             return False
 

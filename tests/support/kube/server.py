@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 _DIE_WITH_PARENT = Path(__file__).parents[1] / "die_with_parent.py"
-_TIMEOUT_SECONDS = 60.0
+_TIMEOUT_SECONDS = 120.0
 _POLL = 0.02
 _TAIL = 30
 
