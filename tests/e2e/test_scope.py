@@ -231,6 +231,10 @@ def test_failure_policy_fail_without_a_replica_refuses_only_selected_pods(
     ):
         await_that(lambda: is_called(cluster, a), "the first policy is in force")
         await_that(lambda: is_called(cluster, b, {"app": "job"}), "and so is the second")
+        await_that(
+            lambda: {each["failurePolicy"] for each in release.webhooks().values()} == {"Fail"},
+            "podsettle has seen the upgrade",
+        )
         release.stop_all(signal.SIGKILL)
 
         def status(namespace: str, **labels: str) -> int:
