@@ -86,6 +86,10 @@ def server(known: Known, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     certs = tmp_path_factory.mktemp("certs")
     anywhere = ("--host", "0.0.0.0")
     with start_server(None, certs, *anywhere, kubeconfig=known.cluster.kubeconfig) as found:
+        # The server refuses previews until its worker, which has a low priority, has started.
+        await_that(
+            lambda: preview(found, known.cluster.token).status_code == 200, "previews are made"
+        )
         yield found
 
 

@@ -310,6 +310,8 @@ def test_unbound_policy_roles_grant_what_they_name_once_bound(
         content = simple_pod("pod") if method == "POST" else None
         return replica.request(method, path, token=token, content=content).status_code
 
+    # The server refuses previews until its worker, which has a low priority, has started.
+    await_that(lambda: status(method, path, cluster.token) == 200, "the server answers")
     assert status(method, path, reader) == 200
     assert status(*other, reader) == 403
     assert status(method, path, stranger) == 403
