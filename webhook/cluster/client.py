@@ -188,7 +188,7 @@ class ApiServer:
         try:
             async with asyncio.timeout(limits.answer_seconds):
                 response = await self._send("GET", path, None, "application/json", accept, timeout)
-            async with response:
+            async with response, _aborted_unless_read(response):
                 if response.status >= 300:
                     raise ApiError(response.status, status_message(await response.read()))
                 yield lines_until_silent(response.content, limits.silent_seconds)
@@ -206,7 +206,7 @@ class ApiServer:
         )
         try:
             response = await self._send("GET", path, None, "application/json", "*/*", timeout)
-            async with response:
+            async with response, _aborted_unless_read(response):
                 if response.status >= 300:
                     raise ApiError(response.status, status_message(await response.read()))
                 while chunk := await response.content.readany():
@@ -257,3 +257,18 @@ class ApiServer:
         )
         response: aiohttp.ClientResponse = wrapper.response
         return response
+
+
+@asynccontextmanager
+async def _aborted_unless_read(response: aiohttp.ClientResponse) -> AsyncIterator[None]:
+    """Abort the connection of a response of which the block leaves a part unread.
+
+    aiohttp would end TLS first, and a peer that answers late, or no more, would keep the socket
+    open for up to 30 s.
+    """
+    try:
+        yield
+    finally:
+        connection = response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()

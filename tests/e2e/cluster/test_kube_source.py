@@ -288,6 +288,21 @@ async def test_no_task_and_no_connection_remains(
     await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before + 1)
 
 
+async def test_watches_of_a_silent_api_server_end_with_their_source(tcp_proxy: TcpProxy) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    async with await ApiServer.connect() as server:
+        source = KubernetesSource(server)
+        async with source.running():
+            await eventually(lambda: all(r.connected for r in source.reflectors.values()))
+            # Nothing answers the end of TLS any more.
+            tcp_proxy.freeze()
+        ends = len(os.listdir("/proc/self/fd"))
+    closed = len(os.listdir("/proc/self/fd"))
+    assert closed < ends
+    # The proxy holds two sockets of each connection.
+    assert closed - before <= 2 * tcp_proxy.accepted
+
+
 async def test_view_is_up_to_date_after_a_restart_of_etcd(
     own_cluster: KubeCluster, source: KubernetesSource
 ) -> None:
