@@ -151,10 +151,9 @@ nightly: ## Run the checks that take long, each by its own target (hours; root, 
 	  if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; else echo 'nightly: all passed'; fi
 
 # The tests of code that another version of Python or of a package could break. They need no system packages.
-VERSION_TESTS := tests/unit/core tests/unit/tls tests/unit/images tests/unit/test_tls_verification.py \
-  tests/unit/cluster/test_client.py $(patsubst %,tests/unit/server/test_%.py, \
-    protocol framing states delegation incomplete_requests delegated_and_waiting pipelining admission mutate \
-    connections handshakes drain client_certs uvicorn_contract) \
+VERSION_TESTS := tests/unit/core tests/unit/tls tests/unit/images tests/unit/test_client_tls_context.py \
+  tests/unit/cluster/test_client.py tests/unit/server/connections tests/unit/server/reviews \
+  tests/unit/server/test_drain.py \
   tests/integration/core tests/integration/images tests/integration/cli tests/integration/server/test_run.py \
   tests/e2e/test_node_config.py tests/e2e/test_certificate_manifests.py
 

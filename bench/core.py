@@ -21,9 +21,9 @@ from bench.report_table import ReportTable
 from bench.run import Run
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
+from webhook.core.admission.apply_plan import decide_input
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decide import OperatorSettings
-from webhook.core.admission.decide_input import decide_input
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit
 from webhook.core.admission.response import encode_patch, encode_review

@@ -1,8 +1,6 @@
 """The generator of the reference pages and schemas. `make docs` runs it.
 
 A test compares the files with the output of this module.
-
-Long because each generated page has its function here.
 """
 
 from __future__ import annotations

@@ -7,15 +7,15 @@ from dataclasses import fields
 from string import Formatter
 from typing import NamedTuple
 
-from webhook.server.admission import (
+from webhook.server.limits import DEFAULT_LIMITS
+from webhook.server.preview.route import MAX_BODY_BYTES as MAX_PREVIEW_BODY_BYTES
+from webhook.server.preview.worker_run import MAX_OBJECTS_WITHOUT_POD, MAX_PODS
+from webhook.server.reviews.handler import (
     GUARANTEED_DECISION_BYTES,
     NAMESPACE_LOOKUP_SECONDS,
     NAMESPACE_LOOKUP_SHARE,
 )
-from webhook.server.limits import DEFAULT_LIMITS
-from webhook.server.preview.route import MAX_BODY_BYTES as MAX_PREVIEW_BODY_BYTES
-from webhook.server.preview.worker_run import MAX_OBJECTS_WITHOUT_POD, MAX_PODS
-from webhook.server.review_request import answer_seconds
+from webhook.server.reviews.request import answer_seconds
 
 _REGION = re.compile(r"(<!-- limits -->\n).*?(<!-- end -->)", re.DOTALL)
 _KIB = 1024

@@ -13,8 +13,6 @@ a container and the first output of the next one, in which the runtime relabels 
 
 Without SELinux nothing is relabelled. The script then says so above the table, and its exit code
 is 1: such figures show nothing about the remedy.
-
-Long because it stands alone: it may be copied to a machine without the project.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""SettlePolicy documents, right and wrong, on which every reader of them has to agree.
-
-Long because each rule of the model has a document that breaks it.
-"""
+"""SettlePolicy documents, right and wrong, on which every reader of them has to agree."""
 
 from __future__ import annotations
 

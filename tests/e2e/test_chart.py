@@ -1,7 +1,4 @@
-"""One release of the chart: what podsettle does with the rights that the chart gives it.
-
-Long because its tests share one installed release, which takes long to start.
-"""
+"""One release of the chart: what podsettle does with the rights that the chart gives it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Tests of the cluster that other tests use: its admission plugins and tokens are real.
-
-Long because each behaviour of an API server that other tests rely on has its test here.
-"""
+"""Tests of the cluster that other tests use: its admission plugins and tokens are real."""
 
 from __future__ import annotations
 

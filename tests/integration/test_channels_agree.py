@@ -2,8 +2,6 @@
 
 `podsettle preview -o json` is what the others are compared with. Each other channel has a function
 in `CHANNELS`: it says what is different in the channel, and why.
-
-Long because each of ten channels has its function here.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tests.support.paths import EXAMPLES
 from webhook.cluster.decode import read_namespace
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet

@@ -4,8 +4,6 @@ Each container runs once as it is, in a namespace without a policy, and once for
 two have to end in the same way.
 
 The cases run side by side, as the containers of one pod for each delivery.
-
-Long because all cases share the containers of these pods.
 """
 
 from __future__ import annotations

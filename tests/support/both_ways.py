@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
 from webhook.core.images import NO_IMAGES, KnownImages
 

@@ -2,8 +2,6 @@
 
 A stream is what one client sends on one connection, in pieces. Each stream depends on its number
 only, so a test that fails can be repeated with this stream alone.
-
-Long because the lists of odd requests are data, and one reader looks for a missing one here.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tests.support.both_ways import admit_both_ways
 from tests.support.defects import PINNED
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings, decide
+from webhook.core.admission.decider import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.nodes import Nodes

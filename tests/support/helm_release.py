@@ -4,8 +4,6 @@ There is no kubelet: podsettle runs as a process of this machine, with the argum
 Deployment and a token of the ServiceAccount. In place of a cluster's controllers, this writes the
 Service's EndpointSlices and Endpoints; that is why podsettle listens on an address of this machine
 that is not a loopback one, which no endpoint may have.
-
-Long because a release and its replicas refer to each other.
 """
 
 from __future__ import annotations

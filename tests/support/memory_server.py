@@ -13,13 +13,13 @@ from uvicorn.server import ServerState
 
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
-from webhook.server.admission import ReviewTiming
+from webhook.server.connections.protocol import ReviewProtocol, ReviewServer, State
 from webhook.server.drain import Drain
-from webhook.server.http_answer import JSON_TYPE, HttpAnswer, refusal
 from webhook.server.limits import Limits
-from webhook.server.load_shedding import InFlight, MemoryBudget
-from webhook.server.protocol import ReviewProtocol, ReviewServer, State
-from webhook.server.review_body import ReviewBody
+from webhook.server.reviews.body import ReviewBody
+from webhook.server.reviews.handler import ReviewTiming
+from webhook.server.reviews.http_answer import JSON_TYPE, HttpAnswer, refusal
+from webhook.server.reviews.load_shedding import InFlight, MemoryBudget
 
 LOOKUP = b"look-up "
 """A body that begins with this waits for `EchoHandler.found`."""

@@ -2,8 +2,6 @@
 
 Each pod is described without a namespace, relative to a time. Unit tests convert it directly, and
 an e2e test creates it on an API server.
-
-Long because the pods of all symptoms and their look-alikes stand together.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.cluster.view import Namespace
-from webhook.server.protocol import ReviewProtocol, State
-from webhook.server.review_request import ADMISSION_PATHS
+from webhook.server.connections.protocol import ReviewProtocol, State
+from webhook.server.reviews.request import ADMISSION_PATHS
 
 POD = load_pod(next(path for path in PODS if path.stem == "woodpecker-step"))
 SETTLED = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))

@@ -18,7 +18,7 @@ from tests.support.process import RunningServer, start_server
 from tests.support.protocol_server import DelegatedReviews, Served, Start
 from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
 from webhook.server.components import Components, build_components
 from webhook.server.drain import Drain

@@ -1,7 +1,4 @@
-"""Hypothesis strategies for pods, policies, nodes and clusters.
-
-Long because every field that a remedy reads has a strategy, and the strategies build on each other.
-"""
+"""Hypothesis strategies for pods, policies, nodes and clusters."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from tests.support.factories import (
 )
 from tests.support.remedy_settings import settings_of
 from webhook.core import remedies as registry
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.runtime_classes import RUNTIME_CLASS_NAME_PATTERN
 from webhook.core.defects.versions import Version
 from webhook.core.pod import ContainerFields, SecurityContext, SpecFields

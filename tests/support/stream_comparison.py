@@ -22,7 +22,7 @@ from tests.support.stepped_loop import SteppedLoop
 from tests.support.stream_exchange import Exchange, exchange
 from tests.support.stream_server import LookupSource, NoAccess, serve_on
 from webhook.server.app import create_app
-from webhook.server.protocol import ReviewProtocol
+from webhook.server.connections.protocol import ReviewProtocol
 
 PLAIN = "plain reviews"
 OTHER = "equal"

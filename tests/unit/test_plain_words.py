@@ -1,4 +1,4 @@
-"""Tests of the words in code, pages, charts and test names, and of the length of files.
+"""Tests of the words in code, pages, charts and test names.
 
 The word list holds what a reader has to read twice: persons for machines, and idioms.
 """
@@ -18,7 +18,6 @@ DENIED = re.compile(
     re.IGNORECASE,
 )
 TEXTS = {".c", ".h", ".html", ".json", ".md", ".py", ".tpl", ".txt", ".yaml"}
-MAX_LINES = 300
 
 
 def files(*names: str) -> Iterator[Path]:
@@ -65,19 +64,6 @@ def test_names_of_tests_contain_no_denied_word() -> None:
             for _, word in denied_words(name.replace("_", " "))
         ]
     assert not found, "\n".join(found)
-
-
-def test_a_long_file_gives_the_reason_in_its_docstring() -> None:
-    found = []
-    for path in files("webhook", "bench", "race", "docs", "tests"):
-        if path.suffix != ".py":
-            continue
-        text = path.read_text(encoding="utf-8")
-        lines = text.count("\n")
-        docstring = ast.get_docstring(ast.parse(text)) or ""
-        if lines > MAX_LINES and not re.search(r"(?:^|\s)Long because\s", docstring):
-            found.append(f"{path.relative_to(ROOT)}: {lines} lines")
-    assert not found, "split them, or say in the docstring `Long because …`:\n" + "\n".join(found)
 
 
 def test_a_denied_word_is_found_with_its_line() -> None:

@@ -2,8 +2,6 @@
 
 A server reads manifests, reads a cluster without changing it (for development), or is one replica
 in a cluster. `_ClusterParts` holds what differs between the three.
-
-Long because this is the one place that composes all three.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from webhook.cli.logging import LogFormat, LogLevel, set_up_server_logging
 from webhook.cli.options import PLACEHOLDER_IMAGE, InputError, load_manifests
 from webhook.cli.start_message import banner, listening_line
 from webhook.cluster.source import Check, Source
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.process_memory import imports_excluded_from_gc
 from webhook.tls.authority import Lifetimes
@@ -154,7 +152,7 @@ def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components
 
 def _tls_context(options: ServeOptions, certificates: CertificateSource) -> ssl.SSLContext:
     """Return the server's TLS context. Raises InputError."""
-    from webhook.server.client_certs import ClientCAError, request_client_certificate
+    from webhook.server.reviews.client_certs import ClientCAError, request_client_certificate
 
     if options.client_ca is not None:
         try:

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from webhook.cli.check_hints import by_kind, hints
-from webhook.cli.hints import named_namespaces
 from webhook.cli.open_view import open_view_if_any
 from webhook.cli.options import (
     InputError,
@@ -19,6 +18,7 @@ from webhook.cli.options import (
     paths_argument,
     view_options,
 )
+from webhook.cli.policy_hints import named_namespaces
 from webhook.cluster.manifest_loader import (
     SUFFIXES,
     ManifestObject,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from webhook.cli.hints import (
+from webhook.cli.open_view import OpenView
+from webhook.cli.policy_hints import (
     missing_handler_hints,
     policy_hints,
     shadowed_hints,
     unknown_class_hints,
     unknown_namespace_hints,
 )
-from webhook.cli.node_needs import node_need_lines
-from webhook.cli.open_view import OpenView
+from webhook.cli.still_needed_lines import node_need_lines
 from webhook.cluster.manifest_loader import ManifestObject
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.policy.model import SettlePolicy

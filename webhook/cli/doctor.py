@@ -188,8 +188,8 @@ def _print(report: DoctorReport, output: str) -> None:
 
 async def _switch_off(server: ApiServer, choice: _Choice, yes: bool, suspended: bool) -> None:
     """Print the commands of the kill switch, or run them. Raises InputError."""
+    from webhook.inspect.doctor.deleted_configuration import KillSwitchError, find_switch
     from webhook.inspect.doctor.kill_switch import instructions, use
-    from webhook.inspect.doctor.switch import KillSwitchError, find_switch
 
     try:
         switch = await find_switch(server, *choice)

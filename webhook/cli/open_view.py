@@ -21,7 +21,7 @@ from webhook.cli.options import (
 from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.kubeconfig import kubeconfig_paths
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.errors import ManifestProblem
 from webhook.core.preview.preview import DEFAULT_NAMESPACE
 from webhook.core.printable import printable

@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 
 from webhook.cli.documents import read_documents
-from webhook.cli.hints import missing_node_hints
 from webhook.cli.image_resolver import new_image_resolver
 from webhook.cli.open_view import OpenView, open_view
 from webhook.cli.options import (
@@ -23,14 +22,15 @@ from webhook.cli.options import (
     paths_argument,
     view_options,
 )
+from webhook.cli.policy_hints import missing_node_hints
 from webhook.cli.preview_text import colour_diff, previews_as_text
 from webhook.core.images import NO_IMAGES, ImageQuery, KnownImages
 from webhook.core.labels import parse_labels
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.preview.document import Document
+from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.model import ObjectWithoutPod, PreviewAnswer, render, render_passed_over
-from webhook.core.preview.objects import find_objects
 from webhook.core.preview.policies import policies_in, replace_policies
 from webhook.core.preview.preview import Preview, preview_all, to_yaml
 from webhook.core.preview.workloads import PassedOver
@@ -242,7 +242,7 @@ def _find_created_pods(
     """
     if opened.connection is None or not passed_over.pods_selector:
         return passed_over
-    from webhook.cli.created_pods import describe_created_pods
+    from webhook.cli.pods_of_custom_resource import describe_created_pods
 
     chosen = namespace or passed_over.namespace or opened.namespace
     found = opened.connection.run(

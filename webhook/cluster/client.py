@@ -15,7 +15,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from webhook.cluster.answers import Page, RawAnswer, decode_page
+from webhook.cluster.api_responses import Page, RawAnswer, decode_page
 from webhook.cluster.client_configuration import from_kubeconfig, from_the_cluster_around
 from webhook.cluster.errors import (
     ApiError,

@@ -101,7 +101,7 @@ def _new_configuration() -> Configuration:
     # disables retries. The client would convert False to 0, and 0 means unlimited retries of
     # 5xx responses.
     configuration.retries = None
-    # kubectl accepts CAs that VERIFY_X509_STRICT rejects; see `webhook.tls_verification`.
+    # kubectl accepts CAs that VERIFY_X509_STRICT rejects; see `webhook.client_tls_context`.
     configuration.disable_strict_ssl_verification = True
     return configuration
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from time import monotonic
 
 from webhook.cluster.webhook_configuration import RegisteredWebhook
+from webhook.tls.served_certificate_check import verify_error
 from webhook.tls.source import CertificateSource
-from webhook.tls.verify import verify_error
 
 # The result is cached because a check takes milliseconds of the only thread: it makes a TLS
 # handshake in memory. Any client may request /readyz at any rate.

@@ -10,8 +10,6 @@ order of the API's documentation. The API server encodes them in that order, and
 fastest if the order of the JSON is that of the struct.
 
 Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
-
-Long because the structs of all fields stand together, and each new remedy may add one.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from math import inf
 from time import monotonic
 from typing import TypeVar
 
+from webhook.client_tls_context import client_context
 from webhook.core.image_reference import Reference, parse_reference
 from webhook.core.images import MAX_IMAGES_PER_POD, ImageConfig, ImageQuery, Unavailable
 from webhook.core.pull_secrets import PullSecrets
@@ -28,7 +29,6 @@ from webhook.images.errors import LookupFailedError
 from webhook.images.fetch import CredentialTrials, fetch_config
 from webhook.images.keyring import Credential, Keyring, read_keyring
 from webhook.images.registry import registry_of
-from webhook.tls_verification import client_context
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cluster.answers import Page, decode_page
+from webhook.cluster.api_responses import Page, decode_page
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import TooLargeError, Unreachable, status_message
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY

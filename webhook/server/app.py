@@ -16,10 +16,10 @@ from webhook.server.auth import BEARER, guard
 from webhook.server.components import Components
 from webhook.server.drain import CloseWhileDraining
 from webhook.server.health import probes_router
-from webhook.server.mutate import add_mutate_route
 from webhook.server.page.route import page_router
+from webhook.server.page.view_route import view_router
 from webhook.server.preview.route import preview_router
-from webhook.server.view import view_router
+from webhook.server.reviews.route import add_mutate_route
 
 _PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 # With `model`, the document would give these answers the content type of the metrics.

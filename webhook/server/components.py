@@ -14,20 +14,20 @@ from functools import partial
 from webhook import __version__
 from webhook.cluster.authorizer import Authorizer
 from webhook.cluster.source import Check, Source
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
-from webhook.server.admission import ReviewHandler
+from webhook.server.connections.protocol import ReviewServer
 from webhook.server.drain import Drain
 from webhook.server.events import EventReporter
 from webhook.server.health import ServedCertificate, log_check_changes
 from webhook.server.lazy_images import LazyImageResolver, NewImageResolver
 from webhook.server.limits import DEFAULT_LIMITS, Limits
-from webhook.server.load_shedding import InFlight, MemoryBudget
 from webhook.server.metrics import Metrics
+from webhook.server.page.view_route import ViewAnswers
 from webhook.server.preview.previewer import Previewer
-from webhook.server.protocol import ReviewServer
-from webhook.server.review_log import ReviewLog
-from webhook.server.view import ViewAnswers
+from webhook.server.reviews.handler import ReviewHandler
+from webhook.server.reviews.load_shedding import InFlight, MemoryBudget
+from webhook.server.reviews.log import ReviewLog
 from webhook.tasks import supervise
 
 

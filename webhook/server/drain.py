@@ -6,7 +6,7 @@ and the Service routes new connections to the pod for a moment. Therefore the se
 - The readiness check fails immediately.
 - Reviews are still answered. Each answer contains `Connection: close`.
 - The process exits when no more reviews arrive. Probes do not delay the exit.
-- At the exit, clients close their idle connections, as `webhook.server.protocol` explains.
+- At the exit, clients close their idle connections, as `connections/protocol.py` explains.
 
 The design follows knative's `network/handlers/drain.go`.
 """

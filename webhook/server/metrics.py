@@ -26,9 +26,8 @@ from prometheus_client.utils import floatToGoString
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
 from webhook.core.reasons import Reason
-from webhook.server.failed_handshakes import HandshakeFailure
-from webhook.server.needed_policies import NeededPolicies
-from webhook.server.preview.answer import PreviewResult
+from webhook.server.metric_labels import HandshakeFailure, PreviewResult
+from webhook.server.still_needed_metric import NeededPolicies
 
 # A second series for each counter, with the time of its creation, would only enlarge scrapes.
 disable_created_metrics()  # type: ignore[no-untyped-call]

@@ -22,11 +22,11 @@ from starlette.types import ASGIApp
 
 from webhook.process_memory import tune_gc_for_server
 from webhook.server.components import Components
+from webhook.server.connections.failed_handshakes import FailedHandshakes
+from webhook.server.connections.handshakes import Handshakes
+from webhook.server.connections.open_file_limit import allow_sockets
+from webhook.server.connections.protocol import ReviewProtocol
 from webhook.server.drain import Drain
-from webhook.server.failed_handshakes import FailedHandshakes
-from webhook.server.handshakes import Handshakes
-from webhook.server.open_files import allow_sockets
-from webhook.server.protocol import ReviewProtocol
 
 log = logging.getLogger(__name__)
 

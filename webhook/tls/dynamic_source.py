@@ -8,8 +8,6 @@ three rules, no handshake fails during a rotation:
 - A CA that disappears from the store, for example because the Secret was emptied, stays registered
   until no replica can serve a leaf of that CA any more.
 - If a replica cannot read the store, it continues to serve the leaf that it read last.
-
-Long because the three rules share the state of one class.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from webhook.tasks import supervise
 from webhook.tls.authority import Authority, Lifetimes, fingerprint, fingerprints, pem
 from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
 from webhook.tls.context import load_key_pair, server_context
-from webhook.tls.verify import verify_error
+from webhook.tls.served_certificate_check import verify_error
 
 log = logging.getLogger(__name__)
 

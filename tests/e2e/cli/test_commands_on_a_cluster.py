@@ -1,7 +1,4 @@
-"""`podsettle preview`, `check`, `scan` and `version` on a cluster, as the command of kubectl.
-
-Long because the commands share one cluster, whose start takes most of the time.
-"""
+"""`podsettle preview`, `check`, `scan` and `version` on a cluster, as the command of kubectl."""
 
 from __future__ import annotations
 

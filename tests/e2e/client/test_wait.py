@@ -1,7 +1,4 @@
-"""Tests of `podsettle wait` on a real API server, with the pod statuses of the reports.
-
-Long because each way in which a pod can end, or not end, has its test here.
-"""
+"""Tests of `podsettle wait` on a real API server, with the pod statuses of the reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The view of a real API server, also after restarts, broken watches and expired versions.
-
-Long because its tests share the cluster and the fixtures of one source.
-"""
+"""The view of a real API server, also after restarts, broken watches and expired versions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The reconciliation of the webhook configuration on a real API server.
-
-Long because all tests share the functions that read and overwrite the configuration.
-"""
+"""The reconciliation of the webhook configuration on a real API server."""
 
 from __future__ import annotations
 

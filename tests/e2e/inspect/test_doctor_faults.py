@@ -2,8 +2,6 @@
 
 The commands of the advice run as they are printed. Only the values that a user has to fill in are
 replaced (`DoctorRelease.follow`). What controllers would do then, `ReplicaController` does.
-
-Long because all faults are planted in turn in the same installation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`podsettle explain` at a real API server, as an administrator and as a developer.
-
-Long because all tests share one cluster.
-"""
+"""`podsettle explain` at a real API server, as an administrator and as a developer."""
 
 from __future__ import annotations
 

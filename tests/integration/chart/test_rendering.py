@@ -1,7 +1,4 @@
-"""The objects that the chart renders.
-
-Long because most groups of values have a test of what they render.
-"""
+"""The objects that the chart renders."""
 
 from __future__ import annotations
 

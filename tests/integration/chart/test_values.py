@@ -1,7 +1,4 @@
-"""values.yaml and its schema: wrong values are rejected with their path.
-
-Long because each value of the chart has a row with a wrong value.
-"""
+"""values.yaml and its schema: wrong values are rejected with their path."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ from tests.support.registry import Image, RunningRegistry, serving, start_server
 from tests.support.reviews import patch_of, review
 from tests.support.server_fixtures import make_app
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.server.admission import IMAGE_LOOKUP_SHARE, NAMESPACE_LOOKUP_SECONDS
 from webhook.server.metrics import BUCKETS
-from webhook.server.review_request import answer_seconds
+from webhook.server.reviews.handler import IMAGE_LOOKUP_SHARE, NAMESPACE_LOOKUP_SECONDS
+from webhook.server.reviews.request import answer_seconds
 
 
 @pytest.fixture(autouse=True)

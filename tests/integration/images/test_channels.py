@@ -21,9 +21,9 @@ from tests.support.process import podsettle
 from tests.support.registry import Image, RunningRegistry
 from tests.support.server_fixtures import UNHURRIED
 from webhook.images.lookup import ImageLookup
-from webhook.server.load_shedding import MemoryBudget
 from webhook.server.preview.previewer import Previewer
 from webhook.server.preview.route import preview_router
+from webhook.server.reviews.load_shedding import MemoryBudget
 
 
 def new_pod(registry: RunningRegistry) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 vault-secrets-webhook 1.23 (`pkg/webhook/registry.go`), numbered as in its users' issues and in the
 comparison that podsettle was planned with. What settles pods here is all of it but the HTTP server.
-
-Long because the list of defects is one list, and each defect has its test.
 """
 
 from __future__ import annotations

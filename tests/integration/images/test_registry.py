@@ -1,7 +1,4 @@
-"""Look-ups at a real registry: TLS, basic and token authentication, indexes, redirects.
-
-Long because its tests share one running registry and a token server.
-"""
+"""Look-ups at a real registry: TLS, basic and token authentication, indexes, redirects."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 from tests.support.helm import named, objects
+from webhook.inspect.doctor.deleted_configuration import Switch
 from webhook.inspect.doctor.kill_switch import instructions
-from webhook.inspect.doctor.switch import Switch
 from webhook.inspect.installation import installation_of
 
 

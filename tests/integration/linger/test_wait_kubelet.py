@@ -1,7 +1,4 @@
-"""`linger wait-kubelet` with real TLS servers, and with servers that answer differently.
-
-Long because each way in which a TLS server can answer has its test here.
-"""
+"""`linger wait-kubelet` with real TLS servers, and with servers that answer differently."""
 
 from __future__ import annotations
 

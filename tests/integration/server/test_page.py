@@ -1,7 +1,4 @@
-"""The preview page: its document, and its behaviour in a browser.
-
-Long because its tests share one browser and one server.
-"""
+"""The preview page: its document, and its behaviour in a browser."""
 
 from __future__ import annotations
 

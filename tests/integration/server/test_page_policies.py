@@ -1,7 +1,4 @@
-"""The preview page: policies in force, edits of them, namespaces to choose from, and examples.
-
-Long because its tests share one browser and one server.
-"""
+"""The preview page: policies in force, edits of them, namespaces to choose from, and examples."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ from tests.support.preview_page import (
 )
 from tests.support.server_fixtures import SETTINGS, make_components
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.remedies.shell_wrapper import SCRIPT
 from webhook.server.page.examples import examples
 

@@ -12,7 +12,7 @@ from tests.support.factories import container, pod, policy_document
 from tests.support.http_client import in_process
 from tests.support.server_fixtures import SETTINGS, make_components
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.server.preview.worker_run import MAX_POLICIES
 
 POD = {

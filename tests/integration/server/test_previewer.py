@@ -1,7 +1,4 @@
-"""The worker process for previews: its lifetime, its limits and its input, on a real server.
-
-Long because its tests share the functions that observe the worker process.
-"""
+"""The worker process for previews: its lifetime, its limits and its input, on a real server."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ from tests.support.reviews import PODS, load_pod, review
 from tests.support.server_fixtures import SETTINGS, STEADY, UNHURRIED, make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.server.components import Components
 from webhook.server.limits import PreviewLimits
@@ -544,7 +541,7 @@ def test_frame_that_is_too_long_or_invalid_is_an_error() -> None:
 def test_server_with_lower_limits_of_its_own_starts_a_worker(limits: str) -> None:
     script = f"""import asyncio, os, resource
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.server.limits import MIB, PreviewLimits
 from webhook.server.preview.previewer import Previewer, PreviewOptions
 async def main():

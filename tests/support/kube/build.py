@@ -16,8 +16,6 @@ An argument names other programs. `tools` builds helm and kubeconform, from a mo
 containerd of each major release, with its shim; `peers` builds what the
 benchmark measures podsettle against; `poster` builds a client from the source in `poster/`;
 `tekton` builds the entrypoint that Tekton copies into the steps of its pods.
-
-Long because it stands alone: it fetches Go, builds all sets of programs, and caches them.
 """
 
 from __future__ import annotations

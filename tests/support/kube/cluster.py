@@ -17,8 +17,6 @@ A cluster takes three seconds to start and 330 MiB, so share one: the fixture `c
 keeps its tests on one worker under `pytest -n N --dist loadgroup`. A test that stops servers starts
 a cluster of its own. A cluster belongs to the thread that started it: when that thread ends, Linux
 kills its processes. That is what leaves none behind when pytest is killed.
-
-Long because one class offers all that tests ask of an API server.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ needed; `--base` names another one. The other images are those that the tests' p
 
 The result is kept in `${XDG_CACHE_HOME:-~/.cache}/podsettle/images`. Its name is a hash of all
 files that go into the images.
-
-Long because one key and one lock cover all images.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A directory of manifests as the source of the cluster view, while its files change.
-
-Long because its tests share the directory and the policies in it.
-"""
+"""A directory of manifests as the source of the cluster view, while its files change."""
 
 from __future__ import annotations
 

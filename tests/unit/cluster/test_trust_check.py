@@ -12,7 +12,7 @@ import trustme
 from webhook.cluster.trust_check import MAX_AGE_SECONDS, TrustCheck
 from webhook.cluster.webhook_configuration import RegisteredWebhook
 from webhook.tls.context import server_context
-from webhook.tls.verify import verify_error
+from webhook.tls.served_certificate_check import verify_error
 
 HOST = "podsettle.test.svc"
 

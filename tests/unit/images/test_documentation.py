@@ -9,15 +9,15 @@ import pytest
 from tests.support.factories import container, decide_pod, namespace, pod, reasons, view
 from tests.support.markdown import Page
 from tests.support.paths import DOCS
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.model import parse_policy
 from webhook.images.errors import LookupFailedError
 from webhook.images.lookup import MAX_CACHED_CONFIG_BYTES, LookupLimits
 from webhook.images.registry import registry_of
-from webhook.server.admission import IMAGE_LOOKUP_SHARE
-from webhook.server.review_request import answer_seconds
+from webhook.server.reviews.handler import IMAGE_LOOKUP_SHARE
+from webhook.server.reviews.request import answer_seconds
 
 PAGE = Page(DOCS / "image-config.md")
 (DOCUMENT,) = PAGE.policies

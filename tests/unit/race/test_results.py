@@ -1,7 +1,4 @@
-"""Tests of counts, tables, targets, chart and pages.
-
-Long because all its tests evaluate the results of the same small runs.
-"""
+"""Tests of counts, tables, targets, chart and pages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Graceful shutdown: the decision when to exit, and what clients see before.
-
-Long because all its tests stop the same kind of server.
-"""
+"""Graceful shutdown: the decision when to exit, and what clients see before."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ from webhook.cluster.manifest_source import ManifestsSource
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.review import Request
 from webhook.core.reasons import Outcome
-from webhook.server.admission import ReviewHandler, ReviewTiming
 from webhook.server.app import create_app
 from webhook.server.components import Components
-from webhook.server.load_shedding import MemoryBudget
-from webhook.server.review_body import ReviewBody
+from webhook.server.reviews.body import ReviewBody
+from webhook.server.reviews.handler import ReviewHandler, ReviewTiming
+from webhook.server.reviews.load_shedding import MemoryBudget
 
 # No command, and no look-up of images.
 UNMET = pod(containers=[container("main")], restartPolicy="Never")

@@ -1,7 +1,4 @@
-"""The certificates to store next, for every state of the store and every time.
-
-Long because each reason to renew a certificate has its test here.
-"""
+"""The certificates to store next, for every state of the store and every time."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 
 from webhook.tls.certificates import KeyPair, issue_ca, issue_leaf
 from webhook.tls.context import load_key_pair, server_context
-from webhook.tls.verify import verify_error
+from webhook.tls.served_certificate_check import verify_error
 
 DAY = timedelta(days=1)
 

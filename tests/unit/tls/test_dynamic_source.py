@@ -1,7 +1,4 @@
-"""What a replica serves, stores and registers, with a store, a network and a clock that fail.
-
-Long because each state of store, leaf and bundle has its test here.
-"""
+"""What a replica serves, stores and registers, with a store, a network and a clock that fail."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from webhook.tls.dynamic_source import (
     StoreError,
     service_names,
 )
-from webhook.tls.verify import verify_error
+from webhook.tls.served_certificate_check import verify_error
 
 NAMES = service_names("podsettle", "podsettle")
 HOST = NAMES[0]

@@ -19,7 +19,7 @@ from webhook.tls.file_source import (
     FileSource,
     ensure_development_certificates,
 )
-from webhook.tls.verify import verify_error
+from webhook.tls.served_certificate_check import verify_error
 
 NOW = datetime.now(UTC)
 

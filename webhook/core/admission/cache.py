@@ -16,7 +16,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from webhook.core.admission.decide_input import decide_input
+from webhook.core.admission.apply_plan import decide_input
 from webhook.core.admission.decision import Decision
 from webhook.core.cluster.view import ClusterFacts
 from webhook.core.pod_facts import DecisionInput

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decide import OperatorSettings, decide
+from webhook.core.admission.decider import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.response import encode_review
 from webhook.core.admission.review import (

@@ -2,8 +2,6 @@
 
 The pod carries both as the annotations ANNOTATION_SUMMARY and ANNOTATION_SKIPPED. Previews give the
 same sentence.
-
-Long because both texts share their limit, and each is bounded while it is built.
 """
 
 from __future__ import annotations

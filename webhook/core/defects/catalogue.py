@@ -1,6 +1,6 @@
 """The catalogue of defects, compiled from `webhook/core/defects/*.yaml` by `make defects`.
 
-Long because it contains every defect. Change the YAML files, not this module.
+Change the YAML files, not this module.
 """
 
 # fmt: off

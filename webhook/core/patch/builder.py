@@ -7,8 +7,6 @@ result.
 
 A patch contains no `test` operations. A failing `test` would deny the pod, and `failurePolicy:
 Ignore` does not admit it (kubernetes `mutating/dispatcher.go`).
-
-Long because every kind of edit is a method of one class, and `verify` checks all of them together.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import msgspec
 
 from webhook.core.constants import HELPER, OWN_ANNOTATIONS
 from webhook.core.patch.edits import Edit
-from webhook.core.patch.spec_fields import field_segments, received_values
+from webhook.core.patch.received_values import field_segments, received_values
 from webhook.core.patch.verify import Operation, PatchError, verify_operations
 from webhook.core.pod_facts import ContainerFacts, PodFacts
 

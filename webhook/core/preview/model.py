@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from webhook.core.policy.errors import json_path
-from webhook.core.policy.matching import MAX_MATCHES, Verdict
+from webhook.core.policy.policy_matches import MAX_MATCHES, Verdict
 from webhook.core.reasons import Reason
 
 if TYPE_CHECKING:

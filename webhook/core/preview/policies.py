@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy, is_policy, parse_policy
-from webhook.core.preview.objects import find_objects
+from webhook.core.preview.list_items import find_objects
 
 
 def policies_in(document: object) -> dict[str, SettlePolicy]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import jsonpatch
 import yaml
 
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import decide_safely
 from webhook.core.admission.review import make_request
@@ -17,7 +17,7 @@ from webhook.core.admission.summary import summary_of
 from webhook.core.cluster.view import ClusterView, Namespace
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.policy.coverage import PolicySet
-from webhook.core.policy.matching import PolicyMatch, match_policies
+from webhook.core.policy.policy_matches import PolicyMatch, match_policies
 from webhook.core.preview.document import copy_value
 from webhook.core.preview.line_diff import unified_diff
 from webhook.core.preview.workloads import PassedOver, Workload, pods_of

@@ -13,13 +13,13 @@ from typing import Any
 
 from webhook.core.policy.errors import InvalidPolicyError, json_path
 from webhook.core.policy.model import is_policy, parse_policy
-from webhook.core.preview.alternatives import alternative_to, pods_selector, with_article
 from webhook.core.preview.controller_fields import (
     add_controller_fields,
     fill_in_nulls,
     with_generated_fields,
 )
-from webhook.core.preview.objects import Steps, find_objects
+from webhook.core.preview.list_items import Steps, find_objects
+from webhook.core.preview.unsupported_kinds import alternative_to, pods_selector, with_article
 
 NODE_NAME_NOTE = (
     "the pod runs already, so spec.nodeName is left out: a new pod may be scheduled to any node"

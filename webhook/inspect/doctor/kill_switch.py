@@ -18,8 +18,8 @@ from webhook.cluster.errors import ApiError
 from webhook.cluster.rights import Right, access_to
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.commands import helm_upgrade
+from webhook.inspect.doctor.deleted_configuration import KillSwitchError, Switch
 from webhook.inspect.doctor.rivals import Rival, rivals
-from webhook.inspect.doctor.switch import KillSwitchError, Switch
 from webhook.inspect.webhook_configurations import (
     CONFIGURATION_GROUP,
     CONFIGURATIONS,

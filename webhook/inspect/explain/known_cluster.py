@@ -10,7 +10,7 @@ from typing import Any
 from webhook.cluster.live_view import NOT_INSTALLED, Unread
 from webhook.cluster.rights import Right
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.status import all_nodes, remedy_needs
 from webhook.core.preview.model import PodPreview, render

@@ -14,7 +14,6 @@ from webhook.core.pod import Container, Pod
 from webhook.core.preview.model import PodPreview, PreviewOutcome
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
-from webhook.inspect.ages import compare_ages
 from webhook.inspect.explain.advice import ADVICE
 from webhook.inspect.explain.known_cluster import KnownCluster
 from webhook.inspect.explain.model import (
@@ -40,6 +39,7 @@ from webhook.inspect.explain.record import (
     remedy_fields,
 )
 from webhook.inspect.objects import LivePod
+from webhook.inspect.pod_and_policy_ages import compare_ages
 from webhook.inspect.webhook_calls import Called, WebhookCall
 
 _IN_FORCE = frozenset({Reason.APPLIED, Reason.ALREADY_SETTLED})

@@ -10,7 +10,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.manifest_loader import manifest_files
 from webhook.cluster.rights import Right
-from webhook.core.preview.objects import find_objects
+from webhook.core.preview.list_items import find_objects
 from webhook.core.preview.yaml_documents import iterate_documents
 from webhook.inspect.cluster_flags import NO_FLAGS, ClusterFlags
 from webhook.inspect.explain.found import NotFoundError

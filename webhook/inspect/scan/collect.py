@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.findings import Area, Looked

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.handler import decide_safely
 from webhook.core.admission.review import GroupVersionResource, Request
 from webhook.core.cluster.view import ClusterView
@@ -15,10 +15,10 @@ from webhook.core.constants import ANNOTATION_APPLIED
 from webhook.core.pod import Pod
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.reasons import NO_DECISION, Outcome, Reason
-from webhook.inspect.ages import compare_ages
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.findings import Area, Certainty, Evidence, Finding, Looked
 from webhook.inspect.objects import LivePod
+from webhook.inspect.pod_and_policy_ages import compare_ages
 from webhook.inspect.scan.symptoms.base import make_finding
 from webhook.inspect.scan.workload import workload_of
 from webhook.inspect.webhook_calls import Called, WebhookCall, WebhookCalls

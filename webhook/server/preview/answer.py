@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
 
 from webhook.server.limits import MIB
-from webhook.server.load_shedding import MemoryBudget
-
-PreviewResult: TypeAlias = Literal[
-    "answered", "refused", "deadline", "memory", "crashed", "overloaded", "disconnected"
-]
-"""Values of the label `result` in the metric podsettle_previews_total."""
+from webhook.server.metric_labels import PreviewResult
+from webhook.server.reviews.load_shedding import MemoryBudget
 
 
 class PreviewError(Exception):

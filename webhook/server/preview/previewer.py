@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.images import ImageResolver
 from webhook.server.limits import PreviewLimits
-from webhook.server.load_shedding import MemoryBudget
-from webhook.server.preview.answer import PreviewAnswerText, PreviewError, PreviewResult
+from webhook.server.metric_labels import PreviewResult
+from webhook.server.preview.answer import PreviewAnswerText, PreviewError
 from webhook.server.preview.image_lookups import look_up_images
 from webhook.server.preview.messages import KnownImage, Run
 from webhook.server.preview.worker_client import PreviewProcess, RunResult, WorkerError
+from webhook.server.reviews.load_shedding import MemoryBudget
 
 log = logging.getLogger(__name__)
 

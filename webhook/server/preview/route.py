@@ -15,10 +15,10 @@ from starlette.requests import ClientDisconnect
 
 from webhook.core.preview.model import PreviewAnswer
 from webhook.server.limits import PreviewLimits
-from webhook.server.load_shedding import MemoryBudget
 from webhook.server.paced_response import PacedResponse
 from webhook.server.preview.answer import PreviewAnswerText, PreviewError
 from webhook.server.preview.previewer import Previewer, PreviewOptions
+from webhook.server.reviews.load_shedding import MemoryBudget
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """The maximum size of a body. The API server accepts objects of at most 3 MiB."""

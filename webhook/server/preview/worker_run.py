@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageConfig, ImageQuery, KnownImages, Unavailable
 from webhook.core.labels import parse_labels

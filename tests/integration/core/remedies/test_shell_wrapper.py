@@ -1,7 +1,4 @@
-"""Tests of the shell wrapper in each installed shell. tests/integration/linger runs it as PID 1.
-
-Long because each property of the script is tested in four shells by the same helpers.
-"""
+"""Tests of the shell wrapper in each installed shell. tests/integration/linger runs it as PID 1."""
 
 from __future__ import annotations
 

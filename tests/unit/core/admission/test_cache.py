@@ -1,7 +1,4 @@
-"""Tests of the decision cache: cached decisions equal new ones, and the cache is bounded.
-
-Long because each field that a decision depends on has a row.
-"""
+"""Tests of the decision cache: cached decisions equal new ones, and the cache is bounded."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from tests.support.strategies import NAMESPACES, PODS, VARIED_FIELDS, VIEWS, wit
 from tests.support.strategies import SETTINGS as SOME_SETTINGS
 from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.cache import DecisionCache
-from webhook.core.admission.decide import OperatorSettings, decide
+from webhook.core.admission.decider import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import admit, decide_safely
 from webhook.core.admission.review import Request, decode_review

@@ -24,7 +24,7 @@ from tests.support.factories import (
     view,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings, decide
+from webhook.core.admission.decider import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import Namespace

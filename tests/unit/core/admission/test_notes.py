@@ -1,7 +1,4 @@
-"""Tests of when a pod gets the annotations that say to people what was done and left out.
-
-Long because each condition for writing the notes has its test beside the replicas that share them.
-"""
+"""Tests of when a pod gets the annotations that say to people what was done and left out."""
 
 from __future__ import annotations
 

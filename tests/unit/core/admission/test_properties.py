@@ -1,7 +1,4 @@
-"""Property tests over generated pods, policies and views of the cluster.
-
-Long because the oracle of forbidden changes stands with the properties that use it.
-"""
+"""Property tests over generated pods, policies and views of the cluster."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ from tests.support.strategies import (
     VIEWS,
 )
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.handler import UnreadableReviewError
 from webhook.core.remedies import REMEDIES
 

@@ -18,7 +18,7 @@ from tests.support.factories import Json, decide_pod
 from tests.support.reviews import PODS, load_pod
 from tests.support.strategies import SETTINGS, VIEWS
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.patch.apply import ApplyError, apply_operations
 
 REFUSED = object()

@@ -1,7 +1,4 @@
-"""Tests for the conditions in a policy's status.
-
-Long because each condition of a policy has its test here.
-"""
+"""Tests for the conditions in a policy's status."""
 
 from __future__ import annotations
 

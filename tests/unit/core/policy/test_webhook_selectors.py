@@ -12,7 +12,7 @@ from tests.support.examples import examples
 from tests.support.factories import Json, container, decide_pod, namespace, pod, policy, view
 from tests.support.webhook_configuration import ENTRY
 from tests.support.webhook_matching import asks
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.webhook_rules import cluster_webhooks
 from webhook.core.policy.webhook_selectors import (

@@ -31,7 +31,7 @@ from tests.support.kubelet_gate import (
     sidecar,
 )
 from tests.support.patches import changes
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 
 # The gate's container.
 

@@ -1,7 +1,4 @@
-"""Tests of postInitSleep: which containers are wrapped, and what the copying container consists of.
-
-Long because each rule for the selection and the resources of a container has its test here.
-"""
+"""Tests of postInitSleep: which containers are wrapped, and the container that copies."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.support.post_init_sleep import (
     init_containers,
     make_view,
 )
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.defects.versions import Version
 from webhook.core.remedies import shell_wrapper
 

@@ -25,7 +25,7 @@ from tests.support.remedy_settings import settings_of
 from tests.support.strategies import PODS, SETTINGS, TEXTS_OF_SETTINGS, VIEWS
 from webhook.cluster.snapshot import Snapshot
 from webhook.core import remedies
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.defects.versions import Version
 from webhook.core.patch.edits import Edit
 from webhook.core.pod import DECODE_ERRORS, decode_pod

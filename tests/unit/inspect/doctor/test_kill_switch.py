@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from tests.support.process import podsettle
+from webhook.inspect.doctor.deleted_configuration import Switch
 from webhook.inspect.doctor.kill_switch import instructions
 from webhook.inspect.doctor.rivals import rivals
-from webhook.inspect.doctor.switch import Switch
 
 CONFIGURATION: dict[str, Any] = {
     "metadata": {

@@ -1,7 +1,4 @@
-"""Tests of the explanation of a pod: its record, its containers, and the decision of today.
-
-Long because each part of an explanation has cases of its own.
-"""
+"""Tests of the explanation of a pod: its record, its containers, and the decision of today."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from tests.support.factories import (
 from webhook.cluster.live_view import NOT_INSTALLED, Unread
 from webhook.cluster.rights import Right
 from webhook.cluster.snapshot import Snapshot
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.reasons import Reason
 from webhook.inspect.explain.known_cluster import KnownCluster

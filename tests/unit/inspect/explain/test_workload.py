@@ -17,7 +17,7 @@ from tests.support.factories import (
     policy,
     view,
 )
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.pod import decode_pod
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.explain.known_cluster import KnownCluster

@@ -1,7 +1,4 @@
-"""Tests of a scan of a dump: its report, and the report's three formats.
-
-Long because every format and every limit of a report has cases of its own.
-"""
+"""Tests of a scan of a dump: its report, and the report's three formats."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ import yaml
 
 from tests.support.planted_symptoms import LOOK_ALIKES, PLANTS, dump
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.core.admission.decide import OperatorSettings
+from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import parse_policy
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.findings import Answer, Area, Finding, Looked

@@ -1,7 +1,4 @@
-"""Tests of the symptoms: each is found, and each of its look-alikes is not.
-
-Long because every symptom has cases of its own.
-"""
+"""Tests of the symptoms: each is found, and each of its look-alikes is not."""
 
 from __future__ import annotations
 

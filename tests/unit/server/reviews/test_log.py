@@ -1,0 +1,250 @@
+"""The log of decisions: which reviews have a line, at which level, and what it contains."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import tracemalloc
+from typing import Any
+
+import jsonpatch
+import pytest
+from msgspec.structs import replace
+
+from tests.support.factories import SETTINGS
+from tests.support.reviews import PODS, UID, load_pod, review
+from tests.support.waiting import eventually
+from webhook.cli.logging import JsonFormatter
+from webhook.cluster.manifest_source import ManifestsSource
+from webhook.core.admission.cache import DecisionCache
+from webhook.core.admission.handler import Answer, admit
+from webhook.core.admission.review import make_request
+from webhook.server.reviews.log import ReviewLog
+
+TEKTON = load_pod(next(path for path in PODS if path.stem == "tekton-taskrun-sidecar"))
+
+
+class Logged:
+    """The records of the review log since the start of the test."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+
+    @property
+    def records(self) -> list[logging.LogRecord]:
+        return [r for r in self._caplog.records if r.name == "webhook.server.reviews.log"]
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for record in self.records for line in record.getMessage().split("\n")]
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Logged:
+    return Logged(caplog)
+
+
+def answer_to(
+    source: ManifestsSource, pod: Any, cache: DecisionCache | None = None, **request: Any
+) -> Answer:
+    body = json.dumps(review(pod, **request)).encode()
+    return admit(body, source.view.policies, source.view, SETTINGS, cache=cache)
+
+
+def record(review_log: ReviewLog, answer: Answer) -> None:
+    assert answer.request is not None
+    review_log.record(answer.request, answer.decision)
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+@pytest.mark.parametrize("cached", [True, False])
+async def test_settled_pod_has_one_line_and_its_reinvocation_one_at_debug_level(
+    source: ManifestsSource,
+    logged: Logged,
+    caplog: pytest.LogCaptureFixture,
+    level: str,
+    cached: bool,
+) -> None:
+    caplog.set_level(level)
+    review_log = ReviewLog()
+    cache = DecisionCache() if cached else None
+    for _ in range(2):
+        first = answer_to(source, TEKTON, cache)
+        settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
+        second = answer_to(source, settled, cache)
+        assert "AlreadySettled" in second.decision.log_summary
+        record(review_log, first)
+        record(review_log, second)
+    review_log.flush()
+    lines = {
+        name: [
+            line
+            for r in logged.records
+            if r.levelname == name
+            for line in r.getMessage().split("\n")
+        ]
+        for name in ("INFO", "DEBUG")
+    }
+    assert len(lines["INFO"]) == 2
+    assert all("postInitSleep[prepare]=Applied" in line for line in lines["INFO"])
+    assert len(lines["DEBUG"]) == (2 if level == "DEBUG" else 0)
+    assert all("AlreadySettled" in line for line in lines["DEBUG"])
+
+
+async def test_pod_that_gets_another_remedy_when_reviewed_again_has_a_line(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    first = answer_to(source, TEKTON)
+    settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
+    # A container that another webhook has injected.
+    settled["spec"]["initContainers"].append({"name": "late", "image": "x", "command": ["/late"]})
+    again = answer_to(source, settled)
+    assert again.decision.patch
+    review_log = ReviewLog()
+    record(review_log, again)
+    review_log.flush()
+    (line,) = logged.lines
+    assert "AlreadySettled" in line
+    assert "[late]=Applied" in line
+
+
+async def test_lines_of_one_moment_are_written_together_and_in_order(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    review_log = ReviewLog()
+    for number in range(100):
+        record(review_log, answer_to(source, TEKTON, uid=f"{UID}-{number}"))
+    assert not logged.records
+    await eventually(lambda: logged.records)
+    assert len(logged.records) == 1
+    assert [line.split()[1] for line in logged.lines] == [f"{UID}-{n}" for n in range(100)]
+    # The next line starts the time again.
+    record(review_log, answer_to(source, TEKTON, uid="later"))
+    await eventually(lambda: len(logged.records) == 2)
+
+
+async def test_lines_are_written_at_once_when_too_many_wait(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    review_log = ReviewLog()
+    answer = answer_to(source, TEKTON)
+    for _ in range(199):
+        record(review_log, answer)
+    assert not logged.records
+    record(review_log, answer)
+    assert len(logged.lines) == 200
+
+
+async def test_line_at_debug_level_follows_the_earlier_lines(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    review_log = ReviewLog()
+    first = answer_to(source, TEKTON)
+    settled = jsonpatch.apply_patch(TEKTON, list(first.decision.operations))
+    record(review_log, first)
+    record(review_log, answer_to(source, settled))
+    assert [r.levelname for r in logged.records] == ["INFO", "DEBUG"]
+
+
+async def test_line_in_json_has_the_fields_of_its_review(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    review_log = ReviewLog()
+    for uid in ("first", "second"):
+        record(review_log, answer_to(source, TEKTON, uid=uid))
+    review_log.flush()
+    (entry,) = logged.records
+    found = [json.loads(line) for line in JsonFormatter().format(entry).split("\n")]
+    assert [line["uid"] for line in found] == ["first", "second"]
+    for line, text in zip(found, logged.lines, strict=True):
+        assert line["message"] == text
+        assert f"{line['namespace']}/{line['pod']}" in text
+        assert line["namespace"] == TEKTON["metadata"]["namespace"]
+        assert "postInitSleep[prepare]=Applied" in line["applied"]
+
+
+async def test_nothing_is_kept_if_the_level_excludes_the_lines(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    review_log = ReviewLog()
+    record(review_log, answer_to(source, TEKTON))
+    caplog.set_level("INFO")
+    review_log.flush()
+    assert not logged.records
+
+
+@pytest.mark.parametrize("field", ["uid", "namespace", "name"])
+async def test_long_name_is_cut_and_cannot_forge_a_line(
+    source: ManifestsSource, logged: Logged, caplog: pytest.LogCaptureFixture, field: str
+) -> None:
+    caplog.set_level("INFO")
+    text = "x\nforged\r\x1b[31m" + "y" * 1_000_000
+    decision = answer_to(source, TEKTON).decision
+    request: dict[str, Any] = {} if field == "name" else {field: text}
+    pod = (
+        {**TEKTON, "metadata": {**TEKTON["metadata"], "name": text}} if field == "name" else TEKTON
+    )
+    named = answer_to(source, pod, **request).request
+    assert named is not None
+    review_log = ReviewLog()
+    review_log.record(named, decision)
+    await asyncio.sleep(0)
+    review_log.flush()
+    (line,) = logged.lines
+    assert line.isprintable()
+    assert r"x\nforged\r\x1b[31m" in line
+    assert len(line) < 3_000
+
+
+@pytest.mark.parametrize("character", ["y", "\n", "\U000e0001"])
+@pytest.mark.parametrize("field", ["uid", "namespace", "name"])
+async def test_line_has_a_maximum_length_even_if_each_character_is_escaped(
+    source: ManifestsSource,
+    logged: Logged,
+    caplog: pytest.LogCaptureFixture,
+    field: str,
+    character: str,
+) -> None:
+    caplog.set_level("INFO")
+    text = character * 10_000
+    metadata = TEKTON["metadata"] | ({"name": text} if field == "name" else {})
+    names: dict[str, Any] = {} if field == "name" else {field: text}
+    named = answer_to(source, TEKTON | {"metadata": metadata}, **names).request
+    assert named is not None
+    review_log = ReviewLog()
+    review_log.record(named, answer_to(source, TEKTON).decision)
+    review_log.flush()
+    (line,) = logged.lines
+    assert len(line) <= 2400
+    # Container runtimes split lines of more than 16 KiB, and half a line is no JSON.
+    assert len(JsonFormatter().format(logged.records[0])) < 16 * 1024
+
+
+@pytest.mark.parametrize("field", ["uid", "namespace", "name"])
+async def test_long_name_does_not_occupy_memory_until_the_flush(
+    source: ManifestsSource, caplog: pytest.LogCaptureFixture, field: str
+) -> None:
+    caplog.set_level("INFO")
+    decision = answer_to(source, TEKTON).decision
+    review_log = ReviewLog()
+    review_log.record(make_request(TEKTON, "ci"), decision)
+    tracemalloc.start()
+    try:
+        text = "y" * 1_000_000
+        pod = TEKTON | {"metadata": {"name": text if field == "name" else "p"}}
+        named = make_request(pod, text if field == "namespace" else "ci")
+        if field == "uid":
+            named = replace(named, uid=text)
+        review_log.record(named, decision)
+        del text, pod, named
+        used_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used_bytes < 100_000

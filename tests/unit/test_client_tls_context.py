@@ -1,0 +1,190 @@
+"""Verification of server certificates: podsettle accepts and rejects the same ones as kubectl.
+
+Python 3.13 and later verify strictly. On earlier versions, these tests enable strict verification.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.support.authorities import Authority, Issued
+from tests.support.registry import look_up, query
+from webhook.cluster.client import ApiServer
+from webhook.core.images import Unavailable
+from webhook.images.lookup import ImageLookup
+from webhook.server.reviews.client_certs import request_client_certificate
+from webhook.tls.context import server_context
+from webhook.tls.served_certificate_check import verify_error
+
+Ask = Callable[[str, Authority], Awaitable[str]]
+
+
+@pytest.fixture(autouse=True)
+def strict_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verify strictly by default on every Python version, as Python 3.13 and later do."""
+    if sys.version_info >= (3, 13):
+        return
+    create = ssl.create_default_context
+
+    def create_strict(*arguments: Any, **named: Any) -> ssl.SSLContext:
+        context = create(*arguments, **named)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", create_strict)
+
+
+def authority(directory: Path, name: str, lacks: str = "") -> Authority:
+    (directory / name).mkdir()
+    return Authority(
+        directory / name,
+        key_identifiers="key identifiers" not in lacks,
+        key_usage="key usage" not in lacks,
+    )
+
+
+@pytest.fixture(params=["nothing", "key identifiers", "key usage", "key identifiers and key usage"])
+def trusted(request: pytest.FixtureRequest, tmp_path: Path) -> Authority:
+    """A CA without these extensions."""
+    return authority(tmp_path, "trusted", request.param)
+
+
+@asynccontextmanager
+async def server_with(certificate: Issued) -> AsyncIterator[str]:
+    """The address of a server that answers 404 in JSON to all requests."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({"message": "answered"}, status=404)
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure(context)
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        yield f"127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+def ask_api_server(tmp_path: Path) -> Ask:
+    """Send a request to an API server with this CA in the kubeconfig, and return the error."""
+
+    async def ask(host: str, trusted: Authority) -> str:
+        cluster = {"server": f"https://{host}", "certificate-authority": str(trusted.file)}
+        config = {
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(json.dumps(config))
+        async with await ApiServer.connect(kubeconfig=str(kubeconfig)) as server:
+            try:
+                await server.request("GET", "/api")
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+        raise AssertionError("404 is no answer")
+
+    return ask
+
+
+@pytest.fixture
+def ask_registry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Ask:
+    """Look up an image with this CA as SSL_CERT_FILE, and return the error."""
+
+    async def ask(host: str, trusted: Authority) -> str:
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted.file))
+        lookup = ImageLookup()
+        try:
+            answer = await look_up(lookup, query(f"{host}/a:1"))
+        finally:
+            await lookup.aclose()
+        assert isinstance(answer, Unavailable)
+        return answer.why
+
+    return ask
+
+
+@pytest.fixture(params=["api_server", "registry"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    """Send a request to a server, trusting only one CA, and return the error."""
+    found: Ask = request.getfixturevalue(f"ask_{request.param}")
+    return found
+
+
+def is_rejected(answer: str) -> bool:
+    """Whether the error is that the server's certificate was rejected."""
+    return "CERTIFICATE_VERIFY_FAILED" in answer
+
+
+def was_answered(answer: str) -> bool:
+    return answer == "ApiError: 404: answered" or "the registry answers 404" in answer
+
+
+async def test_ca_without_an_extension_is_accepted(ask: Ask, trusted: Authority) -> None:
+    async with server_with(trusted.issue("127.0.0.1")) as host:
+        assert was_answered(await ask(host, trusted))
+
+
+async def test_certificate_of_another_ca_with_the_same_name_is_rejected(
+    ask: Ask, trusted: Authority, tmp_path: Path
+) -> None:
+    other = authority(tmp_path, "other")
+    async with server_with(other.issue("127.0.0.1")) as host:
+        assert is_rejected(await ask(host, trusted))
+
+
+@pytest.mark.parametrize("name", ["127.0.0.2", "other.example"])
+async def test_certificate_for_another_host_is_rejected(
+    ask: Ask, trusted: Authority, name: str
+) -> None:
+    async with server_with(trusted.issue(name)) as host:
+        assert is_rejected(await ask(host, trusted))
+
+
+async def test_expired_certificate_is_rejected(ask: Ask, trusted: Authority) -> None:
+    async with server_with(trusted.issue("127.0.0.1", expired=True)) as host:
+        assert is_rejected(await ask(host, trusted))
+
+
+def test_trust_check_accepts_the_same_cas_as_the_api_server(trusted: Authority) -> None:
+    context = server_context()
+    trusted.issue("podsettle.podsettle.svc").configure(context)
+    assert verify_error(context, "podsettle.podsettle.svc", trusted.file.read_bytes()) == ""
+
+
+def test_client_certificate_of_a_ca_without_extensions_is_accepted(
+    trusted: Authority, tmp_path: Path
+) -> None:
+    client_ca = authority(tmp_path, "clients", "key identifiers and key usage")
+    serving = server_context()
+    trusted.issue("localhost").configure(serving)
+    request_client_certificate(serving, client_ca.file)
+    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    asking.load_verify_locations(trusted.file)
+    client_ca.issue("client.example").configure(asking)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = asking.wrap_bio(to_client, to_server, server_hostname="localhost")
+    server = serving.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client, server):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    assert server.getpeercert()

@@ -1,0 +1,1 @@
+"""Connections of clients: TLS handshakes, requests, limits on both, and the graceful shutdown."""

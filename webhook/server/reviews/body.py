@@ -1,0 +1,78 @@
+"""The body of a review while it arrives, without input or output of its own.
+
+The FastAPI route and the protocol feed it with the bytes that they receive.
+"""
+
+from __future__ import annotations
+
+from webhook.server.limits import DEFAULT_LIMITS, Limits
+from webhook.server.reviews.load_shedding import MemoryBudget
+
+
+class ReviewBody:
+    """A request body that counts against a memory budget until it is released.
+
+    Call `feed` with each piece while `wants_more` is true, `finish` after the last piece, and
+    `release` in any case.
+    """
+
+    __slots__ = ("_budget", "_data", "_limits", "complete", "length", "over_budget")
+
+    def __init__(self, budget: MemoryBudget, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._budget = budget
+        # A body in one piece is not copied. Further pieces are appended to a bytearray and not to a
+        # list, because a client can send pieces of one byte, and each object takes 40 bytes more.
+        self._data: bytes | bytearray = b""
+        self.length = 0
+        """The number of bytes that were fed, including discarded bytes after `max_review_bytes`."""
+        self.complete = False
+        """Whether the body was received to its end."""
+        self.over_budget = False
+        """Whether the memory budget was exhausted before the body was complete."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Add a piece of the body."""
+        self.length += len(chunk)
+        kept = chunk[: self._limits.max_review_bytes - len(self._data)]
+        self._budget.used_bytes += len(kept)
+        if not self._data:
+            self._data = kept
+        else:
+            if isinstance(self._data, bytes):
+                self._data = bytearray(self._data)
+            self._data += kept
+        if self._budget.exhausted and self.length >= self._limits.guaranteed_body_bytes:
+            self.over_budget = True
+
+    def finish(self) -> None:
+        """Mark the body as complete.
+
+        A complete body is kept even if the budget is exhausted, because the caller processes it
+        immediately.
+        """
+        self.complete = True
+        self.over_budget = False
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the body is longer than `max_body_bytes`."""
+        return self.length > self._limits.max_body_bytes
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether more of the body is needed for the answer."""
+        return not (self.complete or self.over_budget or self.too_long)
+
+    @property
+    def data(self) -> bytes:
+        """The received bytes, but no more than the first `max_review_bytes`."""
+        if isinstance(self._data, bytearray):
+            # The copy replaces the bytearray, so that memory holds the body only once.
+            self._data = bytes(self._data)
+        return self._data
+
+    def release(self) -> None:
+        """Discard the data and subtract its length from the budget. Further calls do nothing."""
+        self._budget.used_bytes -= len(self._data)
+        self._data = b""
