@@ -217,6 +217,10 @@ fuzz: $(VENV)/.dev ## Search for inputs that take too much CPU time (10 minutes;
 mutants: $(VENV)/.dev ## Compare decisions with and without the cache on 100,000 mutants (COUNT=1000)
 	$(BIN)/python -m tests.mutants $(COUNT)
 
+.PHONY: contract
+contract: $(VENV)/.dev ## List what users name: flags, metrics, reasons, limits, … (AGAINST=COMMIT: only what differs)
+	@$(BIN)/python -m tests.contract $(if $(AGAINST),--against $(AGAINST))
+
 .PHONY: lint
 lint: $(VENV)/.dev ## Run ruff, mypy --strict and import-linter
 	$(BIN)/ruff check .
