@@ -229,8 +229,8 @@ lint: $(VENV)/.dev ## Run ruff, mypy --strict and import-linter
 	$(BIN)/lint-imports
 
 .PHONY: defects
-defects: $(VENV)/.dev ## Compile the catalogue of defects, webhook/core/defects/*.yaml, into a module
-	$(BIN)/python -m docs.compile_defects
+defects: $(VENV)/.dev ## Check the catalogue of defects, webhook/core/defects/*.yaml
+	$(BIN)/python -m docs.check_defects
 
 .PHONY: docs
 docs: defects ## Generate the reference pages in docs/ from the code

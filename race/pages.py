@@ -1,6 +1,6 @@
 """The pages that show the committed results: `python -m race.pages` writes them again.
 
-The catalogue of defects has the results, too. `make defects docs` writes what follows from it.
+The catalogue of defects has the results, too. `make docs` writes what follows from it.
 """
 
 from __future__ import annotations

@@ -7,16 +7,17 @@ from pathlib import PurePosixPath
 
 from tests.support.paths import ROOT
 
+DEFECTS = "webhook/core/defects"
 PAGE = "webhook/server/page"
 
 
-def test_wheel_contains_the_compiled_catalogue_and_not_its_yaml_files(
+def test_wheel_contains_the_defects_and_the_examples_as_its_only_yaml_files(
     wheel: zipfile.ZipFile,
 ) -> None:
-    module = "webhook/core/defects/catalogue.py"
-    assert wheel.read(module) == (ROOT / module).read_bytes()
+    for file in (ROOT / DEFECTS).glob("*.yaml"):
+        assert wheel.read(str(file.relative_to(ROOT))) == file.read_bytes()
     yaml_files = {name for name in wheel.namelist() if PurePosixPath(name).suffix == ".yaml"}
-    assert {str(PurePosixPath(name).parent) for name in yaml_files} == {f"{PAGE}/examples"}
+    assert {str(PurePosixPath(name).parent) for name in yaml_files} == {DEFECTS, f"{PAGE}/examples"}
 
 
 def test_wheel_contains_every_part_of_the_page(wheel: zipfile.ZipFile) -> None:

@@ -1,7 +1,7 @@
 """The model of a defect: which releases have it, which are fixed, and what cures it.
 
-Each file `webhook/core/defects/*.yaml` describes one defect by the keys of this model. `make
-defects` checks the files and compiles them into `webhook.core.defects.catalogue`.
+Each file `webhook/core/defects/*.yaml` describes one defect by the keys of this model.
+`webhook.core.defects.catalogue` loads the files.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ _RELEASE = re.compile(r"\d{1,9}\.\d{1,9}\.\d{1,9}", re.ASCII)
 
 
 def _parse_release(value: object) -> Version:
-    """Return the release in a text such as `1.33.13`. The compiled catalogue holds the Version."""
-    if isinstance(value, Version):
-        return value
+    """Return the release in a text such as `1.33.13`."""
     parsed = parse_version(value) if isinstance(value, str) and _RELEASE.fullmatch(value) else None
     if parsed is None:
         raise ValueError(f"{value!r} is not a release: write it with three numbers, as 1.33.13")

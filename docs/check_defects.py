@@ -1,8 +1,8 @@
-"""The compiler of the catalogue of defects. `make defects` runs it.
+"""The check of the catalogue of defects. `make defects` runs it.
 
-It checks `webhook/core/defects/*.yaml` against the model in `webhook.core.defects.defect`, and
-writes the module `webhook.core.defects.catalogue`, so that the product reads no file. A test
-compares the module with the output of this one.
+It checks `webhook/core/defects/*.yaml` against the model in `webhook.core.defects.defect`. Its
+errors have the file, the line and the key. `webhook.core.defects.catalogue`, which loads the files
+for the product, knows no lines.
 """
 
 from __future__ import annotations
@@ -13,34 +13,15 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from webhook.core.defects.defect import Defect
-from webhook.core.defects.versions import Version
 from webhook.core.policy.errors import ManifestProblem, field_error, json_path
 from webhook.core.preview.document import Document, DocumentError, ValuePath
 from webhook.core.preview.yaml_documents import load_documents
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "webhook" / "core" / "defects"
-MODULE = SOURCES / "catalogue.py"
-
-_HEADER = '''\
-"""The catalogue of defects, compiled from `webhook/core/defects/*.yaml` by `make defects`.
-
-Change the YAML files, not this module.
-"""
-
-# fmt: off
-# ruff: noqa: E501
-
-from __future__ import annotations
-
-from webhook.core.defects.defect import Affected, Defect, Evidence, Fix, Partly, Sign, Symptom
-from webhook.core.defects.versions import Version
-
-DEFECTS: tuple[Defect, ...] = (
-'''
 
 
 class CatalogueError(Exception):
@@ -127,41 +108,15 @@ def _problem(document: Document, path: ValuePath, message: str) -> ManifestProbl
     return ManifestProblem(document.source, document.line(path), message, json_path(path))
 
 
-def module_text(defects: Iterable[Defect]) -> str:
-    """Return the source of the module with these defects."""
-    entries = "".join(f"    {_expression(defect, 1)},\n" for defect in defects)
-    return f"{_HEADER}{entries})\n"
-
-
-def _expression(value: object, level: int) -> str:
-    """Return the Python expression for a value, whose inner lines are indented by a level more."""
-    indent, end = "    " * (level + 1), "    " * level
-    if isinstance(value, Version):
-        return f"Version({value.major}, {value.minor}, {value.patch})"
-    if isinstance(value, BaseModel):
-        items = [
-            f"{indent}{name}={_expression(getattr(value, name), level + 1)},\n"
-            for name in type(value).model_fields
-            if name in value.model_fields_set
-        ]
-        return f"{type(value).__name__}(\n{''.join(items)}{end})"
-    if isinstance(value, tuple) and value:
-        lines = "".join(f"{indent}{_expression(item, level + 1)},\n" for item in value)
-        return f"(\n{lines}{end})"
-    return repr(value)
-
-
 def files() -> tuple[DefectFile, ...]:
     """Return the files of the catalogue. Raise CatalogueError."""
     return read_files(sorted(SOURCES.glob("*.yaml")))
 
 
-def compile_defects() -> None:
-    """Write the catalogue's module, and check the names of remedies. Raise CatalogueError."""
+def check_defects() -> None:
+    """Check the files of the catalogue, and the names of remedies in them. Raise CatalogueError."""
     found = files()
-    MODULE.write_text(module_text(file.defect for file in found), encoding="utf-8")
-    # The policies import the module, so a module that no longer fits the model must be replaced
-    # before this import.
+    # The policies import the catalogue, which cannot be loaded before the files fit the model.
     from webhook.core.policy.model import Remedies
 
     known = {field.alias or name for name, field in Remedies.model_fields.items()}
@@ -170,6 +125,6 @@ def compile_defects() -> None:
 
 if __name__ == "__main__":
     try:
-        compile_defects()
+        check_defects()
     except CatalogueError as error:
         sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""Tests of the compiler of the catalogue: its errors name the file, the line and the key."""
+"""Tests of the check of the catalogue: its errors name the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from docs.compile_defects import CatalogueError, check_remedies, module_text, parse_file, read_files
+from docs.check_defects import CatalogueError, check_remedies, parse_file, read_files
 from tests.support.defects import defect_document, entry
 from tests.support.paths import ROOT
-from webhook.core.defects.catalogue import DEFECTS
 
 Json = dict[str, Any]
 
@@ -146,10 +145,3 @@ def test_problems_of_all_files_are_reported(tmp_path: Path) -> None:
         "first.yaml",
         "second.yaml",
     ]
-
-
-def test_module_holds_equal_defects() -> None:
-    """The module is Python, so that the product reads no file."""
-    namespace: Json = {}
-    exec(module_text(DEFECTS), namespace)
-    assert namespace["DEFECTS"] == DEFECTS
