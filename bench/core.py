@@ -20,7 +20,6 @@ from bench.measurement import Measurement
 from bench.report_table import ReportTable
 from bench.run import Run
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.apply_plan import decide_input
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import OperatorSettings
@@ -33,6 +32,7 @@ from webhook.core.images import Images
 from webhook.core.patch.builder import PodPatch
 from webhook.core.pod_facts import DecisionInput, facts_of, namespace_facts_of
 from webhook.core.policy.plan import Plan
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies.base import Context
 from webhook.process_memory import tune_gc_for_server
 

@@ -20,13 +20,13 @@ from pydantic.fields import FieldInfo
 
 from docs import defects_page, limits_page, versions_page, why_page
 from webhook.cli import main
-from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
 from webhook.core.admission.decision import Decision
 from webhook.core.constants import API_VERSION, KIND
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.crd import crd, editor_schema
 from webhook.core.policy.model import SettlePolicySpec, parse_policy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
 from webhook.server.metrics import Metrics
@@ -247,7 +247,7 @@ def example_metrics() -> Metrics:
             "spec": {"remedies": {"postInitSleep": {}}},
         }
     )
-    metrics.needed_policies.view = lambda: Snapshot(PolicySet([policy]))
+    metrics.needed_policies.view = lambda: Snapshot(policies=PolicySet([policy]))
     asyncio.run(metrics.needed_policies.refresh())
     return metrics
 

@@ -16,12 +16,12 @@ from tests.support.factories import IMAGE, MODERN, Json, namespace, node, policy
 from tests.support.paths import EXAMPLES
 from webhook.cluster.decode import read_namespace
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.versions import Version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import REMEDIES
 
 SETTINGS = (OperatorSettings("podsettle-system", IMAGE), OperatorSettings("podsettle-system"))

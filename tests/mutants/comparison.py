@@ -23,12 +23,12 @@ from tests.mutants.mutation import Mutator
 from tests.support.factories import Json, review
 from tests.support.paths import EXAMPLES
 from tests.support.reviews import PODS, load_pod, patch_of
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
 from webhook.core.images import NO_IMAGES, ImageConfig, KnownImages, Unavailable
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import REMEDIES
 
 _REVIEWS_PER_CLUSTER = 200

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.handler import Answer, UnreadableReviewError, admit
 from webhook.core.images import NO_IMAGES, KnownImages
+from webhook.core.policy.snapshot import Snapshot
 
 SHARED_CACHE = DecisionCache()
 """The cache of all tests in this process, so that a decision may come from another test."""

@@ -12,7 +12,6 @@ from tests.support import reviews
 from tests.support.both_ways import admit_both_ways
 from tests.support.defects import PINNED
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import make_request
@@ -21,6 +20,7 @@ from webhook.core.defects.versions import Version
 from webhook.core.images import NO_IMAGES, KnownImages
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy, parse_policy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies.shell_wrapper import wrapper
 
 Json = dict[str, Any]
@@ -117,11 +117,11 @@ def view(
     spaces = [read_namespace(document) for document in namespaces]
     known = [read_runtime_class(document) for document in classes]
     return Snapshot(
-        PolicySet(policies),
-        {space.name: space for space in spaces},
-        {each.name: each for each in known},
-        Nodes((read_node(document) for document in nodes), PINNED),
-        server,
+        policies=PolicySet(policies),
+        namespaces={space.name: space for space in spaces},
+        runtime_classes={each.name: each for each in known},
+        nodes=Nodes((read_node(document) for document in nodes), PINNED),
+        server_version=server,
     )
 
 

@@ -11,8 +11,8 @@ from aiohttp import web
 from tests.support.both_ways import admit_both_ways
 from tests.support.factories import LINGER, SETTINGS, Json, patched, review
 from tests.support.registry import Handler, Server, look_up, query
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.images import ImageConfig, Unavailable
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Outcome
 from webhook.images.lookup import ImageLookup
 

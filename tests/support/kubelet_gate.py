@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.factories import Json, container, policy, view
-from webhook.cluster.snapshot import Snapshot
+from webhook.core.policy.snapshot import Snapshot
 
 QUICK = container("prepare", "/entrypoint", "init")
 HOST_IP = {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.factories import Json, container, policy, view
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.defects.versions import Version
+from webhook.core.policy.snapshot import Snapshot
 
 QUICK = container("prepare", "/entrypoint", "init")
 SHELL = container("script", "/bin/sh", "-c", "exit 3")

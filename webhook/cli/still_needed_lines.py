@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.remedy_need import list_nodes, survey
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status import all_nodes, still_needed
 
 _ANSWERS = {

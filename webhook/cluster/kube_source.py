@@ -15,7 +15,6 @@ from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.policy_object import PolicyObject, policy_problems, read_policy
 from webhook.cluster.reflector import METADATA_ONLY, Reflector
-from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.view import Namespace
@@ -24,6 +23,7 @@ from webhook.core.defects.versions import Version, parse_version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status import accepted
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
 from webhook.tasks import supervise

@@ -22,13 +22,13 @@ from webhook.cluster.errors import ApiError
 from webhook.cluster.policy_object import policy_problems, read_policy
 from webhook.cluster.reflector import FULL_OBJECTS, METADATA_ONLY
 from webhook.cluster.rights import Right
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import API_VERSION, GROUP, OBJECT_NAME
 from webhook.core.defects.versions import parse_version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.errors import ManifestProblem
+from webhook.core.policy.snapshot import Snapshot
 
 Kind: TypeAlias = Literal["settlepolicies", "namespaces", "runtimeclasses", "nodes"]
 

@@ -22,13 +22,13 @@ from webhook.cluster.manifest_loader import (
     files_of,
     read_manifest,
 )
-from webhook.cluster.snapshot import Snapshot
 from webhook.cluster.source import Check
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import KIND
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.view import Namespace
 from webhook.core.policy.errors import ManifestProblem
+from webhook.core.policy.snapshot import Snapshot
 
 
 class Check(NamedTuple):

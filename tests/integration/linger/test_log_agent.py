@@ -31,9 +31,9 @@ from tests.support.markdown import Page
 from tests.support.paths import DOCS, EXAMPLES
 from tests.support.process import podsettle
 from tests.support.waiting import await_that
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.constants import HELPER_PATH
 from webhook.core.policy.model import is_policy, parse_policy
+from webhook.core.policy.snapshot import Snapshot
 
 PAGE = Page(DOCS / "short-containers.md")
 JOB = {"batch.kubernetes.io/job-name": "report"}

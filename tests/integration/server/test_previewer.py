@@ -540,7 +540,7 @@ def test_frame_that_is_too_long_or_invalid_is_an_error() -> None:
 )
 def test_server_with_lower_limits_of_its_own_starts_a_worker(limits: str) -> None:
     script = f"""import asyncio, os, resource
-from webhook.cluster.snapshot import Snapshot
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.limits import MIB, PreviewLimits
 from webhook.server.preview.previewer import Previewer, PreviewOptions

@@ -50,7 +50,7 @@ def test_examples_have_no_problems() -> None:
     found.refresh()
     assert found.problems == ()
     assert len(found.view.policies) > 0
-    assert found.view.runtime_class("overlay-volatile") is not None
+    assert "overlay-volatile" in found.view.runtime_classes
     assert len(found.view.nodes.all) > 0
 
 
@@ -74,10 +74,9 @@ def test_view_contains_every_kind_that_podsettle_reads(tmp_path: Path) -> None:
     assert (worker.name, worker.labels) == ("worker", {"disk": "ssd"})
     assert worker.runtime == Runtime("cri-o", Version(1, 33, 12))
     assert worker.kubelet == Version(1, 33, 4)
-    fast = found.view.runtime_class("fast")
-    assert fast is not None
+    fast = found.view.runtime_classes["fast"]
     assert (fast.overhead, fast.node_selector) == ({"cpu": "1"}, {"disk": "ssd"})
-    assert found.view.runtime_class("slow") is None
+    assert "slow" not in found.view.runtime_classes
     assert found.view.server_version is None
 
 

@@ -15,8 +15,8 @@ from tests.support.reviews import PODS, load_pod, review
 from tests.support.server_fixtures import STEADY, make_components
 from tests.support.waiting import await_that
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.snapshot import Snapshot
 from webhook.server.app import create_app
 from webhook.server.drain import Drain
 

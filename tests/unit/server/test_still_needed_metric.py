@@ -10,12 +10,12 @@ import pytest
 from tests.support.defects import defect_document, entry
 from tests.support.factories import node, policy
 from tests.support.factories import view as factory_view
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.defects.defect import Defect, DefectStatus
 from webhook.core.defects.versions import Runtime, Version
 from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.snapshot import Snapshot
 from webhook.server.still_needed_metric import NeededPolicies
 
 CLASSES = {"ci": RuntimeClassInfo("ci", "ci", {}, {"pool": "ci"})}
@@ -36,7 +36,7 @@ def view(policies: int, remedies: dict[str, Any]) -> Snapshot:
     nodes = Nodes(NODES, (defect,))
     documents = [policy(f"p{number}", remedies=remedies) for number in range(policies)]
     asked.clear()
-    return Snapshot(PolicySet(documents), nodes=nodes, runtime_classes=CLASSES)
+    return Snapshot(policies=PolicySet(documents), nodes=nodes, runtime_classes=CLASSES)
 
 
 def values(needed: NeededPolicies) -> set[tuple[str, float]]:

@@ -1,17 +1,18 @@
-"""The interface through which a decision reads the cluster.
+"""The view of a cluster that decisions read.
 
-`webhook.cluster` implements it for manifests on disk and for an API server. Every object that a
-view returns is immutable, so a change of the cluster cannot affect a decision in progress.
+`webhook.cluster` creates it from manifests on disk and from an API server. A view is immutable, so
+a change of the cluster cannot affect a decision in progress.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
+from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.defects.versions import Version
 
 
@@ -42,23 +43,35 @@ class ClusterFacts(NamedTuple):
     """The address of the explanation that a changed pod names. None if none is configured."""
 
 
-class ClusterView(Protocol):
-    """The facts about the cluster that decisions read."""
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What podsettle knows of a cluster. Each change of the cluster creates a new view."""
 
-    @property
-    def nodes(self) -> Nodes:
-        """The known nodes."""
-
-    @property
-    def server_version(self) -> Version | None:
-        """The API server's version, or None if there is no API server."""
-
-    @property
-    def runtime_classes(self) -> Mapping[str, RuntimeClassInfo]:
-        """The RuntimeClasses by name. If one changes, the view returns another mapping."""
+    namespaces: Mapping[str, Namespace] = field(default_factory=dict)
+    runtime_classes: Mapping[str, RuntimeClassInfo] = field(default_factory=dict)
+    """The RuntimeClasses by name. If one changes, the next view has another mapping."""
+    nodes: Nodes = field(default_factory=Nodes)
+    server_version: Version | None = None
+    """The API server's version, or None if there is no API server."""
+    invents_namespaces: bool = True
+    """Whether an unknown namespace counts as existing, with the label of its name only."""
 
     def namespace(self, name: str) -> Namespace | None:
-        """Return the namespace, or None if the view does not know it."""
+        """Return a namespace, or None if it is unknown and `invents_namespaces` is False."""
+        namespace = self.namespaces.get(name)
+        if namespace is None and self.invents_namespaces:
+            return Namespace(name, {LABEL_NAMESPACE_NAME: name})
+        return namespace
 
-    def runtime_class(self, name: str) -> RuntimeClassInfo | None:
-        """Return the RuntimeClass, or None if it does not exist."""
+    def contains_namespace(self, name: str) -> bool:
+        """Return whether the view contains a namespace, and does not only assume that it exists."""
+        return self.namespaces.get(name) is not None
+
+    def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> Self:
+        """Return a copy in which one namespace has other labels, for a preview."""
+        namespace = self.namespaces.get(name)
+        fixed_selinux_level = namespace.fixed_selinux_level if namespace else False
+        changed_namespace = Namespace(
+            name, {**labels, LABEL_NAMESPACE_NAME: name}, fixed_selinux_level
+        )
+        return replace(self, namespaces={**self.namespaces, name: changed_namespace})

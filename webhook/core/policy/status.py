@@ -116,7 +116,7 @@ def webhook_scoped(policy: SettlePolicy, selectors: WebhookSelectors) -> Conditi
 def runtime_classes_found(policy: SettlePolicy, view: ClusterView) -> Condition:
     """Return the condition RuntimeClassesFound: whether the policy's RuntimeClasses exist."""
     names = policy.spec.runtime_classes()
-    missing = [name for name in names if view.runtime_class(name) is None]
+    missing = [name for name in names if name not in view.runtime_classes]
     if missing:
         message = f"RuntimeClass {', '.join(missing)} does not exist. Its remedy is skipped."
         return Condition("RuntimeClassesFound", "False", "RuntimeClassMissing", message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jsonpatch
 import yaml
@@ -121,7 +121,7 @@ def namespace_note(name: str, *, assumed: bool, read: bool) -> str:
 def preview_all(
     document: object,
     policies: PolicySet,
-    view: OverridableView,
+    view: ClusterView,
     settings: OperatorSettings,
     *,
     namespace: str | None = None,
@@ -147,7 +147,7 @@ def preview_all(
             yield workload
             continue
         chosen_namespace = namespace or workload.namespace or default_namespace
-        pod_view: ClusterView = view
+        pod_view = view
         if namespace_labels is not None:
             if chosen_namespace not in relabelled_views:
                 relabelled_views[chosen_namespace] = view.with_namespace_labels(
@@ -184,16 +184,6 @@ def _has_at_most(limit: int, value: object) -> bool:
         elif isinstance(inner, list):
             unvisited.extend(inner)
     return not unvisited
-
-
-class OverridableView(ClusterView, Protocol):
-    """A view of the cluster with overridable namespace labels."""
-
-    def contains_namespace(self, name: str) -> bool:
-        """Return whether the view contains a namespace, and does not only assume that it exists."""
-
-    def with_namespace_labels(self, name: str, labels: Mapping[str, str]) -> ClusterView:
-        """Return a view of the same cluster in which one namespace has other labels."""
 
 
 class _Dumper(yaml.CSafeDumper):

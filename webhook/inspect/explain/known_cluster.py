@@ -9,9 +9,9 @@ from typing import Any
 
 from webhook.cluster.live_view import NOT_INSTALLED, Unread
 from webhook.cluster.rights import Right
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status import all_nodes, remedy_needs
 from webhook.core.preview.model import PodPreview, render
 from webhook.core.preview.preview import Preview, preview_all

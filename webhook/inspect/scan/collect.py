@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.findings import Area, Looked
 from webhook.inspect.objects import Event, LivePod, PodKey

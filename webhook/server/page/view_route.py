@@ -11,8 +11,8 @@ from fastapi import APIRouter, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.snapshot import Snapshot
 from webhook.server.limits import ViewLimits
 from webhook.server.paced_response import PacedResponse
 from webhook.server.preview.route import Problem

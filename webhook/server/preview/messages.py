@@ -13,12 +13,12 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Node
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.cluster.view import Namespace
 from webhook.core.defects.versions import Version
 from webhook.core.images import LookupRules
+from webhook.core.policy.snapshot import Snapshot
 
 T = TypeVar("T")
 

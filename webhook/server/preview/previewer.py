@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.images import ImageResolver
+from webhook.core.policy.snapshot import Snapshot
 from webhook.server.limits import PreviewLimits
 from webhook.server.metric_labels import PreviewResult
 from webhook.server.preview.answer import PreviewAnswerText, PreviewError

@@ -20,12 +20,12 @@ from dataclasses import replace
 from itertools import islice
 from types import FrameType
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.images import NO_IMAGES, ImageConfig, ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.document import DocumentError
 from webhook.server.preview.messages import (
     MAX_IMAGES_PER_MESSAGE,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.images import ImageQuery, LookupRules
+from webhook.core.policy.snapshot import Snapshot
 from webhook.server.preview.messages import (
     HEADER_BYTES,
     AnswerPiece,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.image_reference import parse_reference
 from webhook.core.images import ImageConfig, ImageQuery, KnownImages, Unavailable
 from webhook.core.labels import parse_labels
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.document import Document
 from webhook.core.preview.model import ObjectWithoutPod, render, render_passed_over
 from webhook.core.preview.policies import policies_in, replace_policies

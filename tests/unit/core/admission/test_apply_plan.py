@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from tests.support.factories import Json, review
 from tests.support.strategies import PODS, VIEWS
 from tests.support.strategies import SETTINGS as SOME_SETTINGS
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.apply_plan import decide_input
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import OperatorSettings
@@ -22,6 +21,7 @@ from webhook.core.images import Images
 from webhook.core.patch.verify import PatchError
 from webhook.core.pod import DECODE_ERRORS
 from webhook.core.pod_facts import DecisionInput, facts_of, namespace_facts_of
+from webhook.core.policy.snapshot import Snapshot
 
 encode = msgspec.json.encode
 

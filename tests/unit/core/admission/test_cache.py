@@ -29,7 +29,6 @@ from tests.support.factories import (
 from tests.support.patches import NOTES
 from tests.support.strategies import NAMESPACES, PODS, VARIED_FIELDS, VIEWS, with_fields
 from tests.support.strategies import SETTINGS as SOME_SETTINGS
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.cache import DecisionCache
 from webhook.core.admission.decider import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
@@ -37,6 +36,7 @@ from webhook.core.admission.handler import admit, decide_safely
 from webhook.core.admission.review import Request, decode_review
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.defects.versions import Version
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
 
 SEEN = view(policy(), nodes=[node()])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -22,10 +21,9 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings, decide
 from webhook.core.admission.review import GroupVersionResource, make_request
-from webhook.core.cluster.view import Namespace
+from webhook.core.policy.snapshot import Snapshot
 
 APPLIED = "podsettle.dev/applied"
 SKIP = "podsettle.dev/skip"
@@ -98,16 +96,9 @@ def test_a_protected_namespace_is_unchanged(name: str) -> None:
     assert reasons(decide_pod(pod(QUICK), seen, namespace=name)) == ["ProtectedNamespace"]
 
 
-@dataclass(frozen=True)
-class Forgetful(Snapshot):
-    """A view that knows only listed namespaces, like the view of an API server."""
-
-    def namespace(self, name: str) -> Namespace | None:
-        return self.namespaces.get(name)
-
-
 def test_an_unknown_namespace_gives_a_warning() -> None:
-    decision = decide_pod(pod(QUICK), Forgetful(view(policy()).policies))
+    seen = Snapshot(policies=view(policy()).policies, invents_namespaces=False)
+    decision = decide_pod(pod(QUICK), seen)
     assert reasons(decision) == ["NamespaceUnknown"]
     assert decision.warnings == ["podsettle: NamespaceUnknown: namespace 'ci' is not known"]
 

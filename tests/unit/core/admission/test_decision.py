@@ -23,22 +23,16 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings, decide
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import make_request
 from webhook.core.cluster.view import Namespace
 from webhook.core.defects.versions import Version
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
 
 QUICK = container("prepare", "/entrypoint")
 SLEEP = view(policy())
-
-
-@dataclass(frozen=True)
-class Forgetful(Snapshot):
-    def namespace(self, name: str) -> Namespace | None:
-        return self.namespaces.get(name)
 
 
 def ask(document: Json, seen: Snapshot = SLEEP, options: OperatorSettings = SETTINGS) -> Decision:
@@ -108,7 +102,7 @@ CASES: dict[Reason, Callable[[], Decision]] = {
     Reason.NO_POLICY: lambda: ask(pod(QUICK), view()),
     Reason.POLICY_NOT_FOUND: lambda: labelled({"podsettle.dev/policy": "x"}),
     Reason.NAMESPACE_DISABLED: lambda: labelled({"podsettle.dev/enabled": "false"}),
-    Reason.NAMESPACE_UNKNOWN: lambda: ask(pod(QUICK), Forgetful()),
+    Reason.NAMESPACE_UNKNOWN: lambda: ask(pod(QUICK), Snapshot(invents_namespaces=False)),
     Reason.PROTECTED_NAMESPACE: lambda: decide_pod(pod(QUICK), SLEEP, namespace="kube-system"),
     Reason.NOT_POD_CREATE: updated,
     Reason.POD_OPTED_OUT: lambda: ask(pod(QUICK, annotations={"podsettle.dev/skip": "true"})),

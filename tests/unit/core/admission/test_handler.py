@@ -25,13 +25,13 @@ from tests.support.factories import (
     review,
     view,
 )
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.handler import Answer, UnreadableReviewError
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.patch.edits import Edit
 from webhook.core.patch.verify import PatchError
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
 
@@ -239,7 +239,7 @@ class BrokenClasses(dict[str, RuntimeClassInfo]):
 
 
 def broken_view(document: SettlePolicy) -> Snapshot:
-    return Snapshot(PolicySet([document]), runtime_classes=BrokenClasses())
+    return Snapshot(policies=PolicySet([document]), runtime_classes=BrokenClasses())
 
 
 def test_an_internal_error_admits_the_pod_unchanged() -> None:

@@ -38,9 +38,9 @@ from tests.support.strategies import (
     TEXTS,
     VIEWS,
 )
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.handler import UnreadableReviewError
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.remedies import REMEDIES
 
 

@@ -17,9 +17,9 @@ from tests.support.examples import examples
 from tests.support.factories import Json, decide_pod
 from tests.support.reviews import PODS, load_pod
 from tests.support.strategies import SETTINGS, VIEWS
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.patch.apply import ApplyError, apply_operations
+from webhook.core.policy.snapshot import Snapshot
 
 REFUSED = object()
 REAL_PODS = [load_pod(path) for path in PODS]

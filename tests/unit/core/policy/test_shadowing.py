@@ -10,9 +10,9 @@ from hypothesis import given
 from tests.support.examples import examples
 from tests.support.factories import Json, policy
 from tests.support.strategies import PODS, VIEWS
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.policy.policy_matches import match_policies
 from webhook.core.policy.shadowing import ShadowedRemedy, shadowed_remedies
+from webhook.core.policy.snapshot import Snapshot
 
 SLEEP: Json = {"postInitSleep": {}}
 TEAM = {"matchLabels": {"team": "a"}}

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.support.defects import PINNED
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.nodes import Node, Nodes
 from webhook.core.cluster.runtime_classes import RuntimeClassInfo
 from webhook.core.policy.crd_comparison import CrdDifference
 from webhook.core.policy.errors import FieldError
 from webhook.core.policy.model import SettlePolicy, parse_policy
 from webhook.core.policy.selectors import LabelSelector
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status import (
     Condition,
     accepted,

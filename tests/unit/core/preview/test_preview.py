@@ -20,9 +20,9 @@ from tests.support.factories import (
     reasons,
     view,
 )
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.cluster.view import Namespace
 from webhook.core.policy.coverage import PolicySet
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.preview.model import render
 from webhook.core.preview.preview import Preview, preview_all, to_yaml
 from webhook.core.preview.workloads import PassedOver

@@ -14,8 +14,8 @@ from tests.support.factories import (
     reasons,
     view,
 )
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.defects.versions import Version
+from webhook.core.policy.snapshot import Snapshot
 
 CLAIM: Json = {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}}
 NEW = Version(1, 36)

@@ -27,10 +27,10 @@ from tests.support.factories import (
 from tests.support.factories import patched as patched_pod
 from tests.support.kubelet_expansion import kubelet_expands
 from tests.support.patches import changes
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.admission.decision import Decision
 from webhook.core.images import ImageConfig, ImageQuery, LookupRules, Unavailable
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
 
 RULES = {"lookup": "Registry", "registries": ["registry.example"]}

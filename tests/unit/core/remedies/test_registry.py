@@ -23,7 +23,6 @@ from tests.support.examples import examples
 from tests.support.factories import Json, decide_pod, policy, runtime_class, view
 from tests.support.remedy_settings import settings_of
 from tests.support.strategies import PODS, SETTINGS, TEXTS_OF_SETTINGS, VIEWS
-from webhook.cluster.snapshot import Snapshot
 from webhook.core import remedies
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.defects.versions import Version
@@ -31,6 +30,7 @@ from webhook.core.patch.edits import Edit
 from webhook.core.pod import DECODE_ERRORS, decode_pod
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import Remedies
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.base import Remedy

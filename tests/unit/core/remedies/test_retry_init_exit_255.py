@@ -20,8 +20,8 @@ from tests.support.factories import (
     view,
 )
 from tests.support.patches import changes
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.defects.versions import Version
+from webhook.core.policy.snapshot import Snapshot
 
 QUICK = container("prepare", "/entrypoint", "init")
 RULE: Json = {"action": "Restart", "exitCodes": {"operator": "In", "values": [255]}}

@@ -14,7 +14,7 @@ from tests.support.factories import (
     runtime_class,
     view,
 )
-from webhook.cluster.snapshot import Snapshot
+from webhook.core.policy.snapshot import Snapshot
 
 POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
 SEEN = view(POLICY, classes=[runtime_class("fast"), runtime_class("slow")])

@@ -17,8 +17,8 @@ from tests.support.factories import (
     view,
 )
 from tests.support.patches import changes
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decision import Decision
+from webhook.core.policy.snapshot import Snapshot
 
 POLICY = policy(remedies={"runtimeClass": {"name": "fast"}})
 

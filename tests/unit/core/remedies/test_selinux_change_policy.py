@@ -15,8 +15,8 @@ from tests.support.factories import (
     reasons,
     view,
 )
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.defects.versions import Version
+from webhook.core.policy.snapshot import Snapshot
 
 NEW = Version(1, 36)
 

@@ -19,7 +19,7 @@ from tests.support.factories import (
     view,
 )
 from tests.support.patches import changes
-from webhook.cluster.snapshot import Snapshot
+from webhook.core.policy.snapshot import Snapshot
 
 OLD = "io.kubernetes.cri-o.TrySkipVolumeSELinuxLabel"
 NEW = "try-skip-volume-selinux-label.crio.io"

@@ -24,9 +24,9 @@ from tests.support.factories import (
 )
 from webhook.cluster.live_view import NOT_INSTALLED, Unread
 from webhook.cluster.rights import Right
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.policy.model import SettlePolicy
+from webhook.core.policy.snapshot import Snapshot
 from webhook.core.reasons import Reason
 from webhook.inspect.explain.known_cluster import KnownCluster
 from webhook.inspect.explain.model import PodExplanation

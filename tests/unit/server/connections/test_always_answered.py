@@ -19,9 +19,9 @@ from tests.support.reviews import UID, patch_of, review
 from tests.support.server_fixtures import make_app
 from tests.support.strategies import JUNK, PODS, VIEWS
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.cluster.snapshot import Snapshot
 from webhook.core.admission.handler import Answer
 from webhook.core.cluster.view import Namespace
+from webhook.core.policy.snapshot import Snapshot
 from webhook.server.reviews.log import ReviewLog
 
 INITLESS = {"metadata": {}, "spec": {"containers": [container("main", "/x")]}}

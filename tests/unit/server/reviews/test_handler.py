@@ -20,7 +20,7 @@ from tests.support.image_factories import image_policy
 from tests.support.reviews import review
 from tests.support.strategies import JUNK, PODS, VIEWS
 from webhook.cluster.manifest_source import ManifestsSource
-from webhook.cluster.snapshot import Snapshot
+from webhook.core.policy.snapshot import Snapshot
 from webhook.server.drain import Drain
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
