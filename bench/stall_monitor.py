@@ -19,7 +19,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
@@ -83,7 +82,6 @@ def main(certs: Path, port: int, manifests: Path, out: Path) -> None:
         certificate_expires=lambda: certificates.expires,
         running=running,
         drain=Drain(0, 1),
-        new_image_resolver=new_image_resolver,
     )
     listener = listen("127.0.0.1", port)
     serve(create_app(components), components, certificates.context, listener)

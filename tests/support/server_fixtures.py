@@ -16,7 +16,6 @@ from tests.support.http_client import InProcess, in_process
 from tests.support.paths import EXAMPLES
 from tests.support.process import RunningServer, start_server
 from tests.support.protocol_server import DelegatedReviews, Served, Start
-from webhook.cli.image_resolver import new_image_resolver
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.admission.decider import OperatorSettings
 from webhook.server.app import create_app
@@ -47,7 +46,6 @@ def make_components(
         "certificate_expires": lambda: datetime(2027, 1, 1, tzinfo=UTC),
         "certificate_fingerprint": lambda: "ab" * 32,
         "drain": Drain(idle_seconds=3600, timeout_seconds=3600),
-        "new_image_resolver": new_image_resolver,
     }
     return build_components(source, settings, limits=limits, **defaults | options)
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from webhook.cli.image_resolver import new_image_resolver
 from webhook.cli.logging import LogFormat, LogLevel, set_up_server_logging
 from webhook.cli.options import PLACEHOLDER_IMAGE, InputError, load_manifests
 from webhook.cli.start_message import banner, listening_line
@@ -140,7 +139,6 @@ def _build_components(options: ServeOptions, parts: _ClusterParts) -> Components
         certificate_expires=lambda: parts.certificates.expires,
         certificate_fingerprint=lambda: parts.certificates.fingerprint,
         drain=Drain(options.drain_quiet.total_seconds(), options.drain_limit.total_seconds()),
-        new_image_resolver=new_image_resolver,
         checks=parts.checks,
         running=parts.running,
         authorizer=parts.authorizer,

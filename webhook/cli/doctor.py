@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
-from webhook.cli.image_resolver import new_image_resolver
 from webhook.cli.logging import set_up_client_logging
 from webhook.cli.open_view import cluster_errors
 from webhook.cli.options import (
@@ -170,8 +169,9 @@ async def _diagnose(
 
 def _new_image_resolver(server: ApiServer) -> ImageResolver:
     from webhook.cluster.pull_secrets import ClusterPullSecrets
+    from webhook.images.lookup import ImageLookup
 
-    return new_image_resolver(ClusterPullSecrets(server))
+    return ImageLookup(ClusterPullSecrets(server))
 
 
 def _print(report: DoctorReport, output: str) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 
 from webhook.cli.documents import read_documents
-from webhook.cli.image_resolver import new_image_resolver
 from webhook.cli.open_view import OpenView, open_view
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
@@ -252,7 +251,9 @@ def _find_created_pods(
 
 
 async def _look_up_images(missing: Iterable[ImageQuery]) -> KnownImages:
-    resolver = new_image_resolver()
+    from webhook.images.lookup import ImageLookup
+
+    resolver = ImageLookup()
     try:
         return await resolver.find(missing, _IMAGE_LOOKUP_SECONDS, max_images=None)
     finally:

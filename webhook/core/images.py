@@ -144,7 +144,7 @@ class Images:
 
 
 class ImageResolver(Protocol):
-    """The interface of image look-ups, an optional part. `webhook.images` implements it."""
+    """The interface of image look-ups. `webhook.images` implements it."""
 
     @property
     def stuck_dns_lookups(self) -> int:

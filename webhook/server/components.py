@@ -9,18 +9,17 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 from webhook import __version__
 from webhook.cluster.authorizer import Authorizer
 from webhook.cluster.source import Check, Source
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
+from webhook.images.lookup import ImageLookup, new_resolver
 from webhook.server.connections.protocol import ReviewServer
 from webhook.server.drain import Drain
 from webhook.server.events import EventReporter
 from webhook.server.health import ServedCertificate, log_check_changes
-from webhook.server.lazy_images import LazyImageResolver, NewImageResolver
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
 from webhook.server.page.view_route import ViewAnswers
@@ -69,7 +68,6 @@ def build_components(
     certificate_expires: Callable[[], datetime],
     certificate_fingerprint: Callable[[], str] = lambda: "",
     drain: Drain,
-    new_image_resolver: NewImageResolver,
     checks: Callable[[], Iterable[Check]] | None = None,
     running: Callable[[], AbstractAsyncContextManager[None]] | None = None,
     authorizer: Authorizer | None = None,
@@ -82,7 +80,6 @@ def build_components(
 
     - `certificate_expires` returns the time at which the served certificate expires, and
       `certificate_fingerprint` its SHA-256 in hex.
-    - `new_image_resolver` is called in a thread when the first image has to be looked up.
     - `checks` returns the readiness checks, except the check of `drain`. The default is
       `source.checks`.
     - `running` returns a context that is active while the server runs. The default is
@@ -115,13 +112,10 @@ def build_components(
     # Previews use a separate resolver. A preview can name any namespace. With a shared resolver,
     # its look-ups would count against the limit of that namespace's pods.
     images, preview_images = (
-        LazyImageResolver(
-            partial(
-                new_image_resolver,
-                credentials,
-                count=metrics.count_image_lookup,
-                count_refused_dns_lookup=metrics.count_refused_dns_lookup,
-            )
+        ImageLookup(
+            credentials,
+            count=metrics.count_image_lookup,
+            resolver=new_resolver(metrics.count_refused_dns_lookup),
         )
         for credentials in (pull_secrets, None)
     )

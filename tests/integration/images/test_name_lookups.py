@@ -80,9 +80,11 @@ def begin_to_hang(lookup: ImageLookup, namespace: str) -> list[asyncio.Task[str]
 async def test_registry_name_is_resolved_while_the_default_executor_is_busy() -> None:
     loop, release = asyncio.get_running_loop(), threading.Event()
     loop.set_default_executor(ThreadPoolExecutor(1))
+    lookup = ImageLookup()
+    # The first look-up creates the TLS context in the default executor.
+    assert NEVER_ASKED in await unavailable_reason(lookup, "localhost/first:1")
     busy = asyncio.create_task(asyncio.to_thread(release.wait))
     await asyncio.sleep(0)
-    lookup = ImageLookup()
     try:
         assert NEVER_ASKED in await unavailable_reason(lookup, "localhost/a:1")
     finally:
