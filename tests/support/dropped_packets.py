@@ -13,9 +13,10 @@ import yaml
 
 from tests.support.kube.cluster import KubeCluster
 from tests.support.waiting import eventually
-from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.client import ApiServer
 from webhook.cluster.reflector import Reflector
 from webhook.cluster.watch import WatchLimits
+from webhook.core.types import Json
 from webhook.tasks import supervise
 
 LIMITS = WatchLimits(answer_seconds=2, silent_seconds=0.5)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.factories import Json
 from tests.support.remedy_settings import settings_of
 from webhook.core import remedies as registry
-from webhook.core.cluster.runtime_classes import RUNTIME_CLASS_NAME_PATTERN
-from webhook.core.types import CONTAINER_GLOB_PATTERN, CONTAINER_NAME_PATTERN, DURATION_PATTERN
+from webhook.core.constants import DNS_LABEL, DNS_SUBDOMAIN
+from webhook.core.types import CONTAINER_GLOB_PATTERN, DURATION_PATTERN
 
 JUNK = st.sampled_from([5, 1.5, True, "", "x", [], {}, [5], ["x"], {"a": "b"}, {"a": 5}])
 
@@ -80,8 +80,8 @@ SELECTORS = mostly(
 TEXTS = {
     DURATION_PATTERN: DURATIONS,
     CONTAINER_GLOB_PATTERN: GLOBS,
-    CONTAINER_NAME_PATTERN: CONTAINERS,
-    RUNTIME_CLASS_NAME_PATTERN: CLASSES,
+    f"^{DNS_LABEL}$": CONTAINERS,
+    f"^{DNS_SUBDOMAIN}$": CLASSES,
 }
 REMEDIES: dict[str, Any] = {
     name: settings_of(remedy, TEXTS, mostly, objects) for name, remedy in registry.REMEDIES.items()

@@ -21,12 +21,12 @@ from tests.support.factories import (
 from tests.support.remedy_settings import settings_of
 from webhook.core import remedies as registry
 from webhook.core.admission.decider import OperatorSettings
-from webhook.core.cluster.runtime_classes import RUNTIME_CLASS_NAME_PATTERN
+from webhook.core.constants import DNS_LABEL, DNS_SUBDOMAIN
 from webhook.core.defects.versions import Version
 from webhook.core.pod import ContainerFields, SecurityContext, SpecFields
 from webhook.core.policy.errors import InvalidPolicyError
 from webhook.core.policy.model import SettlePolicy
-from webhook.core.types import CONTAINER_GLOB_PATTERN, CONTAINER_NAME_PATTERN, DURATION_PATTERN
+from webhook.core.types import CONTAINER_GLOB_PATTERN, DURATION_PATTERN
 
 HELPER = "podsettle-linger"
 GATE = "podsettle-kubelet-gate"
@@ -303,8 +303,8 @@ CLASSES = st.sampled_from(["fast", "slow", "gone"])
 TEXTS_OF_SETTINGS = {
     DURATION_PATTERN: st.sampled_from(["0s", "100ms", "1.5s", "2s"]),
     CONTAINER_GLOB_PATTERN: st.sampled_from(["*", "*", "inj*", "a", "?", "prepare"]),
-    CONTAINER_NAME_PATTERN: st.sampled_from(["prepare", "a", "b", "injected", GATE, HELPER]),
-    RUNTIME_CLASS_NAME_PATTERN: CLASSES,
+    f"^{DNS_LABEL}$": st.sampled_from(["prepare", "a", "b", "injected", GATE, HELPER]),
+    f"^{DNS_SUBDOMAIN}$": CLASSES,
 }
 
 

@@ -12,6 +12,7 @@ import yaml
 from click.core import ParameterSource
 
 from webhook.cli.options import InputError
+from webhook.core.constants import DNS_LABEL, DNS_LABEL_NAME
 from webhook.core.defects.versions import Version
 from webhook.core.labels import parse_labels
 from webhook.node_config import containerd as containerd_nodes
@@ -53,13 +54,12 @@ def _oldest_option(
     )
 
 
-_DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_DNS_LABEL_NAME = re.compile(_DNS_LABEL, re.ASCII)
-_DNS_SUBDOMAIN_NAME = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*", re.ASCII)
+_DNS_SUBDOMAIN_NAME = re.compile(rf"(?=.{{1,253}}$){DNS_LABEL}(\.{DNS_LABEL})*", re.ASCII)
+"""A DNS subdomain whose labels have at most 63 characters each. DNS_SUBDOMAIN has no lengths."""
 
 
 def _check_label_name(_context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if not _DNS_LABEL_NAME.fullmatch(value):
+    if not DNS_LABEL_NAME.fullmatch(value):
         message = f"{value!r} is not a DNS label: use lower-case letters, digits and '-'"
         raise click.BadParameter(message, param=parameter)
     return value

@@ -20,7 +20,6 @@ from webhook.client.log_cursor import LogCursor
 from webhook.client.pod import (
     FINAL_PHASES,
     GaveUpError,
-    Json,
     NotStartedError,
     PodDeletedError,
     PodError,
@@ -38,6 +37,7 @@ from webhook.client.pod_watch import watch_pod
 from webhook.client.retry import Backoff, NotYetError, StreamSettings, log
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.core.types import Json
 
 # The kubelet answers with these statuses before it knows the container, and after it has removed
 # the container.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from webhook.core.types import Json
 
 FINAL_PHASES = ("Succeeded", "Failed")
 # A Pod lists containers in `spec.KINDs` and their statuses in `status.KINDStatuses`.

@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 import msgspec
 
 from webhook.client.pod import (
-    Json,
     NotAPodError,
     PodName,
     PodNotFoundError,
@@ -23,6 +22,7 @@ from webhook.client.pod import (
 from webhook.client.retry import Backoff, StreamSettings, log
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.core.types import Json
 
 # The API server ends a watch after this time. The next watch resumes from the last
 # resource version.

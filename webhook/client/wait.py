@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from webhook.client.pod import (
     FINAL_PHASES,
-    Json,
     NeverTerminatedError,
     NotAPodError,
     PodDeletedError,
@@ -26,6 +25,7 @@ from webhook.client.pod import (
 from webhook.client.pod_watch import PodWatch, watch_pod
 from webhook.client.retry import Backoff, NotYetError, StreamSettings
 from webhook.cluster.client import ApiServer
+from webhook.core.types import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,7 @@ from webhook.cluster.in_cluster import in_cluster
 from webhook.cluster.kubeconfig import kubeconfig_paths
 from webhook.cluster.rest_client import Configuration, RestClient
 from webhook.cluster.watch import WatchLimits, lines_until_silent
-
-Json = dict[str, Any]
+from webhook.core.types import Json
 
 _decode = msgspec.json.Decoder().decode
 # The time limit for a request and its response, except for watches and streams.

@@ -17,14 +17,15 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.event_queue import EventKey, EventQueue, PodEvent, RateLimit
 from webhook.cluster.webhook_configuration import FIELD_MANAGER
 from webhook.core.admission.review import Request
-from webhook.core.constants import OBJECT_NAME
+from webhook.core.constants import DNS_LABEL_NAME, OBJECT_NAME
 from webhook.core.pod import OwnerReference, Pod
 from webhook.core.reasons import Outcome
+from webhook.core.types import Json
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,6 @@ _MAX_MESSAGE_CHARACTERS = 1_000
 _MAX_NAMED_CONTAINERS = 3
 # The API server has not checked the names in a pod yet, and a client that reaches the port can send
 # any. An Event must not show a sentence that a client wrote.
-_CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _API_VERSION = re.compile(r"([-a-z0-9.]{1,253}/)?[a-z0-9]{1,63}", re.ASCII)
 _KIND = re.compile(r"[A-Za-z0-9]{1,63}", re.ASCII)
 _UID = re.compile(r"[-A-Za-z0-9]{1,63}", re.ASCII)
@@ -161,7 +161,7 @@ def _message(outcomes: Sequence[Outcome]) -> str:
     outcome's own message contains texts of the pod.
     """
     first = outcomes[0]
-    names = [each.container for each in outcomes if _CONTAINER_NAME.fullmatch(each.container)]
+    names = [each.container for each in outcomes if DNS_LABEL_NAME.fullmatch(each.container)]
     left = len(names) - _MAX_NAMED_CONTAINERS
     containers = ", ".join(names[:_MAX_NAMED_CONTAINERS]) + (f" and {left} more" * (left > 0))
     subject = f"{first.policy}/{first.remedy}"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.client import ApiServer
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.policy_object import PolicyObject, policy_problems, read_policy
@@ -18,7 +17,7 @@ from webhook.cluster.reflector import METADATA_ONLY, Reflector
 from webhook.cluster.source import Check
 from webhook.core.cluster.nodes import Nodes
 from webhook.core.cluster.view import Namespace
-from webhook.core.constants import API_VERSION, KIND
+from webhook.core.constants import API_VERSION, DNS_LABEL_NAME, KIND
 from webhook.core.defects.versions import Version, parse_version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.errors import ManifestProblem
@@ -26,6 +25,7 @@ from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.snapshot import Snapshot
 from webhook.core.policy.status import accepted
 from webhook.core.policy.webhook_selectors import WebhookSelectors, webhook_selectors
+from webhook.core.types import Json
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ _FETCH_RETRY_SECONDS = 2.0
 # The maximum number of namespaces whose failed request is remembered, because clients can invent
 # names.
 _MAX_FAILED_NAMESPACES = 1000
-# A DNS label (RFC 1123), as the API server requires.
-_NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Only polling detects an upgrade of the API server, because no event announces it.
 _VERSION_POLL_SECONDS = 300
 _VERSION_RETRY_SECONDS = 5
@@ -150,7 +148,7 @@ class KubernetesSource:
         if namespace is not None:
             return namespace
         # A client chooses the name, and it becomes part of a path and of a log line.
-        if not _NAMESPACE_NAME.fullmatch(name):
+        if not DNS_LABEL_NAME.fullmatch(name):
             return None
         if asyncio.get_running_loop().time() < self._fetch_retry_times.get(name, 0.0):
             return None

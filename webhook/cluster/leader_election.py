@@ -19,8 +19,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.core.types import Json
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)

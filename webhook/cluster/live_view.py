@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.client import ApiServer
 from webhook.cluster.decode import read_namespace, read_node, read_runtime_class
 from webhook.cluster.errors import ApiError
 from webhook.cluster.policy_object import policy_problems, read_policy
@@ -29,6 +29,7 @@ from webhook.core.defects.versions import parse_version
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.errors import ManifestProblem
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.types import Json
 
 Kind: TypeAlias = Literal["settlepolicies", "namespaces", "runtimeclasses", "nodes"]
 

@@ -29,9 +29,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.watch import WatchLimits
+from webhook.core.types import Json
 from webhook.process_memory import malloc_trim
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,9 @@ import base64
 from binascii import Error as Base64Error
 from collections.abc import Mapping
 
-from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
+from webhook.core.types import Json
 from webhook.tls.dynamic_source import StoreError
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.installed_crd import InstalledCrd
 from webhook.cluster.kube_source import KubernetesSource
@@ -26,6 +26,7 @@ from webhook.core.policy.status import (
     webhook_scoped,
 )
 from webhook.core.remedies.policy_nodes import PolicyNodes
+from webhook.core.types import Json
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)

@@ -18,11 +18,12 @@ from time import monotonic
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from webhook.cluster.client import ApiServer, Json
+from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 from webhook.cluster.reflector import Reflector
 from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK, cluster_webhooks
 from webhook.core.policy.webhook_selectors import WebhookSelectors, is_cluster_webhook
+from webhook.core.types import Json
 from webhook.tasks import supervise
 
 log = logging.getLogger(__name__)

@@ -64,6 +64,12 @@ HELPER_PATH = f"{HELPER_MOUNT}/linger"
 HELPER_IN_IMAGE = "/linger"
 """The path of the helper's executable in the helper's own image."""
 
+DNS_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+"""The pattern of a DNS label (RFC 1123), such as the name of a namespace or of a container."""
+DNS_LABEL_NAME = re.compile(DNS_LABEL, re.ASCII)
+"""The same, for `fullmatch`."""
+DNS_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+"""The pattern of a DNS subdomain, as the API server has it: without the lengths."""
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 """The pattern of an object's name, for `fullmatch`. It allows no slash, so a name that is inserted
-into a URL stays one segment of its path."""
+into a URL stays one segment of its path, and it is safe in a command line."""

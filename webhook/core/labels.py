@@ -12,13 +12,15 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from webhook.core.constants import OBJECT_NAME
+
 Labels: TypeAlias = Mapping[str, str]
 
 Matcher: TypeAlias = Callable[[Labels], bool]
 """A compiled selector or requirement. It returns whether the labels of an object match."""
 
 _NAME_PATTERN = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-LABEL_KEY_PATTERN = f"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME_PATTERN}$"
+LABEL_KEY_PATTERN = f"^({OBJECT_NAME.pattern}/)?{_NAME_PATTERN}$"
 LABEL_VALUE_PATTERN = f"^({_NAME_PATTERN})?$"
 _LABEL_KEY = re.compile(LABEL_KEY_PATTERN, re.ASCII)
 _LABEL_VALUE = re.compile(LABEL_VALUE_PATTERN, re.ASCII)

@@ -1,11 +1,11 @@
-"""The types of values in policies: the base model, durations, and globs on container names."""
+"""Types that several parts use: JSON objects, base models, durations, globs on container names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,15 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
+
+Json: TypeAlias = dict[str, Any]
+"""An object of JSON or YAML, as decoded."""
+
+
+class CamelCaseModel(BaseModel):
+    """The base of models that are written as JSON with keys in camelCase."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 class StrictModel(BaseModel):
@@ -101,9 +110,6 @@ Delay = Annotated[
 MAX_CONTAINER_NAME_CHARACTERS = 63
 """The maximum length of a DNS label. The API server rejects longer names, but only after it has
 called the webhooks."""
-CONTAINER_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-"""The pattern of a container's name, a DNS label."""
-
 CONTAINER_GLOB_PATTERN = r"^[-a-z0-9*?]{1,63}$"
 _CONTAINER_GLOB = re.compile(CONTAINER_GLOB_PATTERN, re.ASCII)
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.rights import Right
 from webhook.core.constants import GROUP, OBJECT_NAME
 from webhook.core.docs_url import docs_url_problem
+from webhook.core.types import Json
 from webhook.inspect.webhook_configurations import CONFIGURATIONS_RIGHT, WebhookConfigurations
-
-Json: TypeAlias = dict[str, Any]
 
 DEPLOYMENTS = "/apis/apps/v1"
 _NAME_LABEL = "app.kubernetes.io/name"

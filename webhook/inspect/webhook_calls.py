@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from webhook.core.cluster.view import Namespace
 from webhook.core.constants import LABEL_NAMESPACE_NAME
 from webhook.core.labels import Labels
 from webhook.core.policy.webhook_rules import OWN_MATCH_CONDITIONS
+from webhook.core.types import Json
 from webhook.inspect.installation import own_webhooks
 from webhook.inspect.selectors import selector_matches
 from webhook.inspect.webhook_configurations import CONFIGURATIONS_RIGHT, WebhookConfigurations
-
-Json: TypeAlias = dict[str, Any]
 
 
 class Called(StrEnum):

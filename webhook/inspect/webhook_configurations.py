@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.rights import Right
-
-Json: TypeAlias = dict[str, Any]
+from webhook.core.types import Json
 
 CONFIGURATION_GROUP = "admissionregistration.k8s.io"
 CONFIGURATIONS_RESOURCE = "mutatingwebhookconfigurations"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, TypeAlias
 
 from webhook.core.defects.versions import Version, parse_version
-
-Json: TypeAlias = dict[str, Any]
+from webhook.core.types import Json
 
 _RELEASE = re.compile(r"v?\d+\.\d+(\.\d+)?([-+~].*)?", re.ASCII)
 

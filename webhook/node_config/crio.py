@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from webhook.core.constants import SKIP_RELABEL_ANNOTATIONS
 from webhook.core.defects.versions import Version
+from webhook.core.types import Json
 from webhook.node_config.common import (
     InvalidReleaseError,
-    Json,
     UnsupportedError,
     parse_runtime_release,
 )

@@ -12,15 +12,18 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from webhook.core.constants import ANNOTATION_SKIPPED, ANNOTATION_SUMMARY, MAX_NOTE_BYTES
+from webhook.core.constants import (
+    ANNOTATION_SKIPPED,
+    ANNOTATION_SUMMARY,
+    DNS_LABEL_NAME,
+    MAX_NOTE_BYTES,
+)
 from webhook.core.patch.edits import Edit
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies import REMEDIES
-from webhook.core.types import CONTAINER_NAME_PATTERN
 
 _MAX_NAMES = 3
 """The maximum number of containers that a clause names, because people read it in a terminal."""
-_NAME = re.compile(CONTAINER_NAME_PATTERN, re.ASCII)
 _CODE = re.compile(r"[A-Za-z0-9]{1,63}", re.ASCII)
 """A remedy or a reason, which may be one of another version of podsettle."""
 _TRACED = frozenset(
@@ -162,7 +165,7 @@ def kept_entries(received: str, container_names: Collection[str]) -> list[str]:
             and _CODE.fullmatch(each.reason)
             and (
                 not each.container
-                or (each.container in container_names and _NAME.fullmatch(each.container))
+                or (each.container in container_names and DNS_LABEL_NAME.fullmatch(each.container))
             )
         )
     )
@@ -265,7 +268,7 @@ def _subject(names: Sequence[str]) -> str:
     """
     if "" in names:
         return "the pod"
-    listed = list(islice(filter(_NAME.fullmatch, names), _MAX_NAMES))
+    listed = list(islice(filter(DNS_LABEL_NAME.fullmatch, names), _MAX_NAMES))
     left = len(names) - len(listed)
     if not listed:
         return f"{left} container" + ("s" if left > 1 else "")
@@ -288,7 +291,7 @@ def _skipped_list(unmet: Iterable[Outcome], kept: Iterable[str]) -> str:
     entries, unnamed = dict.fromkeys(kept), 0
     told = {entry.partition("=")[0] for entry in entries}
     for outcome in unmet:
-        if outcome.container and not _NAME.fullmatch(outcome.container):
+        if outcome.container and not DNS_LABEL_NAME.fullmatch(outcome.container):
             unnamed += 1
             continue
         entry = Skipped(outcome.container, outcome.remedy, outcome.reason).entry

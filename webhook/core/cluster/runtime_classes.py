@@ -8,11 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints
 
-RUNTIME_CLASS_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+from webhook.core.constants import DNS_SUBDOMAIN
 
-RuntimeClassName = Annotated[
-    str, StringConstraints(pattern=RUNTIME_CLASS_NAME_PATTERN, max_length=253)
-]
+RuntimeClassName = Annotated[str, StringConstraints(pattern=f"^{DNS_SUBDOMAIN}$", max_length=253)]
 """The name of a RuntimeClass in a policy. The API server accepts only DNS subdomains."""
 
 

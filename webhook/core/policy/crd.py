@@ -7,13 +7,12 @@ CEL too, as `x-kubernetes-validations` beside the validators. `make docs` writes
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import Any
 
-from webhook.core.constants import API_VERSION, GROUP, KIND
+from webhook.core.constants import API_VERSION, DNS_SUBDOMAIN, GROUP, KIND
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.structural_schema import structural_schema
-
-Json: TypeAlias = dict[str, Any]
+from webhook.core.types import Json
 
 PLURAL = "settlepolicies"
 CRD_NAME = f"{PLURAL}.{GROUP}"
@@ -42,7 +41,7 @@ _CONDITION_SCHEMA: Json = {
             "description": "The condition's type: Accepted, RuntimeClassesFound, StillNeeded, "
             "WebhookScoped or CRDCurrent.",
             "maxLength": 316,
-            "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            "pattern": rf"^({DNS_SUBDOMAIN}/)?"
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
         },
         "status": {

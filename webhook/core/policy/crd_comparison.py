@@ -8,11 +8,10 @@ only the schema, and the schema shows which field is missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from webhook.core.policy.crd import crd
-
-Json: TypeAlias = dict[str, Any]
+from webhook.core.types import Json
 
 
 class CrdDifference(NamedTuple):

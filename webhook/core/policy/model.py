@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic import model_validator as _model_validator
 from pydantic_core import PydanticCustomError
 
-from webhook.core.constants import KIND
+from webhook.core.constants import DNS_SUBDOMAIN, KIND
 from webhook.core.policy.errors import InvalidPolicyError, field_error, model_of
 from webhook.core.policy.image_config import ImageConfigSettings
 from webhook.core.policy.one_runtime_class import (
@@ -152,7 +152,7 @@ class PolicyMetadata(BaseModel):
         StringConstraints(
             strict=True,
             max_length=63,  # A namespace opts in by a label, whose value is no longer than this.
-            pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+            pattern=f"^{DNS_SUBDOMAIN}$",
         ),
     ] = Field(description="The policy's name. Namespaces opt in by this name.")
 

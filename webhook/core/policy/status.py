@@ -15,8 +15,8 @@ from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.webhook_selectors import WebhookSelectors
 from webhook.core.remedies import REMEDIES
 from webhook.core.remedies.policy_nodes import PolicyNodes
+from webhook.core.types import Json
 
-Json: TypeAlias = dict[str, Any]
 Status: TypeAlias = Literal["True", "False", "Unknown"]
 
 _MAX_NAMED_FIELDS = 5

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, TypeAlias
 
-Json: TypeAlias = dict[str, Any]
+from webhook.core.types import Json
 
 # Keywords that a structural schema may hold unchanged.
 _KEPT_KEYWORDS = (

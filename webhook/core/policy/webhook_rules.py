@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import Any
 
 from webhook.core.constants import (
     ANNOTATION_MIRROR,
@@ -33,8 +33,7 @@ from webhook.core.constants import (
     SYSTEM_NAMESPACE_PREFIXES,
 )
 from webhook.core.policy.webhook_selectors import LabelRequirement, SelectorPair, WebhookSelectors
-
-Json: TypeAlias = dict[str, Any]
+from webhook.core.types import Json
 
 OPT_IN_WEBHOOK = f"opt-in.{GROUP}"
 """The name of the webhook for namespaces that name a policy by label."""

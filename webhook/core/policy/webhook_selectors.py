@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from webhook.core.constants import GROUP, LABEL_NAMESPACE_NAME, LABEL_POLICY
+from webhook.core.constants import DNS_SUBDOMAIN, GROUP, LABEL_NAMESPACE_NAME, LABEL_POLICY
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.policy.selectors import LabelSelector
 
@@ -26,7 +26,7 @@ MAX_SELECTOR_BYTES = 256 * 1024
 """The maximum size of all selectors together. etcd accepts objects of up to 1.5 MiB. In a larger
 configuration podsettle could not even renew its CA."""
 
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_PREFIX = re.compile(DNS_SUBDOMAIN, re.ASCII)
 _MAX_PREFIX_CHARACTERS = 253
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-"""Names of objects (DNS subdomains). They are safe in a command line."""
+from webhook.core.constants import OBJECT_NAME
 
 _TEKTON, _ARGO, _BUILD, _KNATIVE = (
     "tekton.dev",
@@ -54,8 +51,8 @@ def alternative_to(group: str, kind: str, name: str, namespace: str) -> str | No
     if (group, kind) not in _POD_LABELS:
         return None
     system, label, fixed_value = _POD_LABELS[group, kind]
-    value = fixed_value or (name if _NAME.fullmatch(name) else "NAME")
-    namespace_option = f" -n {namespace}" if _NAME.fullmatch(namespace) else ""
+    value = fixed_value or (name if OBJECT_NAME.fullmatch(name) else "NAME")
+    namespace_option = f" -n {namespace}" if OBJECT_NAME.fullmatch(namespace) else ""
     return (
         f"{system} creates the pods of {with_article(kind)}; preview one of them: "
         f"kubectl get pod{namespace_option} -l {label}={value} -o yaml"
@@ -69,7 +66,7 @@ def pods_selector(group: str, kind: str, name: str) -> str:
     value of the label.
     """
     _, label, fixed_value = _POD_LABELS.get((group, kind), ("", "", ""))
-    return f"{label}={name}" if label and not fixed_value and _NAME.fullmatch(name) else ""
+    return f"{label}={name}" if label and not fixed_value and OBJECT_NAME.fullmatch(name) else ""
 
 
 def with_article(kind: str) -> str:

@@ -7,13 +7,12 @@ containers that the policy names get the rule.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from webhook.core.constants import OWN_CONTAINERS
+from webhook.core.constants import DNS_LABEL, DNS_LABEL_NAME, OWN_CONTAINERS
 from webhook.core.defects.versions import RESTART_RULES_ON_BY_DEFAULT
 from webhook.core.patch.builder import PodPatch
 from webhook.core.patch.edits import Edit
@@ -21,16 +20,14 @@ from webhook.core.pod import RestartRule, is_sidecar
 from webhook.core.pod_facts import ContainerFacts, PodFacts
 from webhook.core.reasons import Outcome, Reason
 from webhook.core.remedies.base import Context, Remedy
-from webhook.core.types import CONTAINER_NAME_PATTERN, StrictModel
+from webhook.core.types import StrictModel
 
 EXIT_CODE = 255
 RESTART_RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [EXIT_CODE]}}]
 
-_NAME = re.compile(CONTAINER_NAME_PATTERN, re.ASCII)
-
 
 def _check_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not DNS_LABEL_NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is not a container's name: list each by its name, without wildcards, "
             "because its work runs again"
@@ -41,7 +38,7 @@ def _check_name(name: str) -> str:
 ContainerName = Annotated[
     str,
     AfterValidator(_check_name),
-    WithJsonSchema({"type": "string", "pattern": CONTAINER_NAME_PATTERN}),
+    WithJsonSchema({"type": "string", "pattern": f"^{DNS_LABEL}$"}),
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import yaml
 
@@ -11,6 +11,7 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.rights import Right
 from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK
+from webhook.core.types import Json
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.installation import (
     Installation,
@@ -25,8 +26,6 @@ from webhook.inspect.webhook_configurations import (
     CONFIGURATIONS_RESOURCE,
     CONFIGURATIONS_RIGHT,
 )
-
-Json: TypeAlias = dict[str, Any]
 
 
 class KillSwitchError(Exception):

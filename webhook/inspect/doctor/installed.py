@@ -16,12 +16,12 @@ from webhook.cluster.errors import Unreachable, status_message
 from webhook.cluster.live_view import LiveView, read_view
 from webhook.cluster.rights import Right
 from webhook.core.images import ImageResolver
+from webhook.core.types import Json
 from webhook.inspect.doctor.model import State
 from webhook.inspect.doctor.reading import ClusterReader, NotAllowedError
 from webhook.inspect.installation import Installation
 from webhook.inspect.webhook_configurations import CONFIGURATION_GROUP, CONFIGURATIONS_RESOURCE
 
-Json: TypeAlias = dict[str, Any]
 NewImageResolver: TypeAlias = Callable[[ApiServer], ImageResolver]
 """Returns a resolver that reads pull secrets of this cluster. The caller closes it."""
 

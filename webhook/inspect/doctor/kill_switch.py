@@ -11,11 +11,11 @@ import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.rights import Right, access_to
+from webhook.core.types import Json
 from webhook.inspect.cluster_flags import ClusterFlags
 from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.deleted_configuration import KillSwitchError, Switch
@@ -25,8 +25,6 @@ from webhook.inspect.webhook_configurations import (
     CONFIGURATIONS,
     CONFIGURATIONS_RESOURCE,
 )
-
-Json: TypeAlias = dict[str, Any]
 
 _WATCHED_SECONDS = 10.0
 """How long the deletion is watched. Tools that watch the object create it again within seconds.

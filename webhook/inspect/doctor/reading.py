@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError
 from webhook.cluster.rights import Right
 from webhook.core.constants import API_VERSION, GROUP
+from webhook.core.types import Json
 from webhook.inspect.doctor.model import Advice, Result, State
-
-Json: TypeAlias = dict[str, Any]
 
 _ROOTS = {
     "": "/api/v1",

@@ -6,14 +6,13 @@ podsettle derives its other webhooks from this one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from webhook.core.policy.webhook_rules import OPT_IN_WEBHOOK
+from webhook.core.types import Json
 from webhook.inspect.doctor.commands import helm_upgrade, json_patch
 from webhook.inspect.doctor.model import Advice
 from webhook.inspect.installation import Installation, own_webhooks
-
-Json: TypeAlias = dict[str, Any]
 
 _PATH = "/mutate"
 _PORT = 443

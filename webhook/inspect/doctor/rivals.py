@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from webhook.core.constants import OBJECT_NAME
-
-Json: TypeAlias = dict[str, Any]
+from webhook.core.types import Json
 
 _OWN_MANAGERS = ("podsettle", "helm", "kubectl", "before-first-apply")
 """The beginnings of the names of field managers that do not create the object again."""

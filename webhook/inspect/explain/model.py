@@ -5,18 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from webhook.core.preview.model import PodPreview
 from webhook.core.reasons import Reason
+from webhook.core.types import CamelCaseModel
 
 
-class _CamelCaseModel(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-
-class AppliedRemedy(_CamelCaseModel):
+class AppliedRemedy(CamelCaseModel):
     """A remedy that the pod's annotation `podsettle.dev/applied` names."""
 
     remedy: str
@@ -26,7 +22,7 @@ class AppliedRemedy(_CamelCaseModel):
     today: str = Field(description="Why the remedy would not be applied today. Empty if it would.")
 
 
-class LeftOut(_CamelCaseModel):
+class LeftOut(CamelCaseModel):
     """A remedy that a policy wanted, and that the pod or one of its containers does not have."""
 
     reason: str = Field(description="A code, which may be one of another version of podsettle.")
@@ -35,7 +31,7 @@ class LeftOut(_CamelCaseModel):
     sentence: str = Field(description="The reason in a sentence.")
 
 
-class ContainerExplanation(_CamelCaseModel):
+class ContainerExplanation(CamelCaseModel):
     """What podsettle did to one container."""
 
     name: str
@@ -44,7 +40,7 @@ class ContainerExplanation(_CamelCaseModel):
     left_out: list[LeftOut]
 
 
-class EventNote(_CamelCaseModel):
+class EventNote(CamelCaseModel):
     """An event of podsettle about the pod or its controller."""
 
     about: str = Field(description="The object of the event, such as `Job/build`.")
@@ -53,7 +49,7 @@ class EventNote(_CamelCaseModel):
     last_seen: datetime | None
 
 
-class NodeNeed(_CamelCaseModel):
+class NodeNeed(CamelCaseModel):
     """Whether the nodes of the cluster still need a remedy of a policy."""
 
     policy: str
@@ -62,7 +58,7 @@ class NodeNeed(_CamelCaseModel):
     sentence: str
 
 
-class Unknown(_CamelCaseModel):
+class Unknown(CamelCaseModel):
     """Something that the explanation lacks because it could not be read."""
 
     what: str
@@ -80,7 +76,7 @@ _CALLED = (
 )
 
 
-class PodExplanation(_CamelCaseModel):
+class PodExplanation(CamelCaseModel):
     """What podsettle did to a pod, and what it would do today."""
 
     kind: Literal["Pod"] = "Pod"
@@ -104,7 +100,7 @@ class PodExplanation(_CamelCaseModel):
     advice: list[str]
 
 
-class PodGroup(_CamelCaseModel):
+class PodGroup(CamelCaseModel):
     """Pods of a workload that tell the same."""
 
     state: str = Field(description="What podsettle did to these pods, in a sentence.")
@@ -112,7 +108,7 @@ class PodGroup(_CamelCaseModel):
     examples: list[str] = Field(description="Names of at most three of the pods.")
 
 
-class WorkloadExplanation(_CamelCaseModel):
+class WorkloadExplanation(CamelCaseModel):
     """What podsettle would do to the next pod of a workload, and what it did to the others."""
 
     kind: str
@@ -129,7 +125,7 @@ class WorkloadExplanation(_CamelCaseModel):
     advice: list[str]
 
 
-class ReasonExplanation(_CamelCaseModel):
+class ReasonExplanation(CamelCaseModel):
     """What a reason code means."""
 
     reason: Reason

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Response
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from webhook.core.policy.coverage import PolicySet
 from webhook.core.policy.snapshot import Snapshot
+from webhook.core.types import CamelCaseModel
 from webhook.server.limits import ViewLimits
 from webhook.server.paced_response import PacedResponse
 from webhook.server.preview.route import Problem
@@ -21,11 +21,7 @@ from webhook.server.reviews.http_answer import PIECE_BYTES
 _DEFAULT_LIMITS = ViewLimits()
 
 
-class _CamelCaseModel(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-
-class PolicyInView(_CamelCaseModel):
+class PolicyInView(CamelCaseModel):
     """A SettlePolicy in force."""
 
     name: str
@@ -34,14 +30,14 @@ class PolicyInView(_CamelCaseModel):
     document: dict[str, Any] = Field(description="The SettlePolicy, without metadata but its name.")
 
 
-class NamespaceInView(_CamelCaseModel):
+class NamespaceInView(CamelCaseModel):
     """A namespace that podsettle knows."""
 
     name: str
     labels: dict[str, str]
 
 
-class ViewAnswer(_CamelCaseModel):
+class ViewAnswer(CamelCaseModel):
     """What podsettle sees of the cluster: the policies in force, and the namespaces."""
 
     policies: list[PolicyInView] = Field(description="In the order in which they take precedence.")

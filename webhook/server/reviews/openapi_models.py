@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
+
+from webhook.core.types import CamelCaseModel
 
 
-class _ApiModel(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class GroupVersionResource(_ApiModel):
+class GroupVersionResource(CamelCaseModel):
     """A kind of resource of the Kubernetes API."""
 
     group: str = Field(examples=[""])
@@ -25,7 +22,7 @@ class GroupVersionResource(_ApiModel):
     resource: str = Field(examples=["pods"])
 
 
-class AdmissionRequest(_ApiModel):
+class AdmissionRequest(CamelCaseModel):
     """The fields that podsettle reads of a request. It ignores all others."""
 
     uid: str = Field(examples=["705ab4f5-6393-11e8-b7cc-42010a800002"])
@@ -36,7 +33,7 @@ class AdmissionRequest(_ApiModel):
     object: dict[str, Any] | None = Field(None, description="The pod.")
 
 
-class AdmissionResponse(_ApiModel):
+class AdmissionResponse(CamelCaseModel):
     """The answer to a request."""
 
     uid: str = Field(description="The uid of the request.")
@@ -54,7 +51,7 @@ class AdmissionResponse(_ApiModel):
     )
 
 
-class AdmissionReview(_ApiModel):
+class AdmissionReview(CamelCaseModel):
     """A request from the API server, or the answer to it."""
 
     api_version: Literal["admission.k8s.io/v1"]

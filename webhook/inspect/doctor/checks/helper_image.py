@@ -12,12 +12,13 @@ from webhook.core.images import ImageQuery, LookupRules, Unavailable
 from webhook.core.policy.model import SettlePolicy
 from webhook.core.reasons import Reason
 from webhook.core.remedies import REMEDIES
+from webhook.core.types import Json
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.policies import acting
 from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.installed import Installed
 from webhook.inspect.doctor.model import Result, fault, ok, unknown
-from webhook.inspect.doctor.reading import Json, NotAllowedError
+from webhook.inspect.doctor.reading import NotAllowedError
 from webhook.inspect.doctor.target import find_target
 
 _PULL_SECONDS = 10.0

@@ -8,6 +8,7 @@ from typing import Any
 from webhook.cluster.errors import status_message
 from webhook.cluster.rights import Right, access_to
 from webhook.core.constants import ANNOTATION_SKIP
+from webhook.core.types import Json
 from webhook.inspect.doctor.checks.certificate import CERTIFICATE, TRUST
 from webhook.inspect.doctor.checks.check import DoctorCheck
 from webhook.inspect.doctor.checks.configuration import CONFIGURATION
@@ -15,7 +16,7 @@ from webhook.inspect.doctor.checks.replicas import READINESS
 from webhook.inspect.doctor.commands import helm_upgrade
 from webhook.inspect.doctor.installed import Installed, is_ready
 from webhook.inspect.doctor.model import Result, State, fault, ok, unknown, warning
-from webhook.inspect.doctor.reading import Json, NotAllowedError
+from webhook.inspect.doctor.reading import NotAllowedError
 from webhook.inspect.doctor.registration import (
     Deviation,
     foreign_conditions,
