@@ -24,7 +24,6 @@ from webhook.client.pod import (
     PodDeletedError,
     PodError,
     PodName,
-    check_pod,
     choose_container,
     container_status,
     has_started,
@@ -33,7 +32,7 @@ from webhook.client.pod import (
     terminated_state,
     waiting_reason,
 )
-from webhook.client.pod_watch import watch_pod
+from webhook.client.pod_watch import read_pod, watch_pod
 from webhook.client.retry import Backoff, NotYetError, StreamSettings, log
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
@@ -178,14 +177,7 @@ class _Copy:
 
         Raises PodDeletedError if the pod was deleted and its stream broke.
         """
-        try:
-            pod = await self._server.request("GET", self._name.path)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            pod = None
-        if pod is not None:
-            check_pod(pod, self._name)
+        pod = await read_pod(self._server, self._name)
         if pod is not None and pod["metadata"]["uid"] == self._uid:
             return pod
         if stream_error is not None:

@@ -33,6 +33,21 @@ _ORDINARY_REASONS = ("ContainerCreating", "PodInitializing")
 _decode = msgspec.json.Decoder().decode
 
 
+async def read_pod(server: ApiServer, name: PodName) -> Json | None:
+    """Return the pod, or None if it does not exist.
+
+    Raises NotAPodError, Unreachable, and ApiError for any other status than 404.
+    """
+    try:
+        pod: Json = await server.request("GET", name.path)
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+    check_pod(pod, name)
+    return pod
+
+
 class PodWatch:
     """The last known state of a pod. `watch_pod` creates one and keeps it up to date."""
 
@@ -64,11 +79,8 @@ class PodWatch:
 
     async def refresh(self) -> None:
         """Read the pod from the API server now."""
-        try:
-            pod = await self._server.request("GET", self.name.path)
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        pod = await read_pod(self._server, self.name)
+        if pod is None:
             self.deleted = True
         else:
             self._update(pod)
@@ -181,6 +193,7 @@ class PodWatch:
             # A bookmark contains only the resource version.
             self.resource_version = version
             return False
+        check_pod(item, self.name)
         self._update(item)
         if kind == "DELETED":
             self.has_final_state = not self.deleted
@@ -190,7 +203,6 @@ class PodWatch:
 
     def _update(self, pod: Json) -> None:
         """Store a state of the pod. If its UID is another one, record that the pod was deleted."""
-        check_pod(pod, self.name)
         metadata = pod["metadata"]
         if metadata["uid"] != (self._uid or metadata["uid"]):
             self.deleted = True
