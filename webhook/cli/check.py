@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from webhook.cli.check_hints import by_kind, hints
-from webhook.cli.open_view import open_view_if_any
+from webhook.cli.open_view import OpenView, open_view_if_any
 from webhook.cli.options import (
     InputError,
     ViewChoice,
@@ -18,7 +18,15 @@ from webhook.cli.options import (
     paths_argument,
     view_options,
 )
-from webhook.cli.policy_hints import named_namespaces
+from webhook.cli.policy_hints import (
+    missing_handler_hints,
+    named_namespaces,
+    policy_hints,
+    shadowed_hints,
+    unknown_class_hints,
+    unknown_namespace_hints,
+)
+from webhook.cli.still_needed_lines import node_need_lines
 from webhook.cluster.manifest_loader import (
     SUFFIXES,
     ManifestObject,
@@ -28,8 +36,11 @@ from webhook.cluster.manifest_loader import (
     parse_manifest,
     read_manifest,
 )
+from webhook.core.cluster.nodes import Nodes
 from webhook.core.constants import KIND
 from webhook.core.policy.errors import ManifestProblem
+from webhook.core.policy.model import SettlePolicy
+from webhook.core.preview.policies import replace_policies
 from webhook.core.printable import printable
 
 
@@ -80,7 +91,7 @@ def check(
     needed = {name for policy in policies.values() for name in named_namespaces(policy)}
     needed |= {namespace} if namespace is not None else set()
     with open_view_if_any(view, needed) as opened:
-        for line in hints(list(policies.values())[::-1], by_kind(objects), opened, namespace):
+        for line in _hints(list(policies.values())[::-1], _by_kind(objects), opened, namespace):
             click.echo(f"podsettle: {printable(line)}", err=True)
     if output == "json":
         click.echo(json.dumps([_as_json(problem) for problem in problems], indent=2))
@@ -108,6 +119,55 @@ def _read_manifests(
             raise InputError(str(error)) from None
         for file in files:
             yield read_manifest(file)
+
+
+def _by_kind(objects: Iterable[ManifestObject]) -> dict[str, dict[str, Any]]:
+    """Return the objects of manifests by kind and name. The first object of a name counts."""
+    found: dict[str, dict[str, Any]] = {}
+    for item in objects:
+        found.setdefault(item.kind, {}).setdefault(item.name, item.model)
+    return found
+
+
+def _hints(
+    policies: Sequence[SettlePolicy],
+    manifests: Mapping[str, Mapping[str, Any]],
+    opened: OpenView | None,
+    namespace: str | None,
+) -> Iterator[str]:
+    """Yield hints about valid policies that may not have the effect that their author wants.
+
+    `manifests` are the checked objects by kind and name. `opened` is the cluster for which they
+    are, or None if there is none. `namespace` is one that has to exist there.
+    """
+    if opened is not None and opened.live is not None:
+        unread = [each for each in opened.live.unread if each.is_denied]
+        if unread:
+            names = ", ".join(each.resource for each in unread)
+            rights = ", ".join(str(each.right) for each in unread)
+            yield f"not compared with the {names} of {opened.title}: needs: {rights}"
+    for policy in policies:
+        yield from policy_hints(policy)
+    classes, nodes = manifests.get("RuntimeClass", {}), manifests.get("Node", {})
+    namespaces = manifests.get("Namespace", {})
+    all_policies: Iterable[SettlePolicy] = policies
+    known_nodes = Nodes(nodes.values())
+    where = "among the manifests"
+    if opened is not None:
+        where = f"in {opened.title}"
+        classes = {**opened.view.runtime_classes, **classes}
+        namespaces = {**opened.view.namespaces, **namespaces}
+        known_nodes = known_nodes if nodes else opened.view.nodes
+        all_policies = replace_policies(opened.view.policies, policies).documents
+    if classes if opened is None else opened.lists("runtimeclasses"):
+        yield from unknown_class_hints(policies, classes, where)
+    if opened is not None and opened.lists("namespaces"):
+        yield from unknown_namespace_hints(policies, namespaces, where)
+        if namespace is not None and namespace not in namespaces:
+            yield f"namespace {namespace!r} is not {where}"
+    yield from missing_handler_hints(policies, classes, known_nodes)
+    yield from shadowed_hints(policies, all_policies)
+    yield from node_need_lines(policies, known_nodes, classes)
 
 
 def _as_json(problem: ManifestProblem) -> dict[str, str | int]:

@@ -17,6 +17,7 @@ from webhook import __version__
 from webhook.cluster.manifest_loader import ManifestsError
 from webhook.cluster.manifest_source import ManifestsSource
 from webhook.core.constants import OBJECT_NAME
+from webhook.core.docs_url import docs_url_problem
 from webhook.core.printable import printable
 from webhook.core.types import parse_duration
 
@@ -40,6 +41,17 @@ _IMAGE_REFERENCE = re.compile(
     r"([a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
     r"(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?"
 )
+
+
+def check_docs_url(
+    _context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Return a valid URL of a page, or None for an empty text. Raise click.BadParameter."""
+    if not value:
+        return None
+    if problem := docs_url_problem(value):
+        raise click.BadParameter(problem, param=parameter)
+    return value
 
 
 def check_image_reference(

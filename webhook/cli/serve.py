@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from webhook.cli.bootstrap import ServeOptions, run_server
-from webhook.cli.docs_url import check_docs_url
 from webhook.cli.logging import LOG_FORMATS, LOG_LEVELS
 from webhook.cli.options import (
     PLACEHOLDER_IMAGE,
     DurationType,
     certs_dir_option,
+    check_docs_url,
     check_image_reference,
 )
 from webhook.cluster.in_cluster import in_cluster
