@@ -32,10 +32,10 @@ from webhook.tls.file_source import CertificateDirectory, CertificateError, File
 from webhook.tls.source import CertificateSource
 
 if TYPE_CHECKING:
-    from webhook.cluster.authorizer import Authorizer
     from webhook.cluster.client import ApiServer
+    from webhook.cluster.event_writer import EventWriter
+    from webhook.cluster.token_review import ClusterAuthorizer
     from webhook.server.components import Components
-    from webhook.server.events import EventReporter
 
 log = logging.getLogger(__name__)
 
@@ -169,11 +169,11 @@ class _ClusterParts(NamedTuple):
     """Returns the readiness checks."""
     running: Callable[[], AbstractAsyncContextManager[None]]
     """Returns a context manager. The components work while its block runs."""
-    authorizer: Authorizer | None = None
+    authorizer: ClusterAuthorizer | None = None
     """Checks the tokens of clients, or None if clients need no token."""
     pull_secrets: PullSecrets | None = None
     """Reads pull secrets, or None if there is no cluster."""
-    events: EventReporter | None = None
+    events: EventWriter | None = None
     """Writes Events, or None without the option."""
 
 

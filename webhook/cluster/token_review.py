@@ -15,7 +15,7 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Any, NamedTuple
 
-from webhook.cluster.authorizer import Access, AccessDecision
+from webhook.cluster.access import Access, AccessDecision
 from webhook.cluster.client import ApiServer
 from webhook.cluster.errors import ApiError, Unreachable
 

@@ -60,7 +60,9 @@ def create_app(components: Components) -> FastAPI:
         limits=components.limits,
     )
     authorizer = components.authorizer
-    authorized = [] if authorizer is None else [Depends(BEARER), Depends(guard(authorizer))]
+    authorized = (
+        [] if authorizer is None else [Depends(BEARER), Depends(guard(authorizer.authorize))]
+    )
     app.include_router(
         preview_router(components.previewer, components.preview_budget, components.limits.preview),
         dependencies=authorized,

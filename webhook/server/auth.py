@@ -11,7 +11,7 @@ from typing import TypeAlias
 from fastapi import HTTPException, Request
 from fastapi.security import HTTPBearer
 
-from webhook.cluster.authorizer import Access, Authorizer
+from webhook.cluster.access import Access, AccessDecision
 
 _BEARER_HINT = (
     "send a token as `Authorization: Bearer TOKEN`; make one with: "
@@ -38,8 +38,11 @@ BEARER = HTTPBearer(
 Guard: TypeAlias = Callable[[Request], Awaitable[None]]
 
 
-def guard(authorizer: Authorizer) -> Guard:
-    """Return a FastAPI dependency that answers 401, 403 or 503 to unauthorized requests."""
+def guard(authorize: Callable[[str, str, str], Awaitable[AccessDecision]]) -> Guard:
+    """Return a FastAPI dependency that answers 401, 403 or 503 to unauthorized requests.
+
+    `authorize` gets the token, the HTTP method in lower case, and the path.
+    """
 
     async def check(request: Request) -> None:
         token = _parse_token(request.headers.get("Authorization", ""))
@@ -47,7 +50,7 @@ def guard(authorizer: Authorizer) -> Guard:
             raise HTTPException(401, _BEARER_HINT, _CHALLENGE)
         # Not `request.url.path`: older Starlette versions parse it from the Host header.
         verb, path = request.method.lower(), request.scope["path"]
-        access, note = await authorizer.authorize(token, verb, path)
+        access, note = await authorize(token, verb, path)
         if access is Access.UNAUTHENTICATED:
             detail = f"the API server does not accept this token: {note or 'invalid or expired'}"
             raise HTTPException(401, f"{detail}; {_BEARER_HINT}", _CHALLENGE)

@@ -9,16 +9,15 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from webhook import __version__
-from webhook.cluster.authorizer import Authorizer
 from webhook.cluster.source import Check, Source
 from webhook.core.admission.decider import OperatorSettings
 from webhook.core.pull_secrets import PullSecrets
 from webhook.images.lookup import ImageLookup, new_resolver
 from webhook.server.connections.protocol import ReviewServer
 from webhook.server.drain import Drain
-from webhook.server.events import EventReporter
 from webhook.server.health import ServedCertificate, log_check_changes
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
@@ -28,6 +27,11 @@ from webhook.server.reviews.handler import ReviewHandler
 from webhook.server.reviews.load_shedding import InFlight, MemoryBudget
 from webhook.server.reviews.log import ReviewLog
 from webhook.tasks import supervise
+
+if TYPE_CHECKING:
+    # A server without a cluster imports no Kubernetes client.
+    from webhook.cluster.event_writer import EventWriter
+    from webhook.cluster.token_review import ClusterAuthorizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Components:
     """The memory budget of the bodies of previews."""
     previewer: Previewer
     view_answers: ViewAnswers
-    authorizer: Authorizer | None
+    authorizer: ClusterAuthorizer | None
     """Checks the tokens of clients of /preview, /view and /metrics, or None if they need no
     token."""
     certificate: Callable[[], ServedCertificate]
@@ -70,10 +74,10 @@ def build_components(
     drain: Drain,
     checks: Callable[[], Iterable[Check]] | None = None,
     running: Callable[[], AbstractAsyncContextManager[None]] | None = None,
-    authorizer: Authorizer | None = None,
+    authorizer: ClusterAuthorizer | None = None,
     needs_certificate: bool = False,
     pull_secrets: PullSecrets | None = None,
-    events: EventReporter | None = None,
+    events: EventWriter | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Components:
     """Return the components of a server.

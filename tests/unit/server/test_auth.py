@@ -137,7 +137,7 @@ async def test_authorized_path_is_that_of_the_route(known: Known) -> None:
 
     headers = [(b"authorization", b"Bearer good"), (b"host", b"x/livez?")]
     scope = {"type": "http", "method": "GET", "path": "/metrics", "headers": headers}
-    await guard(known)(Request(scope))
+    await guard(known.authorize)(Request(scope))
     assert known.asked == [("good", "get", "/metrics")]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,13 +22,16 @@ from webhook.core.admission.review import uid_of
 from webhook.core.images import ImageResolver
 from webhook.core.reasons import Reason
 from webhook.server.drain import Drain
-from webhook.server.events import EventReporter
 from webhook.server.limits import DEFAULT_LIMITS, Limits
 from webhook.server.metrics import Metrics
 from webhook.server.reviews.body import ReviewBody
 from webhook.server.reviews.http_answer import JSON_TYPE, HttpAnswer, refusal
 from webhook.server.reviews.load_shedding import InFlight, MemoryBudget
 from webhook.server.reviews.log import ReviewLog, printable
+
+if TYPE_CHECKING:
+    # A server without a cluster imports no Kubernetes client.
+    from webhook.cluster.event_writer import EventWriter
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +75,7 @@ class ReviewHandler:
         in_flight: InFlight,
         budget: MemoryBudget,
         images: ImageResolver | None = None,
-        events: EventReporter | None = None,
+        events: EventWriter | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._source = source

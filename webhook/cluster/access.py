@@ -1,13 +1,12 @@
-"""The interface of authorizers, and the type of their results.
+"""The results of an authorization by `webhook.cluster.token_review`.
 
-`token_review` implements the interface with an API server. This module is separate so that the HTTP
-server does not import the Kubernetes client.
+They are a module of their own, so that a server without a cluster imports no Kubernetes client.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 
 class Access(Enum):
@@ -28,13 +27,3 @@ class AccessDecision(NamedTuple):
     access: Access
     note: str = ""
     """The reason if access is not granted."""
-
-
-class Authorizer(Protocol):
-    """An authorizer for HTTP requests with a bearer token."""
-
-    async def authorize(self, token: str, verb: str, path: str) -> AccessDecision:
-        """Decide whether the user of a token may send a request with this method to this path.
-
-        `verb` is the HTTP method in lower case.
-        """
