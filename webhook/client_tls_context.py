@@ -1,4 +1,4 @@
-"""Verification of the certificates of API servers and registries."""
+"""The TLS context with which podsettle connects to API servers and registries."""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
 """Builds a document from the events of a YAML parser, without recursion.
 
-PyYAML's own composer overflows the C stack on deep nesting, which kills the process. The builder's
-time and memory are in proportion to the length of the text. For that, it counts the size of an
-anchor's value while it reads the value, and bounds the copies that aliases and merge keys make in
-the whole text.
+Nodes (`yaml.compose`) would be less code, but three things forbid them. PyYAML's composer overflows
+the C stack on deep nesting, which kills the process. It builds the nodes of a whole document before
+a limit applies: 4 MiB of short values take 603 MiB and 10.6 s, and 50 MiB and 3 s with events. And
+it refuses a second anchor of the same name, which YAML permits.
+
+The builder's time and memory are in proportion to the length of the text. For that, it counts the
+size of an anchor's value while it reads the value, and bounds the copies that aliases and merge
+keys make in the whole text.
 """
 
 from __future__ import annotations
