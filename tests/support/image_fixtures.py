@@ -51,7 +51,7 @@ async def new_lookup(trusting: ssl.SSLContext, clock: Clock) -> AsyncIterator[Ne
         secrets: PullSecrets | None = None,
         limits: LookupLimits = LookupLimits(),  # noqa: B008 (it is frozen)
     ) -> ImageLookup:
-        made.append(ImageLookup(secrets, context=trusting, clock=clock, limits=limits))
+        made.append(ImageLookup(secrets, new_context=lambda: trusting, clock=clock, limits=limits))
         return made[-1]
 
     yield new

@@ -80,7 +80,7 @@ class ImageLookup:
         *,
         count: Callable[[bool], None] = lambda _found: None,
         resolver: Resolver | None = None,
-        context: ssl.SSLContext | None = None,
+        new_context: Callable[[], ssl.SSLContext] = client_context,
         clock: Callable[[], float] = monotonic,
         limits: LookupLimits = LookupLimits(),
     ) -> None:
@@ -89,11 +89,12 @@ class ImageLookup:
         `count` is called after each step that sends requests to a registry, with True if the step
         succeeded. One step resolves a tag, the other fetches a configuration. Cached results are
         not counted. `resolver` resolves the registries' names, with a share of its look-ups for
-        each namespace. `context` verifies TLS certificates; the default trusts the system's CAs.
+        each namespace. `new_context` is called once, in a thread, and returns the context that
+        verifies TLS certificates; that of the default trusts the system's CAs.
         """
         self._resolver = resolver or new_resolver()
         self._pull_secrets = pull_secrets
-        self._context = context
+        self._new_context = new_context
         self._limits = limits
         self._client: RegistryClient | None = None
         self._opening = asyncio.Lock()
@@ -267,7 +268,7 @@ class ImageLookup:
         """Return the connections to registries. The first look-up opens them."""
         async with self._opening:
             if self._client is None:
-                new_client, context = await asyncio.to_thread(_load_client, self._context)
+                new_client, context = await asyncio.to_thread(_load_client, self._new_context)
                 self._client = new_client(
                     self._resolver, context, request_timeout_seconds=self._limits.request_timeout
                 )
@@ -293,16 +294,16 @@ class ImageLookup:
 
 
 def _load_client(
-    context: ssl.SSLContext | None,
+    new_context: Callable[[], ssl.SSLContext],
 ) -> tuple[type[RegistryClient], ssl.SSLContext]:
-    """Return the client's class, and a TLS context: the given one, or one for the system's CAs.
+    """Return the client's class and a new TLS context.
 
-    Call this in a thread: reading the CAs takes 40 ms. A server without a cluster also imports
-    aiohttp here, which takes 0.1 to 0.4 s and 9 MiB, because few policies look images up.
+    Call this in a thread: reading the system's CAs takes 40 ms. A server without a cluster also
+    imports aiohttp here, which takes 0.1 to 0.4 s and 9 MiB, because few policies look images up.
     """
     from webhook.images.client import RegistryClient
 
-    return RegistryClient, context or client_context()
+    return RegistryClient, new_context()
 
 
 def _owner(query: ImageQuery) -> str:
