@@ -12,6 +12,8 @@ from tests.support.examples import FULL_EXAMPLES, QUICK_EXAMPLES
 from tests.support.paths import ROOT
 
 KINDS = ("unit", "integration", "e2e", "node")
+# Their fixtures start control planes, releases and browsers.
+_LONG_FIRST = ("e2e", "integration")
 
 _skipped: list[str] = []
 
@@ -35,13 +37,20 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its kind, and keep tests that share a cluster on one xdist worker."""
+    """Mark each test with its kind, and keep a module with costly fixtures on one xdist worker.
+
+    The long modules run first, so that short tests fill the end of a run on both workers.
+    """
     for item in items:
-        kind = item.path.relative_to(ROOT / "tests").parts[0]
-        if kind in KINDS:
+        if (kind := _kind(item)) in KINDS:
             item.add_marker(kind)
-        if "cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("kube"))
+        if kind in _LONG_FIRST and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+    items.sort(key=lambda item: (*_LONG_FIRST, _kind(item)).index(_kind(item)))
+
+
+def _kind(item: pytest.Item) -> str:
+    return item.path.relative_to(ROOT / "tests").parts[0]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

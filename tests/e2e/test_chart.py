@@ -47,9 +47,6 @@ from tests.support.waiting import await_that
 from tests.support.webhook_calls import calls, created
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 
-# They share the release, and leave it as they found it.
-pytestmark = pytest.mark.xdist_group("chart")
-
 Json: TypeAlias = dict[str, Any]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -35,8 +35,6 @@ from tests.support.process import podsettle
 from tests.support.waiting import await_that
 from webhook.core.policy.crd import CRD_NAME
 
-pytestmark = pytest.mark.xdist_group("chart-lifecycle")
-
 CRD = f"{DEFINITIONS}/{CRD_NAME}"
 
 

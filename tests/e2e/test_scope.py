@@ -33,8 +33,6 @@ from tests.support.waiting import await_that
 from tests.support.webhook_calls import calls, created
 from webhook.core.policy.webhook_selectors import MAX_WEBHOOKS
 
-pytestmark = pytest.mark.xdist_group("scope")
-
 Json: TypeAlias = dict[str, Any]
 
 

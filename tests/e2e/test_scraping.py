@@ -53,8 +53,6 @@ from tests.support.promql import (
 )
 from tests.support.waiting import await_that
 
-pytestmark = pytest.mark.xdist_group("chart-scraping")
-
 Json: TypeAlias = dict[str, Any]
 
 MONITORING = f"/apis/monitoring.coreos.com/v1/namespaces/{NAMESPACE}"

@@ -35,8 +35,6 @@ from tests.support.paths import CHART, ROOT
 from tests.support.pod_load import Load, creating_pods
 from tests.support.waiting import await_that
 
-pytestmark = pytest.mark.xdist_group("versions-together")
-
 Json: TypeAlias = dict[str, Any]
 
 OLD = "39d233fc82d43c443b0b133fe384ff4bf166ac1c"

@@ -14,10 +14,6 @@ import pytest
 from bench import core
 from tests.support.paths import ROOT
 
-# In the same group as the tests with a cluster, so that they do not run at the same time: each
-# part keeps two cores busy.
-pytestmark = pytest.mark.xdist_group("kube")
-
 
 def bench(out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -1,10 +1,9 @@
-"""Fixtures: a cluster for each test module, and connections of podsettle to it."""
+"""Fixtures: a cluster that podsettle watches, and connections of podsettle to it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,9 +17,12 @@ from webhook.cluster.client import ApiServer
 from webhook.cluster.kube_source import KubernetesSource
 
 
-@pytest.fixture(scope="module")
-def own_cluster() -> Any:
-    """A cluster of this module only, so its tests may stop parts of it."""
+@pytest.fixture(scope="session")
+def own_cluster() -> Iterator[KubeCluster]:
+    """A cluster for these modules only: their tests stop parts of it, and start them again.
+
+    A source reads all policies, nodes and classes, so a test deletes those that it creates.
+    """
     with KubeCluster.start() as cluster:
         install_crd(cluster)
         yield cluster

@@ -32,9 +32,6 @@ from tests.support.paths import CHART
 from tests.support.waiting import await_that
 from webhook.tls.certificates import issue_ca
 
-# They share the release, and leave it healthy.
-pytestmark = pytest.mark.xdist_group("doctor-faults")
-
 Json: TypeAlias = dict[str, Any]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

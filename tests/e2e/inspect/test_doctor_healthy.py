@@ -38,8 +38,6 @@ from tests.support.service_accounts import await_grant
 from webhook.core.pull_secrets import DOCKER_CONFIG_JSON
 from webhook.inspect.doctor.checks import CHECKS
 
-pytestmark = pytest.mark.xdist_group("doctor-healthy")
-
 Json: TypeAlias = dict[str, Any]
 
 FAIL = "--set=webhook.failurePolicy=Fail"

@@ -33,9 +33,6 @@ from tests.support.paths import CHART
 from tests.support.process import PODSETTLE
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
-# They share the release, and leave it switched on.
-pytestmark = pytest.mark.xdist_group("kill-switch")
-
 Json: TypeAlias = dict[str, Any]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

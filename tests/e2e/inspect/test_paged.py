@@ -19,8 +19,6 @@ from webhook.inspect.findings import Looked
 from webhook.inspect.objects import LiveMetadata
 from webhook.inspect.paged import PagedReader, Resource
 
-pytestmark = pytest.mark.xdist_group("scan")
-
 MANY = 600
 LARGE_BYTES = 900_000
 

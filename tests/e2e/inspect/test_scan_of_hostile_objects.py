@@ -14,8 +14,6 @@ from tests.support.live_cluster import add_node
 from tests.support.measured_command import MAX_SECONDS, measured
 from tests.support.policy_objects import POLICIES, install_crd, policy_object
 
-pytestmark = pytest.mark.xdist_group("scan-hostile")
-
 Json = dict[str, Any]
 
 MAX_MEMORY_KIB = 150 * 1024
