@@ -211,11 +211,14 @@ class Installation:
             replica.end(how)
             self.withdraw(replica)
 
-    def retire(self, replica: Replica) -> None:
-        """What becomes of a pod that is deleted: no endpoint any more, and time to end."""
-        self.replicas.remove(replica)
-        self.withdraw(replica)
-        replica.end(signal.SIGTERM)
+    def retire(self, *replicas: Replica) -> None:
+        """Treat replicas as deleted pods are: no endpoint any more, and time to end."""
+        for replica in replicas:
+            self.replicas.remove(replica)
+            self.withdraw(replica)
+            replica.signal(signal.SIGTERM)
+        for replica in replicas:
+            replica.await_end()
 
     def withdraw(self, replica: Replica) -> None:
         """Take a replica out of the Service's endpoints."""
@@ -310,7 +313,8 @@ class Replica:
 
     def is_ready(self) -> bool:
         assert self._process.poll() is None, self.log.read_text()
-        context = ssl.create_default_context()
+        # A default context would load all CAs of this machine in each of many calls.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         try:
             with httpx.Client(
@@ -321,7 +325,15 @@ class Replica:
             return False
 
     def end(self, how: signal.Signals) -> None:
-        self._process.send_signal(how)
+        self.signal(how)
+        self.await_end()
+
+    def signal(self, which: signal.Signals) -> None:
+        """Send a signal, and do not wait for its effect."""
+        self._process.send_signal(which)
+
+    def await_end(self) -> None:
+        """Wait until the process has ended."""
         self._process.wait(TIMEOUT_SECONDS)
 
 

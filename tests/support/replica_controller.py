@@ -45,11 +45,9 @@ class ReplicaController:
             for name in self._crashed:
                 self._delete_pod(name)
             self._crashed.clear()
-            for replica in list(self._installation.replicas):
-                self._remove(replica, signal.SIGTERM)
+            self._remove(*self._installation.replicas)
         wanted = deployment["spec"]["replicas"]
-        while len(self._installation.replicas) > wanted:
-            self._remove(self._installation.replicas[-1], signal.SIGTERM)
+        self._remove(*self._installation.replicas[wanted:])
         while len(self._installation.replicas) < wanted:
             self._add()
         for replica in self._installation.replicas:
@@ -106,11 +104,10 @@ class ReplicaController:
         self._installation.cluster.create(PODS, pod)
         self._set_status(replica, ready=True)
 
-    def _remove(self, replica: Replica, how: signal.Signals) -> None:
-        self._installation.replicas.remove(replica)
-        self._installation.withdraw(replica)
-        replica.end(how)
-        self._delete_pod(self._name(replica))
+    def _remove(self, *replicas: Replica) -> None:
+        self._installation.retire(*replicas)
+        for replica in replicas:
+            self._delete_pod(self._name(replica))
 
     def _delete_pod(self, name: str) -> None:
         self._installation.cluster.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
