@@ -134,6 +134,13 @@ SHORT_TESTS := $(patsubst %,tests/e2e/test_%.py,kube_cluster kubernetes_versions
 test-short: kube linger ## Run a part of the end-to-end tests, with KUBE_VERSION=1.33 on an older API server
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(SHORT_TESTS)
 
+# Tests that repeat something: `make test` runs a short form of them.
+LONG_TESTS := $(patsubst %,tests/e2e/%.py,test_rotation test_rolling_restart inspect/test_scan_at_scale)
+
+.PHONY: test-long
+test-long: kube ## Run the tests that repeat something in their long forms (ten minutes)
+	PODSETTLE_LONG_TESTS=1 $(BIN)/python -m pytest $(LONG_TESTS)
+
 KUBE_VERSIONS ?= 1.31 1.33 1.34 1.35 1.36
 
 .PHONY: matrix
@@ -145,7 +152,7 @@ matrix: $(VENV)/.dev linger ## Run the end-to-end tests on five releases of Kube
 # `node` skips the tests on CRI-O and of Tekton unless both are built, so they come first.
 .PHONY: nightly
 nightly: ## Run the checks that take long, each by its own target (hours; root, and what `make race` needs)
-	@failed=; for check in test-lowest test-image-python crio tekton node race matrix \
+	@failed=; for check in test-long test-lowest test-image-python crio tekton node race matrix \
 	  'bench SHORT=1' fuzz mutants; do \
 	  echo "nightly: make $$check"; $(MAKE) --no-print-directory $$check || failed="$$failed '$$check'"; done; \
 	  if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; else echo 'nightly: all passed'; fi

@@ -14,12 +14,13 @@ import pytest
 
 from tests.support.e2e_pods import is_called, simple_pod
 from tests.support.kube.cluster import KubeCluster
+from tests.support.long_forms import IS_LONG
 from tests.support.pod_load import creating_pods
 from tests.support.process import free_port, start_server
 from tests.support.registered_webhook import registered
 from tests.support.waiting import TIMEOUT_SECONDS, await_that
 
-RESTARTS = 20
+RESTARTS = 20 if IS_LONG else 6
 PER_SECOND = 100
 
 POLICY = """\
@@ -150,7 +151,7 @@ def test_api_server_closes_the_idle_connections_of_a_replica_that_exits(
         await_that(lambda: closed() > before, "the API server has closed its connection")
 
 
-def test_twenty_restarts_lose_no_pod_and_leave_none_unsettled(
+def test_restarts_lose_no_pod_and_leave_none_unsettled(
     cluster: KubeCluster, manifests: Path, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
