@@ -52,8 +52,8 @@ ROWS = (
         "`NamespaceUnknown`",
     ),
     Row(
-        "unfinished bodies of reviews, pipelined requests, and answers that are being sent, "
-        "together",
+        "unfinished heads and bodies of reviews, heads of other requests until their connection "
+        "ends, and answers that are being sent, together",
         "{memory_bytes}. podsettle always accepts the first {guaranteed_body_bytes} of each body, "
         "and complete reviews of up to {GUARANTEED_DECISION_BYTES}",
         "`Overloaded`",
@@ -79,10 +79,10 @@ ROWS = (
         "{max_handshakes}",
         "the connection of the oldest one is closed",
     ),
-    Row("the length of the headers", "{max_header_bytes}", "400, and the connection is closed"),
+    Row("the headers of a review", "{max_header_bytes}", "400, and the connection is closed"),
     Row(
-        "the number of headers, except for [plain reviews](glossary.md#plain-review)",
-        "{max_headers}",
+        "the headers of any other request",
+        "{max_handed_over_header_bytes}, and {max_headers} headers",
         "400, and the connection is closed",
     ),
     Row("receiving the headers", "{header_timeout_seconds}", "the connection is closed"),
@@ -93,13 +93,13 @@ ROWS = (
     ),
     Row(
         "the rest of a request that is already answered",
-        "{drain_body_timeout_seconds}",
-        "the connection is closed",
+        "{write_timeout_seconds}, also for reading the answer",
+        "the connection is aborted",
     ),
     Row(
         "pipelined requests: those that a client sends before it has the previous answer",
-        "{max_pipelined_bytes} for each connection",
-        "podsettle does not read more until it has sent the answer",
+        "never accepted behind a review",
+        "podsettle discards them, and closes the connection after the answer",
     ),
     Row(
         "an idle connection",
@@ -122,7 +122,7 @@ ROWS = (
         "the API server opens a new connection, which can go to a new replica",
     ),
     Row(
-        "connections",
+        "connections with reviews, or without a request",
         "{max_connections}",
         "the connection whose last answer is the oldest is closed",
     ),
@@ -132,15 +132,24 @@ ROWS = (
         "the oldest of them is aborted",
     ),
     Row(
-        "a request to another path than `/mutate`",
-        "{delegated_timeout_seconds}",
+        "a connection with a request to another path than `/mutate`, or with a chunked review",
+        "{handed_over_timeout_seconds}",
         "the connection is aborted",
     ),
     Row(
-        "requests with a body to another path than `/mutate`, and reviews with a chunked body, "
-        "at the same time",
-        "{max_delegated}",
+        "such connections, except probes",
+        "{max_handed_over}, and {max_handed_over_per_client} for each client address",
         "503, and the connection is closed",
+    ),
+    Row(
+        "a connection with a probe: `GET` or `HEAD` of `/livez` or `/readyz`",
+        "{probe_timeout_seconds}",
+        "the connection is aborted",
+    ),
+    Row(
+        "connections with probes",
+        "{max_probes}, and {max_handed_over_per_client} for each client address",
+        "the oldest one is aborted",
     ),
     Row("the size of a text for `/preview`", "{MAX_PREVIEW_BODY_BYTES}", "413"),
     Row("pods in a text for `/preview`", "{MAX_PODS}", "422"),

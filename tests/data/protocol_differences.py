@@ -12,6 +12,7 @@ import httptools
 
 from tests.support.raw_answers import Answer
 from tests.support.raw_requests import (
+    HEAD_END,
     first_request,
     head_length,
     is_plain_review,
@@ -21,6 +22,8 @@ from tests.support.raw_requests import (
 from webhook.server.limits import DEFAULT_LIMITS
 
 MAX_HEAD_BYTES = DEFAULT_LIMITS.max_header_bytes
+MAX_OTHER_HEAD_BYTES = DEFAULT_LIMITS.max_handed_over_header_bytes
+MAX_HEADERS = DEFAULT_LIMITS.max_headers
 LONG_HEAD = "long head"
 
 
@@ -63,6 +66,26 @@ def _has_trailers(data: bytes) -> bool:
     return first is not None and first.trailers not in (b"", b"\r\n")
 
 
+def _is_valid_other(data: bytes) -> bool:
+    """Return whether the data begins with a whole head that is valid and not that of a review."""
+    length = head_length(data)
+    return (
+        data[:length].endswith(HEAD_END)
+        and not is_plain_review(data, MAX_HEAD_BYTES)
+        and _is_valid(data[:length])
+    )
+
+
+def _has_long_other_head(data: bytes) -> bool:
+    length = head_length(data.lstrip(b"\r\n"))
+    return length > MAX_OTHER_HEAD_BYTES and _is_valid_other(data)
+
+
+def _has_many_headers(data: bytes) -> bool:
+    text = data[: head_length(data)].strip(b"\r\n")
+    return text.count(b"\r\n") > MAX_HEADERS and _is_valid_other(data)
+
+
 def _upgrades(data: bytes) -> bool:
     head = read_head(data)
     return (
@@ -102,10 +125,22 @@ DIFFERENCES = (
         first_only=True,
     ),
     Difference(
-        "delegated request",
-        "a delegated connection serves one request",
+        "request that is handed over",
+        "a connection that is handed over serves one request",
         lambda data: not is_plain_review(data, MAX_HEAD_BYTES),
         lambda answer: answer and answer._replace(closes=True),
+    ),
+    Difference(
+        "many headers",
+        "uvicorn has no limit",
+        _has_many_headers,
+        _invalid(f"There are more than {MAX_HEADERS} headers."),
+    ),
+    Difference(
+        "long head of a request that is handed over",
+        "uvicorn has no limit",
+        _has_long_other_head,
+        _invalid(f"The headers are longer than {MAX_OTHER_HEAD_BYTES} bytes."),
     ),
     Difference(
         "upgrade",
@@ -132,3 +167,29 @@ DIFFERENCES = (
         _invalid(f"The headers are longer than {MAX_HEAD_BYTES} bytes."),
     ),
 )
+
+
+# Two more classes depend on more than the first request.
+
+PIPELINED = "bytes behind a review"
+"""API servers do not pipeline. If bytes behind a review arrive before its answer is sent, the
+protocol closes the connection after this answer. It discards the bytes."""
+INCOMPLETE = "incomplete review"
+"""The protocol does not wait for the rest of a review that it has answered at its deadline."""
+
+
+def allow_close(
+    expected: list[Answer | None], actual: list[Answer | None]
+) -> tuple[list[Answer | None], str]:
+    """Return what is expected of pipelined reviews, of which some were answered."""
+    found = expected[: max(len(actual), 1)]
+    last, answered = found[-1], actual[-1] if actual else None
+    if last and answered and (answered.closes or len(found) < len(expected)):
+        found[-1] = last._replace(closes=True)
+    return found, PIPELINED
+
+
+def expect_close(expected: list[Answer | None]) -> tuple[list[Answer | None], str]:
+    """Return what is expected of reviews of which the last one is incomplete."""
+    last = expected[-1] if expected else None
+    return [*expected[:-1], last and last._replace(closes=True)], INCOMPLETE

@@ -15,6 +15,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+from tests.support.raw_requests import request_ends
 from tests.support.reviews import PODS, UID, load_pod, review
 
 UNKNOWN_NAMESPACE = "looked-up"
@@ -45,13 +46,40 @@ class Stream:
     def data(self) -> bytes:
         return b"".join(piece.data for piece in self.pieces)
 
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether the client sends bytes behind a request before it waits for the server."""
+        waits, sent = set(), 0
+        for piece in self.pieces:
+            sent += len(piece.data)
+            if piece.iterations is None:
+                waits.add(sent)
+        return any(end < sent and end not in waits for end in request_ends(self.data))
+
 
 def stream(number: int) -> Stream:
     """Return the stream with this number."""
     random = Random(f"stream {number}")
     family = _PLAN[number % len(_PLAN)]
     data = _FAMILIES[family](random)
-    return Stream(number, family, _split(random, data))
+    pieces = _split(random, data)
+    if family in _PLAIN_FAMILIES and random.random() < _WAITING_CHANCE:
+        pieces = _wait_for_answers(pieces)
+    return Stream(number, family, pieces)
+
+
+def _wait_for_answers(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """Return the same bytes, with a wait for the server behind each review."""
+    ends = set(request_ends(b"".join(piece.data for piece in pieces)))
+    found, start = [], 0
+    for piece in pieces:
+        stop = start + len(piece.data)
+        edges = [start, *sorted(end for end in ends if start < end < stop), stop]
+        for first, last in pairwise(edges):
+            data = piece.data[first - start : last - start]
+            found.append(Piece(data, None if last in ends else piece.iterations))
+        start = stop
+    return tuple(found)
 
 
 # Bodies
@@ -673,4 +701,7 @@ _PLAN = (
     *("broken",) * 8,
 )
 """The family of each stream, in turn."""
+_PLAIN_FAMILIES = "plain", "plain, cut off"
+_WAITING_CHANCE = 0.7
+"""The share of plain streams whose client waits for each answer, as API servers do."""
 FAMILIES = tuple(_FAMILIES)

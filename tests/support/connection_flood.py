@@ -42,19 +42,20 @@ class Flood:
         for _ in range(count):
             self._connect().sendall(first)
 
-    def open_tls(self, count: int, first: bytes = b"") -> None:
-        """Open connections, complete their handshakes, and send some bytes on each."""
+    def open_tls(self, count: int, first: bytes = b"", source: str = "127.0.0.1") -> None:
+        """Open connections from an address, complete their handshakes, and send some bytes."""
         context = ssl.create_default_context(cafile=self.server.ca)
         for _ in range(count):
-            secure = context.wrap_socket(self._connect(), server_hostname="127.0.0.1")
+            secure = context.wrap_socket(self._connect(source), server_hostname="127.0.0.1")
             with suppress(OSError):  # The server may have closed it already.
                 secure.sendall(first)
             # The connection stays open without the state of TLS, which takes 50 KiB.
             self.sockets[-1] = socket.socket(fileno=secure.detach())
 
-    def _connect(self) -> socket.socket:
+    def _connect(self, source: str = "127.0.0.1") -> socket.socket:
         address = "127.0.0.1", self.server.port
-        self.sockets.append(socket.create_connection(address, TIMEOUT_SECONDS))
+        found = socket.create_connection(address, TIMEOUT_SECONDS, (source, 0))
+        self.sockets.append(found)
         return self.sockets[-1]
 
     def open(self) -> list[int]:
@@ -72,6 +73,7 @@ class Flood:
     def close(self) -> None:
         for found in self.sockets:
             found.close()
+        self.sockets.clear()
 
 
 @contextmanager

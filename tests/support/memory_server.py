@@ -144,7 +144,9 @@ class MemoryServer:
         assert self.budget.used_bytes == 0
         assert (self.in_flight.requests, self.in_flight.reviews) == (0, 0)
         assert not self.shared.connections
-        assert not self.shared.delegated
+        assert not self.shared.closing
+        assert not self.shared.places.probes
+        assert not self.shared.places.others
         assert not self.uvicorn.connections
         assert not self.uvicorn.tasks
 
@@ -165,12 +167,11 @@ class MemoryClient:
     def send(self, *pieces: bytes) -> None:
         for piece in pieces:
             if piece:
-                self.protocol.data_received(piece)
+                self.transport.protocol.data_received(piece)
 
     def lose(self, error: Exception | None = None) -> None:
         """Lose the connection."""
-        self.transport.closed = True
-        self.protocol.connection_lost(error)
+        self.transport.lose(error)
 
     @property
     def answers(self) -> list[tuple[int, bytes, bool]]:

@@ -11,7 +11,8 @@ class MemoryTransport(asyncio.Transport):
 
     def __init__(self, protocol: asyncio.Protocol, **extra: Any) -> None:
         super().__init__(extra)
-        self._protocol = protocol
+        self.protocol: Any = protocol
+        """The protocol that receives the events. `set_protocol` replaces it."""
         self.sent = bytearray()
         """All bytes that were written."""
         self.writes = 0
@@ -21,19 +22,26 @@ class MemoryTransport(asyncio.Transport):
         self.closed = False
         """Whether the protocol has closed the connection, or aborted it."""
         self.aborted = False
+        self.lost = False
+        """Whether the protocol knows that the connection is lost."""
         protocol.connection_made(self)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.aborted:
+            return
         assert not self.closed
         self.writes += 1
         self.sent += data
         if self.capacity is not None and len(self.sent) >= self.capacity:
             self.capacity = None
-            self._protocol.pause_writing()
+            self.protocol.pause_writing()
 
     def read_all(self) -> None:
         """Let the client read everything, after writing was paused."""
-        self._protocol.resume_writing()
+        self.protocol.resume_writing()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -54,4 +62,10 @@ class MemoryTransport(asyncio.Transport):
         """Lose the connection, as a real transport does: in the loop's next iteration."""
         if not self.aborted:
             self.closed = self.aborted = True
-            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+            asyncio.get_running_loop().call_soon(self.lose, None)
+
+    def lose(self, error: Exception | None) -> None:
+        """Lose the connection. Further calls do nothing."""
+        if not self.lost:
+            self.closed = self.lost = True
+            self.protocol.connection_lost(error)

@@ -69,7 +69,7 @@ class Served:
     def send_in_two(self, client: Client, request: bytes) -> None:
         """Send the second part of a request after the server has read the first."""
         client.send(request[:-100])
-        self.await_state(State.BODY)
+        self.await_state(State.RECEIVING)
         client.send(request[-100:])
 
     def metrics(self) -> dict[str, float]:

@@ -139,3 +139,12 @@ def first_request(data: bytes) -> FirstRequest | None:
             return FirstRequest(end, data[start:end])
         start += length + len(b"\r\n")
     return None
+
+
+def request_ends(data: bytes) -> list[int]:
+    """Return where the complete requests at the beginning of the data end."""
+    ends, end = [], 0
+    while (first := first_request(data[end:])) is not None:
+        end += first.length
+        ends.append(end)
+    return ends

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 
 from tests.support.http_client import Client, mutate, review_in
 from tests.support.process import RunningServer
@@ -33,6 +34,8 @@ class ReviewLoad:
     """Answers on a connection that stays open."""
     fresh: int = 0
     """Answers on a new connection each."""
+    slowest_seconds: float = 0.0
+    """The longest time of an answer, on a connection that stays open."""
     failed: list[str] = field(default_factory=list)
 
     def await_answers(self, count: int = 5) -> None:
@@ -59,7 +62,9 @@ def sending_reviews(server: RunningServer) -> Iterator[ReviewLoad]:
     def keep() -> None:
         with connect(server, context) as client:
             while not over.wait(_PAUSE_SECONDS):
+                started_at = monotonic()
                 settle(client)
+                load.slowest_seconds = max(load.slowest_seconds, monotonic() - started_at)
                 load.kept += 1
 
     def renew() -> None:

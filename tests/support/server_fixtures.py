@@ -29,7 +29,7 @@ SETTINGS = OperatorSettings(linger_image="registry.example/podsettle/linger:test
 UNHURRIED = PreviewLimits(start_seconds=600, deadline_seconds=600, queue_seconds=600)
 """The worker for previews has a low priority. Beside other busy processes, its start takes twenty
 times as long as on a quiet machine."""
-STEADY = Limits(goaway_chance=0, delegated_timeout_seconds=3600, preview=UNHURRIED)
+STEADY = Limits(goaway_chance=0, handed_over_timeout_seconds=3600, preview=UNHURRIED)
 """The default limits, except that no answer closes its connection at random, and that previews have
 time."""
 

@@ -18,6 +18,9 @@ from webhook.cluster.source import Check
 
 log = logging.getLogger(__name__)
 
+PROBE_PATHS = ("/livez", "/readyz")
+"""The paths of the kubelet's probes. Floods of other requests do not keep them away."""
+
 _POLL_SECONDS = 2.0
 """A state that changes back within this time is usually not logged."""
 

@@ -57,7 +57,7 @@ class Limits:
     """Limits for connections, requests and answers.
 
     The memory of all connections is limited by `memory_bytes`, by `max_connections` times
-    the buffers of a TLS connection, and by `max_delegated` times 64 KiB in uvicorn's protocol.
+    the buffers of a TLS connection, and by `max_handed_over` times 64 KiB in uvicorn's protocol.
     """
 
     handshake_timeout_seconds: float = 10.0
@@ -69,13 +69,12 @@ class Limits:
     body_timeout_seconds: float = 7.0
     """Maximum time to receive the body of a review, even if its `?timeout=` is longer. A client
     that sends slowly occupies memory that other reviews need."""
-    drain_body_timeout_seconds: float = 5.0
-    """Maximum time to receive the rest of a body whose request was answered early. If the server
-    closed the connection immediately, a Go client could fail to write the body, and would then not
-    read the answer (`mapRoundTripError` in net/http)."""
     write_timeout_seconds: float = 7.0
     """Maximum time for a client to read its answers after the write buffer has reached
-    `write_high_water_bytes`, or after the last answer on a connection."""
+    `write_high_water_bytes`, or after the last answer on a connection. In this time the server also
+    discards the rest of a body whose request was answered early. If it did not read, a Go client
+    could fail to write the body, and would then not read the answer (`mapRoundTripError` in
+    net/http)."""
     idle_timeout_seconds: int = 120
     """Maximum time of a connection without requests. An API server closes its idle connections
     after 90 s (kubernetes client-go transport). With a timeout below 90 s, the server could close a
@@ -85,14 +84,20 @@ class Limits:
     milliseconds, because the server asks them to. uvicorn's exit takes at most 10 s in all."""
     close_timeout_seconds: float = 1.0
     """Maximum time for a client to close its side of a TLS connection. uvloop alone waits 30 s."""
-    delegated_timeout_seconds: float = 120.0
-    """Maximum time for a request to any other path than /mutate. A preview has 30 s for its body,
-    20 s in the queue, 20 s for the start of its worker, 10 s of work, and then it is sent."""
+    handed_over_timeout_seconds: float = 120.0
+    """Maximum time of a connection from the head of a request that uvicorn answers. A preview has
+    30 s for its body, 20 s in the queue, 20 s for the start of its worker, 10 s of work, and then
+    it is sent."""
+    probe_timeout_seconds: float = 5.0
+    """The same for a request to /livez or /readyz, which is answered at once."""
     max_header_bytes: int = 64 * 1024
-    """Maximum length of the request line and headers. A bearer token takes a few thousand bytes."""
-    max_headers: int = 1000
-    """Maximum number of headers of a request that is delegated to uvicorn. uvicorn keeps objects
-    of a hundred bytes for each of them, even if the header is shorter."""
+    """Maximum length of the request line and headers of a review."""
+    max_handed_over_header_bytes: int = 24 * 1024
+    """Maximum length of the request line and headers of a request that uvicorn answers. A bearer
+    token takes a few thousand bytes, and up to 16 KiB."""
+    max_headers: int = 100
+    """Maximum number of headers of a request that uvicorn answers. uvicorn keeps objects of a
+    hundred bytes for each of them, even if the header is shorter."""
     write_high_water_bytes: int = 64 * 1024
     """Length of the encrypted answers in the write buffer at which the server stops writing."""
     memory_bytes: int = 32 * MIB
@@ -119,9 +124,6 @@ class Limits:
     """Maximum share of its deadline for which a review may be queued. One thread answers all
     reviews. If the queue is longer, more reviews arrive than this thread can answer. Without the
     limit, every answer would then be late."""
-    max_pipelined_bytes: int = 64 * 1024
-    """Length of the pipelined requests of a connection at which the server stops reading. API
-    servers do not pipeline."""
     max_connections: int = 1000
     """Maximum number of connections. Above it, the one whose last answer is the oldest is closed,
     so that a client with many connections cannot lock out the API server. An API server keeps up to
@@ -130,9 +132,16 @@ class Limits:
     max_closing: int = 200
     """Maximum number of connections that the server has closed and the client has not. Above it,
     the oldest one is aborted. They do not count as connections."""
-    max_delegated: int = 100
-    """Maximum number of requests with a body to any other path than /mutate, and of requests to
-    /mutate with a chunked body. Probes and scrapes have no body."""
+    max_handed_over: int = 64
+    """Maximum number of connections that uvicorn serves, without probes. They do not count as
+    `max_connections`. Each holds a head and up to 64 KiB of a body in uvicorn's protocol."""
+    max_handed_over_per_client: int = 16
+    """Maximum number of them for each client address, so that one client cannot take all. Behind a
+    Service with SNAT, many clients have one address: a browser opens up to 6 connections, and
+    8 previews can be pending. The same maximum applies to probes."""
+    max_probes: int = 64
+    """Maximum number of connections with a request to /livez or /readyz. Above it, the oldest one
+    is aborted, which was answered long ago."""
     goaway_chance: float = 0.001
     """Probability that the server closes a connection after an answer, like kube-apiserver's
     `--goaway-chance`. API servers keep their connections open. If no connection were closed, a new

@@ -19,7 +19,7 @@ from tests.support.connection_flood import (
     flood,
     renewing_connections,
 )
-from tests.support.limited_server import limited_server
+from tests.support.limited_server import MIB, limited_server, peak_memory_bytes
 from tests.support.protocol_server import LIVEZ
 from tests.support.review_load import WHOLE, sending_reviews
 from tests.support.waiting import await_that
@@ -32,6 +32,20 @@ USUAL_FILES = 1024
 """The limit with which many systems start a process. The server has to raise it."""
 OTHERS = 2
 """The connections of the clients that send reviews meanwhile."""
+CHUNKED_REVIEW = (
+    b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+LAST = WHOLE.replace(b"Host: x", b"Host: x\r\nConnection: close")
+
+
+def _head(path: str, headers: int, length: int) -> bytes:
+    """Return a request without a body."""
+    size = (length - 100) // headers - len(b"X: \r\n")
+    return b"GET %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (
+        path.encode(),
+        (b"X: " + b"x" * size + b"\r\n") * (headers - 1),
+    )
 
 
 def test_idle_connections_are_ended_by_the_connection_limit(tmp_path: Path) -> None:
@@ -57,9 +71,54 @@ def test_connections_that_clients_do_not_close_are_ended_by_their_limit(tmp_path
         sending_reviews(server) as others,
         flood(server) as closing,
     ):
-        closing.open_tls(2 * DEFAULT_LIMITS.max_closing, LIVEZ)
+        closing.open_tls(2 * DEFAULT_LIMITS.max_closing, LAST)
         closing.await_open(DEFAULT_LIMITS.max_closing)
         others.await_answers()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [_head("/livez", 985, 64 * 1024), _head("/livez", 100, 24 * 1024), _head("/", 100, 24 * 1024)],
+    ids=["long heads", "probes", "page"],
+)
+def test_requests_without_bodies_occupy_little_memory_and_delay_no_review(
+    tmp_path: Path, head: bytes
+) -> None:
+    """On a busy machine, the bar for the delay follows the slowest review without a flood."""
+    with (
+        limited_server(tmp_path) as server,
+        file_limit(FILES),
+        sending_reviews(server) as others,
+        flood(server) as half_open,
+        flood(server) as heads,
+    ):
+        others.await_answers(100)
+        bar_seconds = max(0.5, 5 * others.slowest_seconds)
+        half_open.open_plain(490, client_hello())
+        for _ in range(5):
+            heads.open_tls(998, head)
+            others.await_answers()
+            heads.close()
+        assert others.slowest_seconds <= bar_seconds
+        assert peak_memory_bytes(server) <= 400 * MIB
+
+
+def test_one_client_does_not_keep_away_the_requests_of_others(tmp_path: Path) -> None:
+    """The requests are chunked reviews without a body, which wait for their deadline."""
+    with limited_server(tmp_path) as server, flood(server) as reviews:
+        reviews.open_tls(110, CHUNKED_REVIEW, "127.0.0.2")
+        with server.client() as client:
+            assert client.post("/preview", content="kind").status_code == 422
+            assert client.get("/readyz").status_code == 200
+
+
+def test_probes_that_clients_do_not_close_keep_away_no_other_probe(tmp_path: Path) -> None:
+    with limited_server(tmp_path) as server, flood(server) as probes:
+        for number in range(2, 10):
+            probes.open_tls(20, LIVEZ, f"127.0.0.{number}")
+        probes.await_open(DEFAULT_LIMITS.max_probes)
+        with server.client() as client:
+            assert client.get("/livez").status_code == 200
 
 
 def test_idle_connections_are_ended_by_the_idle_timeout(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_headers_in_pieces_within_the_timeout_keep_the_connection_open(serve: Se
 
 
 def test_headers_that_are_too_long_are_answered_400(serve: Serve) -> None:
-    client = serve(drain_body_timeout_seconds=0.2).connect()
+    client = serve().connect()
     client.send("GET /livez HTTP/1.1\r\n")
     client.send(b"x: " + b"y" * (2 * DEFAULT_LIMITS.max_header_bytes + 1024 * 1024))
     assert client.answer().status == 400
@@ -109,23 +109,12 @@ def test_review_whose_body_is_late_is_answered_within_its_deadline(server: InPro
     response = review_in(client.answer())
     assert "patch" not in response
     assert "podsettle: DeadlineExceeded: " in response["warnings"][0]
-    # The connection can be used again once the client has sent all that it announced.
-    client.send(WHOLE[-100:])
-    assert is_settled(client)
     metrics = server.connect().get("/metrics").body  # type: ignore[attr-defined]
     assert b'podsettle_outcomes_total{reason="DeadlineExceeded",remedy=""} 1.0' in metrics
 
 
-def test_connection_is_closed_if_the_rest_of_a_body_never_arrives(serve: Serve) -> None:
-    server = serve(drain_body_timeout_seconds=0.2)
-    client = server.connect()
-    client.send(mutate(REVIEW, "?timeout=200ms")[:-100])
-    assert "DeadlineExceeded" in review_in(client.answer())["warnings"][0]
-    assert client.is_closed()
-
-
 def test_incomplete_body_without_a_uid_is_answered_408(serve: Serve) -> None:
-    client = serve(drain_body_timeout_seconds=0.2).connect()
+    client = serve().connect()
     client.send(mutate(b'{"request"', "?timeout=200ms", length=100))
     answer = client.answer()
     assert answer.status == 408
@@ -168,17 +157,6 @@ def test_answer_closes_its_connection_with_the_goaway_chance(
     assert "patch" in review_in(answer)
     assert answer.getheader("Connection") == "close"
     assert client.is_closed()
-
-
-# Pipelining
-
-
-def test_pipelined_reviews_are_all_answered(server: InProcess) -> None:
-    client = server.connect()
-    client.send(WHOLE * 3)
-    for _ in range(3):
-        assert "patch" in review_in(client.answer())
-    assert is_settled(client)
 
 
 # Other protocols

@@ -27,7 +27,7 @@ def test_review_in_two_pieces_is_answered_by_the_protocol(served: Served, length
 def test_incomplete_review_is_answered_during_shutdown(served: Served) -> None:
     client = served.connect()
     client.send(WHOLE[:-100])
-    connection = served.await_state(State.BODY)
+    connection = served.await_state(State.RECEIVING)
     connection._loop.call_soon_threadsafe(connection.shutdown)
     client.send(WHOLE[-100:])
     answer = client.answer()
@@ -39,7 +39,7 @@ def test_incomplete_review_is_answered_during_shutdown(served: Served) -> None:
 def test_client_that_disconnects_during_its_body_leaves_nothing(served: Served) -> None:
     client = served.connect()
     client.send(WHOLE[:-100])
-    served.await_state(State.BODY)
+    served.await_state(State.RECEIVING)
     client.close()
     await_that(lambda: not served.connections, "the connection is gone")
     assert served.server.components.in_flight.requests == 0

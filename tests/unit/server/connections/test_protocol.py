@@ -21,7 +21,6 @@ from tests.support.protocol_server import (
 )
 from tests.support.reviews import PODS, load_pod, review
 from tests.support.waiting import await_that
-from webhook.server.connections.protocol import State
 from webhook.server.reviews.handler import ReviewHandler, ReviewTiming
 
 
@@ -174,21 +173,6 @@ def test_reviews_read_in_one_iteration_have_the_same_time(
     assert first < together[0] < last
     # Each of them has waited for those that were read before it.
     assert set(together) == {together[0]}
-
-
-def test_pause_of_writing_and_reading_reaches_the_client(served: Served) -> None:
-    client = served.connect()
-    client.send(WHOLE)
-    review_in(client.answer())
-    (connection,) = served.connections
-    connection._loop.call_soon_threadsafe(connection.pause_writing)
-    served.await_state(State.WRITING)
-    client.send(review_with_uid(1) * 100)
-    await_that(lambda: connection._read_paused, "reading is paused")
-    connection._loop.call_soon_threadsafe(connection.resume_writing)
-    for _ in range(100):
-        review_in(client.answer())
-    served.await_state(State.IDLE)
 
 
 def test_connection_above_the_limit_closes_the_one_with_the_oldest_answer(start: Start) -> None:

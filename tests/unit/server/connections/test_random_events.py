@@ -41,8 +41,8 @@ class Connections:
         self.server = MemoryServer(
             max_connections=random.choice((2, 3, 20)),
             max_closing=random.choice((1, 2, 20)),
-            max_delegated=random.choice((1, 20)),
-            max_pipelined_bytes=100,
+            max_handed_over=random.choice((1, 20)),
+            max_probes=random.choice((1, 20)),
             max_body_bytes=150_000,
             max_review_bytes=100_000,
             goaway_chance=random.choice((0, 0.3)),
@@ -56,8 +56,7 @@ class Connections:
 
     @property
     def open(self) -> list[MemoryClient]:
-        known = self.server.shared.connections.keys() | self.server.shared.closing.keys()
-        return [c for c in self._clients if c.protocol in known and not c.transport.aborted]
+        return [c for c in self._clients if not (c.transport.lost or c.transport.aborted)]
 
     async def happen(self) -> None:
         """Let one event happen."""
@@ -99,7 +98,7 @@ class Connections:
 
     def lose(self, client: MemoryClient) -> None:
         if self._random.random() < 0.5:
-            client.protocol.eof_received()
+            client.transport.protocol.eof_received()
         client.lose(self._random.choice((None, ConnectionResetError())))
 
     async def time(self) -> None:
@@ -139,12 +138,16 @@ class Connections:
         """Check what holds at any time."""
         server = self.server
         assert len(server.shared.connections) <= server.limits.max_connections
+        assert len(server.shared.places.probes) <= server.limits.max_probes
+        assert len(server.shared.places.others) <= server.limits.max_handed_over
         assert len(server.shared.closing) <= server.limits.max_closing
         assert server.budget.used_bytes >= self._other_bytes
         for client in self.open:
             protocol = client.protocol
+            if client.transport.protocol is not protocol:
+                continue  # It is handed over.
             assert (protocol in server.shared.closing) == client.is_in(State.CLOSING)
-            assert (protocol in server.uvicorn.connections) != client.is_in(State.DELEGATED)
+            assert protocol in server.uvicorn.connections
             if client.is_in(State.IDLE):
                 assert client.transport.reading
 

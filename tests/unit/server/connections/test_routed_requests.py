@@ -75,7 +75,7 @@ def test_review_with_a_chunked_body_is_delegated(served: Served) -> None:
 def test_review_with_headers_in_pieces_is_not_delegated(served: Served) -> None:
     client = served.connect()
     client.send(WHOLE[:20])
-    served.await_state(State.HEAD)
+    served.await_state(State.RECEIVING)
     client.send(WHOLE[20:])
     assert "patch" in review_in(client.answer())
     assert is_settled(client)

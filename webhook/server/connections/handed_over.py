@@ -1,0 +1,221 @@
+"""Connections that uvicorn serves: one request each, counted, timed, and cut to its body.
+
+`ReviewProtocol` hands a connection over as soon as the head of its first request that is no review
+is complete. From then on a HandedOver is the protocol of the transport, until the connection ends.
+uvicorn's own protocol (the inner protocol) reads the request and writes to the transport itself.
+
+uvicorn alone limits neither the number nor the time of requests. 998 requests with heads of 64 KiB
+once took the process to 597 MiB. What a HandedOver adds:
+
+- **A place**, from the head to the end of the connection. Places are limited in all, and for each
+  client address. Probes have places of their own, so no other request keeps them away.
+- **The memory budget** counts the head for as long, because uvicorn holds it.
+- **One lifetime**, at the end of which the connection is aborted.
+- **The write timeout**, and the pause of writing that was in force before.
+- **Exactly the body.** A request behind it never reaches uvicorn, and neither do trailers, which
+  uvicorn stores without a limit: 9.9 MiB of them left 195 MiB.
+
+uvicorn closes the transport after its answer, because the request says `Connection: close`. The
+client may then still send its body. The TLS transport of uvloop reads and discards it until the
+client closes its side, or until the timeout of the TLS shutdown. Otherwise a Go client could fail
+to write the body, and would then not read the answer (`mapRoundTripError` in net/http).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from webhook.server.limits import Limits
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    from webhook.server.connections.request_head import RequestHead
+    from webhook.server.reviews.load_shedding import MemoryBudget
+
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]+")
+_LEADING_ZEROS = re.compile(rb"\A0+(?=[0-9A-Fa-f])")
+_CHUNK_SIZE_BYTES = 20
+"""Maximum number of characters that are kept of the line with the size of a chunk. The parser
+refuses a size of more than 16 digits behind leading zeros."""
+
+
+class HandedOver(asyncio.Protocol):
+    """The protocol of a connection whose only request uvicorn answers."""
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        head: RequestHead,
+        *,
+        places: Places,
+        budget: MemoryBudget,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.is_probe = head.is_probe
+        peername = transport.get_extra_info("peername")
+        self.address = str(peername[0]) if isinstance(peername, tuple) else ""
+        """The address of the client without its port."""
+        self._transport = transport
+        self._body = ChunkedBody() if head.is_chunked else CountedBody(head.length)
+        self._places = places
+        self._budget = budget
+        self._limits = limits
+        self._loop = loop
+        self._head_bytes = 0
+        self._inner: HttpToolsProtocol | None = None
+        self._lifetime: asyncio.Handle | None = None
+        self._write_timer: asyncio.Handle | None = None
+
+    def begin(self, inner: HttpToolsProtocol, head: bytes, *, write_paused: bool) -> None:
+        """Pass the head to the inner protocol. `data_received` passes on what follows it.
+
+        `write_paused` says that the transport has called `pause_writing` of the protocol before.
+        """
+        limits = self._limits
+        self._head_bytes = len(head)
+        self._budget.used_bytes += self._head_bytes
+        self._lifetime = self._loop.call_later(
+            limits.probe_timeout_seconds if self.is_probe else limits.handed_over_timeout_seconds,
+            self._transport.abort,
+        )
+        self._inner = inner
+        inner.connection_made(self._transport)
+        if write_paused:
+            self.pause_writing()
+        request_line, line_end, headers = head.partition(b"\r\n")
+        inner.data_received(b"%b\r\nConnection: close%b%b" % (request_line, line_end, headers))
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on the part of the data that belongs to the body. The rest is discarded."""
+        body = self._body.take(data)
+        if body and self._inner is not None and not self._transport.is_closing():
+            self._inner.data_received(body)
+
+    def eof_received(self) -> None:
+        """Pass the event on. The transport then closes itself."""
+        if self._inner is not None:
+            self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """Start the write timeout, because an unread answer occupies memory."""
+        self._write_timer = self._loop.call_later(
+            self._limits.write_timeout_seconds, self._transport.abort
+        )
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Cancel the write timeout, and let the inner protocol write more."""
+        self._cancel_write_timer()
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give back the place and the memory, and cancel the timers."""
+        self._places.leave(self)
+        self._budget.used_bytes -= self._head_bytes
+        self._head_bytes = 0
+        self._cancel_write_timer()
+        if self._lifetime is not None:
+            self._lifetime.cancel()
+        # Both objects are then freed without a garbage collection.
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.connection_lost(exc)
+
+    def abort(self) -> None:
+        """Abort the connection."""
+        self._transport.abort()
+
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+
+@dataclass(slots=True)
+class Places:
+    """The connections that are handed over, from the oldest to the newest."""
+
+    probes: dict[HandedOver, None] = field(default_factory=dict)
+    others: dict[HandedOver, None] = field(default_factory=dict)
+
+    def take(self, connection: HandedOver, limits: Limits) -> bool:
+        """Give a connection a place. Return False if its client, or all clients, have too many.
+
+        A probe gets its place from the oldest one. If it were refused, a client that does not close
+        its connections could keep the kubelet's probes away.
+        """
+        places = self.probes if connection.is_probe else self.others
+        max_places = limits.max_probes if connection.is_probe else limits.max_handed_over
+        of_client = [found for found in places if found.address == connection.address]
+        if len(of_client) >= limits.max_handed_over_per_client or len(places) >= max_places:
+            if not connection.is_probe:
+                return False
+            is_full = len(of_client) < limits.max_handed_over_per_client
+            oldest = next(iter(places if is_full else of_client))
+            self.leave(oldest)
+            oldest.abort()
+        places[connection] = None
+        return True
+
+    def leave(self, connection: HandedOver) -> None:
+        """Give a place back. Further calls do nothing."""
+        self.probes.pop(connection, None)
+        self.others.pop(connection, None)
+
+
+class CountedBody:
+    """Finds the end of a body by its Content-Length."""
+
+    def __init__(self, length: int) -> None:
+        self._missing_bytes = length
+
+    def take(self, data: bytes) -> bytes:
+        """Return the part of `data` that belongs to the body."""
+        body = data[: self._missing_bytes]
+        self._missing_bytes -= len(body)
+        return body
+
+
+class ChunkedBody:
+    """Finds the end of a chunked body, and removes its trailer section.
+
+    It does not check the syntax. The inner protocol does that.
+    """
+
+    def __init__(self) -> None:
+        self.complete = False
+        """Whether the end was found, or an error that makes the inner protocol answer 400."""
+        self._data_bytes = 0
+        """The number of following bytes that are data of a chunk, with the line end behind it."""
+        self._size = b""
+        """The beginning of an incomplete line with the size of a chunk."""
+
+    def take(self, data: bytes) -> bytes:
+        """Return the part of `data` that belongs to the body."""
+        position = 0
+        while position < len(data) and not self.complete:
+            if self._data_bytes:
+                step = min(self._data_bytes, len(data) - position)
+                self._data_bytes -= step
+                position += step
+                continue
+            end = data.find(b"\n", position) + 1
+            line = data[position : end or len(data)]
+            position += len(line)
+            # A chunk extension has no maximum length, and the parser ignores it.
+            self._size = _LEADING_ZEROS.sub(b"", self._size + line)[:_CHUNK_SIZE_BYTES]
+            if end:
+                size = _CHUNK_SIZE.match(self._size)
+                self._size = b""
+                self._data_bytes = int(size[0], 16) + len(b"\r\n") if size else 0
+                if size is None or self._data_bytes == len(b"\r\n"):
+                    self.complete = True
+                    return data[:position] + (b"\r\n" if size else b"")
+        return data[:position]
